@@ -1,0 +1,170 @@
+//! A channel: an ordered byte stream with extents.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+
+use crate::{ChannelError, Operation};
+
+/// One established data connection.
+///
+/// The three ways in which a stream ends are different things, and a receiver can tell them apart:
+/// after [`Channel::finish`] of one end the other receives all bytes and then
+/// [`Received::EndOfStream`], and may still send; after an orderly drop of a finished channel a peer
+/// that still sends gets [`ChannelError::PeerClosed`] or [`ChannelError::Aborted`]; after
+/// [`Channel::abort`] the other end gets [`ChannelError::Aborted`], whatever was still under way.
+/// Dropping a channel that was not finished is an orderly close.
+///
+/// A channel blocked in any call ends within 100 ms of [`crate::Cancel::cancel`]. After an error the
+/// only sensible calls are [`Channel::abort`] and drop.
+pub trait Channel: Send + fmt::Debug {
+    /// Sends all of `head`, then all of `body`.
+    ///
+    /// # Errors
+    ///
+    /// When not everything was taken by the driver; how much was is unknown.
+    fn send(
+        &mut self,
+        head: &[u8],
+        body: Body<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError>;
+
+    /// Receives at least one byte into `buffer`, or the end of the stream.
+    ///
+    /// An empty `buffer` is the caller's mistake and yields [`Received::EndOfStream`].
+    ///
+    /// # Errors
+    ///
+    /// When the channel failed before a byte arrived.
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        operation: &Operation<'_>,
+    ) -> Result<Received, ChannelError>;
+
+    /// Receives up to `range.length` bytes straight into a file, and returns how many came: fewer
+    /// only if the stream ended before.
+    ///
+    /// # Errors
+    ///
+    /// When the channel or the file failed. What was written before stays in the file, and
+    /// `range.moved` tells how much that is.
+    fn receive_into(
+        &mut self,
+        range: FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<u64, ChannelError> {
+        receive_through_memory(self, range, operation)
+    }
+
+    /// Ends the sending direction: the peer will see the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// When bytes sent before could not be handed over.
+    fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError>;
+
+    /// Throws the channel away, so that the peer notices that the stream is not whole.
+    fn abort(&mut self);
+
+    /// Who is at the other end.
+    fn peer(&self) -> SocketAddr;
+
+    /// What the driver chose for this channel, for the log.
+    fn info(&self) -> ChannelInfo;
+}
+
+/// What follows the head in [`Channel::send`].
+#[derive(Debug)]
+pub enum Body<'a> {
+    /// Bytes in memory; may be empty.
+    Memory(&'a [u8]),
+    /// A range of an open file; the driver moves it in the best way it has.
+    File(FileRange<'a>),
+}
+
+/// A range of an open file.
+#[derive(Debug)]
+pub struct FileRange<'a> {
+    /// The file, open for reading or writing as the call needs it.
+    pub file: BorrowedFd<'a>,
+    /// Where the range starts, in bytes.
+    pub offset: u64,
+    /// How long the range is, in bytes.
+    pub length: u64,
+    /// Memory for a driver that moves the range by reading and writing; not empty. Its content is
+    /// meaningless before and after the call. A longer one means fewer system calls.
+    pub scratch: &'a mut [u8],
+    /// Grows by the bytes that were moved, while they are moved, also when the call fails later:
+    /// received bytes once the file has them, sent bytes once the network has them.
+    pub moved: &'a AtomicU64,
+}
+
+/// What [`Channel::receive`] got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes at the start of the buffer.
+    Bytes(NonZeroUsize),
+    /// The peer finished its direction; nothing more will come.
+    EndOfStream,
+}
+
+/// What a driver chose for a channel and the transfer log tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChannelInfo {
+    /// The kernel's send or receive buffer, in bytes, 0 where the driver has none.
+    pub buffer_bytes: usize,
+}
+
+/// The way of [`Channel::receive_into`] for drivers that have no better one. Each piece is written as
+/// it comes, so that a slow peer's bytes are seen, and are safe, at once.
+fn receive_through_memory<C: Channel + ?Sized>(
+    channel: &mut C,
+    range: FileRange<'_>,
+    operation: &Operation<'_>,
+) -> Result<u64, ChannelError> {
+    let mut done = 0;
+    while done < range.length {
+        let wanted = usize::try_from(range.length - done)
+            .map_or(range.scratch.len(), |left| left.min(range.scratch.len()));
+        let count = match channel.receive(&mut range.scratch[..wanted], operation)? {
+            Received::Bytes(count) => count.get(),
+            Received::EndOfStream => break,
+        };
+        write_all_at(
+            range.file,
+            &range.scratch[..count],
+            range.offset + done,
+            range.moved,
+        )?;
+        done += count as u64;
+    }
+    Ok(done)
+}
+
+fn write_all_at(
+    file: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    mut offset: u64,
+    moved: &AtomicU64,
+) -> Result<(), ChannelError> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, offset) {
+            Ok(0) => return Err(ChannelError::File(io::ErrorKind::WriteZero.into())),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+                moved.fetch_add(written as u64, Ordering::Release);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(ChannelError::File(error.into())),
+        }
+    }
+    Ok(())
+}

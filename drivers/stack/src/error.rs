@@ -1,0 +1,117 @@
+//! One error for each kind of call, split by who is to blame.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a call on a channel failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The peer threw the connection away, or its host did (a TCP reset).
+    #[error("connection reset by peer")]
+    Aborted,
+    /// The peer no longer takes data: it closed the channel while we were sending.
+    #[error("the peer closed the data channel before all data was sent")]
+    PeerClosed,
+    /// Somebody called [`crate::Cancel::cancel`].
+    #[error("the operation was aborted")]
+    Cancelled,
+    /// The operation's deadline passed.
+    #[error("timed out")]
+    DeadlineExceeded,
+    /// The network below failed in another way.
+    #[error("{0}")]
+    Network(#[source] io::Error),
+    /// The file end of a file range could not be read or written. The peer is not to blame.
+    #[error("{0}")]
+    File(#[source] io::Error),
+    /// The file ended before the range did: it shrank while it was sent.
+    #[error("the file ends at byte {end}, before the range that was to be sent")]
+    FileTooShort {
+        /// Where the file ended, in bytes.
+        end: u64,
+    },
+    /// A transform found the stream to be wrong (a bad record, a failed proof of identity).
+    #[error("{driver}: {reason}")]
+    Protocol {
+        /// The driver that says so.
+        driver: &'static str,
+        /// What was wrong.
+        reason: String,
+    },
+}
+
+impl ChannelError {
+    /// Sorts an error of a socket call.
+    pub fn from_socket(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::Aborted,
+            io::ErrorKind::BrokenPipe => Self::PeerClosed,
+            io::ErrorKind::TimedOut => Self::DeadlineExceeded,
+            _ => Self::Network(error),
+        }
+    }
+}
+
+/// Why a listener could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Every port of the configured range is in use.
+    #[error("no free port in the range {first}-{last}: all of them are in use")]
+    PortRangeExhausted {
+        /// First port of the range.
+        first: u16,
+        /// Last port of the range.
+        last: u16,
+    },
+    /// The transport cannot listen (`null`).
+    #[error("the driver {0} cannot listen")]
+    Unsupported(&'static str),
+    /// The kernel refused.
+    #[error("cannot listen at {address}: {error}")]
+    Network {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// The kernel's word.
+        error: io::Error,
+    },
+}
+
+/// Why a connection could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The peer refused, or cannot be reached.
+    #[error("unable to connect to {peer}: {error}")]
+    Peer {
+        /// Who was called.
+        peer: SocketAddr,
+        /// The kernel's word.
+        error: io::Error,
+    },
+    /// A local setting stood in the way (bind address, option).
+    #[error("cannot prepare a connection to {peer}: {error}")]
+    Local {
+        /// Who was to be called.
+        peer: SocketAddr,
+        /// The kernel's word.
+        error: io::Error,
+    },
+    /// Cancelled, timed out, or a transform refused the connection.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+}
+
+/// Why no connection was accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    /// One connection failed on its way in (reset, refused by a transform); the listener goes on.
+    #[error("a connection from {peer} failed: {error}")]
+    Connection {
+        /// Who called.
+        peer: SocketAddr,
+        /// What was wrong with it.
+        error: ChannelError,
+    },
+    /// The listener itself failed, was cancelled, or its deadline passed.
+    #[error(transparent)]
+    Listener(#[from] ChannelError),
+}

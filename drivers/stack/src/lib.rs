@@ -1,0 +1,20 @@
+//! Driver stacks for data channels.
+//!
+//! A data channel runs over a *stack*: one [`Transport`] at the bottom (`tcp`, `rdma`, ...) and any
+//! number of [`Transform`]s on it (`gsi`, `pace`, `trace`, `fault`). This crate defines the traits, the
+//! registry that turns a stack string into a [`Stack`], the drivers that need no network
+//! (`null`, `memory`, `fault`, `trace`) and the conformance suite that every transport
+//! passes, alone and under each transform.
+//!
+//! Drivers are runtime-free: every call blocks, and runs on a thread that its caller provides. No
+//! driver knows GridFTP, and nothing here knows which drivers a program compiles in.
+
+mod channel;
+mod error;
+mod operation;
+mod transport;
+
+pub use channel::{Body, Channel, ChannelInfo, FileRange, Received};
+pub use error::{AcceptError, ChannelError, ConnectError, ListenError};
+pub use operation::{Cancel, Operation};
+pub use transport::{BufferSize, Listener, Side, SocketOptions, Transform, Transport};

@@ -1,0 +1,90 @@
+//! Transports make channels; transforms change them.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::{AcceptError, Channel, ChannelError, ConnectError, ListenError, Operation};
+
+/// Makes channels: the bottom driver of a stack, with its options applied.
+pub trait Transport: Send + Sync + fmt::Debug {
+    /// Opens a listener at `local`, whose port is a wish of the session's (0 for none) that the
+    /// driver's own options (`port=`) overrule.
+    ///
+    /// # Errors
+    ///
+    /// When the address is not ours or no port is free.
+    fn listen(
+        &self,
+        local: IpAddr,
+        options: &SocketOptions,
+    ) -> Result<Box<dyn Listener>, ListenError>;
+
+    /// Connects to `peer`.
+    ///
+    /// # Errors
+    ///
+    /// When the peer refuses or is silent until the operation's deadline.
+    fn connect(
+        &self,
+        peer: SocketAddr,
+        options: &SocketOptions,
+        operation: &Operation<'_>,
+    ) -> Result<Box<dyn Channel>, ConnectError>;
+}
+
+/// Waits for channels that the other side opens.
+pub trait Listener: Send + fmt::Debug {
+    /// Where peers are told to connect: the address that is advertised.
+    fn address(&self) -> SocketAddr;
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    ///
+    /// [`AcceptError::Connection`] when one connection failed; the listener goes on. Anything else is
+    /// final for this operation.
+    fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError>;
+}
+
+/// Turns one channel into another: a driver above the transport.
+pub trait Transform: Send + Sync + fmt::Debug {
+    /// Puts the transform on a channel that was just established.
+    ///
+    /// # Errors
+    ///
+    /// When the peer does not speak the transform, or fails its proof.
+    fn wrap(
+        &self,
+        channel: Box<dyn Channel>,
+        side: Side,
+        operation: &Operation<'_>,
+    ) -> Result<Box<dyn Channel>, ChannelError>;
+}
+
+/// Which end of a connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// We connected.
+    Connector,
+    /// We accepted.
+    Acceptor,
+}
+
+/// What a session asks of the sockets below its channels; what a stack string says wins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// From `SBUF`, `SITE STORBUFSIZE`.
+    pub receive_buffer: BufferSize,
+    /// From `SBUF`, `SITE RETRBUFSIZE`.
+    pub send_buffer: BufferSize,
+}
+
+/// The size of a kernel socket buffer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BufferSize {
+    /// The kernel tunes it.
+    #[default]
+    Automatic,
+    /// So many bytes, as far as the kernel allows.
+    Bytes(u32),
+}

@@ -1,0 +1,144 @@
+//! The trait that a session's paths and a transfer's files go through.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::SystemTime;
+
+use rustix::fs::FallocateFlags;
+
+use crate::{Metadata, StorageError};
+
+/// A file system beneath a root.
+///
+/// Paths are absolute or relative to the root, which is the same; `..` at the root stays there, and an
+/// absolute symbolic link means what it means in a chroot. Calls block.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// Opens a regular file for reading. FIFOs, devices and sockets are refused without waiting.
+    fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError>;
+
+    /// Opens or creates a regular file for writing.
+    fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError>;
+
+    /// The facts of what `path` names. Links are followed; a link that points nowhere is an error.
+    fn stat(&self, path: &Path) -> Result<Metadata, StorageError>;
+
+    /// Lists a directory in the order of the kernel, without `.` and `..`. Entries that vanish while
+    /// they are listed are left out.
+    fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError>;
+
+    /// Makes a directory.
+    fn make_directory(&self, path: &Path) -> Result<(), StorageError>;
+
+    /// Removes a file or a link, not a directory.
+    fn remove_file(&self, path: &Path) -> Result<(), StorageError>;
+
+    /// Removes an empty directory.
+    fn remove_directory(&self, path: &Path) -> Result<(), StorageError>;
+
+    /// Removes a file, or a directory with all that is in it. Links are removed, not followed. Stops
+    /// between two entries when `cancelled` says so.
+    fn remove_tree(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<(), StorageError>;
+
+    /// Renames; an existing file at `to` is replaced.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), StorageError>;
+
+    /// Sets permission bits.
+    fn set_mode(&self, path: &Path, mode: u32) -> Result<(), StorageError>;
+
+    /// Sets the group, by name or number.
+    fn set_group(&self, path: &Path, group: &str) -> Result<(), StorageError>;
+
+    /// Sets the time of modification.
+    fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError>;
+
+    /// Makes a symbolic link at `link` that says `target`.
+    fn symlink(&self, target: &Path, link: &Path) -> Result<(), StorageError>;
+
+    /// Cuts a file to `length` bytes.
+    fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError>;
+}
+
+/// The entries of a directory, one after another; memory does not grow with their number.
+pub trait DirectoryStream: Send {
+    /// The next entry, `None` at the end.
+    fn next_entry(&mut self) -> Result<Option<DirectoryEntry>, StorageError>;
+}
+
+/// A name in a directory and what it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name, without a path.
+    pub name: OsString,
+    /// Its facts; links followed. `kind` is `Symlink` for a link that points nowhere.
+    pub metadata: Metadata,
+}
+
+/// What happens to the content that a file to be written has already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// It is cut away (`STOR`).
+    Truncate,
+    /// It stays, for partial writes and restarts (`ESTO`, `REST`).
+    Keep,
+}
+
+/// A regular file that was opened for a transfer. Dropping it closes it without a word; after writing
+/// use [`OpenedFile::close`], which reports what the file system kept to itself until then.
+#[derive(Debug)]
+pub struct OpenedFile {
+    descriptor: OwnedFd,
+    size: u64,
+}
+
+impl OpenedFile {
+    /// Takes over a descriptor of a regular file that had `size` bytes when it was opened.
+    pub fn new(descriptor: OwnedFd, size: u64) -> Self {
+        Self { descriptor, size }
+    }
+
+    /// How many bytes the file had when it was opened (after `WriteMode::Truncate`: 0).
+    pub fn size_at_open(&self) -> u64 {
+        self.size
+    }
+
+    /// How many bytes the file has now.
+    pub fn size(&self) -> Result<u64, StorageError> {
+        let stat = rustix::fs::fstat(&self.descriptor)
+            .map_err(|errno| StorageError::new("stat", errno))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// Reserves blocks for `length` bytes from `offset` without changing the size. File systems that
+    /// cannot are left alone; a full one is an error.
+    pub fn preallocate(&self, offset: u64, length: u64) -> Result<(), StorageError> {
+        use rustix::io::Errno;
+        if length == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.descriptor, FallocateFlags::KEEP_SIZE, offset, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Err(errno) => Err(StorageError::new("fallocate", errno)),
+        }
+    }
+
+    /// Cuts the file to `length` bytes.
+    pub fn truncate(&self, length: u64) -> Result<(), StorageError> {
+        rustix::fs::ftruncate(&self.descriptor, length)
+            .map_err(|errno| StorageError::new("ftruncate", errno))
+    }
+
+    /// Closes the file and reports what was not reported before (NFS and quota errors).
+    pub fn close(self) -> Result<(), StorageError> {
+        // SAFETY: the descriptor is owned here and forgotten by `into_raw_fd`, so it is closed once.
+        unsafe { rustix::io::try_close(std::os::fd::IntoRawFd::into_raw_fd(self.descriptor)) }
+            .map_err(|errno| StorageError::new("close", errno))
+    }
+}
+
+impl AsFd for OpenedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}

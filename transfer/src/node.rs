@@ -1,0 +1,273 @@
+//! The data-node interface: all that a session may ask of storage and data channels.
+//!
+//! A session (a control channel) never touches a data socket or a file's bytes. It attaches to a
+//! [`DataNode`] and speaks to it in plain values: listen or connect, a [`Plan`], cancel; and gets
+//! [`Event`]s and [`Progress`] back. [`crate::LocalNode`] is the node in the same process. Everything
+//! here can be carried over a network, so that a node may live on another machine.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Cancel, ListenError, SocketOptions, StackError};
+use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
+
+use crate::{Admission, TransferError};
+
+/// Something that holds storage and data channels.
+pub trait DataNode: Send + Sync + fmt::Debug {
+    /// Opens a node's side of a session.
+    ///
+    /// # Errors
+    ///
+    /// When the account's root cannot be opened.
+    fn attach(&self, account: &NodeAccount) -> Result<Arc<dyn NodeSession>, StorageError>;
+
+    /// Whether a stack could be built here; nothing is opened.
+    ///
+    /// # Errors
+    ///
+    /// When a driver or an option is unknown, or there is no transport.
+    fn check_stack(&self, stack: &StackSpec) -> Result<(), StackError>;
+}
+
+/// Whose files a session works with.
+#[derive(Debug, Clone)]
+pub struct NodeAccount {
+    /// The name that the session logged in with.
+    pub name: String,
+    /// The directory that the session sees as `/`.
+    pub root: PathBuf,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Who may open data channels to this session.
+    pub admission: Admission,
+}
+
+/// One session's files and data channels on a node.
+pub trait NodeSession: Send + Sync + fmt::Debug {
+    /// The session's files; every call blocks.
+    fn storage(&self) -> Arc<dyn Storage>;
+
+    /// The checksum of a part of a file, in lower-case hexadecimal. `length` `None` is to the end; a
+    /// part past the end is cut there. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened or read, or `cancel` was thrown (`ECANCELED`).
+    fn checksum(
+        &self,
+        path: &Path,
+        algorithm: ChecksumAlgorithm,
+        offset: u64,
+        length: Option<u64>,
+        cancel: &Cancel,
+    ) -> Result<String, StorageError>;
+
+    /// Gives up the channels and listeners there are, and listens for new ones: `PASV`, `EPSV`,
+    /// `SPAS`. Returns the addresses to advertise, one for each stripe.
+    ///
+    /// # Errors
+    ///
+    /// When the stack cannot be built or no port is free.
+    fn listen(&self, request: &ListenRequest) -> Result<Vec<SocketAddr>, ListenFailure>;
+
+    /// Gives up the channels and listeners there are, and remembers where the next transfer connects
+    /// to: `PORT`, `EPRT`, `SPOR`. One address is one stripe.
+    ///
+    /// # Errors
+    ///
+    /// When the stack cannot be built.
+    fn connect(&self, request: &ConnectRequest) -> Result<(), StackError>;
+
+    /// Closes all channels and listeners: after `MODE`, `DCAU` and the like.
+    fn release(&self);
+
+    /// Starts a transfer; returns at once. There is one transfer at a time in a session: a second one
+    /// fails. Events come from other threads, in order, [`Event::Finished`] last and exactly once.
+    fn transfer(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer>;
+}
+
+/// Takes the events of one transfer.
+pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
+
+/// A transfer under way, or just ended.
+pub trait RunningTransfer: Send + Sync + fmt::Debug {
+    /// Ends the transfer with [`TransferError::Cancelled`] and this reason; a finished one stays as it is.
+    fn cancel(&self, reason: CancelReason);
+
+    /// How far it is.
+    fn progress(&self) -> Progress;
+
+    /// The received ranges that storage has accepted and that no earlier call returned. Relative to
+    /// the start of the part that is transferred, as `111` markers count.
+    fn take_received(&self) -> RangeSet;
+}
+
+/// Why a session ends a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelReason {
+    /// The client said `ABOR`.
+    Abort,
+    /// The control channel is gone.
+    ControlChannelLost,
+    /// Too few bytes moved for too long.
+    Stalled,
+    /// The server shuts down.
+    Shutdown,
+}
+
+/// Where a session listens.
+#[derive(Debug, Clone)]
+pub struct ListenRequest {
+    /// The driver stack.
+    pub stack: StackSpec,
+    /// Local addresses, one listener each.
+    pub local: Vec<IpAddr>,
+    /// What the session asked of its sockets.
+    pub sockets: SocketOptions,
+}
+
+/// Where a session connects to.
+#[derive(Debug, Clone)]
+pub struct ConnectRequest {
+    /// The driver stack.
+    pub stack: StackSpec,
+    /// The stripes of the peer, in order.
+    pub peers: Vec<SocketAddr>,
+    /// What the session asked of its sockets.
+    pub sockets: SocketOptions,
+}
+
+/// Why a node does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenFailure {
+    /// The stack cannot be built.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// No port, or not our address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// One transfer, complete: nothing of the session's state is asked again.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What is moved.
+    pub task: Task,
+    /// Stream mode or MODE E.
+    pub mode: TransferMode,
+    /// Whether line ends are converted (`TYPE A`).
+    pub representation: Representation,
+    /// MODE E, sending: connections to each stripe, 1 to 64.
+    pub parallelism: u8,
+    /// MODE E, sending: how a file is dealt out to stripes.
+    pub layout: StripeLayout,
+}
+
+/// What a transfer moves.
+///
+/// Offsets on the wire, in `restart` and in markers count from the start of the part: `file offset =
+/// part offset + wire offset`.
+#[derive(Debug, Clone)]
+pub enum Task {
+    /// `RETR`, `ERET P`.
+    SendFile {
+        /// The file.
+        path: PathBuf,
+        /// Where the part starts, in bytes.
+        offset: u64,
+        /// How long the part is at most; `None` is to the end of the file.
+        length: Option<u64>,
+        /// What the peer has already (`REST`).
+        restart: RangeSet,
+    },
+    /// `LIST`, `NLST`, `MLSD`, `MLSR`: lines that the session makes, pulled while they are sent.
+    SendLines(LineSource),
+    /// `STOR`, `ESTO A`, `APPE`.
+    ReceiveFile {
+        /// The file.
+        path: PathBuf,
+        /// Where the part goes.
+        placement: Placement,
+        /// What arrived earlier (`REST`).
+        restart: RangeSet,
+        /// How many bytes the peer said it would send, or the file would have (`ALLO`).
+        promised: Option<u64>,
+    },
+}
+
+/// Where received bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// To the start of the file, whose old content is cut away unless the transfer is a restart.
+    Replace,
+    /// To this offset, in bytes; the rest of the file stays (`ESTO A`).
+    At(u64),
+    /// To the end (`APPE`).
+    Append,
+}
+
+/// Yields the next piece of text to send (whole lines, each ended by CRLF, at most some kilobytes), or
+/// `None` at the end. Runs on the node's threads and may block on storage.
+#[derive(Clone)]
+pub struct LineSource {
+    /// Makes the iterator, once, when the transfer starts.
+    pub open: Arc<dyn Fn(&dyn Storage) -> Result<LineIterator, StorageError> + Send + Sync>,
+}
+
+/// The pieces of a listing, in order.
+pub type LineIterator = Box<dyn Iterator<Item = Result<Vec<u8>, StorageError>> + Send>;
+
+impl fmt::Debug for LineSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineSource").finish_non_exhaustive()
+    }
+}
+
+/// What happens to a transfer.
+#[derive(Debug)]
+pub enum Event {
+    /// All movers are busy; the transfer waits in a fair queue.
+    Queued {
+        /// Transfers that were there before this one.
+        ahead: usize,
+    },
+    /// Files and channels are ready: the time for `150`, or `125` when channels are used again.
+    Started {
+        /// Data channels of an earlier transfer are used.
+        reused: bool,
+    },
+    /// The end, in success or not.
+    Finished(Outcome),
+}
+
+/// How a transfer ended, and what the transfer log tells of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Success is proven: every promised byte arrived, every EOD was counted, close succeeded.
+    pub result: Result<(), TransferError>,
+    /// File or listing bytes moved.
+    pub bytes: u64,
+    /// Data channels used, over all stripes.
+    pub channels: usize,
+    /// Stripes used.
+    pub stripes: usize,
+    /// The other ends of the data channels, each address once.
+    pub peers: Vec<IpAddr>,
+    /// The kernel buffer of a channel, in bytes.
+    pub buffer_bytes: usize,
+    /// The largest block that was sent or asked for, in bytes.
+    pub block_bytes: usize,
+}
+
+/// Bytes moved so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of each stripe, in the order of the stripes; at least one entry.
+    pub stripes: Vec<u64>,
+}
