@@ -2,10 +2,11 @@
 //!
 //! [`Server`] starts our server or the real `globus-gridftp-server` with the same words, and
 //! [`Client`] runs a client program within a time limit. Neither leaves a process behind, whatever
-//! becomes of the test.
+//! becomes of the test. [`raw`] is a client that sends whatever a test says, byte by byte.
 
 mod client;
 mod group;
+pub mod raw;
 mod server;
 pub mod url;
 

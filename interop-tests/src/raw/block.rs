@@ -33,17 +33,29 @@ pub struct Block {
 impl Block {
     /// The header of a block of data.
     pub const fn data(count: u64, offset: u64) -> Self {
-        Self { descriptor: 0, count, offset }
+        Self {
+            descriptor: 0,
+            count,
+            offset,
+        }
     }
 
     /// End of data on a channel.
     pub const fn end_of_data() -> Self {
-        Self { descriptor: descriptor::EOD, count: 0, offset: 0 }
+        Self {
+            descriptor: descriptor::EOD,
+            count: 0,
+            offset: 0,
+        }
     }
 
     /// End of data on this channel and end of file after this many channels.
     pub const fn end_of_file(channels: u64) -> Self {
-        Self { descriptor: descriptor::EOF | descriptor::EOD, count: 0, offset: channels }
+        Self {
+            descriptor: descriptor::EOF | descriptor::EOD,
+            count: 0,
+            offset: channels,
+        }
     }
 
     /// The 17 bytes.
@@ -62,7 +74,11 @@ impl Block {
             number.copy_from_slice(&bytes[from..from + 8]);
             u64::from_be_bytes(number)
         };
-        Self { descriptor: bytes[0], count: number(1), offset: number(9) }
+        Self {
+            descriptor: bytes[0],
+            count: number(1),
+            offset: number(9),
+        }
     }
 
     /// Whether the channel carries no more data after this block.
@@ -113,9 +129,14 @@ pub fn read_block(channel: &mut impl Read) -> io::Result<Option<Incoming>> {
     channel.read_exact(&mut header[first..])?;
     let block = Block::parse(header);
     // The real sender announces no payload with an end of file; the offset is a count there.
-    let length = usize::try_from(block.count).ok().filter(|_| block.count <= LARGEST);
+    let length = usize::try_from(block.count)
+        .ok()
+        .filter(|_| block.count <= LARGEST);
     let Some(length) = length else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{block:?} is too large")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{block:?} is too large"),
+        ));
     };
     let mut payload = vec![0; length];
     channel.read_exact(&mut payload)?;
@@ -131,7 +152,10 @@ pub fn read_channel(channel: &mut impl Read) -> io::Result<Vec<Incoming>> {
     let mut blocks = Vec::new();
     loop {
         let Some(block) = read_block(channel)? else {
-            let words = format!("the channel ended after {} blocks without EOD", blocks.len());
+            let words = format!(
+                "the channel ended after {} blocks without EOD",
+                blocks.len()
+            );
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, words));
         };
         let ends = block.block.ends_data();
@@ -150,11 +174,24 @@ mod tests {
     #[test]
     fn headers_are_the_bytes_of_the_real_server() {
         let hex = |block: Block| -> String {
-            block.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+            block
+                .bytes()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect()
         };
-        assert_eq!(hex(Block::data(200_000, 300_000)), "000000000000030d4000000000000493e0");
-        assert_eq!(hex(Block::end_of_file(4)), "4800000000000000000000000000000004");
-        assert_eq!(hex(Block::end_of_data()), "0800000000000000000000000000000000");
+        assert_eq!(
+            hex(Block::data(200_000, 300_000)),
+            "000000000000030d4000000000000493e0"
+        );
+        assert_eq!(
+            hex(Block::end_of_file(4)),
+            "4800000000000000000000000000000004"
+        );
+        assert_eq!(
+            hex(Block::end_of_data()),
+            "0800000000000000000000000000000000"
+        );
         let block = Block::data(137_856, 862_144);
         assert_eq!(Block::parse(block.bytes()), block);
     }

@@ -120,7 +120,10 @@ impl Control {
             if self.fill(deadline)? == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    format!("the server closed the control channel; unread: {:?}", self.heard()),
+                    format!(
+                        "the server closed the control channel; unread: {:?}",
+                        self.heard()
+                    ),
                 ));
             }
         }
@@ -136,7 +139,10 @@ impl Control {
         loop {
             let reply = self.reply()?;
             if !reply.is_preliminary() {
-                return Ok(Dialogue { preliminary, last: reply });
+                return Ok(Dialogue {
+                    preliminary,
+                    last: reply,
+                });
             }
             preliminary.push(reply);
         }
@@ -213,7 +219,10 @@ impl Control {
     /// When the reply is not a `229` with `(|||port|)`.
     pub fn extended_passive(&mut self) -> io::Result<SocketAddr> {
         let reply = self.must("EPSV", 229)?;
-        let port = reply.tail().split_once("(|||").and_then(|(_, rest)| rest.split_once("|)"));
+        let port = reply
+            .tail()
+            .split_once("(|||")
+            .and_then(|(_, rest)| rest.split_once("|)"));
         let port = port.and_then(|(port, _)| port.parse().ok());
         let port = port.ok_or_else(|| malformed("no port in", reply.text().as_bytes()))?;
         Ok(SocketAddr::new(self.server.ip(), port))
@@ -241,7 +250,8 @@ impl Control {
     ///
     /// When the reply is not `200`.
     pub fn port(&mut self, address: SocketAddrV4) -> io::Result<()> {
-        self.must(&format!("PORT {}", comma_form(address)), 200).map(drop)
+        self.must(&format!("PORT {}", comma_form(address)), 200)
+            .map(drop)
     }
 
     /// Waits for bytes and appends them to what is unread. Returns how many came: 0 at the end.
@@ -277,7 +287,12 @@ impl Control {
     fn over(socket: TcpStream, server: SocketAddr) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket, server, unread: Vec::new(), patience: PATIENCE })
+        Ok(Self {
+            socket,
+            server,
+            unread: Vec::new(),
+            patience: PATIENCE,
+        })
     }
 }
 
@@ -292,7 +307,9 @@ fn expect(reply: &Reply, code: u16) -> io::Result<()> {
     if reply.code == code {
         return Ok(());
     }
-    Err(io::Error::other(format!("expected {code}, the server said: {reply}")))
+    Err(io::Error::other(format!(
+        "expected {code}, the server said: {reply}"
+    )))
 }
 
 fn six_numbers(list: &str) -> Option<SocketAddr> {

@@ -108,7 +108,10 @@ impl DataListener {
     /// When the system refuses.
     pub fn accept_within(&self, time: Duration) -> io::Result<Option<TcpStream>> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
-        poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&time))?;
+        poll(
+            &mut [PollFd::new(&self.listener, PollFlags::IN)],
+            Some(&time),
+        )?;
         match self.listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;

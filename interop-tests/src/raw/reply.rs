@@ -35,7 +35,9 @@ impl Reply {
 
     /// The text of the last line behind code and space.
     pub fn tail(&self) -> &str {
-        self.lines.last().map_or("", |line| line.get(4..).unwrap_or(""))
+        self.lines
+            .last()
+            .map_or("", |line| line.get(4..).unwrap_or(""))
     }
 
     /// Takes the first whole reply off the front of `bytes`, or `None` while it is not complete.
@@ -74,7 +76,10 @@ impl Reply {
                 b' ' => return Err(malformed("a reply ends with another code", line)),
                 b'-' => {}
                 _ if lines.len() == 1 => {
-                    return Err(malformed("a code is followed by neither space nor hyphen", line));
+                    return Err(malformed(
+                        "a code is followed by neither space nor hyphen",
+                        line,
+                    ));
                 }
                 _ => {}
             }
@@ -114,7 +119,10 @@ impl Dialogue {
         let mut ranges = Vec::new();
         for marker in self.preliminary.iter().filter(|reply| reply.code == 111) {
             let wrong = || malformed("not a range marker", marker.text().as_bytes());
-            let list = marker.tail().strip_prefix("Range Marker ").ok_or_else(wrong)?;
+            let list = marker
+                .tail()
+                .strip_prefix("Range Marker ")
+                .ok_or_else(wrong)?;
             for range in list.split(',') {
                 let (first, end) = range.split_once('-').ok_or_else(wrong)?;
                 let first = first.parse().map_err(|_| wrong())?;
@@ -140,7 +148,8 @@ pub(super) fn malformed(what: &str, line: &[u8]) -> io::Error {
 }
 
 fn digits(code: [u8; 3]) -> u16 {
-    code.iter().fold(0, |value, digit| value * 10 + u16::from(digit - b'0'))
+    code.iter()
+        .fold(0, |value, digit| value * 10 + u16::from(digit - b'0'))
 }
 
 #[cfg(test)]
@@ -173,17 +182,32 @@ mod tests {
 
     #[test]
     fn what_clients_stumble_over_is_an_error() {
-        for text in ["220 hello\n", "hello\r\n", "220/x\r\n", "250-a\r\n550 b\r\n", "220 a\rb\r\n"] {
+        for text in [
+            "220 hello\n",
+            "hello\r\n",
+            "220/x\r\n",
+            "250-a\r\n550 b\r\n",
+            "220 a\rb\r\n",
+        ] {
             assert!(take(text).0.is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn range_markers_are_collected_over_replies() {
-        let marker = |text: &str| Reply { code: 111, lines: vec![text.to_owned()] };
+        let marker = |text: &str| Reply {
+            code: 111,
+            lines: vec![text.to_owned()],
+        };
         let mut dialogue = Dialogue {
-            preliminary: vec![marker("111 Range Marker 0-5,7-9"), marker("111 Range Marker 5-7")],
-            last: Reply { code: 226, lines: vec!["226 Transfer Complete.".to_owned()] },
+            preliminary: vec![
+                marker("111 Range Marker 0-5,7-9"),
+                marker("111 Range Marker 5-7"),
+            ],
+            last: Reply {
+                code: 226,
+                lines: vec!["226 Transfer Complete.".to_owned()],
+            },
         };
         assert_eq!(dialogue.range_markers().unwrap(), [(0, 5), (7, 9), (5, 7)]);
         assert_eq!(dialogue.codes(), [111, 111, 226]);

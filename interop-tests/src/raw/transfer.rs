@@ -44,7 +44,9 @@ impl Received {
         for (offset, payload) in self.ranges() {
             if offset != file.len() as u64 {
                 let length = file.len();
-                return Err(io::Error::other(format!("a block at {offset} follows {length} bytes")));
+                return Err(io::Error::other(format!(
+                    "a block at {offset} follows {length} bytes"
+                )));
             }
             file.extend(payload);
         }
@@ -81,8 +83,10 @@ pub fn listing(control: &mut Control, command: &str) -> io::Result<Vec<u8>> {
 ///
 /// When the server refuses, with its words.
 pub fn put_stream(control: &mut Control, path: &str, bytes: &[u8]) -> io::Result<()> {
-    stream_transfer(control, &format!("STOR {path}"), |mut channel| channel.write_all(bytes))
-        .map(drop)
+    stream_transfer(control, &format!("STOR {path}"), |mut channel| {
+        channel.write_all(bytes)
+    })
+    .map(drop)
 }
 
 /// `PASV`, a command, and what to do with the data connection once the server has said 1xx. The
@@ -109,7 +113,10 @@ pub fn stream_transfer(
 /// When the server refuses, with its words.
 pub fn get_blocks(control: &mut Control, path: &str, channels: usize) -> io::Result<Received> {
     control.must("MODE E", 200)?;
-    control.must(&format!("OPTS RETR Parallelism={channels},{channels},{channels};"), 200)?;
+    control.must(
+        &format!("OPTS RETR Parallelism={channels},{channels},{channels};"),
+        200,
+    )?;
     let listener = DataListener::announced(control)?;
     receive_blocks(control, &listener, &format!("RETR {path}"), channels)
 }
@@ -135,14 +142,20 @@ pub fn receive_blocks(
             .iter_mut()
             .map(|stream| scope.spawn(move || read_channel(stream)))
             .collect();
-        readers.into_iter().map(joined).collect::<io::Result<Vec<_>>>()
+        readers
+            .into_iter()
+            .map(joined)
+            .collect::<io::Result<Vec<_>>>()
     });
     let (read, talked) = match read {
         Ok(read) => (read, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     };
     let dialogue = finished(control, command, first, talked)?;
-    Ok(Received { channels: read, dialogue })
+    Ok(Received {
+        channels: read,
+        dialogue,
+    })
 }
 
 /// `MODE E`, `PASV` and `STOR`, the blocks dealt out to so many channels.
@@ -210,7 +223,9 @@ fn started(control: &mut Control, command: &str) -> io::Result<super::Reply> {
     if reply.is_preliminary() {
         return Ok(reply);
     }
-    Err(io::Error::other(format!("{command}: the server said: {reply}")))
+    Err(io::Error::other(format!(
+        "{command}: the server said: {reply}"
+    )))
 }
 
 /// Reads the replies to the end. The server's words count more than what the data connection met.
@@ -226,7 +241,9 @@ fn finished(
     };
     dialogue.preliminary.insert(0, first);
     if !dialogue.last.is_success() {
-        return Err(io::Error::other(format!("{command}: the server said: {dialogue}")));
+        return Err(io::Error::other(format!(
+            "{command}: the server said: {dialogue}"
+        )));
     }
     talked.map_err(|error| {
         let words = format!("{command}: {error}, but the server said: {dialogue}");
@@ -236,5 +253,7 @@ fn finished(
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("a data thread panicked")))
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("a data thread panicked")))
 }
