@@ -1,1 +1,12 @@
-//! (skeleton)
+//! What the bytes of GridFTP mean.
+//!
+//! Bytes in, values out, and the other way round: commands, replies, addresses, MODE E blocks, ranges,
+//! markers, listings, driver-stack strings, and the state that a session negotiates. Server and client
+//! use the same code. There is no socket in here, no file, no clock and no thread: whoever needs the
+//! time passes it in.
+
+pub mod address;
+pub mod command;
+pub mod line;
+pub mod path;
+pub mod reply;

@@ -1,0 +1,225 @@
+//! The values that arguments are made of.
+
+use std::fmt;
+
+use crate::address::Family;
+use crate::path::PathArgument;
+
+/// How bytes of a file are represented on a stream (`TYPE`, RFC 959 3.1.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Representation {
+    /// `A`: lines end CRLF on the wire. What a session starts with (RFC 959 5.1).
+    #[default]
+    Ascii,
+    /// `I`: bytes as they are.
+    Image,
+}
+
+/// How a file travels on data channels (`MODE`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TransferMode {
+    /// `S`: one channel, whose end is the end of the file (RFC 959 3.4.1).
+    #[default]
+    Stream,
+    /// `E`: blocks with offsets on any number of channels (GFD.20, extended block mode).
+    Extended,
+}
+
+/// How a file is dealt out to stripes (`OPTS RETR StripeLayout=`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StripeLayout {
+    /// Each of the n stripes gets one contiguous n-th part.
+    Partitioned,
+    /// Stripes get blocks of this size in turn.
+    Blocked {
+        /// The size of a block in bytes, not zero.
+        block_bytes: u64,
+    },
+}
+
+impl StripeLayout {
+    /// The size of a block where a client names none, observed from globus-gridftp-server 13.24.
+    pub const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
+}
+
+impl Default for StripeLayout {
+    fn default() -> Self {
+        Self::Blocked {
+            block_bytes: Self::DEFAULT_BLOCK_BYTES,
+        }
+    }
+}
+
+/// How data channels are protected (`PROT`, RFC 2228 3).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ProtectionLevel {
+    /// `C`: not at all.
+    #[default]
+    Clear,
+    /// `S`: against changes.
+    Safe,
+    /// `P`: against changes and eyes.
+    Private,
+}
+
+/// Who must be at the other end of data channels (`DCAU`, GFD.20, DCAU).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataChannelAuthentication {
+    /// `N`: nobody is asked.
+    None,
+    /// `A`: the same user as on the control channel.
+    User,
+    /// `S`: the owner of this subject name.
+    Subject(Text),
+}
+
+/// The credential for data channels (`DCSC`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataChannelContext {
+    /// `D`: the one of the session.
+    Default,
+    /// `P`: certificate, private key and chain in PEM, as base64.
+    Credential(Base64),
+}
+
+/// What an `EPSV` asks for (RFC 2428 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EpsvRequest {
+    /// The protocol of the control channel.
+    Same,
+    /// This protocol.
+    Family(Family),
+    /// `ALL`: from now on nothing but `EPSV`.
+    All,
+}
+
+/// The markers that `TREV` sets the pace of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkerEvent {
+    /// `PERF`: the `112` performance markers.
+    Performance,
+    /// `RESTART`: the `111` restart markers.
+    Restart,
+}
+
+/// A piece of UTF-8 that fits on a command line: not empty, no NUL, no CRLF.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Text(String);
+
+impl Text {
+    /// Takes a text, or `None` if it is empty or has NUL or CRLF in it.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        let fits = !text.is_empty() && !text.contains('\0') && !text.contains("\r\n");
+        fits.then_some(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A password, possibly empty: bytes without NUL and CRLF that no log ever shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(Vec<u8>);
+
+impl Password {
+    /// Takes a password, or `None` if it has NUL or CRLF in it.
+    pub fn new(password: impl Into<Vec<u8>>) -> Option<Self> {
+        let password = password.into();
+        crate::line::fits(&password).then_some(Self(password))
+    }
+
+    /// The password itself.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Base64, not decoded yet. Tokens and credentials come in it, so logs show its length only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Base64(String);
+
+impl Base64 {
+    /// Takes a text, or `None` if it is empty or has a character that base64 does not use.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        let fits = !text.is_empty()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+        fits.then_some(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Base64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({} characters)", self.0.len())
+    }
+}
+
+/// The name of a checksum algorithm, in capitals. Whether there is one of that name is not asked here.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AlgorithmName(String);
+
+impl AlgorithmName {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = 32;
+
+    /// Takes a name in any case, or `None` if it is empty, long, or holds other characters than
+    /// letters, digits, `-`, `_` and `/`.
+    pub fn new(name: &str) -> Option<Self> {
+        let fits = (1..=Self::MAX_BYTES).contains(&name.len())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte));
+        fits.then(|| Self(name.to_ascii_uppercase()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The path argument of `LIST` and `NLST`.
+///
+/// Clients put the flags of ls(1) before it, which globus-gridftp-server 13.24 accepts and ignores; so
+/// does [`Command::parse`](super::Command::parse). A name that begins with a dash must therefore be
+/// written `./-name`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ListPath(PathArgument);
+
+impl ListPath {
+    /// Makes the argument for a path, written so that it cannot be taken for a flag.
+    pub fn new(path: PathArgument) -> Self {
+        if path.as_bytes().starts_with(b"-") {
+            let written = [b"./", path.as_bytes()].concat();
+            return Self(PathArgument::new(written).unwrap_or(path));
+        }
+        Self(path)
+    }
+
+    /// The path.
+    pub fn path(&self) -> &PathArgument {
+        &self.0
+    }
+}

@@ -1,0 +1,168 @@
+//! Lines of the control channel: bytes in, lines out.
+//!
+//! Only CRLF ends a line: a lone LF, or a lone CR, belongs to a file name. A line is never longer than
+//! [`MAX_LINE_BYTES`]. What a line says is not asked here.
+
+use std::mem;
+
+/// The longest line without its CRLF, in bytes. `DCSC` carries whole credentials, and globus-url-copy
+/// sends lines of 7 kB with it.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// Cuts a stream into lines. Between two lines it holds no memory.
+#[derive(Debug, Default)]
+pub struct LineDecoder {
+    /// The line so far, with its CR.
+    line: Vec<u8>,
+    /// What is wrong with the line so far; the rest of it is skipped.
+    fault: Option<LineError>,
+    /// The last byte was a CR, also in a line that is skipped.
+    after_carriage_return: bool,
+    telnet: Telnet,
+}
+
+/// What is wrong with a line. The line is gone, and the next one is not affected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// It is longer than [`MAX_LINE_BYTES`].
+    #[error("the line is longer than {MAX_LINE_BYTES} bytes")]
+    TooLong,
+    /// There is a NUL in it.
+    #[error("there is a NUL byte in the line")]
+    Nul,
+}
+
+/// What telnet sequences are to a decoder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Telnet {
+    /// Bytes like others: replies.
+    #[default]
+    Off,
+    /// Taken out: commands.
+    Text,
+    /// After IAC.
+    Command,
+    /// After IAC and WILL, WONT, DO or DONT.
+    Option,
+}
+
+const IAC: u8 = 255;
+/// The codes of telnet commands begin here (RFC 854, "TELNET command structure").
+const FIRST_TELNET_COMMAND: u8 = 240;
+const WILL: u8 = 251;
+const DONT: u8 = 254;
+
+impl LineDecoder {
+    /// A decoder for what a client sends: telnet sequences are taken out, IAC IAC is one byte 255
+    /// (RFC 959 4.1.3 asks for them around `ABOR` and `STAT`). A byte 255 that no telnet command
+    /// follows is kept, since clients that do not know telnet send file names as they are.
+    pub fn for_commands() -> Self {
+        Self {
+            telnet: Telnet::Text,
+            ..Self::default()
+        }
+    }
+
+    /// A decoder for what a server sends: no byte but CR and LF has a meaning.
+    pub fn for_replies() -> Self {
+        Self::default()
+    }
+
+    /// Takes bytes off the front of `input` up to the end of a line, and returns the line without its
+    /// CRLF, or what is wrong with it. `None` is for "not yet": all of `input` is taken.
+    pub fn decode(&mut self, input: &mut &[u8]) -> Option<Result<Vec<u8>, LineError>> {
+        while let Some((&byte, rest)) = input.split_first() {
+            *input = rest;
+            if self.take(byte) {
+                let line = mem::take(&mut self.line);
+                return Some(match self.fault.take() {
+                    Some(fault) => Err(fault),
+                    None => Ok(line),
+                });
+            }
+        }
+        None
+    }
+
+    /// Whether a line has begun and not ended.
+    pub fn is_inside_line(&self) -> bool {
+        !self.line.is_empty() || self.fault.is_some()
+    }
+
+    /// Takes one byte off the network, and tells whether a line ended.
+    fn take(&mut self, byte: u8) -> bool {
+        match self.telnet {
+            Telnet::Off => self.push(byte),
+            Telnet::Text if byte == IAC => {
+                self.telnet = Telnet::Command;
+                false
+            }
+            Telnet::Text => self.push(byte),
+            Telnet::Command => {
+                self.telnet = Telnet::Text;
+                match byte {
+                    IAC => self.push(IAC),
+                    WILL..=DONT => {
+                        self.telnet = Telnet::Option;
+                        false
+                    }
+                    FIRST_TELNET_COMMAND.. => false,
+                    _ => {
+                        self.push(IAC);
+                        self.push(byte)
+                    }
+                }
+            }
+            Telnet::Option => {
+                self.telnet = Telnet::Text;
+                false
+            }
+        }
+    }
+
+    /// Takes one byte of text, and tells whether a line ended.
+    fn push(&mut self, byte: u8) -> bool {
+        if byte == b'\n' && mem::take(&mut self.after_carriage_return) {
+            self.line.pop();
+            return true;
+        }
+        self.after_carriage_return = byte == b'\r';
+        if self.fault.is_none() {
+            if byte == 0 {
+                self.skip(LineError::Nul);
+            } else if self.line.len() >= MAX_LINE_BYTES + usize::from(byte == b'\r') {
+                self.skip(LineError::TooLong);
+            } else {
+                self.line.push(byte);
+            }
+        }
+        false
+    }
+
+    fn skip(&mut self, fault: LineError) {
+        self.fault = Some(fault);
+        self.line = Vec::new();
+    }
+}
+
+/// A command line as it goes over the network.
+///
+/// Of the bytes 255 only those are doubled that telnet would misread: globus-gridftp-server 13.24 does
+/// not undo it, so a name loses nothing there unless it has 255 before a byte of 240 or more.
+pub fn encode_command_line(line: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(line.len() + 2);
+    for (index, &byte) in line.iter().enumerate() {
+        encoded.push(byte);
+        let next = line.get(index + 1);
+        if byte == IAC && next.is_some_and(|&next| next >= FIRST_TELNET_COMMAND) {
+            encoded.push(IAC);
+        }
+    }
+    encoded.extend_from_slice(b"\r\n");
+    encoded
+}
+
+/// Whether these bytes can stand on a line: no NUL and no CRLF.
+pub(crate) fn fits(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && !bytes.windows(2).any(|pair| pair == b"\r\n")
+}
