@@ -1,0 +1,73 @@
+# Everything that is more than one cargo command. `make` alone lists the targets.
+
+TARGET_DIRECTORY := $(abspath $(or $(CARGO_TARGET_DIR),target))
+FUZZ_SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+# The targets share one cargo lock and two cores: one after the other.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: test-programs format lint doc dependencies test-workspace test-loom ## Install what the tests need, then run every check and test
+
+.PHONY: test-programs
+test-programs: ## Install the clients and the peer server that the tests drive
+	scripts/install-test-programs
+
+.PHONY: format
+format: ## Check the formatting (cargo fmt repairs it)
+	cargo fmt --all --check
+
+.PHONY: lint
+lint: ## Run clippy, with warnings as errors
+	cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc: ## Build the documentation, with warnings as errors
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+.PHONY: dependencies
+dependencies: ## Check licences, duplicates, sources and number of dependencies
+	scripts/check-dependency-budget
+	scripts/cargo-deny check --hide-inclusion-graph bans licenses sources
+
+.PHONY: advisories
+advisories: ## Check dependencies against the RustSec database (fetches it)
+	scripts/cargo-deny check advisories
+
+# Cargo does not build another crate's program for a test, so the server is built first.
+.PHONY: test-workspace
+test-workspace: test-programs ## Run the unit, property and interoperability tests
+	cargo build --workspace --bins
+	GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/debug/gridhaul-server cargo test --workspace --no-fail-fast
+
+# `--cfg loom` changes how every crate is compiled, so the models have a target directory of their own.
+.PHONY: test-loom
+test-loom: ## Check the lock-free parts of a transfer in every interleaving
+	RUSTFLAGS="--cfg loom" cargo test -p gridhaul-transfer --release --lib --target-dir $(TARGET_DIRECTORY)/loom loom
+
+.PHONY: release
+release: ## Build the server as it is shipped
+	cargo build --release -p gridhaul-server
+
+.PHONY: interop
+interop: test-programs release ## Print every interoperability case, this server beside globus-gridftp-server
+	$(INTEROP) interop-report
+
+.PHONY: bench
+bench: test-programs release ## Measure this server against globus-gridftp-server and print the ratios
+	$(INTEROP) bench
+
+.PHONY: soak
+soak: test-programs release ## Run 500 sessions for two minutes and look for leaks
+	$(INTEROP) soak
+
+INTEROP = GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/release/gridhaul-server cargo run --release -p gridhaul-interop --bin
+
+.PHONY: fuzz
+fuzz: ## Fuzz each parser for FUZZ_SECONDS, 60 by default (nightly Rust and cargo-fuzz)
+	scripts/fuzz $(FUZZ_SECONDS)
