@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 use crate::ChannelError;
 
@@ -18,6 +19,12 @@ pub struct Operation<'a> {
     /// Ends the call from another thread.
     pub cancel: &'a Cancel,
 }
+
+/// How often a driver that cannot sleep on [`Cancel::descriptor`] asks [`Cancel::is_cancelled`].
+pub(crate) const CANCEL_TICK: Duration = Duration::from_millis(25);
+
+/// The longest single sleep; longer waits are made of several.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 impl Operation<'_> {
     /// Fails if the operation was cancelled or its deadline has passed.
@@ -35,6 +42,87 @@ impl Operation<'_> {
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Sleeps until `descriptor` has something to read, an end of stream or an error.
+    ///
+    /// # Errors
+    ///
+    /// When the operation was cancelled or its deadline passed before.
+    pub fn wait_readable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
+        self.wait(descriptor, PollFlags::IN, self.cancel.descriptor().ok())
+    }
+
+    /// Sleeps until `descriptor` can be written to or has an error.
+    ///
+    /// # Errors
+    ///
+    /// When the operation was cancelled or its deadline passed before.
+    pub fn wait_writable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
+        self.wait(descriptor, PollFlags::OUT, self.cancel.descriptor().ok())
+    }
+
+    /// Sleeps for `duration`.
+    ///
+    /// # Errors
+    ///
+    /// When the operation was cancelled or its deadline passed before.
+    pub fn sleep(&self, duration: Duration) -> Result<(), ChannelError> {
+        let end = Instant::now() + duration;
+        loop {
+            self.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let left = self.remaining().map_or(left, |other| left.min(other));
+            match self.cancel.descriptor() {
+                Ok(switch) => {
+                    poll_for(&mut [PollFd::from_borrowed_fd(switch, PollFlags::IN)], left)?;
+                }
+                Err(_) => std::thread::sleep(left.min(CANCEL_TICK)),
+            }
+        }
+    }
+
+    /// Polls `descriptor` beside the switch. A process that has no descriptor left for the switch
+    /// looks at the flag from time to time: transfers that run must not fail for that.
+    fn wait(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        interest: PollFlags,
+        switch: Option<BorrowedFd<'_>>,
+    ) -> Result<(), ChannelError> {
+        let longest = match switch {
+            Some(_) => LONGEST_SLEEP,
+            None => CANCEL_TICK,
+        };
+        loop {
+            self.check()?;
+            let left = self.remaining().unwrap_or(longest).min(longest);
+            let subject = PollFd::from_borrowed_fd(descriptor, interest);
+            let is_ready = match switch {
+                Some(switch) => {
+                    let switch = PollFd::from_borrowed_fd(switch, PollFlags::IN);
+                    let mut both = [subject, switch];
+                    poll_for(&mut both, left)?;
+                    !both[0].revents().is_empty()
+                }
+                None => poll_for(&mut [subject], left)? > 0,
+            };
+            if is_ready {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn poll_for(descriptors: &mut [PollFd<'_>], longest: Duration) -> Result<usize, ChannelError> {
+    let longest = Timespec::try_from(longest.min(LONGEST_SLEEP)).expect("an hour fits");
+    match poll(descriptors, Some(&longest)) {
+        Ok(ready) => Ok(ready),
+        Err(Errno::INTR) => Ok(0),
+        Err(error) => Err(ChannelError::Network(error.into())),
     }
 }
 
@@ -109,4 +197,73 @@ fn signal(event: &OwnedFd) {
     // The counter cannot overflow: each Cancel is signalled a handful of times. A failed write would
     // leave sleepers to their deadline, which is all that could be done about it.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::pipe::pipe;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_when_the_switch_is_thrown() {
+        let (reader, _writer) = pipe().unwrap();
+        for with_descriptor in [true, false] {
+            let cancel = Cancel::new();
+            let operation = Operation {
+                deadline: None,
+                cancel: &cancel,
+            };
+            let switch = with_descriptor.then(|| cancel.descriptor().unwrap());
+            let outcome = thread::scope(|scope| {
+                let waiter = scope.spawn(|| operation.wait(reader.as_fd(), PollFlags::IN, switch));
+                cancel.cancel();
+                waiter.join().unwrap()
+            });
+            assert!(matches!(outcome, Err(ChannelError::Cancelled)));
+        }
+    }
+
+    #[test]
+    fn a_switch_thrown_before_its_descriptor_exists_is_seen() {
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let switch = cancel.descriptor().unwrap();
+        let mut descriptors = [PollFd::from_borrowed_fd(switch, PollFlags::IN)];
+        assert_eq!(poll_for(&mut descriptors, Duration::ZERO).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_wait_ends_at_the_deadline_and_not_before() {
+        let (reader, writer) = pipe().unwrap();
+        let cancel = Cancel::new();
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let operation = Operation {
+            deadline: Some(deadline),
+            cancel: &cancel,
+        };
+        operation.wait_writable(writer.as_fd()).unwrap();
+        let outcome = operation.wait_readable(reader.as_fd());
+        assert!(matches!(outcome, Err(ChannelError::DeadlineExceeded)));
+        assert!(Instant::now() >= deadline);
+        let outcome = operation.sleep(Duration::from_secs(60));
+        assert!(matches!(outcome, Err(ChannelError::DeadlineExceeded)));
+    }
+
+    #[test]
+    fn a_sleep_lasts_as_long_as_it_says() {
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: None,
+            cancel: &cancel,
+        };
+        let start = Instant::now();
+        operation.sleep(Duration::from_millis(10)).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(10));
+        cancel.cancel();
+        let outcome = operation.sleep(Duration::from_secs(60));
+        assert!(matches!(outcome, Err(ChannelError::Cancelled)));
+    }
 }
