@@ -106,6 +106,37 @@ pub struct FileRange<'a> {
     pub moved: &'a AtomicU64,
 }
 
+impl FileRange<'_> {
+    /// Reads the next piece of the range into `scratch`, for drivers that send files through memory:
+    /// the bytes after the first `done` ones, at least one, which must be there to read.
+    ///
+    /// # Errors
+    ///
+    /// [`ChannelError::FileTooShort`] when the file ends first, [`ChannelError::File`] when it cannot
+    /// be read.
+    pub fn read_piece(&mut self, done: u64) -> Result<&[u8], ChannelError> {
+        let offset = self.offset.saturating_add(done);
+        let wanted = usize::try_from(self.length - done)
+            .map_or(self.scratch.len(), |left| left.min(self.scratch.len()));
+        loop {
+            match rustix::io::pread(self.file, &mut self.scratch[..wanted], offset) {
+                Ok(0) => return Err(too_short(self.file, offset)),
+                Ok(count) => return Ok(&self.scratch[..count]),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(ChannelError::File(error.into())),
+            }
+        }
+    }
+}
+
+fn too_short(file: BorrowedFd<'_>, offset: u64) -> ChannelError {
+    // The end may be far before the place where the read failed.
+    let size = rustix::fs::fstat(file).map_or(offset, |facts| facts.st_size.unsigned_abs());
+    ChannelError::FileTooShort {
+        end: size.min(offset),
+    }
+}
+
 /// What [`Channel::receive`] got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
@@ -148,7 +179,12 @@ fn receive_through_memory<C: Channel + ?Sized>(
     Ok(done)
 }
 
-fn write_all_at(
+/// Writes all of `bytes` to a file at `offset`, counting in `moved` what the file has.
+///
+/// # Errors
+///
+/// [`ChannelError::File`] with the kernel's word.
+pub fn write_all_at(
     file: BorrowedFd<'_>,
     mut bytes: &[u8],
     mut offset: u64,

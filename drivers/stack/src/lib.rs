@@ -14,7 +14,7 @@ mod error;
 mod operation;
 mod transport;
 
-pub use channel::{Body, Channel, ChannelInfo, FileRange, Received};
+pub use channel::{Body, Channel, ChannelInfo, FileRange, Received, write_all_at};
 pub use error::{AcceptError, ChannelError, ConnectError, ListenError};
 pub use operation::{Cancel, Operation};
 pub use transport::{BufferSize, Listener, Side, SocketOptions, Transform, Transport};

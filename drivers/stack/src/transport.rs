@@ -7,8 +7,8 @@ use crate::{AcceptError, Channel, ChannelError, ConnectError, ListenError, Opera
 
 /// Makes channels: the bottom driver of a stack, with its options applied.
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// Opens a listener at `local`, whose port is a wish of the session's (0 for none) that the
-    /// driver's own options (`port=`) overrule.
+    /// Opens a listener at `local`; the port, and another address, are the driver's choice and that
+    /// of its options (`port=`, `bind=`).
     ///
     /// # Errors
     ///
