@@ -3,6 +3,72 @@
 use std::io;
 use std::net::SocketAddr;
 
+/// Why a driver stack could not be built. Nothing was opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StackError {
+    /// The administrator's allow-list does not have the driver. Clients look for these very words.
+    #[error("{0} driver not whitelisted")]
+    NotAllowed(String),
+    /// There is no such driver in this program.
+    #[error("there is no driver {name:?}; the drivers are: {known}")]
+    UnknownDriver {
+        /// What was asked for.
+        name: String,
+        /// The drivers there are.
+        known: String,
+    },
+    /// The driver has no such option.
+    #[error("the driver {driver} has no option {option:?}; {known}")]
+    UnknownOption {
+        /// The driver.
+        driver: &'static str,
+        /// What was asked for.
+        option: String,
+        /// A phrase that lists the options there are.
+        known: String,
+    },
+    /// An option stands twice behind one driver.
+    #[error("the option {option} of the driver {driver} is given twice")]
+    RepeatedOption {
+        /// The driver.
+        driver: &'static str,
+        /// The option.
+        option: &'static str,
+    },
+    /// An option's value makes no sense, or not on this machine.
+    #[error(
+        "the value {value:?} of the option {option} of the driver {driver} is wrong: {reason}; \
+         an example is {option}={example}"
+    )]
+    BadValue {
+        /// The driver.
+        driver: &'static str,
+        /// The option.
+        option: &'static str,
+        /// What was asked for.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+        /// A value that is right.
+        example: &'static str,
+    },
+    /// The stack is empty.
+    #[error("the driver stack is empty; the drivers are: {known}")]
+    NoTransport {
+        /// The drivers there are.
+        known: String,
+    },
+    /// The first driver makes no connections.
+    #[error(
+        "the driver {0} is not a transport and cannot come first; the stack starts with its transport, \
+         as in tcp,{0}"
+    )]
+    TransformAtBottom(&'static str),
+    /// A driver that is not the first makes connections.
+    #[error("the driver {0} is a transport and must come first; there is one transport in a stack")]
+    TransportAboveBottom(&'static str),
+}
+
 /// Why a call on a channel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {

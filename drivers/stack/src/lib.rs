@@ -12,9 +12,14 @@
 mod channel;
 mod error;
 mod operation;
+pub mod options;
+mod registry;
+mod stack;
 mod transport;
 
 pub use channel::{Body, Channel, ChannelInfo, FileRange, Received, write_all_at};
-pub use error::{AcceptError, ChannelError, ConnectError, ListenError};
+pub use error::{AcceptError, ChannelError, ConnectError, ListenError, StackError};
 pub use operation::{Cancel, Operation};
+pub use registry::{Built, Driver, Registry};
+pub use stack::{Incoming, Stack, StackListener};
 pub use transport::{BufferSize, Listener, Side, SocketOptions, Transform, Transport};
