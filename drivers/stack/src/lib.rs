@@ -11,6 +11,8 @@
 
 mod channel;
 mod error;
+mod memory;
+mod null;
 mod operation;
 pub mod options;
 mod registry;
@@ -19,6 +21,8 @@ mod transport;
 
 pub use channel::{Body, Channel, ChannelInfo, FileRange, Received, write_all_at};
 pub use error::{AcceptError, ChannelError, ConnectError, ListenError, StackError};
+pub use memory::Memory;
+pub use null::Null;
 pub use operation::{Cancel, Operation};
 pub use registry::{Built, Driver, Registry};
 pub use stack::{Incoming, Stack, StackListener};
