@@ -11,19 +11,23 @@
 
 mod channel;
 mod error;
+mod fault;
 mod memory;
 mod null;
 mod operation;
 pub mod options;
 mod registry;
 mod stack;
+mod trace;
 mod transport;
 
 pub use channel::{Body, Channel, ChannelInfo, FileRange, Received, write_all_at};
 pub use error::{AcceptError, ChannelError, ConnectError, ListenError, StackError};
+pub use fault::Fault;
 pub use memory::Memory;
 pub use null::Null;
 pub use operation::{Cancel, Operation};
 pub use registry::{Built, Driver, Registry};
 pub use stack::{Incoming, Stack, StackListener};
+pub use trace::{Account, Tally, Trace};
 pub use transport::{BufferSize, Listener, Side, SocketOptions, Transform, Transport};

@@ -113,3 +113,101 @@ impl Registry {
         Ok(Stack::new(transport, transforms))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fault, Memory, Null, Trace};
+
+    fn registry() -> Registry {
+        let mut registry = Registry::new();
+        registry.register(Null);
+        registry.register(Memory);
+        registry.register(Fault);
+        registry
+    }
+
+    fn build(stack: &str) -> Result<Stack, StackError> {
+        registry().build(&StackSpec::parse(stack).unwrap())
+    }
+
+    #[test]
+    fn builds_what_is_there() {
+        for stack in [
+            "null",
+            "memory",
+            "memory:buffer=1M,fault:short=1;seed=3,fault",
+        ] {
+            build(stack).unwrap();
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_what_there_is() {
+        for (stack, words) in [
+            (
+                "tpc:port=1",
+                "there is no driver \"tpc\"; the drivers are: null, memory, fault",
+            ),
+            (
+                "null:byte=1",
+                "the driver null has no option \"byte\"; its options are, with examples: bytes=1G",
+            ),
+            (
+                "null:bytes=1;bytes=2",
+                "the option bytes of the driver null is given twice",
+            ),
+            (
+                "null:bytes=many",
+                "the value \"many\" of the option bytes of the driver null is wrong: it is not a \
+                 number of bytes; an example is bytes=1G",
+            ),
+            (
+                "fault,memory",
+                "the driver fault is not a transport and cannot come first; the stack starts with \
+                 its transport, as in tcp,fault",
+            ),
+            (
+                "memory,null",
+                "the driver null is a transport and must come first; there is one transport in a \
+                 stack",
+            ),
+        ] {
+            assert_eq!(build(stack).unwrap_err().to_string(), words);
+        }
+        let empty = StackSpec {
+            drivers: Vec::new(),
+        };
+        assert_eq!(
+            registry().build(&empty).unwrap_err().to_string(),
+            "the driver stack is empty; the drivers are: null, memory, fault"
+        );
+    }
+
+    #[test]
+    fn a_driver_without_options_says_so() {
+        let options = [("verbose".to_owned(), "1".to_owned())];
+        assert_eq!(
+            Trace::new(|_| {}).build(&options).unwrap_err().to_string(),
+            "the driver trace has no option \"verbose\"; it has no options"
+        );
+    }
+
+    #[test]
+    fn the_allow_list_goes_before_what_exists() {
+        let allowed = ["memory".to_owned()];
+        let check = |stack| registry().check_allowed(&StackSpec::parse(stack).unwrap(), &allowed);
+        assert_eq!(check("memory,memory"), Ok(()));
+        assert_eq!(
+            check("memory,udt,null").unwrap_err().to_string(),
+            "udt driver not whitelisted"
+        );
+    }
+
+    #[test]
+    fn a_later_driver_takes_the_place_of_an_earlier_one() {
+        let mut registry = registry();
+        registry.register(Memory);
+        assert_eq!(registry.names(), "null, fault, memory");
+    }
+}

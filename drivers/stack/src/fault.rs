@@ -1,0 +1,408 @@
+//! The driver `fault`: a transform that makes channels fail, for tests.
+//!
+//! Faults come after counted bytes and calls and from a seed, never from the clock, so that a failing
+//! test fails again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::options::{self, OptionDoc, Options};
+use crate::{
+    Body, Built, Channel, ChannelError, ChannelInfo, Driver, FileRange, Operation, Received, Side,
+    StackError, Transform,
+};
+
+/// The driver `fault`: a transform that hinders and breaks the channel below. It acts on its own end
+/// only; the other end needs no `fault`.
+///
+/// | option | meaning |
+/// | --- | --- |
+/// | `short=1` | each receive yields at most so many bytes |
+/// | `seed=7` | with `short`: each receive yields at most a number of bytes between 1 and `short` that is drawn from this seed |
+/// | `fail-send-after=1000` | after so many bytes sent, sending fails |
+/// | `fail-receive-after=1000` | after so many bytes received, receiving fails |
+/// | `abort-after=1000` | after so many bytes in both directions together, the channel is aborted |
+/// | `delay=20ms` | so long a wait before each send and each receive |
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fault;
+
+const NAME: &str = "fault";
+
+impl Driver for Fault {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn options(&self) -> &'static [OptionDoc] {
+        const fn option(
+            name: &'static str,
+            meaning: &'static str,
+            example: &'static str,
+        ) -> OptionDoc {
+            OptionDoc {
+                name,
+                meaning,
+                example,
+            }
+        }
+        const {
+            &[
+                option("short", "Each receive yields at most so many bytes.", "1"),
+                option(
+                    "seed",
+                    "With short: each receive's limit is drawn between 1 and short from this seed.",
+                    "7",
+                ),
+                option(
+                    "fail-send-after",
+                    "After so many bytes sent, sending fails.",
+                    "1000",
+                ),
+                option(
+                    "fail-receive-after",
+                    "After so many bytes received, receiving fails.",
+                    "1000",
+                ),
+                option(
+                    "abort-after",
+                    "After so many bytes in both directions together, the channel is aborted.",
+                    "1000",
+                ),
+                option(
+                    "delay",
+                    "So long a wait before each send and each receive.",
+                    "20ms",
+                ),
+            ]
+        }
+    }
+
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+        let options = Options::new(self, options)?;
+        let faults = Faults {
+            short: options.value("short", options::positive)?,
+            seed: options.value("seed", options::number)?,
+            fail_send_after: options.value("fail-send-after", options::bytes)?,
+            fail_receive_after: options.value("fail-receive-after", options::bytes)?,
+            abort_after: options.value("abort-after", options::bytes)?,
+            delay: options.value("delay", options::duration)?,
+        };
+        Ok(Built::Transform(Arc::new(faults)))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Faults {
+    short: Option<u64>,
+    seed: Option<u64>,
+    fail_send_after: Option<u64>,
+    fail_receive_after: Option<u64>,
+    abort_after: Option<u64>,
+    delay: Option<Duration>,
+}
+
+impl Transform for Faults {
+    fn wrap(
+        &self,
+        channel: Box<dyn Channel>,
+        _side: Side,
+        _operation: &Operation<'_>,
+    ) -> Result<Box<dyn Channel>, ChannelError> {
+        Ok(Box::new(FaultyChannel {
+            inner: channel,
+            faults: *self,
+            random: self.seed,
+            sent: 0,
+            received: 0,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct FaultyChannel {
+    inner: Box<dyn Channel>,
+    faults: Faults,
+    /// The state of the random numbers, if there are any.
+    random: Option<u64>,
+    /// Bytes so far.
+    sent: u64,
+    received: u64,
+}
+
+impl FaultyChannel {
+    fn pause(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        match self.faults.delay {
+            Some(delay) => operation.sleep(delay),
+            None => Ok(()),
+        }
+    }
+
+    /// How many bytes may still go in a direction whose own limit and count are given.
+    fn allowance(&self, limit: Option<u64>, done: u64) -> u64 {
+        let left =
+            |limit: Option<u64>, done| limit.map_or(u64::MAX, |limit| limit.saturating_sub(done));
+        left(limit, done).min(left(self.faults.abort_after, self.sent + self.received))
+    }
+
+    /// The failure that is due once the allowance is used up.
+    fn fail(&mut self, direction: &str, done: u64) -> ChannelError {
+        let is_abort = self
+            .faults
+            .abort_after
+            .is_some_and(|limit| self.sent + self.received >= limit);
+        if is_abort {
+            self.inner.abort();
+            return ChannelError::Aborted;
+        }
+        ChannelError::Network(std::io::Error::other(format!(
+            "{direction} fails after {done} bytes, as the driver {NAME} was told"
+        )))
+    }
+
+    /// The most that the next receive may yield, in bytes.
+    fn next_short(&mut self) -> u64 {
+        let Some(short) = self.faults.short else {
+            return u64::MAX;
+        };
+        match &mut self.random {
+            Some(state) => 1 + next_random(state) % short,
+            None => short,
+        }
+    }
+}
+
+impl Channel for FaultyChannel {
+    fn send(
+        &mut self,
+        head: &[u8],
+        body: Body<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        self.pause(operation)?;
+        let total = head.len() as u64 + body_length(&body);
+        let allowance = self.allowance(self.faults.fail_send_after, self.sent);
+        if total <= allowance {
+            self.inner.send(head, body, operation)?;
+            self.sent += total;
+            return Ok(());
+        }
+        let head = &head[..at_most(head.len(), allowance)];
+        let body = cut(body, allowance - head.len() as u64);
+        self.inner.send(head, body, operation)?;
+        self.sent += allowance;
+        Err(self.fail("sending", self.sent))
+    }
+
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        operation: &Operation<'_>,
+    ) -> Result<Received, ChannelError> {
+        self.pause(operation)?;
+        let allowance = self.allowance(self.faults.fail_receive_after, self.received);
+        if allowance == 0 {
+            return Err(self.fail("receiving", self.received));
+        }
+        let limit = at_most(buffer.len(), allowance.min(self.next_short()));
+        let outcome = self.inner.receive(&mut buffer[..limit], operation)?;
+        if let Received::Bytes(count) = outcome {
+            self.received += count.get() as u64;
+        }
+        Ok(outcome)
+    }
+
+    fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.inner.finish(operation)
+    }
+
+    fn abort(&mut self) {
+        self.inner.abort();
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.inner.peer()
+    }
+
+    fn info(&self) -> ChannelInfo {
+        self.inner.info()
+    }
+}
+
+fn body_length(body: &Body<'_>) -> u64 {
+    match body {
+        Body::Memory(bytes) => bytes.len() as u64,
+        Body::File(range) => range.length,
+    }
+}
+
+/// The start of a body, `length` bytes at most.
+fn cut(body: Body<'_>, length: u64) -> Body<'_> {
+    match body {
+        Body::Memory(bytes) => Body::Memory(&bytes[..at_most(bytes.len(), length)]),
+        Body::File(range) => Body::File(FileRange {
+            length: range.length.min(length),
+            ..range
+        }),
+    }
+}
+
+fn at_most(length: usize, limit: u64) -> usize {
+    usize::try_from(limit).map_or(length, |limit| length.min(limit))
+}
+
+/// The generator `splitmix64`.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = *state;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::{Cancel, Memory, Stack};
+
+    /// A channel with faults, and its other end, which has none.
+    fn pair(options: &[(&str, &str)]) -> (Box<dyn Channel>, Box<dyn Channel>) {
+        let options: Vec<_> = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let Ok(Built::Transport(memory)) = Memory.build(&[]) else {
+            panic!("memory is a transport");
+        };
+        let Ok(Built::Transform(faults)) = Fault.build(&options) else {
+            panic!("fault is a transform");
+        };
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: None,
+            cancel: &cancel,
+        };
+        let stack = Stack::new(memory, Vec::new());
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mut listener = stack.listen(local, &Default::default()).unwrap();
+        let plain = stack
+            .connect(listener.address(), &Default::default(), &operation)
+            .unwrap();
+        let incoming = listener.accept(&operation).unwrap();
+        let other = incoming.establish(&operation).unwrap();
+        let faulty = faults.wrap(plain, Side::Connector, &operation).unwrap();
+        (faulty, other)
+    }
+
+    fn with_operation<T>(run: impl FnOnce(&Operation<'_>) -> T) -> T {
+        run(&Operation {
+            deadline: Some(Instant::now() + Duration::from_secs(60)),
+            cancel: &Cancel::new(),
+        })
+    }
+
+    fn send(channel: &mut dyn Channel, head: &[u8], body: &[u8]) -> Result<(), ChannelError> {
+        with_operation(|operation| channel.send(head, Body::Memory(body), operation))
+    }
+
+    fn receive(channel: &mut dyn Channel, length: usize) -> Result<Vec<u8>, ChannelError> {
+        let mut buffer = vec![0; length];
+        match with_operation(|operation| channel.receive(&mut buffer, operation))? {
+            Received::Bytes(count) => buffer.truncate(count.get()),
+            Received::EndOfStream => buffer.clear(),
+        }
+        Ok(buffer)
+    }
+
+    #[test]
+    fn sending_fails_after_exactly_so_many_bytes() {
+        let (mut faulty, mut other) = pair(&[("fail-send-after", "10")]);
+        send(&mut *faulty, b"head", b"1234").unwrap();
+        let error = send(&mut *faulty, b"5", b"6789").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sending fails after 10 bytes, as the driver fault was told"
+        );
+        assert_eq!(receive(&mut *other, 100).unwrap(), b"head123456");
+        send(&mut *other, b"", b"back").unwrap();
+        assert_eq!(receive(&mut *faulty, 100).unwrap(), b"back");
+    }
+
+    #[test]
+    fn sending_may_fail_within_a_file() {
+        let (mut faulty, mut other) = pair(&[("fail-send-after", "6")]);
+        let file = tempfile::tempfile().unwrap();
+        rustix::io::pwrite(&file, b"0123456789", 0).unwrap();
+        let moved = AtomicU64::new(0);
+        let body = Body::File(FileRange {
+            file: file.as_fd(),
+            offset: 1,
+            length: 9,
+            scratch: &mut [0; 4],
+            moved: &moved,
+        });
+        let outcome = with_operation(|operation| faulty.send(b"head", body, operation));
+        assert!(matches!(outcome, Err(ChannelError::Network(_))));
+        assert_eq!(moved.into_inner(), 2);
+        assert_eq!(receive(&mut *other, 100).unwrap(), b"head12");
+    }
+
+    #[test]
+    fn receiving_fails_after_exactly_so_many_bytes() {
+        let (mut faulty, mut other) = pair(&[("fail-receive-after", "3")]);
+        send(&mut *other, b"", b"12345").unwrap();
+        assert_eq!(receive(&mut *faulty, 100).unwrap(), b"123");
+        let error = receive(&mut *faulty, 100).unwrap_err();
+        assert!(matches!(error, ChannelError::Network(_)), "{error:?}");
+        send(&mut *faulty, b"", b"still here").unwrap();
+    }
+
+    #[test]
+    fn both_ends_see_an_abort() {
+        let (mut faulty, mut other) = pair(&[("abort-after", "8")]);
+        send(&mut *faulty, b"", b"1234").unwrap();
+        send(&mut *other, b"", b"5678").unwrap();
+        assert_eq!(receive(&mut *other, 4).unwrap(), b"1234");
+        assert_eq!(receive(&mut *faulty, 4).unwrap(), b"5678");
+        for outcome in [receive(&mut *faulty, 1), receive(&mut *other, 1)] {
+            assert!(matches!(outcome, Err(ChannelError::Aborted)), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_lengths_again() {
+        let lengths = |seed| {
+            let (mut faulty, mut other) = pair(&[("short", "50"), ("seed", seed)]);
+            send(&mut *other, b"", &[0; 10_000]).unwrap();
+            let receive = |_| receive(&mut *faulty, 1000).unwrap().len();
+            (0..100).map(receive).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths("1"), lengths("1"));
+        assert_ne!(lengths("1"), lengths("2"));
+        assert!(lengths("1").iter().all(|length| (1..=50).contains(length)));
+    }
+
+    #[test]
+    fn without_a_seed_short_is_exact() {
+        let (mut faulty, mut other) = pair(&[("short", "3")]);
+        send(&mut *other, b"", b"12345678").unwrap();
+        for piece in ["123", "456", "78"] {
+            assert_eq!(receive(&mut *faulty, 100).unwrap(), piece.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_delay_goes_before_each_call() {
+        let (mut faulty, mut other) = pair(&[("delay", "5ms")]);
+        send(&mut *other, b"", b"1").unwrap();
+        let start = Instant::now();
+        send(&mut *faulty, b"", b"1").unwrap();
+        receive(&mut *faulty, 1).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(10));
+    }
+}
