@@ -10,6 +10,7 @@
 //! driver knows GridFTP, and nothing here knows which drivers a program compiles in.
 
 mod channel;
+pub mod conformance;
 mod error;
 mod fault;
 mod memory;

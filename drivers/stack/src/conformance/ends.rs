@@ -1,0 +1,152 @@
+//! The end of a stream, a half-close and an abort are three different things.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::{
+    Patience, SIDES, Subject, expect_end_of_stream, finish, pattern, receive, send,
+    wait_until_asleep,
+};
+use crate::{Body, Channel, ChannelError, Received};
+
+/// More than any network holds on its way.
+pub(super) const ENDLESS: usize = 64 << 20;
+
+/// After one end has finished, the other receives everything, then the end, and may still send.
+pub fn half_close(subject: &Subject) {
+    for side in SIDES {
+        let (mut one, mut other) = subject.pair(side);
+        send(&mut *one, b"question");
+        finish(&mut *one);
+        assert_eq!(receive(&mut *other, 8, 8), b"question");
+        expect_end_of_stream(&mut *other);
+        send(&mut *other, b"answer");
+        assert_eq!(receive(&mut *one, 6, 6), b"answer");
+        send(&mut *other, b"more");
+        finish(&mut *other);
+        assert_eq!(receive(&mut *one, 4, 4), b"more");
+        // The end stays the end.
+        for channel in [&mut one, &mut other] {
+            expect_end_of_stream(&mut **channel);
+            expect_end_of_stream(&mut **channel);
+        }
+    }
+}
+
+/// Dropping a channel, finished or not, loses nothing of what was sent.
+pub fn drop_ends_the_stream(subject: &Subject) {
+    for is_finished in [false, true] {
+        for side in SIDES {
+            let (mut sender, mut receiver) = subject.pair(side);
+            let sending = thread::spawn(move || {
+                send(&mut *sender, &pattern(0, 10_000));
+                if is_finished {
+                    finish(&mut *sender);
+                }
+            });
+            assert!(receive(&mut *receiver, 10_000, 1000) == pattern(0, 10_000));
+            expect_end_of_stream(&mut *receiver);
+            sending.join().unwrap();
+        }
+    }
+}
+
+/// Sending to a peer that dropped its end fails in the end.
+pub fn notices_a_peer_that_is_gone(subject: &Subject) {
+    for side in SIDES {
+        let (mut sender, receiver) = subject.pair(side);
+        drop(receiver);
+        let patience = Patience::new();
+        let outcome = (0..ENDLESS / 1000)
+            .try_for_each(|_| sender.send(&[], Body::Memory(&[0; 1000]), &patience.operation()));
+        assert!(
+            matches!(
+                outcome,
+                Err(ChannelError::PeerClosed | ChannelError::Aborted)
+            ),
+            "{outcome:?}"
+        );
+    }
+}
+
+/// A channel that was aborted before any byte does not look like an empty stream.
+pub fn abort_before_any_byte(subject: &Subject) {
+    for side in SIDES {
+        let (mut one, mut other) = subject.pair(side);
+        one.abort();
+        // A second time changes nothing.
+        one.abort();
+        expect_abort(&mut *other);
+    }
+}
+
+/// After an abort the bytes under way may be lost or not, but the stream has no end.
+pub fn abort_with_bytes_under_way(subject: &Subject) {
+    for side in SIDES {
+        for then_drop in [false, true] {
+            let (mut one, mut other) = subject.pair(side);
+            send(&mut *one, b"not many bytes, so that they fit");
+            one.abort();
+            if then_drop {
+                drop(one);
+            }
+            expect_abort(&mut *other);
+        }
+    }
+}
+
+/// An abort wakes a peer that waits for bytes.
+pub fn abort_while_the_peer_receives(subject: &Subject) {
+    for side in SIDES {
+        let (mut one, mut other) = subject.pair(side);
+        send(&mut *one, b"some");
+        assert_eq!(receive(&mut *other, 4, 4), b"some");
+        thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            scope.spawn(move || {
+                tell.send(rustix::thread::gettid()).unwrap();
+                expect_abort(&mut *other);
+            });
+            wait_until_asleep(told.recv().unwrap());
+            one.abort();
+        });
+    }
+}
+
+/// An abort wakes a peer whose bytes nobody takes.
+pub fn abort_while_the_peer_sends(subject: &Subject) {
+    let endless = vec![0; ENDLESS];
+    for side in SIDES {
+        let (mut one, mut other) = subject.pair(side);
+        let outcome = thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let endless = &endless;
+            let sending = scope.spawn(move || {
+                tell.send(rustix::thread::gettid()).unwrap();
+                let patience = Patience::new();
+                other.send(b"head", Body::Memory(endless), &patience.operation())
+            });
+            wait_until_asleep(told.recv().unwrap());
+            one.abort();
+            sending.join().unwrap()
+        });
+        assert!(matches!(outcome, Err(ChannelError::Aborted)), "{outcome:?}");
+    }
+}
+
+/// Receives until the channel fails, which must be as an abort, and must not look like an end after
+/// that.
+fn expect_abort(channel: &mut dyn Channel) {
+    let patience = Patience::new();
+    let mut buffer = [0; 1000];
+    let error = loop {
+        match channel.receive(&mut buffer, &patience.operation()) {
+            Ok(Received::Bytes(_)) => {}
+            Ok(Received::EndOfStream) => panic!("an abort looks like the end of the stream"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, ChannelError::Aborted), "{error:?}");
+    let again = channel.receive(&mut buffer, &patience.operation());
+    assert!(again.is_err(), "an abort was forgotten: {again:?}");
+}

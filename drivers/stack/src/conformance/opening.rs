@@ -1,0 +1,114 @@
+//! Opening channels, often, and with options that are wrong.
+
+use super::{Patience, Subject, expect_end_of_stream, finish, receive, send};
+use crate::{ConnectError, Driver, StackError};
+
+/// Several peers may connect before the first is accepted; none is lost or mixed up.
+pub fn accepts_those_who_wait(subject: &Subject) {
+    const COUNT: u8 = 20;
+    let patience = Patience::new();
+    let mut listener = subject.listen();
+    let address = listener.address();
+    std::thread::scope(|scope| {
+        for number in 0..COUNT {
+            scope.spawn(move || {
+                let mut channel = subject.connect(address);
+                assert_eq!(channel.peer(), address);
+                send(&mut *channel, &[number]);
+                assert_eq!(receive(&mut *channel, 1, 1), [number + 100]);
+            });
+        }
+        let mut seen: Vec<u8> = (0..COUNT)
+            .map(|_| {
+                let incoming = listener.accept(&patience.operation()).unwrap();
+                assert_eq!(incoming.peer().ip(), address.ip());
+                let mut channel = incoming.establish(&patience.operation()).unwrap();
+                let number = receive(&mut *channel, 1, 1)[0];
+                send(&mut *channel, &[number + 100]);
+                number
+            })
+            .collect();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..COUNT));
+    });
+}
+
+/// Connecting to where nobody listens is the peer's fault, and is found out at once.
+pub fn refuses_where_nobody_listens(subject: &Subject) {
+    let address = subject.listen().address();
+    let patience = Patience::new();
+    let outcome = subject
+        .stack
+        .connect(address, &subject.sockets, &patience.operation());
+    assert!(
+        matches!(outcome, Err(ConnectError::Peer { peer, .. }) if peer == address),
+        "{outcome:?}"
+    );
+}
+
+/// A thousand channels, closed in different ways, leave no descriptor behind.
+pub fn opens_a_thousand_times(subject: &Subject) {
+    const ROUNDS: usize = 50;
+    const CHANNELS: usize = 20;
+    let before = open_descriptors();
+    for round in 0..ROUNDS {
+        let mut listener = subject.listen();
+        for number in 0..CHANNELS {
+            let (mut one, mut other) = subject.meet(&mut listener);
+            send(&mut *one, b"x");
+            assert_eq!(receive(&mut *other, 1, 1), b"x");
+            match (round + number) % 3 {
+                0 => one.abort(),
+                1 => {
+                    finish(&mut *one);
+                    expect_end_of_stream(&mut *other);
+                }
+                _ => {}
+            }
+        }
+    }
+    // Other tests of the same process open some too, but not as many as a leak would leave.
+    let after = open_descriptors();
+    assert!(
+        after < before + ROUNDS * CHANNELS / 2,
+        "{before} -> {after}"
+    );
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A driver takes the options that it documents and no others, once each, and says what is wrong.
+/// Not part of [`crate::conformance_tests!`], since it is about a driver, not about a stack.
+pub fn check_options(driver: &dyn Driver) {
+    let build = |options: &[(&str, &str)]| {
+        let options: Vec<(String, String)> = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        driver.build(&options)
+    };
+    let error = build(&[("no-such-option", "1")]).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        matches!(error, StackError::UnknownOption { .. }),
+        "{error:?}"
+    );
+    assert!(message.contains("no-such-option") && message.contains(driver.name()));
+    for option in driver.options() {
+        assert!(message.contains(option.name), "{message}");
+        build(&[(option.name, option.example)]).unwrap();
+        let twice = [(option.name, option.example); 2];
+        assert!(matches!(
+            build(&twice),
+            Err(StackError::RepeatedOption { .. })
+        ));
+        for value in ["", "\u{1f4a3}"] {
+            let error = build(&[(option.name, value)]).unwrap_err();
+            let message = error.to_string();
+            assert!(matches!(error, StackError::BadValue { .. }), "{error:?}");
+            assert!(message.contains(option.name) && message.contains(option.example));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Deadlines and cancellation.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::ends::ENDLESS;
+use super::{Part, Patience, Subject, file_of, wait_until_asleep};
+use crate::{
+    AcceptError, Body, Cancel, Channel, ChannelError, ConnectError, Operation, Received, Side,
+    StackListener,
+};
+
+/// The calls that may block on an established channel.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    Send,
+    SendFile,
+    Receive,
+    ReceiveInto,
+}
+
+const CALLS: [Call; 4] = [Call::Send, Call::SendFile, Call::Receive, Call::ReceiveInto];
+
+/// Each call ends with its deadline, and not before.
+pub fn deadline_ends_every_call(subject: &Subject) {
+    let ends_in_time = |call: &mut dyn FnMut(&Operation<'_>) -> ChannelError| {
+        let cancel = Cancel::new();
+        let deadline = Instant::now() + Duration::from_millis(30);
+        let error = call(&Operation {
+            deadline: Some(deadline),
+            cancel: &cancel,
+        });
+        let late = Instant::now().checked_duration_since(deadline);
+        assert!(matches!(error, ChannelError::DeadlineExceeded), "{error:?}");
+        assert!(late.expect("not before the deadline") < Duration::from_secs(1));
+    };
+    let mut listener = subject.listen();
+    ends_in_time(&mut |operation| accept(&mut listener, operation));
+    for call in CALLS {
+        let (mut channel, _peer) = subject.pair(Side::Connector);
+        ends_in_time(&mut |operation| block(&mut *channel, call, operation));
+    }
+}
+
+/// A call whose deadline has passed, or that was cancelled before, does nothing but fail, even where
+/// it would not have to wait.
+pub fn fails_at_once_when_time_is_up(subject: &Subject) {
+    let thrown = Cancel::new();
+    thrown.cancel();
+    let cancelled = Operation {
+        deadline: None,
+        cancel: &thrown,
+    };
+    let waiting = Cancel::new();
+    let late = Operation {
+        deadline: Some(Instant::now()),
+        cancel: &waiting,
+    };
+    for operation in [cancelled, late] {
+        let is_right = |error: ChannelError| match operation.deadline {
+            Some(_) => matches!(error, ChannelError::DeadlineExceeded),
+            None => matches!(error, ChannelError::Cancelled),
+        };
+        let mut listener = subject.listen();
+        assert!(is_right(accept(&mut listener, &operation)));
+        let address = listener.address();
+        match subject.stack.connect(address, &subject.sockets, &operation) {
+            Err(ConnectError::Channel(error)) => assert!(is_right(error)),
+            other => panic!("{other:?}"),
+        }
+        let (mut channel, mut peer) = subject.pair(Side::Connector);
+        super::send(&mut *peer, b"something to receive");
+        for call in CALLS {
+            assert!(is_right(block(&mut *channel, call, &operation)), "{call:?}");
+        }
+        assert!(is_right(channel.finish(&operation).unwrap_err()));
+    }
+}
+
+/// A call that sleeps ends within 100 ms of being cancelled from another thread.
+pub fn cancel_ends_an_idle_call(subject: &Subject) {
+    cancels_in_time("accept", || {
+        let mut listener = subject.listen();
+        time_to_cancel(move |operation| accept(&mut listener, operation))
+    });
+    for call in CALLS {
+        cancels_in_time(&format!("{call:?}"), || {
+            let (mut channel, _peer) = subject.pair(Side::Connector);
+            time_to_cancel(move |operation| block(&mut *channel, call, operation))
+        });
+    }
+}
+
+/// A call that never has to wait ends as soon when it is cancelled.
+pub fn cancel_ends_a_busy_call(subject: &Subject) {
+    let (mut sender, mut receiver) = subject.pair(Side::Connector);
+    let moved = AtomicU64::new(0);
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let operation = Operation {
+                deadline: None,
+                cancel: &cancel,
+            };
+            let outcome = send_holes(&mut *sender, &moved, &operation);
+            drop(sender);
+            (Instant::now(), outcome)
+        });
+        scope.spawn(|| {
+            let patience = Patience::new();
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(Received::Bytes(_)) = receiver.receive(&mut buffer, &patience.operation())
+            {
+            }
+        });
+        let patience = Patience::new();
+        while moved.load(Ordering::Acquire) < 1 << 20 {
+            patience.operation().check().unwrap();
+            thread::yield_now();
+        }
+        let thrown = Instant::now();
+        cancel.cancel();
+        let (ended, outcome) = sending.join().unwrap();
+        assert!(
+            matches!(outcome, Err(ChannelError::Cancelled)),
+            "{outcome:?}"
+        );
+        assert!(ended.saturating_duration_since(thrown) < Duration::from_secs(1));
+    });
+}
+
+/// Runs a measurement five times, up to three times over: see the module's words on busy machines.
+fn cancels_in_time(what: &str, measure: impl Fn() -> Duration) {
+    let median = || {
+        let mut times = [(); 5].map(|()| measure());
+        times.sort_unstable();
+        assert!(times[4] < Duration::from_secs(1), "{what}: {times:?}");
+        times[2]
+    };
+    let is_in_time = (0..3).any(|_| median() < Duration::from_millis(100));
+    assert!(is_in_time, "{what}: more than 100 ms, three times");
+}
+
+/// How long a call on another thread takes to end after it was cancelled in its sleep.
+fn time_to_cancel(call: impl FnOnce(&Operation<'_>) -> ChannelError + Send) -> Duration {
+    let cancel = Cancel::new();
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let cancel = &cancel;
+        let blocked = scope.spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            let error = call(&Operation {
+                deadline: None,
+                cancel,
+            });
+            (Instant::now(), error)
+        });
+        wait_until_asleep(told.recv().unwrap());
+        let thrown = Instant::now();
+        cancel.cancel();
+        let (ended, error) = blocked.join().unwrap();
+        assert!(matches!(error, ChannelError::Cancelled), "{error:?}");
+        ended.saturating_duration_since(thrown)
+    })
+}
+
+fn accept(listener: &mut StackListener, operation: &Operation<'_>) -> ChannelError {
+    match listener.accept(operation) {
+        Err(AcceptError::Listener(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Makes a call on a channel whose peer neither sends nor receives.
+fn block(channel: &mut dyn Channel, call: Call, operation: &Operation<'_>) -> ChannelError {
+    let moved = AtomicU64::new(0);
+    let outcome = match call {
+        Call::Send => channel.send(&[], Body::Memory(&vec![0; ENDLESS]), operation),
+        Call::SendFile => send_holes(channel, &moved, operation),
+        Call::Receive => channel.receive(&mut [0; 100], operation).map(|_| ()),
+        Call::ReceiveInto => {
+            let file = file_of(&[]);
+            let part = Part {
+                file: &file,
+                offset: 0,
+                length: 100,
+                scratch: 100,
+                moved: &moved,
+            };
+            part.receive(channel, operation).map(|_| ())
+        }
+    };
+    outcome.expect_err("the peer neither sends nor receives")
+}
+
+/// Sends a file that is all hole, and longer than any network is patient.
+fn send_holes(
+    channel: &mut dyn Channel,
+    moved: &AtomicU64,
+    operation: &Operation<'_>,
+) -> Result<(), ChannelError> {
+    let file = file_of(&[]);
+    let part = Part {
+        file: &file,
+        offset: 0,
+        length: 1 << 40,
+        scratch: 1 << 16,
+        moved,
+    };
+    rustix::fs::ftruncate(&file, part.length).unwrap();
+    part.send(channel, &[], operation)
+}
