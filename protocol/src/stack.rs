@@ -1,0 +1,208 @@
+//! Driver-stack strings: `tcp`, `tcp:port=50000-51000;cc=bbr,gsi`.
+//!
+//! From the bottom up: first the transport, then the transforms; a driver's options stand behind its
+//! colon, separated by `;`. Users of Globus XIO write stacks in this way. What a driver or an option
+//! means is not known here.
+
+use std::fmt;
+
+use nom::branch::alt;
+use nom::bytes::complete::{tag, take_while, take_while1};
+use nom::character::complete::char;
+use nom::combinator::{all_consuming, map, opt, value};
+use nom::multi::separated_list1;
+use nom::sequence::{preceded, separated_pair};
+use nom::{IResult, Parser};
+
+/// A stack as it was written, in order from the bottom.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StackSpec {
+    /// The drivers, at least one.
+    pub drivers: Vec<DriverSpec>,
+}
+
+/// One driver of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DriverSpec {
+    /// The driver's name, in lower case.
+    pub name: String,
+    /// Its options, in the order they were written. An option without `=` has an empty value.
+    pub options: Vec<(String, String)>,
+}
+
+/// Text that is no stack.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StackSyntaxError {
+    /// Longer than any stack that makes sense.
+    #[error("a stack of {0} bytes; at most {MAX_BYTES} are accepted")]
+    TooLong(usize),
+    /// The text from this place on is no driver.
+    #[error("'{0}' is no driver; a stack is written like tcp or tcp:port=50000-51000;cc=bbr,gsi")]
+    Syntax(String),
+    /// More drivers than are accepted.
+    #[error("{0} drivers; at most {MAX_DRIVERS} are accepted")]
+    TooManyDrivers(usize),
+    /// More options than are accepted.
+    #[error("{count} options for the driver {driver}; at most {MAX_OPTIONS} are accepted")]
+    TooManyOptions {
+        /// The driver.
+        driver: String,
+        /// How many it has.
+        count: usize,
+    },
+}
+
+const MAX_BYTES: usize = 4096;
+const MAX_DRIVERS: usize = 16;
+const MAX_OPTIONS: usize = 32;
+
+impl StackSpec {
+    /// Reads a stack.
+    ///
+    /// # Errors
+    ///
+    /// When the text is no stack; the error names the piece.
+    pub fn parse(text: &str) -> Result<Self, StackSyntaxError> {
+        if text.len() > MAX_BYTES {
+            return Err(StackSyntaxError::TooLong(text.len()));
+        }
+        let (_, drivers) = all_consuming(separated_list1(char(','), driver))
+            .parse(text)
+            .map_err(|_| StackSyntaxError::Syntax(first_bad_piece(text)))?;
+        if drivers.len() > MAX_DRIVERS {
+            return Err(StackSyntaxError::TooManyDrivers(drivers.len()));
+        }
+        if let Some(driver) = drivers
+            .iter()
+            .find(|driver| driver.options.len() > MAX_OPTIONS)
+        {
+            let (driver, count) = (driver.name.clone(), driver.options.len());
+            return Err(StackSyntaxError::TooManyOptions { driver, count });
+        }
+        Ok(Self { drivers })
+    }
+}
+
+/// The first piece between commas that is no driver by itself.
+fn first_bad_piece(text: &str) -> String {
+    let bad = |piece: &&str| all_consuming(driver).parse(*piece).is_err();
+    text.split(',').find(bad).unwrap_or(text).to_owned()
+}
+
+fn driver(text: &str) -> IResult<&str, DriverSpec> {
+    let options = alt((
+        separated_list1(char(';'), option),
+        // `tcp:` has no options.
+        value(Vec::new(), tag("")),
+    ));
+    map(
+        (name, opt(preceded(char(':'), options))),
+        |(name, options)| DriverSpec {
+            name: name.to_ascii_lowercase(),
+            options: options.unwrap_or_default(),
+        },
+    )
+    .parse(text)
+}
+
+fn option(text: &str) -> IResult<&str, (String, String)> {
+    let value_text = take_while(|c: char| c != ',' && c != ';');
+    alt((
+        map(
+            separated_pair(name, char('='), value_text),
+            |(key, value): (&str, &str)| (key.to_ascii_lowercase(), value.to_owned()),
+        ),
+        map(name, |key| (key.to_ascii_lowercase(), String::new())),
+    ))
+    .parse(text)
+}
+
+fn name(text: &str) -> IResult<&str, &str> {
+    take_while1(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-').parse(text)
+}
+
+impl fmt::Display for StackSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, driver) in self.drivers.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{}", driver.name)?;
+            for (index, (key, value)) in driver.options.iter().enumerate() {
+                let separator = if index == 0 { ":" } else { ";" };
+                write!(f, "{separator}{key}")?;
+                if !value.is_empty() {
+                    write!(f, "={value}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn stacks_are_read_from_the_bottom_up() {
+        let stack = StackSpec::parse("TCP:port=50000-51000;cc=bbr,gsi").expect("a stack");
+        assert_eq!(stack.drivers[0].name, "tcp");
+        assert_eq!(
+            stack.drivers[0].options[0],
+            ("port".to_owned(), "50000-51000".to_owned())
+        );
+        assert_eq!(
+            stack.drivers[0].options[1],
+            ("cc".to_owned(), "bbr".to_owned())
+        );
+        assert_eq!(
+            stack.drivers[1],
+            DriverSpec {
+                name: "gsi".to_owned(),
+                options: Vec::new()
+            }
+        );
+        assert_eq!(stack.to_string(), "tcp:port=50000-51000;cc=bbr,gsi");
+    }
+
+    #[test]
+    fn values_are_free_text() {
+        let stack = StackSpec::parse("popen:argv=#cat#/etc/x,ordering").expect("a stack");
+        assert_eq!(stack.drivers[0].options[0].1, "#cat#/etc/x");
+    }
+
+    #[test]
+    fn the_bad_piece_is_named() {
+        for (text, piece) in [
+            ("", ""),
+            ("tcp,,gsi", ""),
+            ("tcp,g si", "g si"),
+            ("tcp:=3", "tcp:=3"),
+            (":a", ":a"),
+        ] {
+            assert_eq!(
+                StackSpec::parse(text),
+                Err(StackSyntaxError::Syntax(piece.to_owned()))
+            );
+        }
+        let many = vec!["tcp"; MAX_DRIVERS + 1].join(",");
+        assert!(matches!(
+            StackSpec::parse(&many),
+            Err(StackSyntaxError::TooManyDrivers(17))
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_stack_reads_the_same(text in "[a-z]{1,8}(:[a-z]{1,5}=[^,;]{1,9}(;[a-z]{1,5})?)?(,[a-z]{1,8}){0,3}") {
+            let stack = StackSpec::parse(&text).expect("a stack");
+            prop_assert_eq!(StackSpec::parse(&stack.to_string()), Ok(stack));
+        }
+
+        #[test]
+        fn nothing_panics(text in ".*") {
+            let _ = StackSpec::parse(&text);
+        }
+    }
+}
