@@ -261,8 +261,10 @@ pub struct Outcome {
     pub peers: Vec<IpAddr>,
     /// The kernel buffer of a channel, in bytes.
     pub buffer_bytes: usize,
-    /// The largest block that was sent or asked for, in bytes.
+    /// The largest block that was moved at once, in bytes.
     pub block_bytes: usize,
+    /// Data connections from hosts that may not open one; they were closed.
+    pub refused: usize,
 }
 
 /// Bytes moved so far.

@@ -1,0 +1,219 @@
+//! Memory for movers, with a hard limit.
+//!
+//! Buffers are mapped pages, not heap memory: what is given back is really given back, so that the
+//! process is as small after a busy hour as before it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use gridhaul_stack::{Cancel, ChannelError};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::TransferError;
+
+/// Buffers of one size, never more than a fixed number of them.
+#[derive(Debug)]
+pub(crate) struct BufferPool {
+    buffer_bytes: usize,
+    limit: usize,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lent: usize,
+    idle: Vec<Pages>,
+    /// Who waits, in order of arrival: the pool is fair.
+    waiting: VecDeque<u64>,
+    next_ticket: u64,
+}
+
+/// How many buffers are kept for the next transfer.
+const KEPT_IDLE: usize = 4;
+
+/// How often a waiting mover looks whether its transfer was cancelled.
+const CANCEL_CHECK: Duration = Duration::from_millis(50);
+
+impl BufferPool {
+    /// A pool whose buffers together take at most `total_bytes`, but at least one buffer.
+    pub(crate) fn new(buffer_bytes: usize, total_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            buffer_bytes,
+            limit: (total_bytes / buffer_bytes).max(1),
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        })
+    }
+
+    /// The size of each buffer.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
+    /// A buffer; waits while all of them are lent out.
+    pub(crate) fn take(self: &Arc<Self>, cancel: &Cancel) -> Result<Buffer, TransferError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back(ticket);
+        while state.lent >= self.limit || state.waiting.front() != Some(&ticket) {
+            if cancel.is_cancelled() {
+                state.waiting.retain(|&waiting| waiting != ticket);
+                self.returned.notify_all();
+                return Err(ChannelError::Cancelled.into());
+            }
+            let (guard, _) = self
+                .returned
+                .wait_timeout(state, CANCEL_CHECK)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+        }
+        state.waiting.pop_front();
+        let pages = match state.idle.pop() {
+            Some(pages) => pages,
+            None => Pages::map(self.buffer_bytes).map_err(|error| {
+                // Whoever is next may be luckier.
+                self.returned.notify_all();
+                TransferError::Local(format!("no memory for a buffer: {error}"))
+            })?,
+        };
+        state.lent += 1;
+        if !state.waiting.is_empty() {
+            self.returned.notify_all();
+        }
+        Ok(Buffer {
+            pages: Some(pages),
+            pool: self.clone(),
+        })
+    }
+}
+
+/// A buffer on loan; goes back when it is dropped. Its content is whatever it was before.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    /// `None` only while it is dropped.
+    pages: Option<Pages>,
+    pool: Arc<BufferPool>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut state = self
+            .pool
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        state.lent -= 1;
+        if state.idle.len() < KEPT_IDLE {
+            state.idle.extend(self.pages.take());
+        }
+        drop(state);
+        self.pool.returned.notify_all();
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.pages.as_ref().map_or(&[], Pages::bytes)
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.pages.as_mut().map_or(&mut [], Pages::bytes_mut)
+    }
+}
+
+/// An anonymous private mapping.
+#[derive(Debug)]
+struct Pages {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is owned by this value alone, like the allocation of a Box.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    fn map(length: usize) -> io::Result<Self> {
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing else.
+        let start = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is `length` bytes long, readable, zero-filled by the kernel, and lives
+        // as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` and no slice of it outlives `self`. It cannot fail for
+        // a whole mapping; if it did, the pages would stay mapped and unused.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_and_waiters_get_what_comes_back() {
+        let pool = BufferPool::new(4096, 8192);
+        let cancel = Cancel::new();
+        let first = pool.take(&cancel).expect("within the limit");
+        let _second = pool.take(&cancel).expect("within the limit");
+        let waiter = thread::spawn({
+            let pool = pool.clone();
+            move || pool.take(&Cancel::new()).map(|buffer| buffer.len())
+        });
+        while pool.state.lock().expect("not poisoned").waiting.is_empty() {
+            thread::yield_now();
+        }
+        assert_eq!(pool.state.lock().expect("not poisoned").lent, 2);
+        drop(first);
+        assert_eq!(waiter.join().expect("no panic").expect("a buffer"), 4096);
+    }
+
+    #[test]
+    fn a_cancelled_waiter_leaves_the_queue() {
+        let pool = BufferPool::new(4096, 4096);
+        let held = pool.take(&Cancel::new()).expect("within the limit");
+        let cancel = Cancel::new();
+        cancel.cancel();
+        assert!(matches!(
+            pool.take(&cancel),
+            Err(TransferError::Channel(ChannelError::Cancelled))
+        ));
+        drop(held);
+        assert_eq!(
+            pool.take(&Cancel::new()).expect("nobody is ahead").len(),
+            4096
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Why a transfer failed, split by who is to blame.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gridhaul_protocol::block::{BlockError, EodError};
+use gridhaul_protocol::ranges::{Overlap, RangeSet};
+use gridhaul_stack::{ChannelError, ConnectError};
+use gridhaul_storage::StorageError;
+
+use crate::CancelReason;
+
+/// Why a transfer failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// The session asked for what cannot be done as things stand.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
+    /// The file could not be opened, created or listed; nothing was moved.
+    #[error("Unable to open file {}: {error}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        error: StorageError,
+    },
+    /// The file failed while data moved, or when it was closed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// No data connection could be made.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Nobody opened a data connection in time.
+    #[error("no data connection was opened within {} seconds", .0.as_secs())]
+    NoConnection(Duration),
+    /// A data channel failed.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The peer broke the rules of MODE E.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// The session ended the transfer.
+    #[error("{}", match .0 {
+        CancelReason::Abort => "the operation was aborted",
+        CancelReason::ControlChannelLost => "the control channel was lost",
+        CancelReason::Stalled => "the transfer stalled: too few bytes moved for too long",
+        CancelReason::Shutdown => "the server is shutting down",
+    })]
+    Cancelled(CancelReason),
+    /// The server lacks something: a thread, memory, a descriptor.
+    #[error("the server cannot serve the transfer: {0}")]
+    Local(String),
+}
+
+impl TransferError {
+    /// A defect of the server; the panic's own words are in the log.
+    pub(crate) fn panicked() -> Self {
+        Self::Local("a mover failed in a way that it should not".to_owned())
+    }
+}
+
+/// A transfer that does not fit what went before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SequenceError {
+    /// Neither listening nor connecting was asked for.
+    #[error("no data port: send PASV or PORT (or EPSV, EPRT, SPAS, SPOR) first")]
+    NoDataPort,
+    /// GFD.20 3.4: in MODE E the sender of the data connects.
+    #[error("in MODE E the sender connects: send PORT or SPOR before RETR")]
+    SenderMustConnect,
+    /// GFD.20 3.4: in MODE E the receiver of the data listens.
+    #[error("in MODE E the receiver listens: send PASV or SPAS before STOR")]
+    ReceiverMustListen,
+    /// Blocks have places in the file, which converted line ends would move.
+    #[error("MODE E cannot receive TYPE A: send TYPE I first")]
+    AsciiBlocks,
+    /// A stream has one start: only the bytes before it can be there already.
+    #[error(
+        "stream mode cannot restart with more than one range, or one that does not begin at 0: use MODE E"
+    )]
+    StreamRestart,
+    /// There is another transfer in this session.
+    #[error("another transfer is running in this session")]
+    Busy,
+}
+
+/// How a peer broke the rules of a transfer.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// A header that cannot be.
+    #[error("bad block header: {0}")]
+    Header(#[from] BlockError),
+    /// EOD or EOF that do not add up.
+    #[error("bad end of data: {0}")]
+    EndOfData(#[from] EodError),
+    /// Two blocks claim the same bytes.
+    #[error("blocks overlap: {0}")]
+    Overlap(#[from] Overlap),
+    /// So many holes that keeping account of them is refused.
+    #[error("the blocks leave more than {limit} holes in the file")]
+    TooManyHoles {
+        /// How many holes are accepted.
+        limit: usize,
+    },
+    /// A data connection ended in the middle of a block or before its EOD.
+    #[error("an end-of-file was reached on a data channel before its end of data (EOD)")]
+    EndedBeforeEod,
+    /// The connections that EOF announced did not come.
+    #[error(
+        "EOF announced {announced} data connections with an EOD each, but only {seen} EODs came within {} seconds",
+        waited.as_secs()
+    )]
+    MissingEods {
+        /// As EOF said.
+        announced: u64,
+        /// How many came.
+        seen: u64,
+        /// How long they were waited for.
+        waited: Duration,
+    },
+    /// Every connection is done, and none said EOF.
+    #[error(
+        "no EOF came: {seen} data connections ended their data, but none said how many there are"
+    )]
+    MissingEof {
+        /// How many EODs came.
+        seen: u64,
+    },
+    /// Fewer bytes than promised.
+    #[error(
+        "{arrived} bytes arrived of {promised} that were announced by ALLO; missing: {}",
+        summary(missing)
+    )]
+    Incomplete {
+        /// What ALLO said, in bytes.
+        promised: u64,
+        /// How many bytes came, with those of earlier attempts.
+        arrived: u64,
+        /// What did not come.
+        missing: RangeSet,
+    },
+}
+
+/// The first few ranges of a set, for a reply line.
+fn summary(ranges: &RangeSet) -> String {
+    const SHOWN: usize = 8;
+    let mut text = ranges
+        .iter()
+        .take(SHOWN)
+        .map(|range| format!("{}-{}", range.start, range.end))
+        .collect::<Vec<_>>()
+        .join(",");
+    if ranges.len() > SHOWN {
+        text.push_str(&format!(" and {} more ranges", ranges.len() - SHOWN));
+    }
+    text
+}

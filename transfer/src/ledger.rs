@@ -1,0 +1,177 @@
+//! The account of what has arrived: the receiver's proof that a file is complete.
+//!
+//! A block is claimed before a byte of it is written, so that two blocks that overlap are refused
+//! before they can spoil each other, and recorded as arrived once storage has it. Memory is bounded by
+//! the number of holes, which is bounded.
+
+use std::ops::Range;
+
+use gridhaul_protocol::block::{EndOfDataCount, EodError};
+use gridhaul_protocol::ranges::RangeSet;
+
+use crate::PeerError;
+use crate::sync::{Mutex, lock};
+
+/// How fragmented a file may be while it arrives. Sixty-four channels with blocks in flight make some
+/// hundreds of holes; this many are made by a peer that sends every other byte.
+const MAX_RANGES: usize = 65_536;
+
+/// What arrived, shared by all movers of a transfer.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    claimed: RangeSet,
+    arrived: RangeSet,
+    /// Arrived, and not yet told to anybody by a restart marker.
+    unreported: RangeSet,
+    /// One for each stripe.
+    ends: Vec<EndOfDataCount>,
+}
+
+impl Ledger {
+    pub(crate) fn new(stripes: usize) -> Self {
+        let ends = (0..stripes).map(|_| EndOfDataCount::default()).collect();
+        let state = State {
+            claimed: RangeSet::new(),
+            arrived: RangeSet::new(),
+            unreported: RangeSet::new(),
+            ends,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Takes possession of a block's bytes before they are written.
+    pub(crate) fn claim(&self, block: Range<u64>) -> Result<(), PeerError> {
+        if block.is_empty() {
+            return Ok(());
+        }
+        let mut state = lock(&self.state);
+        state.claimed.insert_disjoint(block)?;
+        if state.claimed.len() > MAX_RANGES {
+            return Err(PeerError::TooManyHoles { limit: MAX_RANGES });
+        }
+        Ok(())
+    }
+
+    /// Records bytes that storage has accepted.
+    pub(crate) fn record(&self, bytes: Range<u64>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.arrived.insert(bytes.clone());
+        state.unreported.insert(bytes);
+    }
+
+    /// The recorded ranges that no earlier call returned.
+    pub(crate) fn take_unreported(&self) -> RangeSet {
+        std::mem::take(&mut lock(&self.state).unreported)
+    }
+
+    /// A copy of all that was recorded.
+    pub(crate) fn arrived(&self) -> RangeSet {
+        lock(&self.state).arrived.clone()
+    }
+
+    /// EOF on a stripe: so many EODs will come in all.
+    pub(crate) fn end_of_file(&self, stripe: usize, eods: u64) -> Result<(), EodError> {
+        lock(&self.state).ends[stripe].on_end_of_file(eods)
+    }
+
+    /// EOD on a channel of a stripe.
+    pub(crate) fn end_of_data(&self, stripe: usize) -> Result<(), EodError> {
+        lock(&self.state).ends[stripe].on_end_of_data()
+    }
+
+    /// Whether every stripe has its EOF, and all the EODs that it announced.
+    pub(crate) fn complete(&self) -> bool {
+        lock(&self.state).ends.iter().all(EndOfDataCount::complete)
+    }
+
+    /// What EOF said and how many EODs came, on one stripe.
+    pub(crate) fn end_of_data_count(&self, stripe: usize) -> (Option<u64>, u64) {
+        let state = lock(&self.state);
+        (state.ends[stripe].expected(), state.ends[stripe].seen())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_claims_are_refused_and_what_arrived_stays() {
+        let ledger = Ledger::new(1);
+        ledger.claim(0..100).expect("free");
+        ledger.record(0..60);
+        let error = ledger.claim(50..150).expect_err("0-100 is claimed");
+        assert!(matches!(error, PeerError::Overlap(_)));
+        assert_eq!(ledger.take_unreported().to_string(), "0-60");
+        assert!(ledger.take_unreported().is_empty());
+        assert_eq!(ledger.arrived().covered(), 60);
+    }
+
+    #[test]
+    fn holes_are_bounded() {
+        let ledger = Ledger::new(1);
+        let refused = (0..=MAX_RANGES as u64).find(|n| ledger.claim(2 * n..2 * n + 1).is_err());
+        assert_eq!(refused, Some(MAX_RANGES as u64));
+    }
+
+    #[test]
+    fn each_stripe_counts_its_own_ends() {
+        let ledger = Ledger::new(2);
+        ledger.end_of_file(0, 1).expect("the first");
+        ledger.end_of_data(0).expect("announced");
+        assert!(!ledger.complete());
+        assert_eq!(ledger.end_of_data_count(1), (None, 0));
+        ledger.end_of_data(1).expect("before its EOF");
+        ledger.end_of_file(1, 1).expect("the first of this stripe");
+        assert!(ledger.complete());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn of_two_overlapping_claims_one_wins() {
+        loom::model(|| {
+            let ledger = Arc::new(Ledger::new(1));
+            let other = thread::spawn({
+                let ledger = ledger.clone();
+                move || ledger.claim(0..10).is_ok()
+            });
+            let mine = ledger.claim(5..15).is_ok();
+            assert!(mine != other.join().expect("no panic"));
+        });
+    }
+
+    #[test]
+    fn a_marker_reports_every_byte_once() {
+        loom::model(|| {
+            let ledger = Arc::new(Ledger::new(1));
+            let other = thread::spawn({
+                let ledger = ledger.clone();
+                move || {
+                    ledger.record(0..10);
+                    ledger.record(10..20);
+                }
+            });
+            let first = ledger.take_unreported();
+            other.join().expect("no panic");
+            let second = ledger.take_unreported();
+            assert_eq!(first.covered() + second.covered(), 20);
+        });
+    }
+}

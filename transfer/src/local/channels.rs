@@ -1,0 +1,92 @@
+//! Where a session's data channels come from, and those that are kept for the next transfer.
+
+use std::net::SocketAddr;
+
+use gridhaul_stack::{Channel, SocketOptions, Stack, StackListener};
+
+use crate::SequenceError;
+use crate::receive::BlockReader;
+
+/// What `PASV` or `PORT` arranged.
+#[derive(Debug)]
+pub(crate) enum DataPort {
+    /// We listen, one listener for each stripe.
+    Passive(Vec<StackListener>),
+    /// We connect, one peer for each stripe.
+    Active {
+        stack: Stack,
+        peers: Vec<SocketAddr>,
+        sockets: SocketOptions,
+    },
+}
+
+impl DataPort {
+    fn stripes(&self) -> usize {
+        match self {
+            Self::Passive(listeners) => listeners.len(),
+            Self::Active { peers, .. } => peers.len(),
+        }
+    }
+}
+
+/// An open channel with what was read ahead from it.
+#[derive(Debug)]
+pub(crate) struct DataChannel {
+    pub(crate) channel: Box<dyn Channel>,
+    pub(crate) reader: BlockReader,
+}
+
+impl DataChannel {
+    pub(crate) fn new(channel: Box<dyn Channel>) -> Self {
+        Self {
+            channel,
+            reader: BlockReader::default(),
+        }
+    }
+}
+
+/// The direction of a transfer, as the node sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sender,
+    Receiver,
+}
+
+/// The data port of a session, with the channels that an earlier MODE E transfer left open.
+#[derive(Debug)]
+pub(crate) struct DataChannels {
+    pub(crate) port: DataPort,
+    /// Open channels by stripe. Their direction is that of the port: who connects sends.
+    pub(crate) kept: Vec<Vec<DataChannel>>,
+}
+
+impl DataChannels {
+    pub(crate) fn new(port: DataPort) -> Self {
+        let kept = (0..port.stripes()).map(|_| Vec::new()).collect();
+        Self { port, kept }
+    }
+
+    pub(crate) fn stripes(&self) -> usize {
+        self.port.stripes()
+    }
+
+    /// Whether channels of an earlier transfer are there.
+    pub(crate) fn reused(&self) -> bool {
+        self.kept.iter().any(|stripe| !stripe.is_empty())
+    }
+
+    /// Whether a MODE E transfer in this direction can use the port.
+    ///
+    /// # Errors
+    ///
+    /// GFD.20 3.4: the sender connects, the receiver listens.
+    pub(crate) fn check_role(&self, role: Role) -> Result<(), SequenceError> {
+        match (&self.port, role) {
+            (DataPort::Active { .. }, Role::Sender) | (DataPort::Passive(_), Role::Receiver) => {
+                Ok(())
+            }
+            (DataPort::Passive(_), Role::Sender) => Err(SequenceError::SenderMustConnect),
+            (DataPort::Active { .. }, Role::Receiver) => Err(SequenceError::ReceiverMustListen),
+        }
+    }
+}

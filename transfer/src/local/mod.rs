@@ -1,0 +1,98 @@
+//! The data node in the same process.
+
+mod channels;
+mod session;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Registry, StackError};
+use gridhaul_storage::{Storage, StorageError};
+
+pub(crate) use channels::{DataChannel, DataChannels, DataPort, Role};
+pub(crate) use session::Context;
+use session::LocalSession;
+
+use crate::buffers::BufferPool;
+use crate::movers::{Permits, Threads};
+use crate::node::{DataNode, NodeAccount, NodeSession};
+
+/// What a [`LocalNode`] is made of.
+pub struct NodeConfig {
+    /// The drivers that are compiled in and allowed.
+    pub registry: Registry,
+    /// Opens an account's files.
+    pub open_storage: OpenStorage,
+    /// How many channels may send at a time, and how many may receive.
+    pub movers: usize,
+    /// The size of a mover's buffer and of a MODE E block that is sent, in bytes.
+    pub block_bytes: usize,
+    /// What the buffers of all movers may take together, in bytes.
+    pub buffer_memory_bytes: usize,
+    /// How long a data connection, or an announced EOD, is waited for.
+    pub data_timeout: Duration,
+}
+
+/// Opens an account's files, as the account.
+pub type OpenStorage =
+    Box<dyn Fn(&NodeAccount) -> Result<Arc<dyn Storage>, StorageError> + Send + Sync>;
+
+impl fmt::Debug for NodeConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeConfig")
+            .field("movers", &self.movers)
+            .field("block_bytes", &self.block_bytes)
+            .field("buffer_memory_bytes", &self.buffer_memory_bytes)
+            .field("data_timeout", &self.data_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The data node in the same process: a call is a direct call.
+#[derive(Debug)]
+pub struct LocalNode {
+    shared: Arc<NodeShared>,
+}
+
+/// What all sessions of a node share.
+#[derive(Debug)]
+pub(crate) struct NodeShared {
+    pub(crate) config: NodeConfig,
+    pub(crate) senders: Arc<Permits>,
+    pub(crate) receivers: Arc<Permits>,
+    pub(crate) threads: Threads,
+    pub(crate) buffers: Arc<BufferPool>,
+}
+
+impl LocalNode {
+    /// A node with no session yet; threads are started when transfers need them.
+    pub fn new(config: NodeConfig) -> Self {
+        let shared = NodeShared {
+            senders: Permits::new(config.movers),
+            receivers: Permits::new(config.movers),
+            threads: Threads::default(),
+            buffers: BufferPool::new(config.block_bytes, config.buffer_memory_bytes),
+            config,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+impl DataNode for LocalNode {
+    fn attach(&self, account: &NodeAccount) -> Result<Arc<dyn NodeSession>, StorageError> {
+        let storage = (self.shared.config.open_storage)(account)?;
+        Ok(Arc::new(LocalSession::new(
+            self.shared.clone(),
+            account.clone(),
+            storage,
+        )))
+    }
+
+    fn check_stack(&self, stack: &StackSpec) -> Result<(), StackError> {
+        self.shared.config.registry.build(stack).map(drop)
+    }
+}

@@ -1,0 +1,85 @@
+//! The movers of one transfer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::TransferError;
+use crate::local::NodeShared;
+use crate::running::Running;
+
+/// Runs the movers of one transfer beside its first thread, and waits for them.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    shared: Arc<NodeShared>,
+    running: Arc<Running>,
+    active: Arc<Active>,
+}
+
+#[derive(Debug, Default)]
+struct Active {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Crew {
+    pub(crate) fn new(shared: &Arc<NodeShared>, running: &Arc<Running>) -> Self {
+        Self {
+            shared: shared.clone(),
+            running: running.clone(),
+            active: Arc::default(),
+        }
+    }
+
+    /// Runs `mover` on a thread of its own. Its failure is the transfer's failure.
+    pub(crate) fn spawn(
+        &self,
+        mover: impl FnOnce() -> Result<(), TransferError> + Send + 'static,
+    ) -> Result<(), TransferError> {
+        *self
+            .active
+            .count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) += 1;
+        let finished = Finished(self.active.clone());
+        let running = self.running.clone();
+        let job = move || {
+            // Last to be dropped: whoever waits for the crew then sees all that the mover did.
+            let _finished = finished;
+            match catch_unwind(AssertUnwindSafe(mover)) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => running.fail(error),
+                Err(_) => running.fail(TransferError::panicked()),
+            }
+        };
+        self.shared
+            .threads
+            .run(Box::new(job))
+            .map_err(|error| TransferError::Local(format!("no thread is left: {error}")))
+    }
+
+    /// Waits until all movers are done.
+    pub(crate) fn join(&self) {
+        let mut count = self
+            .active
+            .count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        while *count > 0 {
+            count = self
+                .active
+                .changed
+                .wait(count)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A mover at work, until it is dropped.
+struct Finished(Arc<Active>);
+
+impl Drop for Finished {
+    fn drop(&mut self) {
+        *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.changed.notify_all();
+    }
+}

@@ -1,0 +1,9 @@
+//! Threads that serve data channels, and what bounds them.
+
+mod crew;
+mod permits;
+mod threads;
+
+pub(crate) use crew::Crew;
+pub(crate) use permits::{Permit, Permits};
+pub(crate) use threads::Threads;

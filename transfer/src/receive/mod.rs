@@ -1,0 +1,208 @@
+//! Receives files, and proves that they are complete.
+
+mod blocks;
+mod reader;
+mod stream;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use gridhaul_protocol::command::{Representation, TransferMode};
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::{OpenedFile, StorageError, WriteMode};
+use rustix::io::Errno;
+
+pub(crate) use reader::BlockReader;
+
+use crate::local::{Context, DataChannels, Role};
+use crate::node::{Placement, Plan};
+use crate::send::{open_error, stream_start};
+use crate::{PeerError, SequenceError, TransferError};
+
+/// The file, or the part of it, that a session wants to receive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) placement: Placement,
+    pub(crate) restart: &'a RangeSet,
+    pub(crate) promised: Option<u64>,
+}
+
+/// From this size on, the blocks that `ALLO` announces are reserved before the first byte comes.
+const PREALLOCATE_FROM_BYTES: u64 = 4 * 1024 * 1024;
+
+/// `STOR`, `ESTO A` and `APPE`.
+pub(crate) fn file(
+    context: &Context,
+    plan: &Plan,
+    target: Target<'_>,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    let ascii = plan.representation == Representation::Ascii;
+    // All that can be refused is refused before the old content is cut away.
+    let start = match plan.mode {
+        TransferMode::Stream => stream_start(target.restart)?,
+        TransferMode::Extended if ascii => return Err(SequenceError::AsciiBlocks.into()),
+        TransferMode::Extended => {
+            channels.check_role(Role::Receiver)?;
+            0
+        }
+    };
+    let fresh = target.placement == Placement::Replace && target.restart.is_empty();
+    let mode = if fresh {
+        WriteMode::Truncate
+    } else {
+        WriteMode::Keep
+    };
+    let file = context
+        .storage
+        .open_write(target.path, mode)
+        .map_err(|error| open_error(target.path, error))?;
+    let part = Arc::new(Part {
+        base: base(&file, target.placement),
+        file,
+    });
+    // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
+    let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
+    let reserved = part.reserve(promised)?;
+    let received = match plan.mode {
+        TransferMode::Stream => {
+            let offset = part.place(&(start..start))?;
+            let length = if ascii {
+                stream::receive_text(context, &part.file, offset, channels)
+            } else {
+                stream::receive_file(context, &part.file, offset, channels)
+            };
+            length.map(|length| RangeSet::from_iter([start..start.saturating_add(length)]))
+        }
+        TransferMode::Extended => blocks::receive(context, &part, channels),
+    };
+    if reserved {
+        part.release_reserve()?;
+    }
+    let arrived = received?;
+    if context.running.failed() {
+        // What was received stays in the file; the failure is reported by whoever noticed it.
+        return Ok(());
+    }
+    if let Some(promised) = promised {
+        prove_complete(promised, target.restart, &arrived)?;
+    }
+    // The movers are done, and their shares of the file dropped.
+    match Arc::into_inner(part) {
+        Some(part) => part.close(&arrived),
+        None => Err(TransferError::Local(
+            "a mover still holds the file".to_owned(),
+        )),
+    }
+}
+
+/// Where offset zero of the transfer lies in the file.
+fn base(file: &OpenedFile, placement: Placement) -> u64 {
+    match placement {
+        Placement::Replace => 0,
+        Placement::At(offset) => offset,
+        Placement::Append => file.size_at_open(),
+    }
+}
+
+/// A file that receives, and where the transfer's offsets begin in it.
+#[derive(Debug)]
+pub(crate) struct Part {
+    file: OpenedFile,
+    base: u64,
+}
+
+impl Part {
+    /// Whether a block of the transfer has a place in the largest file there can be.
+    fn place(&self, block: &Range<u64>) -> Result<u64, TransferError> {
+        let fits = |offset: u64| {
+            self.base
+                .checked_add(offset)
+                .filter(|&end| i64::try_from(end).is_ok())
+        };
+        match (fits(block.start), fits(block.end)) {
+            (Some(start), Some(_)) => Ok(start),
+            _ => Err(StorageError::new("write", Errno::FBIG).into()),
+        }
+    }
+
+    /// Reserves what was announced, so that a full disk is noticed at once; whether there is something
+    /// to give back.
+    fn reserve(&self, promised: Option<u64>) -> Result<bool, TransferError> {
+        match promised {
+            Some(bytes) if bytes >= PREALLOCATE_FROM_BYTES => {
+                self.place(&(0..bytes))?;
+                self.file.preallocate(self.base, bytes)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Gives back the reserved blocks behind the end of the file.
+    fn release_reserve(&self) -> Result<(), TransferError> {
+        Ok(self.file.truncate(self.file.size()?)?)
+    }
+
+    /// The last doubts: the file is as long as it must be, and closing it reports no error.
+    fn close(self, arrived: &RangeSet) -> Result<(), TransferError> {
+        let needed = if arrived.is_empty() {
+            0
+        } else {
+            self.base + arrived.end()
+        };
+        if self.file.size()? < needed {
+            // Somebody cut the file while it was received.
+            return Err(StorageError::new("write", Errno::IO).into());
+        }
+        Ok(self.file.close()?)
+    }
+}
+
+/// RFC 959 4.1.3 has `ALLO` reserve room; the clients of this field announce the exact number of bytes
+/// that they will send, or that the file will have after a restart. A client that dies in stream mode
+/// ends its stream like one that is done, and this is the only way to tell them apart.
+fn prove_complete(promised: u64, restart: &RangeSet, arrived: &RangeSet) -> Result<(), PeerError> {
+    if arrived.covered() >= promised {
+        return Ok(());
+    }
+    let mut present = restart.clone();
+    present.extend_from(arrived);
+    let missing = present.missing_in(0..promised).collect::<RangeSet>();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(PeerError::Incomplete {
+        promised,
+        arrived: promised - missing.covered(),
+        missing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(text: &str) -> RangeSet {
+        RangeSet::parse_rest(text.as_bytes()).expect("ranges")
+    }
+
+    #[test]
+    fn a_promise_is_kept_by_all_bytes_or_by_the_rest_of_them() {
+        assert!(prove_complete(100, &RangeSet::new(), &ranges("0-100")).is_ok());
+        assert!(prove_complete(100, &ranges("0-40"), &ranges("40-100")).is_ok());
+        assert!(prove_complete(60, &ranges("0-40"), &ranges("40-100")).is_ok());
+        assert!(prove_complete(100, &RangeSet::new(), &ranges("0-200")).is_ok());
+    }
+
+    #[test]
+    fn a_broken_promise_says_what_is_missing() {
+        let error = prove_complete(100, &ranges("0-10"), &ranges("20-30,40-100"))
+            .expect_err("20 bytes are missing");
+        let text = error.to_string();
+        assert!(text.contains("80 bytes arrived of 100"), "{text}");
+        assert!(text.contains("10-20,30-40"), "{text}");
+    }
+}

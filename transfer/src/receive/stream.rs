@@ -1,0 +1,125 @@
+//! Stream mode: one channel, whose end is the end of the data (RFC 959 3.4.1).
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use gridhaul_stack::{Channel, FileRange, Received, write_all_at};
+use gridhaul_storage::OpenedFile;
+
+use crate::TransferError;
+use crate::local::{Context, DataChannels};
+
+/// A stream has no length; a channel is asked for this much at a time.
+const RANGE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Receives a file from `offset` on; returns how many bytes came.
+pub(super) fn receive_file(
+    context: &Context,
+    file: &OpenedFile,
+    offset: u64,
+    channels: &mut DataChannels,
+) -> Result<u64, TransferError> {
+    let running = &context.running;
+    let (_permit, mut channel) =
+        context.stream_channel(&mut channels.port, &context.shared.receivers)?;
+    let moved = running.count_channel(0, &*channel);
+    let mut buffer = context.shared.buffers.take(&running.cancel)?;
+    running.note_block(buffer.len());
+    loop {
+        let done = moved.load(Ordering::Acquire);
+        let range = FileRange {
+            file: file.as_fd(),
+            offset: offset + done,
+            length: RANGE_BYTES,
+            scratch: &mut buffer,
+            moved: &moved,
+        };
+        let received = channel.receive_into(range, &running.operation());
+        if received.inspect_err(|_| channel.abort())? < RANGE_BYTES {
+            return Ok(moved.load(Ordering::Acquire));
+        }
+    }
+}
+
+/// Receives text, whose line ends become those of this system (RFC 959 3.1.1.1); returns how many bytes
+/// were written.
+pub(super) fn receive_text(
+    context: &Context,
+    file: &OpenedFile,
+    offset: u64,
+    channels: &mut DataChannels,
+) -> Result<u64, TransferError> {
+    let running = &context.running;
+    let (_permit, mut channel) =
+        context.stream_channel(&mut channels.port, &context.shared.receivers)?;
+    let moved = running.count_channel(0, &*channel);
+    let mut buffer = context.shared.buffers.take(&running.cancel)?;
+    let mut lines = LineEnds::default();
+    let mut text = Vec::new();
+    loop {
+        let received =
+            receive(&mut *channel, &mut buffer, context).inspect_err(|_| channel.abort())?;
+        text.clear();
+        match received {
+            Received::Bytes(count) => lines.convert(&buffer[..count.get()], &mut text),
+            Received::EndOfStream => lines.finish(&mut text),
+        }
+        let done = moved.load(Ordering::Acquire);
+        write_all_at(file.as_fd(), &text, offset + done, &moved)?;
+        if received == Received::EndOfStream {
+            return Ok(moved.load(Ordering::Acquire));
+        }
+    }
+}
+
+fn receive(
+    channel: &mut dyn Channel,
+    buffer: &mut [u8],
+    context: &Context,
+) -> Result<Received, TransferError> {
+    Ok(channel.receive(buffer, &context.running.operation())?)
+}
+
+/// Turns CRLF into LF; a CR that stands alone stays.
+#[derive(Debug, Default)]
+struct LineEnds {
+    pending_cr: bool,
+}
+
+impl LineEnds {
+    fn convert(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
+        for &byte in bytes {
+            if self.pending_cr && byte != b'\n' {
+                text.push(b'\r');
+            }
+            self.pending_cr = byte == b'\r';
+            if !self.pending_cr {
+                text.push(byte);
+            }
+        }
+    }
+
+    fn finish(&mut self, text: &mut Vec<u8>) {
+        if std::mem::take(&mut self.pending_cr) {
+            text.push(b'\r');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_ends_are_converted_wherever_the_stream_is_cut() {
+        let wire = b"a\r\nb\rc\r\r\nd\n\r";
+        for cut in 0..=wire.len() {
+            let mut lines = LineEnds::default();
+            let mut text = Vec::new();
+            lines.convert(&wire[..cut], &mut text);
+            lines.convert(&wire[cut..], &mut text);
+            lines.finish(&mut text);
+            assert_eq!(text, b"a\nb\rc\r\nd\n\r", "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A transfer under way, as its movers and its session share it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_stack::{Cancel, Channel, Operation};
+
+use crate::ledger::Ledger;
+use crate::node::{CancelReason, Event, EventSink, Outcome, Progress, RunningTransfer};
+use crate::{PeerError, TransferError};
+
+/// The shared state of one transfer.
+pub(crate) struct Running {
+    /// Ends every call of every mover.
+    pub(crate) cancel: Cancel,
+    /// Ends the wait for further data connections.
+    pub(crate) accepting: Cancel,
+    /// What has arrived; stays empty where nothing is received.
+    pub(crate) ledger: Ledger,
+    events: EventSink,
+    /// The first failure; what fails after it fails because of it.
+    failure: Mutex<Option<TransferError>>,
+    /// For each stripe the counters of its channels.
+    stripes: Vec<Mutex<Vec<Arc<AtomicU64>>>>,
+    tally: Mutex<Tally>,
+}
+
+/// What the transfer log wants to know of the channels.
+#[derive(Debug, Default)]
+struct Tally {
+    channels: usize,
+    peers: Vec<IpAddr>,
+    buffer_bytes: usize,
+    block_bytes: usize,
+    refused: usize,
+}
+
+/// Each address is remembered once; more than a transfer has stripes is no use to anybody.
+const MAX_PEERS: usize = 64;
+
+impl Running {
+    pub(crate) fn new(stripes: usize, events: EventSink) -> Arc<Self> {
+        Arc::new(Self {
+            cancel: Cancel::new(),
+            accepting: Cancel::new(),
+            ledger: Ledger::new(stripes),
+            events,
+            failure: Mutex::default(),
+            stripes: (0..stripes).map(|_| Mutex::default()).collect(),
+            tally: Mutex::default(),
+        })
+    }
+
+    /// A blocking call without a time limit of its own: the session watches over stalls.
+    pub(crate) fn operation(&self) -> Operation<'_> {
+        Operation {
+            deadline: None,
+            cancel: &self.cancel,
+        }
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        (self.events)(event);
+    }
+
+    /// Ends the transfer with `error`, unless it failed before.
+    pub(crate) fn fail(&self, error: TransferError) {
+        lock(&self.failure).get_or_insert(error);
+        self.cancel.cancel();
+        self.accepting.cancel();
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+
+    /// A counter for a channel's bytes, seen by [`RunningTransfer::progress`].
+    pub(crate) fn count_channel(&self, stripe: usize, channel: &dyn Channel) -> Arc<AtomicU64> {
+        let counter = Arc::new(AtomicU64::new(0));
+        lock(&self.stripes[stripe]).push(counter.clone());
+        let mut tally = lock(&self.tally);
+        tally.channels += 1;
+        tally.buffer_bytes = tally.buffer_bytes.max(channel.info().buffer_bytes);
+        let peer = channel.peer().ip();
+        if tally.peers.len() < MAX_PEERS && !tally.peers.contains(&peer) {
+            tally.peers.push(peer);
+        }
+        counter
+    }
+
+    /// Remembers the largest block, for the transfer log.
+    pub(crate) fn note_block(&self, bytes: usize) {
+        let mut tally = lock(&self.tally);
+        tally.block_bytes = tally.block_bytes.max(bytes);
+    }
+
+    /// Counts a connection from a host that may not open one.
+    pub(crate) fn note_refused(&self) {
+        lock(&self.tally).refused += 1;
+    }
+
+    /// The end: what the session is told, once.
+    pub(crate) fn finish(&self) {
+        let progress = self.progress();
+        let failure = lock(&self.failure).take();
+        let mut tally = lock(&self.tally);
+        let outcome = Outcome {
+            result: failure.map_or(Ok(()), Err),
+            bytes: progress.stripes.iter().sum(),
+            channels: tally.channels,
+            stripes: self.stripes.len(),
+            peers: std::mem::take(&mut tally.peers),
+            buffer_bytes: tally.buffer_bytes,
+            block_bytes: tally.block_bytes,
+            refused: tally.refused,
+        };
+        drop(tally);
+        self.tell(Event::Finished(outcome));
+    }
+
+    /// The error that says which ends of data a stripe still misses.
+    pub(crate) fn missing_ends(&self, stripe: usize, waited: Duration) -> PeerError {
+        match self.ledger.end_of_data_count(stripe) {
+            (Some(announced), seen) => PeerError::MissingEods {
+                announced,
+                seen,
+                waited,
+            },
+            (None, seen) => PeerError::MissingEof { seen },
+        }
+    }
+}
+
+impl RunningTransfer for Running {
+    fn cancel(&self, reason: CancelReason) {
+        self.fail(TransferError::Cancelled(reason));
+    }
+
+    fn progress(&self) -> Progress {
+        let sum = |counters: &Mutex<Vec<Arc<AtomicU64>>>| {
+            lock(counters)
+                .iter()
+                .map(|counter| counter.load(Ordering::Acquire))
+                .sum()
+        };
+        Progress {
+            stripes: self.stripes.iter().map(sum).collect(),
+        }
+    }
+
+    fn take_received(&self) -> RangeSet {
+        self.ledger.take_unreported()
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("progress", &self.progress())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,327 @@
+//! MODE E: blocks with their place in the file, over any number of channels (GFD.20 3.4).
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridhaul_protocol::block::{Descriptor, HEADER_BYTES, Header};
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_stack::{Body, FileRange, Operation};
+use gridhaul_storage::{OpenedFile, StorageError};
+use rustix::io::Errno;
+
+use super::text::Text;
+use crate::buffers::Buffer;
+use crate::dispenser::Dispenser;
+use crate::local::{Context, DataChannel, DataChannels, DataPort};
+use crate::movers::{Crew, Permit};
+use crate::node::{Event, Plan};
+use crate::{SequenceError, TransferError};
+
+/// The part of a file that is sent, and what the peer has of it.
+#[derive(Debug)]
+pub(super) struct FilePart {
+    pub(super) file: OpenedFile,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) restart: RangeSet,
+}
+
+pub(super) fn send_file(
+    context: &Context,
+    plan: &Plan,
+    part: FilePart,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    let block_bytes = context.shared.buffers.buffer_bytes() as u64;
+    let stripes = channels.stripes();
+    let dispenser = Dispenser::new(part.length, block_bytes, stripes, plan.layout);
+    send(context, plan, Payload::File { part, dispenser }, channels)
+}
+
+pub(super) fn send_text(
+    context: &Context,
+    plan: &Plan,
+    text: Box<dyn Text>,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    send(context, plan, Payload::Text(Mutex::new(text)), channels)
+}
+
+/// What the movers of a transfer send.
+enum Payload {
+    File {
+        part: FilePart,
+        dispenser: Dispenser,
+    },
+    /// Made in order, and so sent by one mover.
+    Text(Mutex<Box<dyn Text>>),
+}
+
+/// What all movers of a transfer share.
+struct Sending {
+    context: Context,
+    payload: Payload,
+    /// How many channels each stripe has: the number of EODs that its EOF announces.
+    channels: Vec<usize>,
+    /// The channels of movers that are done, by stripe.
+    done: Mutex<Vec<Vec<DataChannel>>>,
+}
+
+fn send(
+    context: &Context,
+    plan: &Plan,
+    payload: Payload,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    let stripes = channels.stripes();
+    let reused = channels.reused();
+    let (_permits, per_stripe) = if reused {
+        let per_stripe = channels.kept.iter().map(Vec::len).collect::<Vec<_>>();
+        (
+            vec![context.permit(&context.shared.senders, per_stripe.iter().sum())?],
+            per_stripe,
+        )
+    } else {
+        permits(context, stripes, usize::from(plan.parallelism))?
+    };
+    let sending = Arc::new(Sending {
+        context: context.clone(),
+        payload,
+        channels: per_stripe,
+        done: Mutex::new((0..stripes).map(|_| Vec::new()).collect()),
+    });
+    let crew = Crew::new(&context.shared, &context.running);
+    let sent = start(&sending, channels, &crew, reused);
+    if let Err(error) = sent {
+        context.running.fail(error);
+    }
+    crew.join();
+    channels.kept = std::mem::take(&mut *lock(&sending.done));
+    Ok(())
+}
+
+/// One channel for each stripe is a must and waited for; more are taken as far as they are free.
+fn permits(
+    context: &Context,
+    stripes: usize,
+    parallelism: usize,
+) -> Result<(Vec<Permit>, Vec<usize>), TransferError> {
+    let needed = context.permit(&context.shared.senders, stripes)?;
+    let more = context
+        .shared
+        .senders
+        .take_free(stripes * (parallelism.max(1) - 1));
+    let per_stripe = 1 + more.count() / stripes;
+    Ok((vec![needed, more], vec![per_stripe; stripes]))
+}
+
+/// Starts a mover for each channel; the first one runs here.
+fn start(
+    sending: &Arc<Sending>,
+    channels: &mut DataChannels,
+    crew: &Crew,
+    reused: bool,
+) -> Result<(), TransferError> {
+    let running = &sending.context.running;
+    if reused {
+        running.tell(Event::Started { reused: true });
+        let mut movers = std::mem::take(&mut channels.kept)
+            .into_iter()
+            .enumerate()
+            .flat_map(|(stripe, kept)| {
+                kept.into_iter()
+                    .enumerate()
+                    .map(move |(index, channel)| (stripe, index, channel))
+            });
+        let first = movers.next();
+        for (stripe, index, channel) in movers {
+            let sending = sending.clone();
+            crew.spawn(move || sending.serve(stripe, index, channel))?;
+        }
+        return first.map_or(Ok(()), |(stripe, index, channel)| {
+            sending.serve(stripe, index, channel)
+        });
+    }
+    let DataPort::Active {
+        stack,
+        peers,
+        sockets,
+    } = &channels.port
+    else {
+        return Err(SequenceError::SenderMustConnect.into());
+    };
+    let connect = |stripe: usize| {
+        let (sending, stack, peer, sockets) =
+            (sending.clone(), stack.clone(), peers[stripe], *sockets);
+        move || -> Result<DataChannel, TransferError> {
+            let channel = stack.connect(peer, &sockets, &sending.context.connecting())?;
+            Ok(DataChannel::new(channel))
+        }
+    };
+    // The first connection decides between 150 and an error; the others are made side by side.
+    let first = connect(0)()?;
+    running.tell(Event::Started { reused: false });
+    for stripe in 0..peers.len() {
+        for index in usize::from(stripe == 0)..sending.channels[stripe] {
+            let (sending, connect) = (sending.clone(), connect(stripe));
+            crew.spawn(move || sending.serve(stripe, index, connect()?))?;
+        }
+    }
+    sending.serve(0, 0, first)
+}
+
+impl Sending {
+    /// Sends a channel's share and its end of data.
+    fn serve(
+        &self,
+        stripe: usize,
+        index: usize,
+        mut channel: DataChannel,
+    ) -> Result<(), TransferError> {
+        let running = &self.context.running;
+        let moved = running.count_channel(stripe, &*channel.channel);
+        let operation = running.operation();
+        let end = self.end_of_data(stripe, index);
+        let sent = self.send_share(stripe, index, &mut channel, &moved, end, &operation);
+        sent.inspect_err(|_| channel.channel.abort())?;
+        lock(&self.done)[stripe].push(channel);
+        Ok(())
+    }
+
+    fn send_share(
+        &self,
+        stripe: usize,
+        index: usize,
+        channel: &mut DataChannel,
+        moved: &AtomicU64,
+        end: [u8; HEADER_BYTES],
+        operation: &Operation<'_>,
+    ) -> Result<(), TransferError> {
+        match &self.payload {
+            Payload::File { part, dispenser } => {
+                let mut buffer = self
+                    .context
+                    .shared
+                    .buffers
+                    .take(&self.context.running.cancel)?;
+                if self.channels == [1] && part.fits(&buffer) {
+                    let whole = part.read_whole(&mut buffer, &end)?;
+                    channel.channel.send(&[], Body::Memory(whole), operation)?;
+                    moved.fetch_add(part.length, Ordering::Release);
+                    return Ok(());
+                }
+                while let Some(piece) = dispenser.next(stripe) {
+                    for block in part.restart.missing_in(piece) {
+                        let length = block.end - block.start;
+                        let header = Header::data(block.start, length).encode();
+                        let body = FileRange {
+                            file: part.file.as_fd(),
+                            offset: part.offset + block.start,
+                            length,
+                            scratch: &mut buffer,
+                            moved,
+                        };
+                        channel.channel.send(&header, Body::File(body), operation)?;
+                    }
+                }
+                self.context.running.note_block(buffer.len());
+            }
+            Payload::Text(text) if stripe == 0 && index == 0 => {
+                self.send_text(&mut **lock(text), channel, moved, operation)?;
+            }
+            Payload::Text(_) => {}
+        }
+        channel.channel.send(&end, Body::Memory(&[]), operation)?;
+        Ok(())
+    }
+
+    fn send_text(
+        &self,
+        text: &mut dyn Text,
+        channel: &mut DataChannel,
+        moved: &AtomicU64,
+        operation: &Operation<'_>,
+    ) -> Result<(), TransferError> {
+        let mut piece = Vec::new();
+        let mut offset = 0;
+        while text.next_piece(&mut piece)? {
+            let length = piece.len() as u64;
+            let header = Header::data(offset, length).encode();
+            channel
+                .channel
+                .send(&header, Body::Memory(&piece), operation)?;
+            self.context.running.note_block(piece.len());
+            moved.fetch_add(length, Ordering::Release);
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// GFD.20 3.4: one channel of each stripe says EOF, with the number of EODs to expect; each channel
+    /// says EOD.
+    fn end_of_data(&self, stripe: usize, index: usize) -> [u8; HEADER_BYTES] {
+        let header = if index == 0 {
+            Header {
+                descriptor: Descriptor::EOF | Descriptor::EOD,
+                count: 0,
+                offset: self.channels[stripe] as u64,
+            }
+        } else {
+            Header {
+                descriptor: Descriptor::EOD,
+                count: 0,
+                offset: 0,
+            }
+        };
+        header.encode()
+    }
+}
+
+impl FilePart {
+    /// Whether all of it goes into one buffer, with a header before and an end of data behind.
+    fn fits(&self, buffer: &Buffer) -> bool {
+        self.restart.is_empty() && self.length + 2 * HEADER_BYTES as u64 <= buffer.len() as u64
+    }
+
+    /// A small file as it goes over the wire: one block and the end of data, in one piece. Thousands of
+    /// small files are sent this way, each with one system call.
+    fn read_whole<'a>(
+        &self,
+        buffer: &'a mut Buffer,
+        end: &[u8; HEADER_BYTES],
+    ) -> Result<&'a [u8], TransferError> {
+        // `fits` has compared the length with the size of a buffer.
+        let length = usize::try_from(self.length).unwrap_or(0);
+        let mut at = 0;
+        if length > 0 {
+            buffer[..HEADER_BYTES].copy_from_slice(&Header::data(0, self.length).encode());
+            self.read_exact(&mut buffer[HEADER_BYTES..HEADER_BYTES + length])?;
+            at = HEADER_BYTES + length;
+        }
+        buffer[at..at + HEADER_BYTES].copy_from_slice(end);
+        Ok(&buffer[..at + HEADER_BYTES])
+    }
+
+    fn read_exact(&self, mut bytes: &mut [u8]) -> Result<(), TransferError> {
+        let mut offset = self.offset;
+        while !bytes.is_empty() {
+            match rustix::io::pread(self.file.as_fd(), &mut *bytes, offset) {
+                Ok(0) => {
+                    return Err(gridhaul_stack::ChannelError::FileTooShort { end: offset }.into());
+                }
+                Ok(count) => {
+                    bytes = &mut bytes[count..];
+                    offset += count as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(StorageError::new("read", errno).into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,113 @@
+//! Sends files and listings.
+//!
+//! What is sent is decided here; `stream` and `blocks` know how a mode puts it on channels.
+
+mod blocks;
+mod stream;
+mod text;
+
+use std::path::Path;
+
+use gridhaul_protocol::command::{Representation, TransferMode};
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::StorageError;
+
+use crate::local::{Context, DataChannels, Role};
+use crate::node::{LineSource, Plan};
+use crate::{SequenceError, TransferError};
+
+/// The part of a file that a session asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) offset: u64,
+    pub(crate) length: Option<u64>,
+    pub(crate) restart: &'a RangeSet,
+}
+
+/// `RETR` and `ERET P`.
+pub(crate) fn file(
+    context: &Context,
+    plan: &Plan,
+    part: Part<'_>,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    if plan.mode == TransferMode::Extended {
+        channels.check_role(Role::Sender)?;
+    }
+    let file = context
+        .storage
+        .open_read(part.path)
+        .map_err(|error| open_error(part.path, error))?;
+    // A file that grows while it is sent is sent as long as it was.
+    let size = file.size_at_open();
+    let offset = part.offset.min(size);
+    let length = part
+        .length
+        .map_or(size - offset, |length| length.min(size - offset));
+    match (plan.representation, plan.mode) {
+        (Representation::Image, TransferMode::Stream) => {
+            let start = stream_start(part.restart)?.min(length);
+            stream::send_file(context, &file, offset + start, length - start, channels)
+        }
+        (Representation::Image, TransferMode::Extended) => {
+            let source = blocks::FilePart {
+                file,
+                offset,
+                length,
+                restart: part.restart.clone(),
+            };
+            blocks::send_file(context, plan, source, channels)
+        }
+        (Representation::Ascii, mode) => {
+            let start = match mode {
+                TransferMode::Stream => stream_start(part.restart)?.min(length),
+                TransferMode::Extended => 0,
+            };
+            let text = text::AsciiFile::new(file, offset + start, length - start);
+            send_text(context, plan, Box::new(text), channels)
+        }
+    }
+}
+
+/// `LIST`, `NLST`, `MLSD`, `MLSR`.
+pub(crate) fn lines(
+    context: &Context,
+    plan: &Plan,
+    source: &LineSource,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    if plan.mode == TransferMode::Extended {
+        channels.check_role(Role::Sender)?;
+    }
+    let lines = (source.open)(&*context.storage)?;
+    send_text(context, plan, Box::new(text::Lines(lines)), channels)
+}
+
+fn send_text(
+    context: &Context,
+    plan: &Plan,
+    text: Box<dyn text::Text>,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    match plan.mode {
+        TransferMode::Stream => stream::send_text(context, text, channels),
+        TransferMode::Extended => blocks::send_text(context, plan, text, channels),
+    }
+}
+
+/// RFC 3659 5: a stream restarts at one place, and all before it is there.
+pub(crate) fn stream_start(restart: &RangeSet) -> Result<u64, SequenceError> {
+    match (restart.len(), restart.iter().next()) {
+        (0, _) => Ok(0),
+        (1, Some(range)) if range.start == 0 => Ok(range.end),
+        _ => Err(SequenceError::StreamRestart),
+    }
+}
+
+pub(crate) fn open_error(path: &Path, error: StorageError) -> TransferError {
+    TransferError::Open {
+        path: path.to_owned(),
+        error,
+    }
+}

@@ -1,0 +1,66 @@
+//! Stream mode: one channel, whose end is the end of the data (RFC 959 3.4.1).
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use gridhaul_stack::{Body, ChannelError, FileRange};
+use gridhaul_storage::OpenedFile;
+
+use super::text::Text;
+use crate::TransferError;
+use crate::local::{Context, DataChannels};
+
+pub(super) fn send_file(
+    context: &Context,
+    file: &OpenedFile,
+    offset: u64,
+    length: u64,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    let running = &context.running;
+    let (_permit, mut channel) =
+        context.stream_channel(&mut channels.port, &context.shared.senders)?;
+    let moved = running.count_channel(0, &*channel);
+    let operation = running.operation();
+    let mut buffer = context.shared.buffers.take(&running.cancel)?;
+    running.note_block(buffer.len());
+    let body = FileRange {
+        file: file.as_fd(),
+        offset,
+        length,
+        scratch: &mut buffer,
+        moved: &moved,
+    };
+    let sent = channel
+        .send(&[], Body::File(body), &operation)
+        .and_then(|()| channel.finish(&operation));
+    // A stream that just ends would look complete to the receiver.
+    sent.inspect_err(|_| channel.abort())?;
+    Ok(())
+}
+
+pub(super) fn send_text(
+    context: &Context,
+    mut text: Box<dyn Text>,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    let running = &context.running;
+    let (_permit, mut channel) =
+        context.stream_channel(&mut channels.port, &context.shared.senders)?;
+    let moved = running.count_channel(0, &*channel);
+    let operation = running.operation();
+    let mut piece = Vec::new();
+    let sent = loop {
+        match text.next_piece(&mut piece) {
+            Ok(true) => {}
+            Ok(false) => break channel.finish(&operation).map_err(TransferError::from),
+            Err(error) => break Err(error),
+        }
+        running.note_block(piece.len());
+        if let Err(error) = channel.send(&[], Body::Memory(&piece), &operation) {
+            break Err(ChannelError::into(error));
+        }
+        moved.fetch_add(piece.len() as u64, Ordering::Release);
+    };
+    sent.inspect_err(|_| channel.abort())
+}

@@ -1,0 +1,17 @@
+//! The primitives that the model checker replaces.
+//!
+//! Built with `--cfg loom`, the dispenser and the ledger run on loom's primitives and their tests try
+//! every interleaving.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
+
+/// Locks, also after another mover has panicked: what these locks guard is valid after every
+/// statement, and the panic is reported by the transfer that it happened in.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,199 @@
+//! Two nodes in one process, with directories of their own and real sockets between them.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Registry, SocketOptions};
+use gridhaul_storage::{PosixOptions, PosixStorage, Storage};
+use gridhaul_transfer::{
+    Admission, ConnectRequest, DataNode, Event, ListenRequest, LocalNode, NodeAccount, NodeConfig,
+    NodeSession, Outcome, Placement, Plan, RunningTransfer, Task,
+};
+use tempfile::TempDir;
+
+/// How long a test waits for what must happen; a failing test ends, a slow machine does not fail.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node with one session.
+pub(crate) struct Site {
+    pub(crate) directory: TempDir,
+    pub(crate) session: Arc<dyn NodeSession>,
+}
+
+/// What a test may vary.
+pub(crate) struct Settings {
+    pub(crate) movers: usize,
+    pub(crate) block_bytes: usize,
+    pub(crate) data_timeout: Duration,
+    pub(crate) admission: Admission,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            movers: 64,
+            block_bytes: 64 * 1024,
+            data_timeout: PATIENCE,
+            admission: Admission::Anyone,
+        }
+    }
+}
+
+impl Site {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let mut registry = Registry::new();
+        registry.register(gridhaul_stack::Memory);
+        let node = LocalNode::new(NodeConfig {
+            registry,
+            open_storage: Box::new(|account| {
+                let options = PosixOptions::default();
+                Ok(Arc::new(PosixStorage::open(&account.root, options)?) as Arc<dyn Storage>)
+            }),
+            movers: settings.movers,
+            block_bytes: settings.block_bytes,
+            buffer_memory_bytes: 64 * 1024 * 1024,
+            data_timeout: settings.data_timeout,
+        });
+        let directory = TempDir::new().expect("a temporary directory");
+        let account = NodeAccount {
+            name: "test".to_owned(),
+            root: directory.path().to_owned(),
+            read_only: false,
+            admission: settings.admission,
+        };
+        let session = node.attach(&account).expect("the root is there");
+        Self { directory, session }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.path(name), content).expect("a writable directory");
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).expect("a readable file")
+    }
+
+    pub(crate) fn listen(&self, stripes: usize) -> Vec<SocketAddr> {
+        let request = ListenRequest {
+            stack: stack(),
+            local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST); stripes],
+            sockets: SocketOptions::default(),
+        };
+        self.session.listen(&request).expect("a free port")
+    }
+
+    pub(crate) fn connect(&self, peers: Vec<SocketAddr>) {
+        let request = ConnectRequest {
+            stack: stack(),
+            peers,
+            sockets: SocketOptions::default(),
+        };
+        self.session
+            .connect(&request)
+            .expect("the tcp driver is there");
+    }
+
+    pub(crate) fn start(&self, plan: Plan) -> Started {
+        let (sender, events) = mpsc::channel();
+        let transfer = self.session.transfer(
+            plan,
+            Box::new(move |event| {
+                // A test that has seen enough may have gone.
+                let _ = sender.send(event);
+            }),
+        );
+        Started { transfer, events }
+    }
+}
+
+/// A transfer under way and its events.
+pub(crate) struct Started {
+    pub(crate) transfer: Arc<dyn RunningTransfer>,
+    pub(crate) events: mpsc::Receiver<Event>,
+}
+
+impl Started {
+    /// Waits for [`Event::Started`] and returns whether channels were used again.
+    pub(crate) fn wait_started(&self) -> bool {
+        loop {
+            match self.events.recv_timeout(PATIENCE).expect("it starts") {
+                Event::Started { reused } => return reused,
+                Event::Queued { .. } => {}
+                Event::Finished(outcome) => panic!("it ended before it began: {outcome:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn finish(&self) -> Outcome {
+        loop {
+            if let Event::Finished(outcome) = self.events.recv_timeout(PATIENCE).expect("an end") {
+                return outcome;
+            }
+        }
+    }
+}
+
+pub(crate) fn stack() -> StackSpec {
+    StackSpec::parse("memory").expect("a stack")
+}
+
+pub(crate) fn image(task: Task, mode: TransferMode, parallelism: u8) -> Plan {
+    Plan {
+        task,
+        mode,
+        representation: Representation::Image,
+        parallelism,
+        layout: StripeLayout::Blocked {
+            block_bytes: 1 << 20,
+        },
+    }
+}
+
+pub(crate) fn send(name: &str) -> Task {
+    send_rest(name, RangeSet::new())
+}
+
+pub(crate) fn send_rest(name: &str, restart: RangeSet) -> Task {
+    Task::SendFile {
+        path: Path::new(name).to_owned(),
+        offset: 0,
+        length: None,
+        restart,
+    }
+}
+
+pub(crate) fn receive(name: &str) -> Task {
+    receive_rest(name, RangeSet::new())
+}
+
+pub(crate) fn receive_rest(name: &str, restart: RangeSet) -> Task {
+    Task::ReceiveFile {
+        path: Path::new(name).to_owned(),
+        placement: Placement::Replace,
+        restart,
+        promised: None,
+    }
+}
+
+/// Bytes without a short period, so that a block in the wrong place shows.
+pub(crate) fn content(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        })
+        .collect()
+}
