@@ -27,7 +27,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const PORT_ATTEMPTS: usize = 5;
 
 /// Which program serves.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// Ours: `gridhaul-server`.
     Gridhaul,
@@ -52,6 +52,7 @@ pub struct Launch {
     root: PathBuf,
     address: IpAddr,
     anonymous_write: bool,
+    wrapper: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
 }
@@ -64,6 +65,7 @@ impl Launch {
             root: root.into(),
             address: Ipv4Addr::LOCALHOST.into(),
             anonymous_write: true,
+            wrapper: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
         }
@@ -87,6 +89,13 @@ impl Launch {
     #[must_use]
     pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds a word of a command that starts the server: its program and arguments follow behind.
+    #[must_use]
+    pub fn through(mut self, word: impl Into<OsString>) -> Self {
+        self.wrapper.push(word.into());
         self
     }
 
@@ -195,8 +204,14 @@ impl Launch {
     }
 
     fn command(&self, program: &Path, log: &Path) -> io::Result<Command> {
-        let mut command = Command::new(program);
+        let mut words = self
+            .wrapper
+            .iter()
+            .map(OsString::as_os_str)
+            .chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or(program.as_os_str()));
         command
+            .args(words)
             .env_clear()
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
             .env("LC_ALL", "C.UTF-8")

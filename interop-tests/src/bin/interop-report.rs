@@ -1,0 +1,74 @@
+//! Runs the table and prints it, ours beside the real server's.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, ValueEnum};
+use gridhaul_interop::{Arena, Kind, Report, run, table};
+
+/// Runs the same cases against gridhaul-server and globus-gridftp-server, side by side.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Run only cases whose name contains one of these.
+    filters: Vec<String>,
+    /// Run against these servers.
+    #[arg(long, value_enum, default_value = "both")]
+    server: Servers,
+    /// Run so many cases at a time.
+    #[arg(long, default_value_t = 3)]
+    workers: usize,
+    /// Print the names of the cases and run nothing.
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Servers {
+    Ours,
+    Theirs,
+    Both,
+}
+
+impl Servers {
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Ours => &[Kind::Gridhaul],
+            Self::Theirs => &[Kind::Globus],
+            Self::Both => &[Kind::Gridhaul, Kind::Globus],
+        }
+    }
+}
+
+fn main() -> std::io::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let chosen = |name: &str| {
+        arguments.filters.is_empty() || arguments.filters.iter().any(|part| name.contains(part))
+    };
+    let cases: Vec<_> = table::cases()
+        .into_iter()
+        .filter(|case| chosen(&case.name))
+        .collect();
+    if arguments.list {
+        cases.iter().for_each(|case| println!("{}", case.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let started = Instant::now();
+    let arena = Arena::new()?;
+    let mut report = Report::default();
+    println!("{}", Report::heading());
+    run(
+        &cases,
+        arguments.server.kinds(),
+        arguments.workers,
+        &arena,
+        |row| {
+            println!("{}", report.line(&row));
+        },
+    );
+    println!("{}", report.ending(started.elapsed()));
+    Ok(if report.failed() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}

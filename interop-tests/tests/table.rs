@@ -1,0 +1,62 @@
+//! The table as tests: one for each group of cases, which names every case that fails.
+
+use std::collections::BTreeSet;
+
+use gridhaul_interop::{Arena, Case, Kind, run, table};
+
+macro_rules! groups {
+    ($($test:ident: $prefix:literal,)*) => {
+        const PREFIXES: &[&str] = &[$($prefix),*];
+        $(
+            #[test]
+            fn $test() {
+                pass($prefix);
+            }
+        )*
+    };
+}
+
+groups! {
+    globus_url_copy_get: "globus-url-copy/get ",
+    globus_url_copy_put: "globus-url-copy/put ",
+    globus_url_copy_third_party: "globus-url-copy/third-party ",
+    globus_url_copy_options: "globus-url-copy/options ",
+    globus_url_copy_partial: "globus-url-copy/partial ",
+    globus_url_copy_sparse: "globus-url-copy/sparse ",
+    globus_url_copy_names: "globus-url-copy/names ",
+    globus_url_copy_trees: "globus-url-copy/trees ",
+    globus_url_copy_errors: "globus-url-copy/errors ",
+}
+
+#[test]
+fn every_case_is_in_one_group_and_has_a_name_of_its_own() {
+    let mut names = BTreeSet::new();
+    for case in table::cases() {
+        let groups = PREFIXES
+            .iter()
+            .filter(|prefix| case.name.starts_with(**prefix))
+            .count();
+        assert_eq!(groups, 1, "{}", case.name);
+        assert!(names.insert(case.name.clone()), "twice: {}", case.name);
+    }
+}
+
+/// Runs the cases of one group against both servers.
+fn pass(prefix: &str) {
+    let cases: Vec<Case> = table::cases()
+        .into_iter()
+        .filter(|case| case.name.starts_with(prefix))
+        .collect();
+    assert!(!cases.is_empty(), "no case begins with {prefix}");
+    let arena = Arena::new().unwrap();
+    let mut failures = String::new();
+    run(&cases, &[Kind::Gridhaul, Kind::Globus], 2, &arena, |row| {
+        if let Some(reason) = row.failure() {
+            failures += &format!("\nFAIL {}\n{reason}\n", row.name);
+        }
+        if let Some(reason) = row.not_run() {
+            eprintln!("{} was not run: {reason}", row.name);
+        }
+    });
+    assert!(failures.is_empty(), "{failures}");
+}
