@@ -5,6 +5,7 @@
 //! means is not known here.
 
 use std::fmt;
+use std::str::FromStr;
 
 use nom::branch::alt;
 use nom::bytes::complete::{tag, take_while, take_while1};
@@ -13,6 +14,8 @@ use nom::combinator::{all_consuming, map, opt, value};
 use nom::multi::separated_list1;
 use nom::sequence::{preceded, separated_pair};
 use nom::{IResult, Parser};
+
+use crate::command::Shown;
 
 /// A stack as it was written, in order from the bottom.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,15 +41,15 @@ pub enum StackSyntaxError {
     TooLong(usize),
     /// The text from this place on is no driver.
     #[error("'{0}' is no driver; a stack is written like tcp or tcp:port=50000-51000;cc=bbr,gsi")]
-    Syntax(String),
+    Syntax(Shown),
     /// More drivers than are accepted.
     #[error("{0} drivers; at most {MAX_DRIVERS} are accepted")]
     TooManyDrivers(usize),
     /// More options than are accepted.
-    #[error("{count} options for the driver {driver}; at most {MAX_OPTIONS} are accepted")]
+    #[error("{count} options for the driver '{driver}'; at most {MAX_OPTIONS} are accepted")]
     TooManyOptions {
         /// The driver.
-        driver: String,
+        driver: Shown,
         /// How many it has.
         count: usize,
     },
@@ -76,17 +79,27 @@ impl StackSpec {
             .iter()
             .find(|driver| driver.options.len() > MAX_OPTIONS)
         {
-            let (driver, count) = (driver.name.clone(), driver.options.len());
-            return Err(StackSyntaxError::TooManyOptions { driver, count });
+            return Err(StackSyntaxError::TooManyOptions {
+                driver: Shown::new(driver.name.as_bytes()),
+                count: driver.options.len(),
+            });
         }
         Ok(Self { drivers })
     }
 }
 
+impl FromStr for StackSpec {
+    type Err = StackSyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
 /// The first piece between commas that is no driver by itself.
-fn first_bad_piece(text: &str) -> String {
+fn first_bad_piece(text: &str) -> Shown {
     let bad = |piece: &&str| all_consuming(driver).parse(*piece).is_err();
-    text.split(',').find(bad).unwrap_or(text).to_owned()
+    Shown::new(text.split(',').find(bad).unwrap_or(text).as_bytes())
 }
 
 fn driver(text: &str) -> IResult<&str, DriverSpec> {
@@ -167,6 +180,17 @@ mod tests {
     }
 
     #[test]
+    fn options_need_no_value() {
+        let stack = StackSpec::parse("tcp:nodelay;port=,gsi:").expect("a stack");
+        let options = [
+            ("nodelay".to_owned(), String::new()),
+            ("port".to_owned(), String::new()),
+        ];
+        assert_eq!(stack.drivers[0].options, options);
+        assert_eq!(stack.to_string(), "tcp:nodelay;port,gsi");
+    }
+
+    #[test]
     fn values_are_free_text() {
         let stack = StackSpec::parse("popen:argv=#cat#/etc/x,ordering").expect("a stack");
         assert_eq!(stack.drivers[0].options[0].1, "#cat#/etc/x");
@@ -180,17 +204,37 @@ mod tests {
             ("tcp,g si", "g si"),
             ("tcp:=3", "tcp:=3"),
             (":a", ":a"),
+            ("tcp:cc=bbr;", "tcp:cc=bbr;"),
+            ("gsi, tcp", " tcp"),
         ] {
             assert_eq!(
                 StackSpec::parse(text),
-                Err(StackSyntaxError::Syntax(piece.to_owned()))
+                Err(StackSyntaxError::Syntax(Shown::new(piece.as_bytes())))
             );
         }
-        let many = vec!["tcp"; MAX_DRIVERS + 1].join(",");
-        assert!(matches!(
-            StackSpec::parse(&many),
+    }
+
+    #[test]
+    fn stacks_are_bounded() {
+        let drivers = |count| vec!["tcp"; count].join(",");
+        assert!(StackSpec::parse(&drivers(MAX_DRIVERS)).is_ok());
+        assert_eq!(
+            StackSpec::parse(&drivers(MAX_DRIVERS + 1)),
             Err(StackSyntaxError::TooManyDrivers(17))
-        ));
+        );
+        let options = |count| format!("tcp,gsi:{}", vec!["a=1"; count].join(";"));
+        assert!(StackSpec::parse(&options(MAX_OPTIONS)).is_ok());
+        let error = StackSpec::parse(&options(MAX_OPTIONS + 1)).expect_err("too many options");
+        assert_eq!(
+            error.to_string(),
+            "33 options for the driver 'gsi'; at most 32 are accepted"
+        );
+        let long = |length| format!("tcp:a={}", "x".repeat(length - 6));
+        assert!(StackSpec::parse(&long(MAX_BYTES)).is_ok());
+        assert_eq!(
+            StackSpec::parse(&long(MAX_BYTES + 1)),
+            Err(StackSyntaxError::TooLong(4097))
+        );
     }
 
     proptest! {
