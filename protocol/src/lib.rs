@@ -6,7 +6,12 @@
 //! time passes it in.
 
 pub mod address;
+pub mod block;
 pub mod command;
+pub mod help;
 pub mod line;
+mod number;
 pub mod path;
+pub mod ranges;
 pub mod reply;
+pub mod stack;

@@ -1,6 +1,14 @@
 //! Paths as clients write them, and as a session understands them.
+//!
+//! Nothing here protects a file: the kernel resolves every path beneath the session's root. So `..` is
+//! left to the kernel, which knows where symbolic links lead. The one exception is the current directory:
+//! it is a text that the client sees (`PWD`), and `CWD ..` undoes `CWD link` as in a shell
+//! ([`RemotePath::without_parents`]).
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// A path as a client wrote it: raw bytes, not empty, at most [`Self::MAX_BYTES`], no NUL, no CRLF.
 ///
@@ -9,7 +17,7 @@ use std::fmt;
 pub struct PathArgument(Vec<u8>);
 
 impl PathArgument {
-    /// The longest path, `PATH_MAX` of Linux with its final NUL.
+    /// The longest path in bytes: `PATH_MAX` of Linux without its final NUL.
     pub const MAX_BYTES: usize = 4095;
 
     /// Takes a path, or `None` if it breaks a rule above.
@@ -23,6 +31,16 @@ impl PathArgument {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// The path as a path of the system, not joined to anything: what a symbolic link points to.
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+
+    /// Whether it ends in a slash, which says that a directory is meant.
+    pub fn has_trailing_slash(&self) -> bool {
+        self.0.ends_with(b"/")
+    }
 }
 
 impl fmt::Debug for PathArgument {
@@ -34,5 +52,212 @@ impl fmt::Debug for PathArgument {
 impl fmt::Display for PathArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// An absolute path of a session: it begins at the session's root, and has no doubled slash, no `.`, no
+/// slash at its end unless it is `/`, and at most [`PathArgument::MAX_BYTES`]. It may have `..`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RemotePath(Vec<u8>);
+
+/// A path and the directory that it starts from are together longer than
+/// [`PathArgument::MAX_BYTES`]. The words are those of the system, which clients look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("File name too long")]
+pub struct PathTooLong;
+
+impl RemotePath {
+    /// The root of the session, which is also its home.
+    pub fn root() -> Self {
+        Self(vec![b'/'])
+    }
+
+    /// The path that `argument` means when this is the current directory.
+    ///
+    /// `~` and what begins with `~/` start at the home of the session; `~name` is a name like others.
+    ///
+    /// # Errors
+    ///
+    /// When the result is too long.
+    pub fn join(&self, argument: &PathArgument) -> Result<Self, PathTooLong> {
+        let argument = argument.as_bytes();
+        let (mut joined, relative) = match argument {
+            [b'/', ..] | b"~" => (Self::root(), &argument[1..]),
+            [b'~', b'/', ..] => (Self::root(), &argument[2..]),
+            _ => (self.clone(), argument),
+        };
+        for name in relative.split(|&byte| byte == b'/') {
+            if !name.is_empty() && name != b"." {
+                joined.push(name);
+            }
+        }
+        if joined.0.len() > PathArgument::MAX_BYTES {
+            return Err(PathTooLong);
+        }
+        Ok(joined)
+    }
+
+    /// The path with each `..` taken out together with the name before it; at the root there is nothing
+    /// to take out.
+    ///
+    /// After a symbolic link this is not what the kernel would find. It is for the current directory
+    /// only (`CWD`, `CDUP`), which is checked under the name that this yields.
+    #[must_use]
+    pub fn without_parents(&self) -> Self {
+        let mut resolved = Self::root();
+        for name in self.names() {
+            if name == b".." {
+                resolved.pop();
+            } else {
+                resolved.push(name);
+            }
+        }
+        resolved
+    }
+
+    /// The path.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path as a path of the system; it begins with a slash.
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+
+    /// Whether this is `/`.
+    pub fn is_root(&self) -> bool {
+        self.0 == b"/"
+    }
+
+    /// The last name; empty for `/`.
+    pub fn file_name(&self) -> &[u8] {
+        self.names().last().unwrap_or_default()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0
+            .split(|&byte| byte == b'/')
+            .filter(|name| !name.is_empty())
+    }
+
+    fn push(&mut self, name: &[u8]) {
+        if !self.is_root() {
+            self.0.push(b'/');
+        }
+        self.0.extend_from_slice(name);
+    }
+
+    fn pop(&mut self) {
+        let end = self.0.iter().rposition(|&byte| byte == b'/');
+        self.0.truncate(end.unwrap_or(0).max(1));
+    }
+}
+
+impl fmt::Debug for RemotePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Display for RemotePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn join(current: &str, argument: &str) -> String {
+        let current = RemotePath::root()
+            .join(&PathArgument::new(current).unwrap())
+            .unwrap();
+        current
+            .join(&PathArgument::new(argument).unwrap())
+            .unwrap()
+            .to_string()
+    }
+
+    #[test]
+    fn relative_paths_start_at_the_current_directory() {
+        assert_eq!(join("/a/b", "c"), "/a/b/c");
+        assert_eq!(join("/a/b", "./c/./d//e/"), "/a/b/c/d/e");
+        assert_eq!(join("/", "c"), "/c");
+        assert_eq!(join("/a", "."), "/a");
+    }
+
+    #[test]
+    fn absolute_paths_and_the_tilde_start_at_the_root() {
+        assert_eq!(join("/a/b", "//c"), "/c");
+        assert_eq!(join("/a/b", "/"), "/");
+        assert_eq!(join("/a/b", "~"), "/");
+        assert_eq!(join("/a/b", "~/x"), "/x");
+        assert_eq!(join("/a/b", "~x"), "/a/b/~x");
+        assert_eq!(join("/a/b", "x~"), "/a/b/x~");
+    }
+
+    #[test]
+    fn quotes_and_spaces_belong_to_names() {
+        assert_eq!(join("/", "\"a b\" "), "/\"a b\" ");
+    }
+
+    #[test]
+    fn parents_are_the_kernels_business() {
+        assert_eq!(join("/a/link", "../x"), "/a/link/../x");
+    }
+
+    #[test]
+    fn the_current_directory_is_logical() {
+        let logical = |path: &str| {
+            let path = RemotePath::root().join(&PathArgument::new(path).unwrap());
+            path.unwrap().without_parents().to_string()
+        };
+        assert_eq!(logical("/a/link/../x"), "/a/x");
+        assert_eq!(logical("/a/.."), "/");
+        assert_eq!(logical("/../../x"), "/x");
+    }
+
+    #[test]
+    fn long_paths_are_refused() {
+        let name = PathArgument::new(vec![b'x'; 3000]).unwrap();
+        let directory = RemotePath::root().join(&name).unwrap();
+        assert_eq!(directory.join(&name), Err(PathTooLong));
+        assert!(PathArgument::new(vec![b'x'; PathArgument::MAX_BYTES + 1]).is_none());
+    }
+
+    #[test]
+    fn what_cannot_stand_on_a_line_is_no_path() {
+        assert!(PathArgument::new("").is_none());
+        assert!(PathArgument::new("a\0b").is_none());
+        assert!(PathArgument::new("a\r\nDELE b").is_none());
+        assert!(PathArgument::new("a\nb\r").is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn joined_paths_are_normal(
+            current in "(/|[a~.]|\\.\\.){1,12}",
+            argument in "(/|[a~.]|\\.\\.){1,12}",
+        ) {
+            let joined = join(&current, &argument);
+            prop_assert!(joined.starts_with('/'));
+            prop_assert!(!joined.contains("//"));
+            prop_assert!(joined == "/" || !joined.ends_with('/'));
+            prop_assert!(!joined.split('/').any(|name| name == "."));
+            // What is normal stays as it is.
+            prop_assert_eq!(&join("/", &joined), &joined);
+        }
+
+        #[test]
+        fn a_path_without_parents_has_none(path in "(/|[ab]|\\.\\.){1,12}") {
+            let path = RemotePath::root().join(&PathArgument::new(path).unwrap()).unwrap();
+            let resolved = path.without_parents();
+            prop_assert!(!resolved.names().any(|name| name == b".."));
+            prop_assert_eq!(resolved.without_parents(), resolved);
+        }
     }
 }
