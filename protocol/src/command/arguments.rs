@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::address::Family;
 use crate::path::PathArgument;
+use crate::ranges::RangeSet;
 
 /// How bytes of a file are represented on a stream (`TYPE`, RFC 959 3.1.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub enum ProtectionLevel {
     Private,
 }
 
-/// Who must be at the other end of data channels (`DCAU`, GFD.20, DCAU).
+/// Who must be at the other end of data channels (GFD.20, DCAU).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataChannelAuthentication {
     /// `N`: nobody is asked.
@@ -80,6 +81,25 @@ pub enum DataChannelContext {
     Default,
     /// `P`: certificate, private key and chain in PEM, as base64.
     Credential(Base64),
+}
+
+/// What a restarted transfer leaves out (`REST`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Restart {
+    /// All bytes before this one (RFC 3659 5).
+    At(u64),
+    /// These bytes (GFD.20, restart).
+    Ranges(RangeSet),
+}
+
+impl Restart {
+    /// The bytes that the receiver has already.
+    pub fn present(&self) -> RangeSet {
+        match self {
+            Self::At(offset) => std::iter::once(0..*offset).collect(),
+            Self::Ranges(ranges) => ranges.clone(),
+        }
+    }
 }
 
 /// What an `EPSV` asks for (RFC 2428 3).
@@ -197,6 +217,37 @@ impl AlgorithmName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A checksum in lower-case hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Checksum(String);
+
+impl Checksum {
+    /// The longest checksum, in hexadecimal digits: SHA-512.
+    pub const MAX_DIGITS: usize = 128;
+
+    /// Takes hexadecimal digits in any case, or `None` if there are others, none, or too many.
+    pub fn new(digits: &str) -> Option<Self> {
+        let fits = (1..=Self::MAX_DIGITS).contains(&digits.len())
+            && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        fits.then(|| Self(digits.to_ascii_lowercase()))
+    }
+
+    pub(super) fn parse(word: &[u8]) -> Option<Self> {
+        Self::new(std::str::from_utf8(word).ok()?)
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

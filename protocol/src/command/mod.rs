@@ -6,7 +6,11 @@
 //! [`crate::negotiated`].
 
 mod arguments;
+mod encode;
+mod error;
+mod grammar;
 mod options;
+mod parse;
 mod site;
 
 use std::net::{SocketAddr, SocketAddrV4};
@@ -17,11 +21,15 @@ use crate::address::{Family, StripeAddresses};
 use crate::path::PathArgument;
 
 pub use arguments::{
-    AlgorithmName, Base64, DataChannelAuthentication, DataChannelContext, EpsvRequest, ListPath,
-    MarkerEvent, Password, ProtectionLevel, Representation, StripeLayout, Text, TransferMode,
+    AlgorithmName, Base64, Checksum, DataChannelAuthentication, DataChannelContext, EpsvRequest,
+    ListPath, MarkerEvent, Password, ProtectionLevel, Representation, Restart, StripeLayout, Text,
+    TransferMode,
 };
+pub use error::{ArgumentFault, CommandError, Shown};
 pub use options::{OptsCommand, Parallelism, RetrieveOptions};
-pub use site::{BufferSide, BufferVerb, FileMode, SiteCommand, StackRequest, StoreAttributes};
+pub use site::{
+    Assertion, BufferSide, BufferVerb, FileMode, SiteCommand, StackRequest, StoreAttributes,
+};
 
 /// One command of the control channel.
 ///
@@ -109,6 +117,8 @@ pub enum Command {
         /// Largest record, in bytes (RFC 959 4.1.3).
         record_bytes: Option<u64>,
     },
+    /// `REST`: what the next transfer leaves out.
+    Rest(Restart),
     /// `RETR`.
     Retr(PathArgument),
     /// `STOR`.
@@ -172,8 +182,8 @@ pub enum Command {
     Scks {
         /// The algorithm.
         algorithm: AlgorithmName,
-        /// The checksum in lower-case hexadecimal.
-        checksum: Text,
+        /// The checksum.
+        checksum: Checksum,
     },
 
     /// `PWD`, `XPWD`.
@@ -193,3 +203,6 @@ pub enum Command {
     /// `RNTO`.
     Rnto(PathArgument),
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What is wrong with a command line.
+
+use std::fmt;
+
+use crate::reply::Reply;
+
+/// Why a line is not a command. The client is to blame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// There is nothing on the line.
+    #[error("Invalid command: the line is empty. HELP lists the commands.")]
+    Empty,
+    /// No command of that name is known.
+    #[error("Invalid command '{0}'. HELP lists the commands.")]
+    Unknown(Shown),
+    /// The command is known from a standard or from other servers, and there is nothing like it here.
+    #[error("Command not supported: {0}. HELP lists the commands.")]
+    Unsupported(&'static str),
+    /// The argument cannot be right.
+    #[error("{verb}: {fault}. Syntax: {syntax}")]
+    Argument {
+        /// The command, with the second word of `SITE`.
+        verb: &'static str,
+        /// What is wrong.
+        fault: ArgumentFault,
+        /// What would be right.
+        syntax: &'static str,
+    },
+}
+
+impl CommandError {
+    pub(super) fn unknown(verb: &[u8]) -> Self {
+        Self::Unknown(Shown::new(verb))
+    }
+
+    /// The reply that tells the client.
+    pub fn reply(&self) -> Reply {
+        Reply::new(self.code(), self.to_string())
+    }
+
+    fn code(&self) -> u16 {
+        match self {
+            // RFC 959 5.4 has 502 for commands that a server knows and lacks, but clients of GridFTP
+            // know what globus-gridftp-server 13.24 says.
+            Self::Empty | Self::Unknown(_) | Self::Unsupported(_) => 500,
+            Self::Argument { fault, .. } => match fault {
+                ArgumentFault::Missing { .. }
+                | ArgumentFault::Unexpected
+                | ArgumentFault::Invalid { .. }
+                | ArgumentFault::Restart(_) => 501,
+                ArgumentFault::Unsupported { .. } => 504,
+                // RFC 2428 2.
+                ArgumentFault::Family(_) => 522,
+                // RFC 2228 3, PROT.
+                ArgumentFault::ProtectionLevel(_) => 536,
+            },
+        }
+    }
+}
+
+/// What is wrong with an argument.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentFault {
+    /// It is not there.
+    #[error("{what} is missing")]
+    Missing {
+        /// What the argument would be.
+        what: &'static str,
+    },
+    /// The command takes no more arguments.
+    #[error("there are more arguments than the command takes")]
+    Unexpected,
+    /// It is wrong for every server.
+    #[error("'{given}' is not valid as {what}, which must be {expected}")]
+    Invalid {
+        /// What the argument should be.
+        what: &'static str,
+        /// The argument, or that it is not shown.
+        given: Shown,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// It is right in some standard, but not had here.
+    #[error("{what} '{given}' is not supported, use {expected}")]
+    Unsupported {
+        /// What the argument is.
+        what: &'static str,
+        /// The argument.
+        given: Shown,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A restart marker that names no bytes of a file.
+    #[error("{0}")]
+    Restart(Shown),
+    /// A network protocol that is neither IPv4 nor IPv6.
+    #[error("Network protocol '{0}' not supported, use (1,2)")]
+    Family(Shown),
+    /// A protection level of data channels that there is none of.
+    #[error("{0} protection level not supported, use C, S or P")]
+    ProtectionLevel(Shown),
+}
+
+/// A piece of input in an error text: escaped, and cut where it is long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown(String);
+
+impl Shown {
+    const MAX_BYTES: usize = 80;
+
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let (head, more) = match bytes.get(..Self::MAX_BYTES) {
+            Some(head) if bytes.len() > Self::MAX_BYTES => (head, "..."),
+            _ => (bytes, ""),
+        };
+        Self(format!("{}{more}", head.escape_ascii()))
+    }
+
+    /// Stands for input that no text may show.
+    pub(crate) fn secret() -> Self {
+        Self(String::from("***"))
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
