@@ -166,3 +166,100 @@ pub fn encode_command_line(line: &[u8]) -> Vec<u8> {
 pub(crate) fn fits(bytes: &[u8]) -> bool {
     !bytes.contains(&0) && !bytes.windows(2).any(|pair| pair == b"\r\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decode(mut input: &[u8]) -> Vec<Result<Vec<u8>, LineError>> {
+        let mut decoder = LineDecoder::for_commands();
+        std::iter::from_fn(|| decoder.decode(&mut input)).collect()
+    }
+
+    fn line(text: &[u8]) -> Result<Vec<u8>, LineError> {
+        Ok(text.to_vec())
+    }
+
+    #[test]
+    fn only_both_end_a_line() {
+        assert_eq!(decode(b"NOOP\r\nPWD\r\n"), [line(b"NOOP"), line(b"PWD")]);
+        assert_eq!(decode(b"RETR a\nb\rc\r\n"), [line(b"RETR a\nb\rc")]);
+        assert_eq!(decode(b"RETR a\r\r\n\r\n"), [line(b"RETR a\r"), line(b"")]);
+        assert_eq!(decode(b"NOOP\n"), []);
+    }
+
+    #[test]
+    fn a_line_may_come_byte_by_byte() {
+        let mut decoder = LineDecoder::for_commands();
+        for byte in b"NOOP\r" {
+            assert_eq!(decoder.decode(&mut [*byte].as_slice()), None);
+        }
+        assert!(decoder.is_inside_line());
+        assert_eq!(decoder.decode(&mut b"\n".as_slice()), Some(line(b"NOOP")));
+        assert!(!decoder.is_inside_line());
+    }
+
+    #[test]
+    fn the_longest_line_passes() {
+        let longest = vec![b'x'; MAX_LINE_BYTES];
+        let input = [longest.as_slice(), b"\r\nNOOP\r\n"].concat();
+        assert_eq!(decode(&input), [line(&longest), line(b"NOOP")]);
+    }
+
+    #[test]
+    fn a_longer_line_is_one_error_and_takes_no_memory() {
+        let mut decoder = LineDecoder::for_commands();
+        for _ in 0..1024 {
+            assert_eq!(decoder.decode(&mut [b'x'; 1024].as_slice()), None);
+            assert!(decoder.line.capacity() <= 2 * MAX_LINE_BYTES);
+        }
+        assert_eq!(decoder.line.capacity(), 0);
+        let mut rest = b"\r\rx\r\nNOOP\r\n".as_slice();
+        assert_eq!(decoder.decode(&mut rest), Some(Err(LineError::TooLong)));
+        assert_eq!(decoder.decode(&mut rest), Some(line(b"NOOP")));
+
+        let one_more = [vec![b'x'; MAX_LINE_BYTES + 1], b"\r\n".to_vec()].concat();
+        assert_eq!(decode(&one_more), [Err(LineError::TooLong)]);
+        let one_more = [vec![b'x'; MAX_LINE_BYTES], b"\r\r\n".to_vec()].concat();
+        assert_eq!(decode(&one_more), [Err(LineError::TooLong)]);
+    }
+
+    #[test]
+    fn a_nul_is_an_error() {
+        assert_eq!(
+            decode(b"RETR a\0b\r\nNOOP\r\n"),
+            [Err(LineError::Nul), line(b"NOOP")]
+        );
+    }
+
+    #[test]
+    fn telnet_sequences_are_taken_out() {
+        // IAC IP, IAC DM before ABOR (RFC 959 4.1.3); a negotiation; a doubled IAC.
+        assert_eq!(decode(b"\xff\xf4\xff\xf2ABOR\r\n"), [line(b"ABOR")]);
+        assert_eq!(decode(b"NO\xff\xfb\x01OP\r\xff\xf1\n"), [line(b"NOOP")]);
+        assert_eq!(
+            decode(b"RETR a\xff\xff\xffb\r\n"),
+            [line(b"RETR a\xff\xffb")]
+        );
+    }
+
+    #[test]
+    fn replies_know_no_telnet() {
+        let mut decoder = LineDecoder::for_replies();
+        let mut input = b"250 \xff\xff\xf4\r\n".as_slice();
+        assert_eq!(decoder.decode(&mut input), Some(line(b"250 \xff\xff\xf4")));
+    }
+
+    proptest! {
+        #[test]
+        fn lines_survive(lines in vec(vec(prop_oneof![any::<u8>(), Just(255), 240u8..], 0..20), 0..5)) {
+            let lines: Vec<_> = lines.into_iter().filter(|line| fits(line)).collect();
+            let encoded: Vec<u8> = lines.iter().flat_map(|line| encode_command_line(line)).collect();
+            let expected: Vec<_> = lines.into_iter().map(Ok).collect();
+            prop_assert_eq!(decode(&encoded), expected);
+        }
+    }
+}

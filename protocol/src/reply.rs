@@ -3,8 +3,12 @@
 //! A reply is a code and one or more lines. Whatever its texts hold, an encoded [`Reply`] is exactly one
 //! reply to every client: CR, LF and NUL are replaced, and no inner line can be taken for the last.
 
+mod decoder;
+
 use std::borrow::Cow;
 use std::fmt;
+
+pub use decoder::{MAX_REPLY_BYTES, MAX_REPLY_LINES, ReplyDecoder, ReplyError};
 
 /// One reply.
 #[derive(Clone, PartialEq, Eq)]
@@ -118,21 +122,42 @@ impl Reply {
         let mut out = Vec::with_capacity(self.lines.iter().map(|line| line.len() + 6).sum());
         let last = self.lines.len() - 1;
         for (index, line) in self.lines.iter().enumerate() {
-            let code = self.code.to_string();
             match (index, self.inner) {
-                (index, _) if index == last => {
-                    out.extend_from_slice(code.as_bytes());
-                    out.push(b' ');
-                }
-                (1.., InnerLines::Spaced) => out.push(b' '),
-                _ => {
-                    out.extend_from_slice(code.as_bytes());
-                    out.push(b'-');
-                }
+                (index, _) if index == last => push_line(&mut out, self.code, b' ', line),
+                (1.., InnerLines::Spaced) => push_inner_line(&mut out, line),
+                _ => push_line(&mut out, self.code, b'-', line),
             }
-            out.extend_from_slice(line);
-            out.extend_from_slice(b"\r\n");
         }
+        out
+    }
+
+    /// The first line of a reply that is too long to be held as a whole (`MLSC`), on the network. Any
+    /// number of [`Self::encode_inner_line`] and one [`Self::encode_last_line`] must follow.
+    ///
+    /// # Panics
+    ///
+    /// When the code is not from 100 to 699.
+    pub fn encode_first_line(code: u16, text: impl AsRef<[u8]>) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_line(&mut out, checked(code), b'-', &harmless(text.as_ref()));
+        out
+    }
+
+    /// One more line of such a reply.
+    pub fn encode_inner_line(text: impl AsRef<[u8]>) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_inner_line(&mut out, &harmless(text.as_ref()));
+        out
+    }
+
+    /// The end of such a reply.
+    ///
+    /// # Panics
+    ///
+    /// When the code is not from 100 to 699.
+    pub fn encode_last_line(code: u16, text: impl AsRef<[u8]>) -> Vec<u8> {
+        let mut out = Vec::new();
+        push_line(&mut out, checked(code), b' ', &harmless(text.as_ref()));
         out
     }
 }
@@ -141,6 +166,19 @@ impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.encode().escape_ascii())
     }
+}
+
+fn push_line(out: &mut Vec<u8>, code: u16, separator: u8, text: &[u8]) {
+    out.extend_from_slice(code.to_string().as_bytes());
+    out.push(separator);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_inner_line(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b' ');
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn checked(code: u16) -> u16 {
@@ -159,4 +197,66 @@ fn harmless(text: &[u8]) -> Vec<u8> {
             byte => byte,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_replies() {
+        let single = Reply::new(226, "Transfer Complete.");
+        assert_eq!(single.encode(), b"226 Transfer Complete.\r\n");
+
+        let spaced = Reply::spaced(211, "Extensions supported", ["SIZE", "REST STREAM"], "End.");
+        assert_eq!(
+            spaced.encode(),
+            b"211-Extensions supported\r\n SIZE\r\n REST STREAM\r\n211 End.\r\n"
+        );
+
+        let coded = Reply::coded(
+            550,
+            "GlobusError: v=1 c=PATH_NOT_FOUND",
+            [
+                "GridFTP-Errno: 2",
+                "GridFTP-Error-String: No such file or directory",
+            ],
+            "End.",
+        );
+        assert_eq!(
+            coded.encode(),
+            b"550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550-GridFTP-Errno: 2\r\n\
+              550-GridFTP-Error-String: No such file or directory\r\n550 End.\r\n"
+        );
+    }
+
+    #[test]
+    fn a_text_cannot_end_the_reply() {
+        let reply = Reply::spaced(250, "status of a\r\n226 b", ["226 x\n226 y\0"], "End.");
+        assert_eq!(
+            reply.encode(),
+            b"250-status of a??226 b\r\n 226 x?226 y?\r\n250 End.\r\n"
+        );
+    }
+
+    #[test]
+    fn a_long_reply_comes_in_pieces() {
+        let whole = Reply::spaced(250, "Contents of /", ["Type=dir; a", "Type=dir; b"], "End.");
+        let pieces = [
+            Reply::encode_first_line(250, "Contents of /"),
+            Reply::encode_inner_line("Type=dir; a"),
+            Reply::encode_inner_line("Type=dir; b"),
+            Reply::encode_last_line(250, "End."),
+        ];
+        assert_eq!(pieces.concat(), whole.encode());
+    }
+
+    #[test]
+    fn codes_have_classes() {
+        assert!(Reply::new(150, "").is_preliminary());
+        assert!(Reply::new(226, "").is_completion());
+        assert!(Reply::new(350, "").is_intermediate());
+        assert!(Reply::new(426, "").is_error() && Reply::new(550, "").is_error());
+        assert!(!Reply::new(631, "").is_error());
+    }
 }
