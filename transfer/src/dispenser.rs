@@ -163,7 +163,7 @@ mod tests {
 }
 
 #[cfg(all(test, loom))]
-mod models {
+mod loom_models {
     use loom::sync::Arc;
     use loom::thread;
 

@@ -217,8 +217,11 @@ pub enum Placement {
 #[derive(Clone)]
 pub struct LineSource {
     /// Makes the iterator, once, when the transfer starts.
-    pub open: Arc<dyn Fn(&dyn Storage) -> Result<LineIterator, StorageError> + Send + Sync>,
+    pub open: Arc<OpenLines>,
 }
+
+/// Opens what a listing is made from.
+pub type OpenLines = dyn Fn(&dyn Storage) -> Result<LineIterator, StorageError> + Send + Sync;
 
 /// The pieces of a listing, in order.
 pub type LineIterator = Box<dyn Iterator<Item = Result<Vec<u8>, StorageError>> + Send>;

@@ -126,11 +126,12 @@ impl Receiving {
         let mut result = Ok(());
         for (stripe, mut listener) in taken {
             let (receiving, returned) = (self.clone(), returned.clone());
-            result = result.and(self.crew.spawn(move || {
+            let acceptor = move || {
                 let result = receiving.accept(stripe, &mut listener);
                 lock(&returned).push((stripe, listener));
                 result
-            }));
+            };
+            result = result.and_then(|()| self.crew.spawn(acceptor));
         }
         if let Some((stripe, mut listener)) = first {
             result = result.and_then(|()| self.accept(stripe, &mut listener));

@@ -74,7 +74,11 @@ pub(crate) fn file(
             } else {
                 stream::receive_file(context, &part.file, offset, channels)
             };
-            length.map(|length| RangeSet::from_iter([start..start.saturating_add(length)]))
+            length.map(|length| {
+                let mut arrived = RangeSet::new();
+                arrived.insert(start..start.saturating_add(length));
+                arrived
+            })
         }
         TransferMode::Extended => blocks::receive(context, &part, channels),
     };

@@ -48,7 +48,7 @@ impl Default for Settings {
 impl Site {
     pub(crate) fn new(settings: Settings) -> Self {
         let mut registry = Registry::new();
-        registry.register(gridhaul_stack::Memory);
+        register(&mut registry);
         let node = LocalNode::new(NodeConfig {
             registry,
             open_storage: Box::new(|account| {
@@ -141,6 +141,10 @@ impl Started {
             }
         }
     }
+}
+
+pub(crate) fn register(registry: &mut Registry) {
+    registry.register(gridhaul_stack::Memory);
 }
 
 pub(crate) fn stack() -> StackSpec {

@@ -1,0 +1,334 @@
+//! Peers that break the rules, stop, or are not who they should be. What arrived stays; the error says what
+//! was wrong.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::{PATIENCE, Settings, Site, image, receive, send};
+use gridhaul_protocol::block::{Descriptor, Header};
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_stack::{Body, Cancel, Channel, Operation, Registry, SocketOptions};
+use gridhaul_transfer::{
+    Admission, CancelReason, Outcome, PeerError, Placement, SequenceError, Task, TransferError,
+};
+
+/// A peer that sends what a test wants.
+struct Peer {
+    channel: Box<dyn Channel>,
+    cancel: Cancel,
+}
+
+impl Peer {
+    fn connect(address: SocketAddr) -> Self {
+        let mut registry = Registry::new();
+        common::register(&mut registry);
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: None,
+            cancel: &cancel,
+        };
+        let channel = registry
+            .build(&common::stack())
+            .expect("the driver is there")
+            .connect(address, &SocketOptions::default(), &operation)
+            .expect("somebody listens");
+        Self { channel, cancel }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> &mut Self {
+        let operation = Operation {
+            deadline: None,
+            cancel: &self.cancel,
+        };
+        self.channel
+            .send(bytes, Body::Memory(&[]), &operation)
+            .expect("the receiver reads");
+        self
+    }
+
+    fn header(&mut self, descriptor: Descriptor, count: u64, offset: u64) -> &mut Self {
+        self.send(
+            &Header {
+                descriptor,
+                count,
+                offset,
+            }
+            .encode(),
+        )
+    }
+
+    fn block(&mut self, offset: u64, bytes: &[u8]) -> &mut Self {
+        self.header(Descriptor::default(), bytes.len() as u64, offset)
+            .send(bytes)
+    }
+
+    fn finish(&mut self) {
+        let operation = Operation {
+            deadline: None,
+            cancel: &self.cancel,
+        };
+        self.channel.finish(&operation).expect("an open channel");
+    }
+}
+
+/// Receives `b` in MODE E from one peer that does as `talk` says.
+fn receive_from(settings: Settings, talk: impl FnOnce(&mut Peer)) -> (Site, Outcome, RangeSet) {
+    let site = Site::new(settings);
+    let address = site.listen(1)[0];
+    let receiver = site.start(image(receive("b"), TransferMode::Extended, 1));
+    let mut peer = Peer::connect(address);
+    talk(&mut peer);
+    let outcome = receiver.finish();
+    let arrived = receiver.transfer.take_received();
+    (site, outcome, arrived)
+}
+
+fn peer_error(outcome: Outcome) -> PeerError {
+    match outcome.result {
+        Err(TransferError::Peer(error)) => error,
+        other => panic!("not the peer's fault: {other:?}"),
+    }
+}
+
+fn impatient() -> Settings {
+    Settings {
+        data_timeout: Duration::from_millis(200),
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn overlapping_blocks_are_refused_and_what_arrived_stays() {
+    let (site, outcome, arrived) = receive_from(Settings::default(), |peer| {
+        peer.block(0, b"0123456789").block(5, b"xxxxxxxxxx");
+    });
+    assert!(matches!(peer_error(outcome), PeerError::Overlap(_)));
+    assert_eq!(arrived.to_string(), "0-10");
+    assert_eq!(site.read("b"), b"0123456789");
+}
+
+#[test]
+fn a_block_past_the_end_of_all_files_is_refused() {
+    for (count, offset) in [(1 << 63, 0), (1, i64::MAX as u64), (u64::MAX, u64::MAX)] {
+        let (_, outcome, _) = receive_from(Settings::default(), |peer| {
+            peer.header(Descriptor::default(), count, offset);
+        });
+        assert!(matches!(peer_error(outcome), PeerError::Header(_)));
+    }
+}
+
+#[test]
+fn ends_that_do_not_add_up_are_refused() {
+    let (_, outcome, _) = receive_from(Settings::default(), |peer| {
+        peer.header(Descriptor::EOF, 0, 2)
+            .header(Descriptor::EOF, 0, 2);
+    });
+    assert!(peer_error(outcome).to_string().contains("twice"));
+
+    let (_, outcome, _) = receive_from(impatient(), |peer| {
+        peer.block(0, b"all")
+            .header(Descriptor::EOF | Descriptor::EOD, 0, 3);
+    });
+    let error = peer_error(outcome);
+    assert!(
+        matches!(
+            error,
+            PeerError::MissingEods {
+                announced: 3,
+                seen: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
+
+    let (_, outcome, _) = receive_from(impatient(), |peer| {
+        peer.block(0, b"all").header(Descriptor::EOD, 0, 0);
+    });
+    assert!(matches!(
+        peer_error(outcome),
+        PeerError::MissingEof { seen: 1 }
+    ));
+}
+
+#[test]
+fn more_ends_than_announced_are_noticed() {
+    let site = Site::new(Settings::default());
+    let address = site.listen(1)[0];
+    let receiver = site.start(image(receive("b"), TransferMode::Extended, 1));
+    let (mut first, mut second) = (Peer::connect(address), Peer::connect(address));
+    // The second channel has a part in the transfer before the first says that it was the only one.
+    second.block(0, b"second");
+    while receiver.transfer.take_received().is_empty() {
+        std::thread::yield_now();
+    }
+    first.header(Descriptor::EOF | Descriptor::EOD, 0, 1);
+    second.header(Descriptor::EOD, 0, 0);
+    assert!(matches!(
+        peer_error(receiver.finish()),
+        PeerError::EndOfData(_)
+    ));
+}
+
+#[test]
+fn a_channel_that_ends_too_early_is_noticed() {
+    let mut whole_block = Header::data(0, 3).encode().to_vec();
+    whole_block.extend_from_slice(b"abc");
+    for bytes in [&whole_block[..], &whole_block[..19], &whole_block[..5]] {
+        let (_, outcome, _) = receive_from(Settings::default(), |peer| peer.send(bytes).finish());
+        assert!(matches!(peer_error(outcome), PeerError::EndedBeforeEod));
+    }
+}
+
+#[test]
+fn a_part_of_a_block_stays_and_is_reported() {
+    let (site, outcome, arrived) = receive_from(Settings::default(), |peer| {
+        peer.header(Descriptor::default(), 1_000, 50)
+            .send(b"abc")
+            .finish();
+    });
+    assert!(matches!(peer_error(outcome), PeerError::EndedBeforeEod));
+    assert_eq!(arrived.to_string(), "50-53");
+    assert_eq!(&site.read("b")[50..], b"abc");
+}
+
+#[test]
+fn odd_but_legal_blocks_are_accepted() {
+    let (site, outcome, arrived) = receive_from(Settings::default(), |peer| {
+        peer.header(Descriptor::EOF, 0, 1)
+            .block(6, b"world")
+            .block(3, b"")
+            .header(Descriptor::RESTART, 4, 0)
+            .send(b"mark")
+            .header(Descriptor::EOD | Descriptor::CLOSE, 6, 0)
+            .send(b"hello ");
+    });
+    outcome.result.expect("complete");
+    assert_eq!(arrived.to_string(), "0-11");
+    assert_eq!(site.read("b"), b"hello world");
+}
+
+#[test]
+fn a_connection_without_a_block_does_not_count() {
+    let site = Site::new(Settings::default());
+    let address = site.listen(1)[0];
+    let receiver = site.start(image(receive("b"), TransferMode::Extended, 1));
+    let mut scan = Peer::connect(address);
+    scan.finish();
+    Peer::connect(address)
+        .block(0, b"data")
+        .header(Descriptor::EOF | Descriptor::EOD, 0, 1);
+    receiver.finish().result.expect("complete");
+    assert_eq!(site.read("b"), b"data");
+}
+
+#[test]
+fn strangers_are_closed_and_disturb_nothing() {
+    let settings = Settings {
+        admission: Admission::Hosts(Vec::new()),
+        ..impatient()
+    };
+    let (_, outcome, _) = receive_from(settings, |_| {});
+    assert_eq!(outcome.refused, 1);
+    assert!(matches!(
+        outcome.result,
+        Err(TransferError::NoConnection(_))
+    ));
+}
+
+#[test]
+fn nobody_comes() {
+    let site = Site::new(impatient());
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
+        site.listen(1);
+        let outcome = site.start(image(receive("b"), mode, 1)).finish();
+        assert!(
+            matches!(outcome.result, Err(TransferError::NoConnection(_))),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn a_promise_that_is_not_kept_is_an_error() {
+    let site = Site::new(Settings::default());
+    let address = site.listen(1)[0];
+    let task = Task::ReceiveFile {
+        path: "b".into(),
+        placement: Placement::Replace,
+        restart: RangeSet::new(),
+        promised: Some(100),
+    };
+    let receiver = site.start(image(task, TransferMode::Stream, 1));
+    Peer::connect(address).send(b"only this").finish();
+    let error = peer_error(receiver.finish());
+    assert!(error.to_string().contains("missing: 9-100"), "{error}");
+    assert_eq!(site.read("b"), b"only this");
+}
+
+#[test]
+fn a_blocked_transfer_ends_when_it_is_cancelled() {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
+        let site = Site::new(Settings::default());
+        let address = site.listen(1)[0];
+        let receiver = site.start(image(receive("b"), mode, 1));
+        let _silent = Peer::connect(address);
+        receiver.wait_started();
+        receiver.transfer.cancel(CancelReason::Abort);
+        let outcome = receiver.finish();
+        let aborted = TransferError::Cancelled(CancelReason::Abort).to_string();
+        assert_eq!(outcome.result.expect_err("cancelled").to_string(), aborted);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let site = Site::new(Settings::default());
+    site.write("b", b"precious");
+    let refused = |task, mode| match site.start(image(task, mode, 1)).finish().result {
+        Err(TransferError::Sequence(error)) => error,
+        other => panic!("not refused: {other:?}"),
+    };
+    let extended = TransferMode::Extended;
+    assert_eq!(refused(receive("b"), extended), SequenceError::NoDataPort);
+    site.connect(vec![SocketAddr::from(([127, 0, 0, 1], 9))]);
+    assert_eq!(
+        refused(receive("b"), extended),
+        SequenceError::ReceiverMustListen
+    );
+    site.listen(1);
+    assert_eq!(
+        refused(send("b"), extended),
+        SequenceError::SenderMustConnect
+    );
+    site.listen(1);
+    let restart = RangeSet::from_iter(std::iter::once(3..5));
+    let resumed = common::receive_rest("b", restart);
+    assert_eq!(
+        refused(resumed, TransferMode::Stream),
+        SequenceError::StreamRestart
+    );
+    assert_eq!(site.read("b"), b"precious");
+}
+
+#[test]
+fn a_second_transfer_in_a_session_is_refused() {
+    let site = Site::new(Settings {
+        data_timeout: PATIENCE,
+        ..Settings::default()
+    });
+    site.listen(1);
+    let first = site.start(image(receive("b"), TransferMode::Extended, 1));
+    let second = site
+        .start(image(receive("c"), TransferMode::Extended, 1))
+        .finish();
+    assert!(matches!(
+        second.result,
+        Err(TransferError::Sequence(SequenceError::Busy))
+    ));
+    first.transfer.cancel(CancelReason::Shutdown);
+    assert!(first.finish().result.is_err());
+}
