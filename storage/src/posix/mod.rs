@@ -1,10 +1,25 @@
 //! Files of the machine beneath a directory.
+//!
+//! Calls that make, remove or rename a name work on the held directory of that name; all others on a
+//! held descriptor of what the path names. No path is resolved twice for one change.
 
+mod accounts;
+mod facts;
+mod list;
+mod remove;
+mod resolve;
+
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{Advice, AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use self::facts::{Judge, View};
+use self::list::Listing;
+use self::resolve::{Root, path_of};
 use crate::{DirectoryStream, Metadata, OpenedFile, Storage, StorageError, WriteMode};
 
 /// How a [`PosixStorage`] behaves.
@@ -28,79 +43,209 @@ impl Default for PosixOptions {
     }
 }
 
-/// The files beneath one directory of the machine.
+/// From this size in bytes the kernel is told that a file is read from one end to the other, for which
+/// it reads further ahead. Smaller files fit in the first read-ahead.
+const SEQUENTIAL_FROM: u64 = 1 << 20;
+
+/// The files beneath one directory of the machine, as the account of this process may use them.
+///
+/// The user and the groups that the process has when it is opened are those that
+/// [`Metadata::access`] speaks of. In listings the permission bits are its judge, for single paths the
+/// kernel is.
 #[derive(Debug)]
 pub struct PosixStorage {
-    #[expect(dead_code, reason = "the calls follow")]
-    options: PosixOptions,
+    view: Arc<View>,
+    file_mode: Mode,
+    directory_mode: Mode,
 }
 
 impl PosixStorage {
-    /// Takes `root` as the directory that paths start from.
+    /// Takes `root` as the directory that paths start from. It is held: renaming it changes nothing.
     ///
     /// # Errors
     ///
-    /// When `root` is no directory or cannot be opened, or the kernel has no `openat2`.
+    /// When `root` is no directory or may not be entered, or the kernel has no `openat2`.
     pub fn open(root: &Path, options: PosixOptions) -> Result<Self, StorageError> {
-        let _ = root;
-        Ok(Self { options })
+        let root = Root::open(root)?;
+        Ok(Self {
+            view: Arc::new(View::new(root, options.read_only)),
+            file_mode: permissions(options.file_mode).map_err(failed("open"))?,
+            directory_mode: permissions(options.directory_mode).map_err(failed("mkdir"))?,
+        })
+    }
+
+    /// The root, for a call that changes something: the one place where read-only is enforced.
+    fn writable(&self, call: &'static str) -> Result<&Root, StorageError> {
+        if self.view.read_only {
+            return Err(StorageError::new(call, Errno::ACCESS));
+        }
+        Ok(&self.view.root)
     }
 }
 
 impl Storage for PosixStorage {
-    fn open_read(&self, _path: &Path) -> Result<OpenedFile, StorageError> {
-        Err(StorageError::new("open", Errno::NOSYS))
+    fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError> {
+        let (file, size) = open_regular(&self.view.root, path, OFlags::RDONLY, Mode::empty())
+            .map_err(failed("open"))?;
+        if size >= SEQUENTIAL_FROM {
+            // Only a hint: without it reading is as correct.
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+        }
+        Ok(OpenedFile::new(file, size))
     }
 
-    fn open_write(&self, _path: &Path, _mode: WriteMode) -> Result<OpenedFile, StorageError> {
-        Err(StorageError::new("open", Errno::NOSYS))
+    fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
+        let root = self.writable("open")?;
+        let mut flags = OFlags::WRONLY | OFlags::CREATE;
+        // Linux cuts regular files only; for anything else that can be opened here the flag is
+        // without effect, and what was opened is refused.
+        flags.set(OFlags::TRUNC, mode == WriteMode::Truncate);
+        let (file, size) =
+            open_regular(root, path, flags, self.file_mode).map_err(failed("open"))?;
+        Ok(OpenedFile::new(file, size))
     }
 
-    fn stat(&self, _path: &Path) -> Result<Metadata, StorageError> {
-        Err(StorageError::new("stat", Errno::NOSYS))
+    fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {
+        self.view.stat(path, Judge::Kernel).map_err(failed("stat"))
     }
 
-    fn list(&self, _path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {
-        Err(StorageError::new("scandir", Errno::NOSYS))
+    fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {
+        let listing = Listing::open(&self.view, path).map_err(failed("scandir"))?;
+        Ok(Box::new(listing))
     }
 
-    fn make_directory(&self, _path: &Path) -> Result<(), StorageError> {
-        Err(StorageError::new("mkdir", Errno::NOSYS))
+    fn make_directory(&self, path: &Path) -> Result<(), StorageError> {
+        let root = self.writable("mkdir")?;
+        root.parent(path)
+            .and_then(|(parent, name)| rustix::fs::mkdirat(parent, name, self.directory_mode))
+            .map_err(failed("mkdir"))
     }
 
-    fn remove_file(&self, _path: &Path) -> Result<(), StorageError> {
-        Err(StorageError::new("unlink", Errno::NOSYS))
+    fn remove_file(&self, path: &Path) -> Result<(), StorageError> {
+        let root = self.writable("unlink")?;
+        root.parent(path)
+            .and_then(|(parent, name)| rustix::fs::unlinkat(parent, name, AtFlags::empty()))
+            .map_err(failed("unlink"))
     }
 
-    fn remove_directory(&self, _path: &Path) -> Result<(), StorageError> {
-        Err(StorageError::new("rmdir", Errno::NOSYS))
+    fn remove_directory(&self, path: &Path) -> Result<(), StorageError> {
+        let root = self.writable("rmdir")?;
+        root.parent(path)
+            .and_then(|(parent, name)| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
+            .map_err(failed("rmdir"))
     }
 
-    fn remove_tree(&self, _path: &Path, _cancelled: &dyn Fn() -> bool) -> Result<(), StorageError> {
-        Err(StorageError::new("unlink", Errno::NOSYS))
+    fn remove_tree(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<(), StorageError> {
+        remove::remove_tree(self.writable("unlink")?, path, cancelled)
     }
 
-    fn rename(&self, _from: &Path, _to: &Path) -> Result<(), StorageError> {
-        Err(StorageError::new("rename", Errno::NOSYS))
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
+        let root = self.writable("rename")?;
+        let (from_parent, from) = root.parent(from).map_err(failed("rename"))?;
+        let (to_parent, to) = root.parent(to).map_err(failed("rename"))?;
+        rustix::fs::renameat(from_parent, from, to_parent, to).map_err(failed("rename"))
     }
 
-    fn set_mode(&self, _path: &Path, _mode: u32) -> Result<(), StorageError> {
-        Err(StorageError::new("chmod", Errno::NOSYS))
+    fn set_mode(&self, path: &Path, mode: u32) -> Result<(), StorageError> {
+        let root = self.writable("chmod")?;
+        let mode = permissions(mode).map_err(failed("chmod"))?;
+        let held = root.hold(path).map_err(failed("chmod"))?;
+        match rustix::fs::chmodat(CWD, path_of(&held), mode, AtFlags::empty()) {
+            // What is held is there, so it is `/proc` that is not.
+            Err(Errno::NOENT) => Err(StorageError::new("chmod", Errno::OPNOTSUPP)),
+            result => result.map_err(failed("chmod")),
+        }
     }
 
-    fn set_group(&self, _path: &Path, _group: &str) -> Result<(), StorageError> {
-        Err(StorageError::new("chgrp", Errno::NOSYS))
+    fn set_group(&self, path: &Path, group: &str) -> Result<(), StorageError> {
+        let root = self.writable("chgrp")?;
+        let held = root.hold(path).map_err(failed("chgrp"))?;
+        // observed from globus-gridftp-server 13.24: an unknown group is not permitted.
+        let group =
+            accounts::group_id(group).ok_or_else(|| StorageError::new("chgrp", Errno::PERM))?;
+        let group = Some(Gid::from_raw(group));
+        rustix::fs::chownat(held, "", None, group, AtFlags::EMPTY_PATH).map_err(failed("chgrp"))
     }
 
-    fn set_modified(&self, _path: &Path, _modified: SystemTime) -> Result<(), StorageError> {
-        Err(StorageError::new("utime", Errno::NOSYS))
+    fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError> {
+        let root = self.writable("utime")?;
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: 0,
+                tv_nsec: rustix::fs::UTIME_OMIT,
+            },
+            last_modification: timespec(modified).map_err(failed("utime"))?,
+        };
+        let held = root.hold(path).map_err(failed("utime"))?;
+        rustix::fs::utimensat(held, "", &times, AtFlags::EMPTY_PATH).map_err(failed("utime"))
     }
 
-    fn symlink(&self, _target: &Path, _link: &Path) -> Result<(), StorageError> {
-        Err(StorageError::new("symlink", Errno::NOSYS))
+    fn symlink(&self, target: &Path, link: &Path) -> Result<(), StorageError> {
+        let root = self.writable("symlink")?;
+        root.parent(link)
+            .and_then(|(parent, name)| rustix::fs::symlinkat(target, parent, name))
+            .map_err(failed("symlink"))
     }
 
-    fn truncate(&self, _path: &Path, _length: u64) -> Result<(), StorageError> {
-        Err(StorageError::new("truncate", Errno::NOSYS))
+    fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError> {
+        let root = self.writable("truncate")?;
+        open_regular(root, path, OFlags::WRONLY, Mode::empty())
+            .and_then(|(file, _)| rustix::fs::ftruncate(file, length))
+            .map_err(failed("truncate"))
     }
+}
+
+/// Opens a regular file and tells its size. Never waits for the other end of a FIFO or for a device.
+fn open_regular(
+    root: &Root,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<(OwnedFd, u64), Errno> {
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match root.resolve(path, flags, mode) {
+        // A socket, a FIFO that nobody reads, or a device without a driver.
+        Err(Errno::NXIO) => return Err(Errno::OPNOTSUPP),
+        result => result?,
+    };
+    let stat = rustix::fs::fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok((file, u64::try_from(stat.st_size).unwrap_or(0))),
+        FileType::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+/// Checked permission bits; others would be taken for a file type somewhere.
+fn permissions(mode: u32) -> Result<Mode, Errno> {
+    if mode & !0o7777 != 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok(Mode::from_raw_mode(mode))
+}
+
+/// Nanoseconds count forwards, also before 1970.
+fn timespec(time: SystemTime) -> Result<Timespec, Errno> {
+    let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (i64::try_from(after.as_secs()), after.subsec_nanos()),
+        Err(error) => {
+            let before = error.duration();
+            match before.subsec_nanos() {
+                0 => (i64::try_from(before.as_secs()).map(|seconds| -seconds), 0),
+                nanoseconds => (
+                    i64::try_from(before.as_secs()).map(|seconds| -seconds - 1),
+                    1_000_000_000 - nanoseconds,
+                ),
+            }
+        }
+    };
+    Ok(Timespec {
+        tv_sec: seconds.map_err(|_| Errno::INVAL)?,
+        tv_nsec: nanoseconds.into(),
+    })
+}
+
+/// Puts the name of the call to its error number.
+fn failed(call: &'static str) -> impl Fn(Errno) -> StorageError {
+    move |errno| StorageError::new(call, errno)
 }

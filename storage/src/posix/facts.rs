@@ -1,0 +1,206 @@
+//! The facts of files, and who may do what with them.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Access as Question, AtFlags, CWD, FileType, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use super::accounts;
+use super::resolve::{Root, path_of};
+use crate::{Access, Account, FileKind, Metadata};
+
+/// A root as one account sees it.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) root: Root,
+    /// Nothing may be changed, whatever the kernel would say.
+    pub(super) read_only: bool,
+    /// The user that this process acts as.
+    user: u32,
+    /// The groups that this process acts with.
+    groups: Vec<u32>,
+}
+
+/// Whose word is taken for what an account may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judge {
+    /// The kernel's, which knows access control lists, read-only mounts and the file server's mind.
+    /// It costs one to four system calls a file, and on NFS perhaps as many round trips.
+    Kernel,
+    /// The permission bits'. It costs nothing, which counts in a listing of a million entries.
+    ModeBits,
+}
+
+impl View {
+    /// Takes the identity that this process has now for the one that will use the root.
+    pub(super) fn new(root: Root, read_only: bool) -> Self {
+        // The groups of a process can always be read; without them there is the main group.
+        let mut groups = rustix::process::getgroups().unwrap_or_default();
+        groups.push(rustix::process::getegid());
+        Self {
+            root,
+            read_only,
+            user: rustix::process::geteuid().as_raw(),
+            groups: groups.into_iter().map(rustix::fs::Gid::as_raw).collect(),
+        }
+    }
+
+    /// The facts of what `path` names, and where a link in the last place points to.
+    pub(super) fn stat(&self, path: &Path, judge: Judge) -> Result<Metadata, Errno> {
+        // Most paths are no links, and for those this is all: hold, ask, close.
+        let named = self.root.hold_unfollowed(path)?;
+        let facts = facts_of(&named)?;
+        if kind(&facts) != FileKind::Symlink {
+            return Ok(self.metadata(&named, &facts, None, judge));
+        }
+        let target = link_target(named.as_fd(), OsStr::new(""))?;
+        let followed = self.root.hold(path)?;
+        let facts = facts_of(&followed)?;
+        Ok(self.metadata(&followed, &facts, Some(target), judge))
+    }
+
+    /// The facts of an entry of a listing that is not followed.
+    pub(super) fn entry(&self, facts: &Statx, link_target: Option<PathBuf>) -> Metadata {
+        let access = self.access_by_mode(facts);
+        describe(facts, link_target, access)
+    }
+
+    fn metadata(
+        &self,
+        held: impl AsFd,
+        facts: &Statx,
+        link_target: Option<PathBuf>,
+        judge: Judge,
+    ) -> Metadata {
+        let access = match judge {
+            Judge::Kernel => self
+                .access_by_kernel(held.as_fd(), facts)
+                .unwrap_or_else(|| self.access_by_mode(facts)),
+            Judge::ModeBits => self.access_by_mode(facts),
+        };
+        describe(facts, link_target, access)
+    }
+
+    /// `None` where the kernel cannot be asked, which is where `/proc` is missing.
+    fn access_by_kernel(&self, held: BorrowedFd<'_>, facts: &Statx) -> Option<Access> {
+        let path = path_of(held);
+        let may =
+            |question| match rustix::fs::accessat(CWD, path.as_str(), question, AtFlags::EACCESS) {
+                Ok(()) => Some(true),
+                Err(Errno::NOENT | Errno::NOSYS | Errno::INVAL) => None,
+                Err(_) => Some(false),
+            };
+        let directory = kind(facts) == FileKind::Directory;
+        let mut questions = Question::READ_OK;
+        questions.set(Question::WRITE_OK, !self.read_only);
+        questions.set(Question::EXEC_OK, directory);
+        // Mostly everything is allowed, and one question is enough.
+        let all = may(questions)?;
+        let single = |question| Some(questions.contains(question) && (all || may(question)?));
+        Some(Access {
+            read: single(Question::READ_OK)?,
+            write: single(Question::WRITE_OK)?,
+            search: single(Question::EXEC_OK)?,
+        })
+    }
+
+    fn access_by_mode(&self, facts: &Statx) -> Access {
+        let mode = u32::from(facts.stx_mode);
+        // The superuser reads and writes anything.
+        let bits = if self.user == 0 {
+            0o7
+        } else if self.user == facts.stx_uid {
+            mode >> 6
+        } else if self.groups.contains(&facts.stx_gid) {
+            mode >> 3
+        } else {
+            mode
+        };
+        Access {
+            read: bits & 0o4 != 0,
+            write: bits & 0o2 != 0 && !self.read_only,
+            search: bits & 0o1 != 0 && kind(facts) == FileKind::Directory,
+        }
+    }
+}
+
+/// Asks for the facts of `name` in a directory; links are not followed, and nothing is mounted for it.
+pub(super) fn facts_at(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statx(directory, name, flags, WANTED)
+}
+
+/// Where the link `name` in a directory points to; an empty name is the held link itself.
+pub(super) fn link_target(
+    directory: BorrowedFd<'_>,
+    name: impl rustix::path::Arg,
+) -> Result<PathBuf, Errno> {
+    let target = rustix::fs::readlinkat(directory, name, Vec::new())?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(
+        target.into_bytes(),
+    )))
+}
+
+pub(super) fn kind(facts: &Statx) -> FileKind {
+    match FileType::from_raw_mode(u32::from(facts.stx_mode)) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Pipe,
+        FileType::CharacterDevice => FileKind::CharacterDevice,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        _ => FileKind::Other,
+    }
+}
+
+const WANTED: StatxFlags = StatxFlags::TYPE
+    .union(StatxFlags::MODE)
+    .union(StatxFlags::NLINK)
+    .union(StatxFlags::UID)
+    .union(StatxFlags::GID)
+    .union(StatxFlags::MTIME)
+    .union(StatxFlags::INO)
+    .union(StatxFlags::SIZE);
+
+fn facts_of(held: impl AsFd) -> Result<Statx, Errno> {
+    rustix::fs::statx(held, "", AtFlags::EMPTY_PATH, WANTED)
+}
+
+fn describe(facts: &Statx, link_target: Option<PathBuf>, access: Access) -> Metadata {
+    Metadata {
+        kind: kind(facts),
+        size: facts.stx_size,
+        mode: u32::from(facts.stx_mode) & 0o7777,
+        owner: Account {
+            id: facts.stx_uid,
+            name: accounts::user_name(facts.stx_uid),
+        },
+        group: Account {
+            id: facts.stx_gid,
+            name: accounts::group_name(facts.stx_gid),
+        },
+        links: u64::from(facts.stx_nlink),
+        modified: time(facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
+        device: rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor),
+        inode: facts.stx_ino,
+        link_target,
+        access,
+    }
+}
+
+/// Nanoseconds count forwards, also before 1970.
+fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let start = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(whole)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(whole)
+    };
+    start
+        .and_then(|start| start.checked_add(Duration::from_nanos(u64::from(nanoseconds))))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}

@@ -1,0 +1,143 @@
+//! Paths, resolved by the kernel beneath a held directory.
+//!
+//! This is the one place where a path becomes a descriptor. `openat2` with `RESOLVE_IN_ROOT` keeps
+//! every step inside, whatever links and `..` the path goes through and whoever renames things
+//! meanwhile; `RESOLVE_NO_MAGICLINKS` refuses the jumps of `/proc/PID/root` and its like. Paths are
+//! never taken apart to check them, only to hold the directory of the last name.
+//!
+//! `openat2` came with Linux 5.6. There is no fallback: checking paths in the program can be raced, so
+//! an older kernel, or a sandbox that forbids the call, is refused when the root is opened.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::StorageError;
+
+/// How often a resolution that ran into somebody's rename is begun again. The kernel gives up on a
+/// `..` when anything was renamed on the machine at that moment (openat2(2), `EAGAIN`).
+const ATTEMPTS: usize = 128;
+
+/// A held directory that paths are resolved beneath.
+#[derive(Debug)]
+pub(super) struct Root {
+    descriptor: OwnedFd,
+}
+
+impl Root {
+    /// Holds `path`, which is resolved as any program would, and tries `openat2` once.
+    pub(super) fn open(path: &Path) -> Result<Self, StorageError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|errno| StorageError::new("open", errno))?;
+        let root = Self { descriptor };
+        match root.resolve(Path::new("."), flags, Mode::empty()) {
+            Ok(_) => Ok(root),
+            // A sandbox that does not know a call answers EPERM, which the call itself does not here.
+            Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(StorageError::new(
+                "openat2 (it needs Linux 5.6 or newer, and a sandbox that allows it)",
+                errno,
+            )),
+            Err(errno) => Err(StorageError::new("open", errno)),
+        }
+    }
+
+    /// Opens what `path` names, with links followed inside the root.
+    pub(super) fn resolve(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        let mut result = Err(Errno::AGAIN);
+        for _ in 0..ATTEMPTS {
+            result = rustix::fs::openat2(&self.descriptor, path, flags, mode, resolve);
+            if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        result
+    }
+
+    /// Holds what `path` names without opening it: for its facts and its attributes.
+    pub(super) fn hold(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        self.resolve(path, OFlags::PATH, Mode::empty())
+    }
+
+    /// As [`Root::hold`]; a link in the last place is held itself.
+    pub(super) fn hold_unfollowed(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        self.resolve(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
+    }
+
+    /// Holds the directory that the last name of `path` stands in, for the calls that change
+    /// directories.
+    ///
+    /// The name may have slashes after it, and it may be `.`, `..`, `/` or empty. All calls that make,
+    /// remove or rename a name refuse these in the last place in their own words, before they look at
+    /// anything, and none of them follows a link there; so the name can be given to them as it is.
+    pub(super) fn parent<'path>(
+        &self,
+        path: &'path Path,
+    ) -> Result<(OwnedFd, &'path OsStr), Errno> {
+        let (directory, name) = split(path.as_os_str().as_bytes());
+        let parent = self.resolve(
+            Path::new(OsStr::from_bytes(directory)),
+            OFlags::PATH | OFlags::DIRECTORY,
+            Mode::empty(),
+        )?;
+        Ok((parent, OsStr::from_bytes(name)))
+    }
+}
+
+/// A path of the machine that names what a descriptor holds, and that nobody can point elsewhere.
+///
+/// It is for calls that want a path where an `O_PATH` descriptor is not enough, as `chmod` before
+/// Linux 6.6. It works only where `/proc` is mounted.
+pub(super) fn path_of(descriptor: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
+}
+
+/// Splits before the last name; slashes after the name stay with it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let Some(end) = path.iter().rposition(|&byte| byte != b'/') else {
+        // The root itself, or nothing at all.
+        return (b".", &path[..path.len().min(1)]);
+    };
+    match path[..end].iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => path.split_at(slash + 1),
+        None => (b".", path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_name_keeps_its_slashes() {
+        let cases = [
+            ("", ".", ""),
+            ("/", ".", "/"),
+            ("///", ".", "/"),
+            ("a", ".", "a"),
+            ("/a", "/", "a"),
+            ("a/", ".", "a/"),
+            ("a//", ".", "a//"),
+            ("a/b", "a/", "b"),
+            ("/a//b/", "/a//", "b/"),
+            ("a/..", "a/", ".."),
+            ("./", ".", "./"),
+        ];
+        for (path, directory, name) in cases {
+            let expected = (directory.as_bytes(), name.as_bytes());
+            assert_eq!(split(path.as_bytes()), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_no_root() {
+        let error = Root::open(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(error.errno, Errno::NOTDIR);
+    }
+}

@@ -1,0 +1,64 @@
+//! A read-only account.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::UNIX_EPOCH;
+
+use gridhaul_storage::{PosixOptions, PosixStorage, Storage as _, StorageError, WriteMode};
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+use crate::{content, entries, path, snapshot};
+
+#[test]
+fn every_changing_call_is_refused() {
+    let directory = TempDir::new().unwrap();
+    fs::create_dir_all(directory.path().join("d/empty")).unwrap();
+    fs::write(directory.path().join("f"), b"content").unwrap();
+    symlink("f", directory.path().join("link")).unwrap();
+    let options = PosixOptions {
+        read_only: true,
+        ..PosixOptions::default()
+    };
+    let storage = PosixStorage::open(directory.path(), options).unwrap();
+    let before = snapshot(directory.path());
+    let answers: [(&str, Result<(), StorageError>); 14] = [
+        (
+            "open",
+            storage.open_write(path("f"), WriteMode::Truncate).map(drop),
+        ),
+        (
+            "open",
+            storage.open_write(path("f"), WriteMode::Keep).map(drop),
+        ),
+        (
+            "open",
+            storage.open_write(path("new"), WriteMode::Keep).map(drop),
+        ),
+        ("mkdir", storage.make_directory(path("new"))),
+        ("unlink", storage.remove_file(path("f"))),
+        ("rmdir", storage.remove_directory(path("d/empty"))),
+        ("unlink", storage.remove_tree(path("d"), &|| false)),
+        ("rename", storage.rename(path("f"), path("new"))),
+        ("chmod", storage.set_mode(path("f"), 0o777)),
+        ("chgrp", storage.set_group(path("f"), "0")),
+        ("utime", storage.set_modified(path("f"), UNIX_EPOCH)),
+        ("symlink", storage.symlink(path("f"), path("new"))),
+        ("truncate", storage.truncate(path("f"), 0)),
+        ("truncate", storage.truncate(path("no/such"), 0)),
+    ];
+    for (call, answer) in answers {
+        let error = answer.unwrap_err();
+        assert_eq!((error.call, error.errno), (call, Errno::ACCESS));
+        assert_eq!(
+            error.to_string(),
+            format!("System error in {call}: Permission denied")
+        );
+    }
+    assert_eq!(snapshot(directory.path()), before);
+    assert_eq!(
+        content(&storage.open_read(path("link")).unwrap()),
+        b"content"
+    );
+    assert_eq!(entries(&storage, path("/")).unwrap().len(), 3);
+}
