@@ -8,6 +8,7 @@
 pub mod address;
 pub mod block;
 pub mod command;
+pub mod feature;
 pub mod help;
 pub mod line;
 mod number;
