@@ -117,7 +117,11 @@ impl OpenedFile {
         if length == 0 {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.descriptor, FallocateFlags::KEEP_SIZE, offset, length) {
+        // File systems give up on a long reservation when a signal comes.
+        let reserved = rustix::io::retry_on_intr(|| {
+            rustix::fs::fallocate(&self.descriptor, FallocateFlags::KEEP_SIZE, offset, length)
+        });
+        match reserved {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(errno) => Err(StorageError::new("fallocate", errno)),
         }
@@ -140,5 +144,28 @@ impl OpenedFile {
 impl AsFd for OpenedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn reserving_does_not_change_the_size() {
+        let file = tempfile::tempfile().unwrap();
+        let watched = file.try_clone().unwrap();
+        let supported = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1).is_ok();
+        let opened = OpenedFile::new(file.into(), 0);
+        opened.preallocate(0, 0).unwrap();
+        opened.preallocate(0, 1 << 20).unwrap();
+        assert_eq!(opened.size().unwrap(), 0);
+        // In units of 512 bytes; not every file system can reserve.
+        assert_eq!(watched.metadata().unwrap().blocks() >= 2048, supported);
+        opened.truncate(5).unwrap();
+        assert_eq!((opened.size_at_open(), opened.size().unwrap()), (0, 5));
+        opened.close().unwrap();
     }
 }
