@@ -26,6 +26,11 @@ groups! {
     globus_url_copy_names: "globus-url-copy/names ",
     globus_url_copy_trees: "globus-url-copy/trees ",
     globus_url_copy_errors: "globus-url-copy/errors ",
+    gfal_copy_get: "gfal-copy/get ",
+    gfal_copy_put: "gfal-copy/put ",
+    gfal_copy_third_party: "gfal-copy/third-party ",
+    gfal_names: "gfal/",
+    gfal2_python: "gfal2-python/",
 }
 
 #[test]

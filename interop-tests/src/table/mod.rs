@@ -1,9 +1,12 @@
 //! The cases, by client program.
 
 mod errors;
+mod gfal_copy;
+mod gfal_names;
 mod names;
 mod options;
 mod partial;
+mod python;
 mod recursive;
 mod transfers;
 
@@ -18,6 +21,9 @@ pub fn cases() -> Vec<Case> {
         names::cases(),
         recursive::cases(),
         errors::cases(),
+        gfal_copy::cases(),
+        gfal_names::cases(),
+        python::cases(),
     ]
     .into_iter()
     .flatten()
