@@ -144,11 +144,11 @@ impl Started {
 }
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.register(gridhaul_stack::Memory);
+    registry.register(gridhaul_tcp::Tcp);
 }
 
 pub(crate) fn stack() -> StackSpec {
-    StackSpec::parse("memory").expect("a stack")
+    StackSpec::parse("tcp").expect("a stack")
 }
 
 pub(crate) fn image(task: Task, mode: TransferMode, parallelism: u8) -> Plan {
