@@ -8,6 +8,7 @@
 pub mod address;
 pub mod block;
 pub mod command;
+pub mod facts;
 pub mod feature;
 pub mod help;
 pub mod line;
@@ -16,3 +17,4 @@ pub mod path;
 pub mod ranges;
 pub mod reply;
 pub mod stack;
+pub mod time;

@@ -1,0 +1,87 @@
+//! Facts to lines. A listing has a million of them, so nothing is allocated on the way.
+
+use std::io::Write as _;
+
+use super::{Fact, FactSelection, FileFacts, Permissions, Unique};
+use crate::line;
+use crate::time::TimeValue;
+
+impl FileFacts<'_> {
+    /// Appends the line of facts of the file `name`, without a line end. Tells whether it did: a name
+    /// with NUL or CRLF in it cannot stand on a line, and a client would take it for other files.
+    /// A LF alone is kept, since only CRLF ends a line of a listing (RFC 3659 7.2).
+    pub fn append_line(&self, line: &mut Vec<u8>, wanted: FactSelection, name: &[u8]) -> bool {
+        if !line::fits(name) {
+            return false;
+        }
+        for fact in wanted.iter() {
+            self.append_fact(line, fact);
+        }
+        line.push(b' ');
+        line.extend_from_slice(name);
+        true
+    }
+
+    fn append_fact(&self, line: &mut Vec<u8>, fact: Fact) {
+        let start = line.len();
+        line.extend_from_slice(fact.name().as_bytes());
+        line.push(b'=');
+        if self.append_value(line, fact).is_some() {
+            line.push(b';');
+        } else {
+            line.truncate(start);
+        }
+    }
+
+    /// `None` when the fact is not known.
+    fn append_value(&self, line: &mut Vec<u8>, fact: Fact) -> Option<()> {
+        let written = match fact {
+            Fact::Type => return append_bytes(line, self.file_type?.name()),
+            // Names are sent as they are, and clients of this field take them for UTF-8.
+            Fact::Charset => return append_bytes(line, "UTF-8"),
+            Fact::Perm => return append_permissions(line, self.permissions?),
+            Fact::UnixOwner => return append_encoded(line, self.owner.as_deref()?),
+            Fact::UnixGroup => return append_encoded(line, self.group.as_deref()?),
+            Fact::UnixSlink => return append_encoded(line, self.link_target.as_deref()?),
+            Fact::Unique => match self.unique.as_ref()? {
+                Unique::Inode { device, inode } => write!(line, "{device:x}-{inode:x}"),
+                Unique::Token(token) => return append_encoded(line, token),
+            },
+            Fact::Modify => write!(line, "{}", TimeValue(self.modified?)),
+            Fact::Size => write!(line, "{}", self.size?),
+            Fact::UnixMode => write!(line, "{:04o}", self.mode?),
+            Fact::UnixUid => write!(line, "{}", self.uid?),
+            Fact::UnixGid => write!(line, "{}", self.gid?),
+            Fact::Count => write!(line, "{}", self.entries?),
+        };
+        // A Vec takes everything.
+        written.ok()
+    }
+}
+
+fn append_bytes(line: &mut Vec<u8>, text: &str) -> Option<()> {
+    line.extend_from_slice(text.as_bytes());
+    Some(())
+}
+
+fn append_permissions(line: &mut Vec<u8>, permissions: Permissions) -> Option<()> {
+    let allowed = |&&(_, letter): &&(u8, Permissions)| permissions.has(letter);
+    let letters = Permissions::LETTERS.iter().filter(allowed);
+    line.extend(letters.map(|(letter, _)| *letter));
+    Some(())
+}
+
+/// Appends a text in which `;` would end the fact and a space all facts. Encoded are these, `=`, `%`, and
+/// what is no visible ASCII character, as globus-gridftp-server 13.24 does with link targets.
+fn append_encoded(line: &mut Vec<u8>, text: &[u8]) -> Option<()> {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_graphic() && !b";=%".contains(&byte) {
+            line.push(byte);
+        } else {
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 0x0f));
+            line.extend_from_slice(&[b'%', HEX[high], HEX[low]]);
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,202 @@
+//! Times as commands and facts write them: `YYYYMMDDHHMMSS`, always in UTC (RFC 3659 2.3).
+//!
+//! `MDTM`, `MFMT`, `SITE UTIME` and the fact `Modify` use this form. Nothing in here asks what time it is.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::Offset;
+
+use crate::command::Shown;
+use crate::number::decimal;
+
+/// A point in time that is written in whole seconds of UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeValue(pub Timestamp);
+
+/// Text that is no time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TimeError {
+    /// There are not fourteen digits.
+    #[error("'{0}' is no time; it is written as YYYYMMDDHHMMSS in UTC, such as 20261120092338")]
+    Form(Shown),
+    /// A part of the date or of the time of day that no calendar or clock has.
+    #[error(
+        "{value} cannot be the {part} of the time '{given}': it must be from {first} to {last}"
+    )]
+    Part {
+        /// The whole text.
+        given: Shown,
+        /// Which part.
+        part: &'static str,
+        /// What it says.
+        value: i8,
+        /// The lowest value that is possible there.
+        first: i8,
+        /// The highest value that is possible there.
+        last: i8,
+    },
+    /// The last day of the year 9999, which is not there in all time zones.
+    #[error("'{0}' is too late; the last time is 99991230220000")]
+    TooLate(Shown),
+}
+
+/// How many digits there are before the fraction.
+const DIGITS: usize = 14;
+
+impl TimeValue {
+    /// Reads `YYYYMMDDHHMMSS`, with a fraction of a second if one follows after a point. Of a fraction
+    /// nine digits count. The second 60 is for leap seconds (RFC 3659 2.3), which clocks do not have here:
+    /// it is taken for 59.
+    ///
+    /// # Errors
+    ///
+    /// When the text has another form, or names a day or a time of day that there is not.
+    pub fn parse(text: &[u8]) -> Result<Self, TimeError> {
+        let form = || TimeError::Form(Shown::new(text));
+        let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
+            Some(point) => (&text[..point], nanoseconds(&text[point + 1..])),
+            None => (text, Some(0)),
+        };
+        let fraction = fraction.ok_or_else(form)?;
+        if whole.len() != DIGITS {
+            return Err(form());
+        }
+        let part = |part, at: usize, first: i8, last: i8| {
+            let value = decimal(&whole[at..at + 2]).ok_or_else(form)?;
+            if (first..=last).contains(&value) {
+                return Ok(value);
+            }
+            Err(TimeError::Part {
+                given: Shown::new(text),
+                part,
+                value,
+                first,
+                last,
+            })
+        };
+        let year = decimal(&whole[..4]).ok_or_else(form)?;
+        let month = part("month", 4, 1, 12)?;
+        let days = Date::new(year, month, 1).map_or(31, Date::days_in_month);
+        let day = part("day", 6, 1, days)?;
+        let hour = part("hour", 8, 0, 23)?;
+        let minute = part("minute", 10, 0, 59)?;
+        let second = part("second", 12, 0, 60)?.min(59);
+        DateTime::new(year, month, day, hour, minute, second, fraction)
+            .and_then(|time| Offset::UTC.to_timestamp(time))
+            .map(Self)
+            .map_err(|_| TimeError::TooLate(Shown::new(text)))
+    }
+}
+
+/// A fraction of a second, given by its digits.
+fn nanoseconds(digits: &[u8]) -> Option<i32> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let padded = digits.iter().chain(std::iter::repeat(&b'0')).take(9);
+    Some(padded.fold(0, |sum, &digit| sum * 10 + i32::from(digit - b'0')))
+}
+
+/// The fourteen digits; the fraction is left out, as globus-gridftp-server 13.24 does.
+impl fmt::Display for TimeValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = Offset::UTC.to_datetime(self.0);
+        write!(
+            f,
+            "{:04}{:02}{:02}{:02}{:02}{:02}",
+            // A file system may say anything, and there is no sign in this form.
+            time.year().max(0),
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seconds(text: &str) -> i64 {
+        let time = TimeValue::parse(text.as_bytes()).expect("a time");
+        time.0.as_second()
+    }
+
+    fn refused(text: &str) -> String {
+        let error = TimeValue::parse(text.as_bytes()).expect_err("no time");
+        error.to_string()
+    }
+
+    #[test]
+    fn times_are_in_utc() {
+        assert_eq!(seconds("19700101000000"), 0);
+        assert_eq!(seconds("20261120092338"), 1_795_166_618);
+        assert_eq!(seconds("20240229235959"), 1_709_251_199);
+        assert_eq!(seconds("19600102000000"), -315_532_800);
+        assert_eq!(seconds("20161231235960"), seconds("20161231235959"));
+    }
+
+    #[test]
+    fn a_fraction_is_kept_but_not_written() {
+        let time = TimeValue::parse(b"20261120092338.0625").expect("a time");
+        assert_eq!(time.0.subsec_nanosecond(), 62_500_000);
+        assert_eq!(time.to_string(), "20261120092338");
+        let long = TimeValue::parse(b"20261120092338.1234567899999").expect("a time");
+        assert_eq!(long.0.subsec_nanosecond(), 123_456_789);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for text in [
+            "",
+            "202611200923",
+            "2026112009233",
+            "202611200923380",
+            "20261120092338.",
+            "20261120092338.1.2",
+            "20261120T92338",
+            "+2026112009233",
+            "2026-11-20 9:0",
+            "20261120 92338",
+        ] {
+            assert!(refused(text).contains("is no time"), "{text}");
+        }
+        for (text, wrong) in [
+            ("20261320092338", "13 cannot be the month"),
+            ("20260020092338", "0 cannot be the month"),
+            ("20260229092338", "29 cannot be the day"),
+            ("20261120242338", "24 cannot be the hour"),
+            ("20261120096038", "60 cannot be the minute"),
+            ("20261120092361", "61 cannot be the second"),
+        ] {
+            assert!(refused(text).starts_with(wrong), "{}", refused(text));
+        }
+        assert!(refused("20260229092338").ends_with("it must be from 1 to 28"));
+        assert!(refused("99991231235959").contains("too late"));
+    }
+
+    #[test]
+    fn times_before_christ_have_fourteen_digits_too() {
+        assert_eq!(TimeValue(Timestamp::MIN).to_string().len(), DIGITS);
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_time_reads_the_same(second in -62_167_219_200..=Timestamp::MAX.as_second()) {
+            let time = TimeValue(Timestamp::from_second(second).unwrap());
+            prop_assert_eq!(TimeValue::parse(time.to_string().as_bytes()), Ok(time));
+        }
+
+        #[test]
+        fn any_bytes_are_a_time_or_an_error(text in prop::collection::vec(any::<u8>(), 0..30), digits in "[0-9]{14}(\\.[0-9]{0,12})?") {
+            let _ = TimeValue::parse(&text);
+            let _ = TimeValue::parse(digits.as_bytes());
+        }
+    }
+}
