@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::grammar::format_timestamp;
 use super::{
     Command, DataChannelAuthentication, DataChannelContext, EpsvRequest, ListPath, MarkerEvent,
     ProtectionLevel, Representation, Restart, SiteCommand, TransferMode,
 };
 use crate::address::{format_extended, format_host_port, format_stripe};
 use crate::path::PathArgument;
+use crate::time::TimeValue;
 
 impl Command {
     /// The line without its CRLF; [`crate::line::encode_command_line`] makes bytes for the network of it.
@@ -179,9 +179,7 @@ impl Command {
             | Self::Dele(path)
             | Self::Rnfr(path)
             | Self::Rnto(path) => path.as_bytes().to_vec(),
-            Self::Mfmt { modified, path } => {
-                with_path(&format_timestamp(*modified).to_string(), path)
-            }
+            Self::Mfmt { modified, path } => with_path(&TimeValue(*modified).to_string(), path),
             Self::Cksm {
                 algorithm,
                 offset,

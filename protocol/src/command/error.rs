@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::reply::Reply;
+use crate::time::TimeError;
 
 /// Why a line is not a command. The client is to blame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +48,8 @@ impl CommandError {
                 ArgumentFault::Missing { .. }
                 | ArgumentFault::Unexpected
                 | ArgumentFault::Invalid { .. }
-                | ArgumentFault::Restart(_) => 501,
+                | ArgumentFault::Restart(_)
+                | ArgumentFault::Time(_) => 501,
                 ArgumentFault::Unsupported { .. } => 504,
                 // RFC 2428 2.
                 ArgumentFault::Family(_) => 522,
@@ -93,6 +95,9 @@ pub enum ArgumentFault {
     /// A restart marker that names no bytes of a file.
     #[error("{0}")]
     Restart(Shown),
+    /// A time that there is not.
+    #[error("{0}")]
+    Time(#[source] TimeError),
     /// A network protocol that is neither IPv4 nor IPv6.
     #[error("Network protocol '{0}' not supported, use (1,2)")]
     Family(Shown),

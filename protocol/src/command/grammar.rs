@@ -3,12 +3,9 @@
 //! Words are separated by spaces. A path is all that follows one space, other spaces and quotes
 //! included, so it can only come last.
 
-use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use nom::branch::alt;
 use nom::bytes::complete::{tag, take_while, take_while1};
 use nom::character::complete::char;
@@ -22,6 +19,7 @@ use super::{AlgorithmName, ArgumentFault, Base64, CommandError, ListPath, Shown,
 use crate::address::AddressError;
 use crate::number::decimal;
 use crate::path::PathArgument;
+use crate::time::{TimeError, TimeValue};
 
 /// What is left of a line after its verb.
 #[derive(Debug, Clone, Copy)]
@@ -212,26 +210,20 @@ pub(super) fn algorithm<'a>() -> impl Parser<&'a [u8], Output = AlgorithmName, E
     )
 }
 
-/// A time as `YYYYMMDDHHMMSS` in UTC. A fraction is dropped, as globus-gridftp-server 13.24 does.
-pub(super) fn timestamp<'a>() -> impl Parser<&'a [u8], Output = Timestamp, Error = ArgumentFault> {
-    valid("the time", "YYYYMMDDHHMMSS in UTC", parse_timestamp)
-}
-
-pub(super) fn parse_timestamp(text: &[u8]) -> Option<Timestamp> {
-    let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
-        Some(point) => (&text[..point], &text[point + 1..]),
-        None => (text, &b"0"[..]),
-    };
-    let are_digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    if whole.len() != 14 || !are_digits(whole) || !are_digits(fraction) {
-        return None;
+/// A word that is a time.
+pub(super) fn timestamp(input: &[u8]) -> Read<'_, Timestamp> {
+    let (input, word) = word("the time").parse(input)?;
+    match whole_seconds(word) {
+        Ok(time) => Ok((input, time)),
+        Err(error) => Err(nom::Err::Error(ArgumentFault::Time(error))),
     }
-    let time = DateTime::strptime("%Y%m%d%H%M%S", whole).ok()?;
-    TimeZone::UTC.to_timestamp(time).ok()
 }
 
-pub(super) fn format_timestamp(time: Timestamp) -> impl fmt::Display {
-    time.strftime("%Y%m%d%H%M%S")
+/// Reads a time. A fraction is dropped, as globus-gridftp-server 13.24 does.
+pub(super) fn whole_seconds(text: &[u8]) -> Result<Timestamp, TimeError> {
+    let whole = text.split(|&byte| byte == b'.').next().unwrap_or_default();
+    TimeValue::parse(text)?;
+    TimeValue::parse(whole).map(|TimeValue(time)| time)
 }
 
 pub(super) fn base64<'a>() -> impl Parser<&'a [u8], Output = Base64, Error = ArgumentFault> {

@@ -103,7 +103,7 @@ impl Command {
             "SIZE" => argument.read(path).map(Self::Size),
             "MDTM" => argument.read(path).map(Self::Mdtm),
             "MFMT" => argument
-                .read((timestamp(), last_path))
+                .read((timestamp, last_path))
                 .map(|(modified, path)| Self::Mfmt { modified, path }),
             "CKSM" => checksum(argument),
             "CWD" => argument.read(path).map(Self::Cwd),

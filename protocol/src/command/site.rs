@@ -5,12 +5,12 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::grammar::{
-    Argument, Pair, format_timestamp, last_path, number, pairs, parse_timestamp, path, text,
-    timestamp, valid,
+    Argument, Pair, last_path, number, pairs, path, text, timestamp, valid, whole_seconds,
 };
 use super::{AlgorithmName, ArgumentFault, Checksum, CommandError, Shown, Text};
 use crate::help;
 use crate::path::PathArgument;
+use crate::time::TimeValue;
 
 /// One `SITE` command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,7 +216,7 @@ impl SiteCommand {
                     .map(|(group, path)| Self::Chgrp { group, path })
             }
             "SITE UTIME" => argument
-                .read((timestamp(), last_path))
+                .read((timestamp, last_path))
                 .map(|(modified, path)| Self::Utime { modified, path }),
             "SITE TRNC" => argument
                 .read((number("the length"), last_path))
@@ -264,7 +264,7 @@ impl SiteCommand {
             Self::Chmod { mode, path } => with_path(format!("CHMOD {:04o}", mode.bits()), path),
             Self::Chgrp { group, path } => with_path(format!("CHGRP {group}"), path),
             Self::Utime { modified, path } => {
-                with_path(format!("UTIME {}", format_timestamp(*modified)), path)
+                with_path(format!("UTIME {}", TimeValue(*modified)), path)
             }
             Self::SymlinkFrom(path) => joined("SYMLINKFROM", path.as_bytes()),
             Self::SymlinkTo(path) => joined("SYMLINKTO", path.as_bytes()),
@@ -369,7 +369,7 @@ impl StoreAttributes {
     fn set(&mut self, pair: &Pair<'_>) -> Option<()> {
         let key = std::str::from_utf8(pair.key).ok()?.to_ascii_lowercase();
         if key == "modify" {
-            self.modified = Some(parse_timestamp(pair.value)?);
+            self.modified = Some(whole_seconds(pair.value).ok()?);
         } else {
             let algorithm = AlgorithmName::new(key.strip_prefix("checksum.")?)?;
             self.checksum = Some((algorithm, Checksum::parse(pair.value)?));
@@ -380,7 +380,7 @@ impl StoreAttributes {
     fn encode(&self) -> String {
         let mut line = String::new();
         if let Some(modified) = self.modified {
-            line.push_str(&format!("modify={};", format_timestamp(modified)));
+            line.push_str(&format!("modify={};", TimeValue(modified)));
         }
         if let Some((algorithm, checksum)) = &self.checksum {
             let algorithm = algorithm.as_str().to_ascii_lowercase();
