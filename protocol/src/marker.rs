@@ -1,0 +1,354 @@
+//! Markers, which a receiver sends while a transfer runs: `112` says how much of a stripe arrived, `111` says
+//! which bytes are safe (GFD.20, performance and restart markers).
+//!
+//! When markers are due, and what they may say, is not decided here. They are for MODE E only: in stream
+//! mode globus-url-copy 10.12 makes a `REST` without sense of a `111`.
+
+use jiff::Timestamp;
+
+use crate::command::Shown;
+use crate::line::MAX_LINE_BYTES;
+use crate::number::decimal;
+use crate::ranges::{RangeError, RangeSet};
+use crate::reply::Reply;
+
+/// How much of one stripe was transferred so far: reply 112.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerformanceMarker {
+    /// When that was so; tenths of a second are written.
+    pub timestamp: Timestamp,
+    /// Which stripe; less than `stripe_count`, because globus-url-copy has an array of that many.
+    pub stripe_index: usize,
+    /// How many bytes of it were transferred.
+    pub stripe_bytes: u64,
+    /// How many stripes there are.
+    pub stripe_count: usize,
+}
+
+/// Bytes that storage accepted, and that need not be sent again: reply 111.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestartMarker(pub RangeSet);
+
+/// What is wrong with a marker. The server is to blame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MarkerError {
+    /// The reply is another one.
+    #[error("the reply {0} is no such marker")]
+    Code(u16),
+    /// A line that must be there is not.
+    #[error("the performance marker has no line '{0}:'")]
+    Missing(&'static str),
+    /// A line that says something else than a number.
+    #[error("the performance marker has '{value}' as its {label}, which is no number")]
+    Number {
+        /// The words before the colon.
+        label: &'static str,
+        /// The words after it.
+        value: Shown,
+    },
+    /// A stripe that there is not.
+    #[error("the performance marker is of stripe {index}, but there are only {count}")]
+    StripeIndex {
+        /// Stripe Index.
+        index: usize,
+        /// Total Stripe Count.
+        count: usize,
+    },
+    /// The ranges cannot be.
+    #[error("the restart marker is wrong: {0}")]
+    Ranges(#[from] RangeError),
+}
+
+const TIMESTAMP: &str = "Timestamp";
+const STRIPE_INDEX: &str = "Stripe Index";
+const STRIPE_BYTES: &str = "Stripe Bytes Transferred";
+const STRIPE_COUNT: &str = "Total Stripe Count";
+
+impl PerformanceMarker {
+    /// The reply code.
+    pub const CODE: u16 = 112;
+
+    /// The marker as a reply. globus-url-copy reads numbers at a fixed distance from their labels, so
+    /// every space is where globus-gridftp-server 13.24 has it, also the second one after `Timestamp:`.
+    pub fn reply(&self) -> Reply {
+        let tenths = self.timestamp.as_millisecond().max(0) / 100;
+        let lines = [
+            format!("{TIMESTAMP}:  {}.{}", tenths / 10, tenths % 10),
+            format!("{STRIPE_INDEX}: {}", self.stripe_index),
+            format!("{STRIPE_BYTES}: {}", self.stripe_bytes),
+            format!("{STRIPE_COUNT}: {}", self.stripe_count),
+        ];
+        Reply::spaced(Self::CODE, "Perf Marker", lines, "End.")
+    }
+
+    /// Reads the marker that a reply is. Lines that say something else are passed over, and so is any case
+    /// and any number of spaces.
+    ///
+    /// # Errors
+    ///
+    /// When the reply is no such marker.
+    pub fn from_reply(reply: &Reply) -> Result<Self, MarkerError> {
+        if reply.code() != Self::CODE {
+            return Err(MarkerError::Code(reply.code()));
+        }
+        let marker = Self {
+            timestamp: find(reply, TIMESTAMP, timestamp)?,
+            stripe_index: find(reply, STRIPE_INDEX, decimal)?,
+            stripe_bytes: find(reply, STRIPE_BYTES, decimal)?,
+            stripe_count: find(reply, STRIPE_COUNT, decimal)?,
+        };
+        if marker.stripe_index >= marker.stripe_count {
+            return Err(MarkerError::StripeIndex {
+                index: marker.stripe_index,
+                count: marker.stripe_count,
+            });
+        }
+        Ok(marker)
+    }
+}
+
+impl RestartMarker {
+    /// The reply code.
+    pub const CODE: u16 = 111;
+
+    /// The words before the ranges.
+    const WORDS: &'static str = "Range Marker ";
+
+    /// How many ranges one reply names. More go into further replies, which mean the same to a client: it
+    /// adds up what it gets. So no line is longer than clients and servers of this field accept.
+    pub const MAX_RANGES: usize = 1024;
+
+    /// The marker as replies; none if there is nothing to tell.
+    pub fn replies(&self) -> impl Iterator<Item = Reply> + '_ {
+        let mut ranges = self.0.iter().peekable();
+        std::iter::from_fn(move || {
+            ranges.peek()?;
+            let some: RangeSet = ranges.by_ref().take(Self::MAX_RANGES).collect();
+            Some(Reply::new(Self::CODE, format!("{}{some}", Self::WORDS)))
+        })
+    }
+
+    /// Reads the marker that a reply is: the list that starts at the first digit, as globus-url-copy does.
+    ///
+    /// # Errors
+    ///
+    /// When the reply is no such marker.
+    pub fn from_reply(reply: &Reply) -> Result<Self, MarkerError> {
+        if reply.code() != Self::CODE {
+            return Err(MarkerError::Code(reply.code()));
+        }
+        let text = reply.lines().next().unwrap_or_default();
+        let words = text
+            .iter()
+            .take_while(|byte| !byte.is_ascii_digit())
+            .count();
+        let ranges = RangeSet::parse_rest(text[words..].trim_ascii())?;
+        Ok(Self(ranges))
+    }
+}
+
+/// Two numbers of 19 digits, a dash and a comma for every range; the code comes before the words.
+const _: () =
+    assert!(4 + RestartMarker::WORDS.len() + 40 * RestartMarker::MAX_RANGES <= MAX_LINE_BYTES);
+
+/// The value of the line that begins with `label` and a colon.
+fn find<T>(
+    reply: &Reply,
+    label: &'static str,
+    read: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<T, MarkerError> {
+    let values = reply.lines().filter_map(|line| {
+        let (start, rest) = line.trim_ascii_start().split_at_checked(label.len())?;
+        let value = rest.strip_prefix(b":")?;
+        start
+            .eq_ignore_ascii_case(label.as_bytes())
+            .then_some(value.trim_ascii())
+    });
+    let value = values.last().ok_or(MarkerError::Missing(label))?;
+    read(value).ok_or_else(|| MarkerError::Number {
+        label,
+        value: Shown::new(value),
+    })
+}
+
+/// Seconds since 1970, perhaps with a fraction, of which milliseconds count.
+fn timestamp(text: &[u8]) -> Option<Timestamp> {
+    let (seconds, fraction) = match text.iter().position(|&byte| byte == b'.') {
+        Some(point) => (&text[..point], &text[point + 1..]),
+        None => (text, &b"0"[..]),
+    };
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let padded = fraction.iter().chain(std::iter::repeat(&b'0')).take(3);
+    let milliseconds = padded.fold(0, |sum, &digit| sum * 10 + i64::from(digit - b'0'));
+    let seconds: i64 = decimal(seconds)?;
+    let whole = seconds.checked_mul(1000)?.checked_add(milliseconds)?;
+    Timestamp::from_millisecond(whole).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ranges::MAX_OFFSET;
+
+    /// Observed from globus-gridftp-server 13.24.
+    const RECORDED: &str = "112-Perf Marker\r\n Timestamp:  1795166206.2\r\n Stripe Index: 0\r\n \
+        Stripe Bytes Transferred: 1000000\r\n Total Stripe Count: 1\r\n112 End.\r\n";
+
+    fn recorded() -> PerformanceMarker {
+        PerformanceMarker {
+            timestamp: Timestamp::from_millisecond(1_795_166_206_200).unwrap(),
+            stripe_index: 0,
+            stripe_bytes: 1_000_000,
+            stripe_count: 1,
+        }
+    }
+
+    fn ranges(text: &str) -> RangeSet {
+        RangeSet::parse_rest(text.as_bytes()).expect("a list of ranges")
+    }
+
+    #[test]
+    fn a_performance_marker_looks_as_recorded() {
+        let reply = recorded().reply();
+        assert_eq!(String::from_utf8(reply.encode()).unwrap(), RECORDED);
+        assert_eq!(PerformanceMarker::from_reply(&reply), Ok(recorded()));
+    }
+
+    #[test]
+    fn tenths_are_cut_not_rounded() {
+        let late = PerformanceMarker {
+            timestamp: Timestamp::from_millisecond(1_999).unwrap(),
+            ..recorded()
+        };
+        assert!(late.reply().inner()[0].ends_with(b" 1.9"));
+    }
+
+    #[test]
+    fn markers_of_other_servers_are_read() {
+        let lines = [
+            "timestamp: 1795166206.2499",
+            "Something: else",
+            "Stripe index : 4",
+            "STRIPE INDEX: 0",
+            "Stripe Bytes Transferred:1000000 ",
+            "  Total Stripe Count: 1",
+        ];
+        let reply = Reply::spaced(112, "Perf Marker", lines, "End");
+        let expected = PerformanceMarker {
+            timestamp: Timestamp::from_millisecond(1_795_166_206_249).unwrap(),
+            ..recorded()
+        };
+        assert_eq!(PerformanceMarker::from_reply(&reply), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_performance_marker_is_named() {
+        let refused = |lines: &[&str]| {
+            let reply = Reply::spaced(112, "Perf Marker", lines, "End.");
+            let error = PerformanceMarker::from_reply(&reply).expect_err("no marker");
+            error.to_string()
+        };
+        let (time, index) = ("Timestamp: 1.0", "Stripe Index: 1");
+        let (bytes, count) = ("Stripe Bytes Transferred: 0", "Total Stripe Count: 1");
+        assert_eq!(
+            refused(&[time, index, bytes]),
+            "the performance marker has no line 'Total Stripe Count:'"
+        );
+        assert_eq!(
+            refused(&[time, index, bytes, count]),
+            "the performance marker is of stripe 1, but there are only 1"
+        );
+        assert_eq!(
+            refused(&[time, "Stripe Index: -1", bytes, count]),
+            "the performance marker has '-1' as its Stripe Index, which is no number"
+        );
+        for time in [
+            "Timestamp: x",
+            "Timestamp: 1.x",
+            "Timestamp: 99999999999999999999",
+        ] {
+            assert!(refused(&[time, index, bytes, count]).contains("is no number"));
+        }
+        let other = PerformanceMarker::from_reply(&Reply::new(226, "Transfer Complete."));
+        assert_eq!(other, Err(MarkerError::Code(226)));
+    }
+
+    #[test]
+    fn a_restart_marker_looks_as_recorded() {
+        let text = "0-1048576,2097152-3145728,4194304-5000000";
+        let marker = RestartMarker(ranges(text));
+        let replies: Vec<Reply> = marker.replies().collect();
+        assert_eq!(replies.len(), 1);
+        assert_eq!(
+            replies[0].encode(),
+            format!("111 Range Marker {text}\r\n").into_bytes()
+        );
+        assert_eq!(RestartMarker::from_reply(&replies[0]), Ok(marker));
+    }
+
+    #[test]
+    fn nothing_new_is_no_marker() {
+        assert_eq!(RestartMarker(RangeSet::new()).replies().count(), 0);
+    }
+
+    #[test]
+    fn bad_restart_markers_are_refused() {
+        for text in ["Range Marker", "Range Marker 0-1;2-3", "Range Marker 5-3"] {
+            let error = RestartMarker::from_reply(&Reply::new(111, text)).expect_err("no marker");
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("the restart marker is wrong: ")
+            );
+        }
+        let other = RestartMarker::from_reply(&recorded().reply());
+        assert_eq!(other, Err(MarkerError::Code(112)));
+    }
+
+    #[test]
+    fn many_ranges_go_into_several_markers() {
+        let count = RestartMarker::MAX_RANGES as u64 * 2 + 1;
+        let last = MAX_OFFSET - 2 * count;
+        let all: RangeSet = (0..count).map(|n| last + 2 * n..last + 2 * n + 1).collect();
+        let replies: Vec<Reply> = RestartMarker(all.clone()).replies().collect();
+        assert_eq!(replies.len(), 3);
+        let mut read = RangeSet::new();
+        for reply in replies {
+            assert!(reply.encode().len() <= MAX_LINE_BYTES);
+            read.extend_from(&RestartMarker::from_reply(&reply).expect("a marker").0);
+        }
+        assert_eq!(read, all);
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_performance_marker_reads_the_same(tenths in 0..=2_000_000_000_000_i64 / 100, index in 0..64_usize, more in 1..64_usize, bytes: u64) {
+            let marker = PerformanceMarker {
+                timestamp: Timestamp::from_millisecond(tenths * 100).unwrap(),
+                stripe_index: index,
+                stripe_bytes: bytes,
+                stripe_count: index + more,
+            };
+            prop_assert_eq!(PerformanceMarker::from_reply(&marker.reply()), Ok(marker));
+        }
+
+        #[test]
+        fn a_written_restart_marker_reads_the_same(pairs in prop::collection::vec((0..=MAX_OFFSET, 0..=MAX_OFFSET), 1..20)) {
+            let set: RangeSet = pairs.into_iter().map(|(a, b)| a.min(b)..a.max(b)).collect();
+            for reply in RestartMarker(set.clone()).replies() {
+                prop_assert_eq!(RestartMarker::from_reply(&reply), Ok(RestartMarker(set.clone())));
+            }
+        }
+
+        #[test]
+        fn any_reply_is_a_marker_or_an_error(code in 111..=112_u16, lines in prop::collection::vec("(Timestamp|Stripe Index|Total Stripe Count|Range Marker)?:? ?[0-9.,-]{0,24}.{0,3}", 1..6)) {
+            let reply = Reply::spaced(code, &lines[0], &lines, "End.");
+            let _ = PerformanceMarker::from_reply(&reply);
+            let _ = RestartMarker::from_reply(&reply);
+        }
+    }
+}
