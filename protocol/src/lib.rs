@@ -12,6 +12,7 @@ pub mod facts;
 pub mod feature;
 pub mod help;
 pub mod line;
+pub mod listing;
 pub mod marker;
 pub mod negotiated;
 mod number;
