@@ -136,7 +136,7 @@ pub enum BlockError {
     UnknownBits(u8),
     /// The block lies past the largest file offset.
     #[error(
-        "a block of {count} bytes at offset {offset} ends past the largest file offset, {MAX_OFFSET}"
+        "a block of {count} bytes at offset {offset} ends past the last file offset, {MAX_OFFSET}"
     )]
     TooLarge {
         /// The offset field.
@@ -150,7 +150,8 @@ pub enum BlockError {
     /// An EOF with a number of EODs that cannot be.
     #[error("EOF announces the end of {0} data connections; it may announce 1 to {MAX_EODS}")]
     EodCount(u64),
-    /// A restart marker that is the end of something, too: where its payload ends is anybody's guess.
+    /// A restart marker that is the end of something, too: where its payload ends is anybody's
+    /// guess.
     #[error(
         "the descriptor 0x{0:02x} joins a restart marker with the end of the data or of the file"
     )]
@@ -405,6 +406,26 @@ mod tests {
         prop::collection::vec(end, 0..10)
     }
 
+    /// A count or an offset, often a small one.
+    fn field() -> impl Strategy<Value = u64> {
+        prop_oneof![any::<u64>(), 0..10_u64]
+    }
+
+    /// How often `OfData` happened.
+    fn eods(events: &[End]) -> u64 {
+        let ends = events.iter().filter(|end| matches!(end, End::OfData));
+        ends.count() as u64
+    }
+
+    /// What the `OfFile` said that happened.
+    fn announced(events: &[End]) -> Vec<u64> {
+        let eods = events.iter().filter_map(|end| match end {
+            End::OfFile(eods) => Some(*eods),
+            End::OfData => None,
+        });
+        eods.collect()
+    }
+
     proptest! {
         #[test]
         fn a_header_is_read_as_it_was_written(bits: u8, count: u64, offset: u64) {
@@ -418,11 +439,17 @@ mod tests {
         }
 
         #[test]
-        fn accepted_blocks_are_bounded(bits: u8, count in prop_oneof![any::<u64>(), 0..10_u64], offset in prop_oneof![any::<u64>(), 0..10_u64]) {
+        fn accepted_blocks_are_bounded(bits: u8, count in field(), offset in field()) {
             match parse(bits, count, offset) {
-                Ok(Block::Data { offset, count, .. }) => prop_assert!(offset.checked_add(count).unwrap() <= MAX_OFFSET),
-                Ok(Block::EndOfFile { eods, .. }) => prop_assert!((1..=MAX_EODS).contains(&eods)),
-                Ok(Block::RestartMarker { count }) => prop_assert!(count <= MAX_MARKER_BYTES),
+                Ok(Block::Data { offset, count, .. }) => {
+                    prop_assert!(offset.checked_add(count).is_some_and(|end| end <= MAX_OFFSET));
+                }
+                Ok(Block::EndOfFile { eods, .. }) => {
+                    prop_assert!((1..=MAX_EODS).contains(&eods));
+                }
+                Ok(Block::RestartMarker { count }) => {
+                    prop_assert!(count <= MAX_MARKER_BYTES);
+                }
                 Ok(Block::EndOfData { .. }) => prop_assert_eq!(count, 0),
                 Err(_) => {}
             }
@@ -434,16 +461,11 @@ mod tests {
             let mut count = EndOfDataCount::default();
             let mut happened = Vec::new();
             for end in ends {
-                let eods = |events: &[End]| events.iter().filter(|end| matches!(end, End::OfData)).count() as u64;
-                let files = |events: &[End]| events.iter().filter_map(|end| match end {
-                    End::OfFile(eods) => Some(*eods),
-                    End::OfData => None,
-                }).collect::<Vec<_>>();
                 let mut then = happened.clone();
                 then.push(end);
-                let possible = match files(&then)[..] {
+                let possible = match announced(&then)[..] {
                     [] => true,
-                    [announced] => eods(&then) <= announced,
+                    [count] => eods(&then) <= count,
                     _ => false,
                 };
                 let result = match end {
@@ -455,8 +477,8 @@ mod tests {
                     happened = then;
                 }
                 prop_assert_eq!(count.seen(), eods(&happened));
-                prop_assert_eq!(count.expected(), files(&happened).first().copied());
-                prop_assert_eq!(count.complete(), files(&happened) == [eods(&happened)]);
+                prop_assert_eq!(count.expected(), announced(&happened).first().copied());
+                prop_assert_eq!(count.complete(), announced(&happened) == [eods(&happened)]);
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Facts of files, as `MLST`, `MLSD`, `MLSC` and `MLSR` tell them (RFC 3659 7).
 //!
-//! A line of facts is `Type=file;Size=3; name`. The facts come first, each of them ended by `;`, then one
-//! space, then the name as it is. Names of files, owners and groups are bytes, in whatever encoding the
-//! server's file system has them. Which facts there are to tell is not decided here: no file is looked at.
+//! A line of facts is `Type=file;Size=3; name`. The facts come first, each of them ended by `;`,
+//! then one space, then the name as it is. Names of files, owners and groups are bytes, in whatever
+//! encoding the server's file system has them. Which facts there are to tell is not decided here:
+//! no file is looked at.
 
 mod read;
 mod selection;
@@ -40,8 +41,8 @@ pub struct FileFacts<'a> {
     pub gid: Option<u32>,
     /// `Unique`: equal for two paths of the same file.
     pub unique: Option<Unique<'a>>,
-    /// `UNIX.slink`: where the symbolic link leads that was followed; an absolute path, as the client
-    /// would name it.
+    /// `UNIX.slink`: where the symbolic link leads that was followed; an absolute path, as the
+    /// client would name it.
     pub link_target: Option<Cow<'a, [u8]>>,
     /// `X.count`: the number of entries of a directory, `.` and `..` included.
     pub entries: Option<u64>,
@@ -107,7 +108,8 @@ impl FileType {
     }
 }
 
-/// What may be done with a file or in a directory (RFC 3659 7.5.5), as far as its own permissions decide.
+/// What may be done with a file or in a directory (RFC 3659 7.5.5), as far as its own permissions
+/// decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Permissions(u16);
 

@@ -1,6 +1,7 @@
 //! Times as commands and facts write them: `YYYYMMDDHHMMSS`, always in UTC (RFC 3659 2.3).
 //!
-//! `MDTM`, `MFMT`, `SITE UTIME` and the fact `Modify` use this form. Nothing in here asks what time it is.
+//! `MDTM`, `MFMT`, `SITE UTIME` and the fact `Modify` use this form. Nothing in here asks what time
+//! it is.
 
 use std::fmt;
 
@@ -46,9 +47,9 @@ pub enum TimeError {
 const DIGITS: usize = 14;
 
 impl TimeValue {
-    /// Reads `YYYYMMDDHHMMSS`, with a fraction of a second if one follows after a point. Of a fraction
-    /// nine digits count. The second 60 is for leap seconds (RFC 3659 2.3), which clocks do not have here:
-    /// it is taken for 59.
+    /// Reads `YYYYMMDDHHMMSS`, with a fraction of a second if one follows after a point. Of a
+    /// fraction nine digits count. The second 60 is for leap seconds (RFC 3659 2.3), which clocks
+    /// do not have here: it is taken for 59.
     ///
     /// # Errors
     ///
@@ -194,7 +195,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_time_or_an_error(text in prop::collection::vec(any::<u8>(), 0..30), digits in "[0-9]{14}(\\.[0-9]{0,12})?") {
+        fn any_bytes_are_a_time_or_an_error(
+            text in prop::collection::vec(any::<u8>(), 0..30),
+            digits in "[0-9]{14}(\\.[0-9]{0,12})?",
+        ) {
             let _ = TimeValue::parse(&text);
             let _ = TimeValue::parse(digits.as_bytes());
         }

@@ -25,16 +25,17 @@ pub enum FactsError {
 }
 
 impl<'a> FileFacts<'a> {
-    /// Reads a line of facts, without its line end and without the space that such a line begins with on
-    /// the control channel. Returns the facts and the name.
+    /// Reads a line of facts, without its line end and without the space that such a line begins
+    /// with on the control channel. Returns the facts and the name.
     ///
-    /// Facts that are not known are passed over, and so are values outside of RFC 3659 that have another form than
-    /// here, since every server has its own. If a fact is told twice, the last one counts.
+    /// Facts that are not known are passed over, and so are values outside of RFC 3659 that have
+    /// another form than here, since every server has its own. If a fact is told twice, the last
+    /// one counts.
     ///
     /// # Errors
     ///
-    /// When the line is no line of facts, or a client could not copy the file for what the facts say of
-    /// its size and its time.
+    /// When the line is no line of facts, or a client could not copy the file for what the facts
+    /// say of its size and its time.
     pub fn parse_line(line: &'a [u8]) -> Result<(Self, &'a [u8]), FactsError> {
         let end = end_of_facts(line).ok_or_else(|| FactsError::NoName(Shown::new(line)))?;
         let (texts, name) = (&line[..end], &line[end + 1..]);
@@ -77,8 +78,8 @@ impl<'a> FileFacts<'a> {
     }
 }
 
-/// Where the space is that comes before the name. Some servers write names of groups with spaces in them,
-/// others leave the last `;` out; only both at once cannot be told apart from the name.
+/// Where the space is that comes before the name. Some servers write names of groups with spaces in
+/// them, others leave the last `;` out; only both at once cannot be told apart from the name.
 fn end_of_facts(line: &[u8]) -> Option<usize> {
     if line.first() == Some(&b' ') {
         return Some(0);
@@ -130,8 +131,8 @@ fn unique(value: &[u8]) -> Unique<'_> {
     inode().unwrap_or_else(|| Unique::Token(decoded(value)))
 }
 
-/// Undoes the URL encoding. What is no encoding stays: globus-gridftp-server sends the names of owners as
-/// they are.
+/// Undoes the URL encoding. What is no encoding stays: globus-gridftp-server sends the names of
+/// owners as they are.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'%') {
         return Cow::Borrowed(text);

@@ -108,8 +108,9 @@ impl FactSelection {
     }
 }
 
-/// What a session begins with: all but `Charset`, which is the same for every name, and `X.count`, for
-/// which a directory must be read twice. globus-gridftp-server 13.24 marks the same facts in `FEAT`.
+/// What a session begins with: all but `Charset`, which is the same for every name, and `X.count`,
+/// for which a directory must be read twice. globus-gridftp-server 13.24 marks the same facts in
+/// `FEAT`.
 impl Default for FactSelection {
     fn default() -> Self {
         let costs = [Fact::Charset, Fact::Count];

@@ -117,7 +117,8 @@ fn names_of_groups_do_not_end_the_facts() {
 
 #[test]
 fn lines_of_other_servers_are_read() {
-    let line = b"type=OS.unix=slink:/else;MODIFY=20261120092338.250;size=1;perm=rawX;lang=en;unix.mode=rw-r;UNIX.uid=joe;unique=AF00g3; x";
+    let line = b"type=OS.unix=slink:/else;MODIFY=20261120092338.250;size=1;perm=rawX;lang=en;\
+        unix.mode=rw-r;UNIX.uid=joe;unique=AF00g3; x";
     let (facts, name) = FileFacts::parse_line(line).expect("a line of facts");
     let expected = FileFacts {
         file_type: Some(FileType::Symlink),
@@ -217,7 +218,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_facts_or_an_error(line in prop::collection::vec(any::<u8>(), 0..100), text in "(Type|Size|Modify|Perm|UNIX.mode|Unique|x)=[0-9a-f%-]{0,16}(;| |; ).{0,20}") {
+    fn any_bytes_are_facts_or_an_error(
+        line in prop::collection::vec(any::<u8>(), 0..100),
+        text in "(Type|Size|Modify|Perm|UNIX.mode|Unique|x)=[0-9a-f%-]{0,16}(;| |; ).{0,20}",
+    ) {
         let _ = FileFacts::parse_line(&line);
         let _ = FileFacts::parse_line(text.as_bytes());
     }

@@ -7,9 +7,9 @@ use crate::line;
 use crate::time::TimeValue;
 
 impl FileFacts<'_> {
-    /// Appends the line of facts of the file `name`, without a line end. Tells whether it did: a name
-    /// with NUL or CRLF in it cannot stand on a line, and a client would take it for other files.
-    /// A LF alone is kept, since only CRLF ends a line of a listing (RFC 3659 7.2).
+    /// Appends the line of facts of the file `name`, without a line end. Tells whether it did: a
+    /// name with NUL or CRLF in it cannot stand on a line, and a client would take it for other
+    /// files. A LF alone is kept, since only CRLF ends a line of a listing (RFC 3659 7.2).
     pub fn append_line(&self, line: &mut Vec<u8>, wanted: FactSelection, name: &[u8]) -> bool {
         if !line::fits(name) {
             return false;
@@ -71,8 +71,9 @@ fn append_permissions(line: &mut Vec<u8>, permissions: Permissions) -> Option<()
     Some(())
 }
 
-/// Appends a text in which `;` would end the fact and a space all facts. Encoded are these, `=`, `%`, and
-/// what is no visible ASCII character, as globus-gridftp-server 13.24 does with link targets.
+/// Appends a text in which `;` would end the fact and a space all facts. Encoded are these, `=`,
+/// `%`, and what is no visible ASCII character, as globus-gridftp-server 13.24 does with link
+/// targets.
 fn append_encoded(line: &mut Vec<u8>, text: &[u8]) -> Option<()> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
