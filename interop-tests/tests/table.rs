@@ -31,6 +31,7 @@ groups! {
     gfal_copy_third_party: "gfal-copy/third-party ",
     gfal_names: "gfal/",
     gfal2_python: "gfal2-python/",
+    ftplib: "ftplib/",
 }
 
 #[test]

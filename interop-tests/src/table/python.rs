@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
 use crate::case::{Case, Failure, Observation};
-use crate::{Client, Context};
+use crate::{Client, Context, Role};
 
 /// Functions of `gfal2_cases.py` that need one server.
 const GFAL2: [&str; 23] = [
@@ -46,6 +46,82 @@ const GFAL2_THIRD_PARTY: [&str; 6] = [
     "copy_many",
 ];
 
+/// Functions of `ftplib_cases.py`.
+const FTPLIB: [&str; 46] = [
+    "login",
+    "login_as_ftp",
+    "login_of_a_stranger",
+    "commands_before_login",
+    "working_directory",
+    "working_directory_errors",
+    "mkd",
+    "mkd_with_quotes",
+    "rmd",
+    "delete",
+    "rename",
+    "rename_missing",
+    "rename_out_of_order",
+    "size",
+    "mdtm_and_mfmt",
+    "nlst",
+    "listing",
+    "listing_of_a_file_and_a_pattern",
+    "mlsd",
+    "mlsd_of_chosen_facts",
+    "mlsd_errors",
+    "mlst",
+    "stat_of_a_file",
+    "features",
+    "opts_utf8",
+    "unknown_commands",
+    "retrbinary",
+    "retrbinary_with_rest",
+    "retrbinary_errors",
+    "storbinary",
+    "storbinary_over_a_longer_file",
+    "storbinary_with_rest",
+    "append",
+    "lines",
+    "active_mode",
+    "extended_passive",
+    "broken_off_by_the_client",
+    "abort",
+    "abort_without_a_transfer",
+    "upload_broken_off",
+    "chmod",
+    "checksums",
+    "names_on_the_wire",
+    "names_that_are_not_utf8",
+    "many_sessions",
+    "many_transfers_in_one_session",
+];
+
+/// Functions of `ftplib_cases.py` for servers in another role than the main one.
+const FTPLIB_ROLES: [(&str, Role); 2] = [("ipv6", Role::Ipv6), ("read_only", Role::ReadOnly)];
+
+/// Where the real server is odd.
+const FTPLIB_ODDITIES: [(&str, &str); 9] = [
+    ("nlst", LINE_ENDS),
+    ("listing", LINE_ENDS),
+    ("listing_of_a_file_and_a_pattern", LINE_ENDS),
+    ("mlsd", LINE_ENDS),
+    ("opts_utf8", "it answers 500 though its FEAT says UTF8"),
+    (
+        "unknown_commands",
+        "its answer to TYPE X has a line end in the middle",
+    ),
+    (
+        "abort",
+        "it answers when the peer has read everything, or not at all",
+    ),
+    ("names_on_the_wire", DROPS),
+    ("names_that_are_not_utf8", DROPS),
+];
+
+const LINE_ENDS: &str = "in TYPE A it ends the lines of a listing with CR CR LF";
+
+const DROPS: &str = "it drops every byte of a path that is not a printable ASCII character";
+
 /// gfal2 2.21 itself crashes in its `pread` now and then, with any server.
 const CRASHING: &str = "read_at_offset";
 
@@ -65,6 +141,20 @@ pub(super) fn cases() -> Vec<Case> {
             format!("gfal2-python/{function}"),
             move |context| gfal2(context, function),
         ));
+    }
+    let roles = FTPLIB
+        .map(|function| (function, Role::Main))
+        .into_iter()
+        .chain(FTPLIB_ROLES);
+    for (function, role) in roles {
+        let case = Case::new(format!("ftplib/{function}"), move |context| {
+            ftplib(context, function, role)
+        });
+        let oddity = FTPLIB_ODDITIES.iter().find(|(odd, _)| *odd == function);
+        cases.push(match oddity {
+            Some((_, reason)) => case.oddity(reason),
+            None => case,
+        });
     }
     cases
 }
@@ -87,6 +177,23 @@ fn gfal2(context: &Context<'_>, function: &str) -> Result<Observation, Failure> 
     Ok(Observation(String::from_utf8_lossy(&stdout).into_owned()))
 }
 
+fn ftplib(context: &Context<'_>, function: &str, role: Role) -> Result<Observation, Failure> {
+    let address = context.server(role)?.address();
+    let finished = script("ftplib_cases.py")
+        .args([
+            function,
+            &address.ip().to_string(),
+            &address.port().to_string(),
+        ])
+        .arg(context.path(""))
+        .args([context.remote(""), context.local("")].map(PathBuf::into_os_string))
+        .run()?
+        .succeeded()?;
+    Ok(Observation(
+        String::from_utf8_lossy(&finished.stdout).into_owned(),
+    ))
+}
+
 /// One of the scripts, run by Debian's own Python.
 fn script(name: &str) -> Client {
     Client::new("python3").arg("-B").arg(
@@ -102,7 +209,11 @@ mod tests {
 
     #[test]
     fn every_function_of_a_script_is_in_the_table() {
-        let scripts = [("gfal2_cases.py", [&GFAL2[..], &GFAL2_THIRD_PARTY].concat())];
+        let roles = FTPLIB_ROLES.map(|(function, _)| function);
+        let scripts = [
+            ("gfal2_cases.py", [&GFAL2[..], &GFAL2_THIRD_PARTY].concat()),
+            ("ftplib_cases.py", [&FTPLIB[..], &roles].concat()),
+        ];
         for (name, mut listed) in scripts {
             let output = script(name)
                 .arg("--list")
