@@ -1,0 +1,130 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::Settings;
+
+/// Serves a directory over GridFTP.
+///
+/// Without any argument it serves the current directory, read-only, to anonymous users on
+/// 127.0.0.1:2811.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gridhaul-server",
+    version,
+    args_conflicts_with_subcommands = true
+)]
+pub struct CommandLine {
+    /// What to do; nothing said means `serve`.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The flags of `serve`, which need no subcommand.
+    #[command(flatten)]
+    pub serve: ServeArguments,
+}
+
+/// What the program does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve a directory; the default
+    Serve(Box<ServeArguments>),
+    /// Add a user to a password file, or give one a new password
+    Passwd(PasswdArguments),
+}
+
+/// How to serve.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct ServeArguments {
+    /// A TOML file with settings; its keys are the names of these flags, and flags win over it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The settings that are given as flags.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Whose password to set. The password is read from the terminal, or from standard input.
+#[derive(Debug, Args)]
+pub struct PasswdArguments {
+    /// The password file; it is made if it does not exist
+    pub file: PathBuf,
+    /// The user's name
+    pub name: String,
+    /// The directory that this user sees as `/`. Default: the server's root
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// This user may read only
+    #[arg(long, requires = "root")]
+    pub read_only: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn serve(arguments: &[&str]) -> ServeArguments {
+        let line =
+            CommandLine::try_parse_from([&["gridhaul-server"], arguments].concat()).expect("valid");
+        match line.command {
+            Some(Command::Serve(serve)) => *serve,
+            None => line.serve,
+            Some(Command::Passwd(_)) => panic!("not passwd"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_is_what_is_meant_when_nothing_is_said() {
+        assert_eq!(serve(&[]), ServeArguments::default());
+        let flags = ["--root", "/srv", "--listen", "127.0.0.1:0", "--anonymous"];
+        assert_eq!(serve(&flags), serve(&[&["serve"], &flags[..]].concat()));
+    }
+
+    #[test]
+    fn switches_need_no_value_and_lists_may_be_repeated() {
+        let settings = serve(&[
+            "--anonymous",
+            "--anonymous-write=false",
+            "--listen",
+            "127.0.0.1:0",
+            "--listen",
+            "[::1]:0",
+            "--allowed-drivers",
+            "tcp,null",
+        ])
+        .settings;
+        assert_eq!(settings.anonymous, Some(true));
+        assert_eq!(settings.anonymous_write, Some(false));
+        assert_eq!(settings.listen.map(|listen| listen.len()), Some(2));
+        assert_eq!(
+            settings.allowed_drivers,
+            Some(vec!["tcp".to_owned(), "null".to_owned()])
+        );
+    }
+
+    #[test]
+    fn every_setting_is_a_flag_and_a_key_of_the_same_name() {
+        let command = CommandLine::command();
+        let serve = command.find_subcommand("serve").expect("serve");
+        let error = toml::from_str::<Settings>("no-such-key = 1")
+            .expect_err("unknown")
+            .to_string();
+        for argument in serve.get_arguments() {
+            let name = argument.get_long().expect("all are long");
+            if !["config", "help"].contains(&name) {
+                assert!(
+                    error.contains(&format!("`{name}`")),
+                    "{name} is no key of the file"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! What the server is told to do: settings from flags and a file, with defaults filled in.
+//!
+//! [`Settings`] is the one list of settings; a [`Config`] is what follows from it, complete and checked.
+
+mod file;
+mod flags;
+mod settings;
+mod values;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gridhaul_transfer::{AddressBlock, Admission};
+
+pub use file::FileError;
+pub use flags::{Command, CommandLine, PasswdArguments, ServeArguments};
+pub use settings::Settings;
+pub use values::{Bytes, DataHosts, FileMode, LogFormat, PortRange, ValueError};
+
+/// Where a server listens that was not told where.
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
+
+/// The variable that tells Globus programs which ports to use.
+const PORT_RANGE_VARIABLE: &str = "GLOBUS_TCP_PORT_RANGE";
+
+/// A complete configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The directory that is served.
+    pub root: PathBuf,
+    /// Where control connections are accepted; at least one address.
+    pub listen: Vec<SocketAddr>,
+    /// Whether, and how, anonymous users are let in.
+    pub anonymous: Option<Anonymous>,
+    /// The file of users with passwords.
+    pub passwords: Option<PathBuf>,
+    /// The account to run as when started as root.
+    pub user: String,
+    /// The permission bits of new files.
+    pub perms: u32,
+    /// What the greeting says.
+    pub banner: Option<String>,
+    /// How much of everything there may be.
+    pub limits: Limits,
+    /// How data connections are made.
+    pub data: DataConnections,
+    /// The file that gets a line for each transfer.
+    pub transfer_log: Option<PathBuf>,
+    /// The log.
+    pub log: Log,
+}
+
+/// How anonymous users are let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anonymous {
+    /// The names that they may use; `*` is any.
+    pub names: Vec<String>,
+    /// They may change things.
+    pub write: bool,
+}
+
+/// How much of everything there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Control connections in all.
+    pub connections: usize,
+    /// Control connections from one address.
+    pub connections_per_address: usize,
+    /// Wrong passwords in one connection.
+    pub login_attempts: u32,
+    /// How long a client may take to log in.
+    pub login_timeout: Duration,
+    /// How long a session may do nothing.
+    pub idle_timeout: Duration,
+    /// A transfer must move `stall_bytes` in this time.
+    pub stall_timeout: Duration,
+    /// Bytes that a transfer must move in `stall_timeout`.
+    pub stall_bytes: u64,
+    /// How long to wait for data connections and announced ends of data.
+    pub data_timeout: Duration,
+    /// How long transfers may go on after SIGTERM.
+    pub grace: Duration,
+    /// Transfers at a time.
+    pub transfers: usize,
+    /// Threads that move data.
+    pub movers: usize,
+    /// Threads for other work on files.
+    pub file_threads: usize,
+    /// Bytes of memory for data on its way; `None` is what the machine allows.
+    pub buffer_memory: Option<u64>,
+}
+
+/// How data connections are made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataConnections {
+    /// The ports of passive connections.
+    pub port_range: Option<PortRange>,
+    /// The local address of passive connections.
+    pub address: Option<IpAddr>,
+    /// The address that clients are told.
+    pub advertise: Option<IpAddr>,
+    /// Who may open data connections besides the control connection's peer.
+    pub hosts: Vec<DataHosts>,
+    /// Addresses in the answer to `SPAS`.
+    pub stripes: usize,
+    /// The driver stack.
+    pub stack: String,
+    /// The drivers that clients may ask for.
+    pub allowed_drivers: Vec<String>,
+}
+
+/// What is logged, where and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// The file; `None` is standard error.
+    pub file: Option<PathBuf>,
+    /// Text or JSON.
+    pub format: LogFormat,
+    /// Level, or rules.
+    pub level: String,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Nobody could log in.
+    #[error(
+        "nobody could log in: give --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
+    )]
+    NobodyCanLogIn,
+    /// Anonymous users may write but not log in.
+    #[error("anonymous-write without anonymous: give --anonymous as well")]
+    WriteWithoutAnonymous,
+    /// A number that makes no sense.
+    #[error("{name} must be between {least} and {most}, not {value}")]
+    OutOfRange {
+        /// The setting.
+        name: &'static str,
+        /// What it was set to.
+        value: u64,
+        /// The least sensible value.
+        least: u64,
+        /// The largest sensible value.
+        most: u64,
+    },
+    /// A list without an entry.
+    #[error("{0} is empty; leave it out for its default")]
+    Empty(&'static str),
+    /// The greeting would be more than a line.
+    #[error("banner must be one line of at most 1000 bytes without control characters")]
+    Banner,
+    /// The environment's port range is none.
+    #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
+    PortRangeVariable(ValueError),
+}
+
+impl Config {
+    /// What follows from the arguments of `serve`: the flags, then the file, then the defaults. With
+    /// no argument at all it is anonymous, read-only access to the current directory.
+    ///
+    /// # Errors
+    ///
+    /// When the file is wrong or the settings do not fit together.
+    pub fn load(arguments: &ServeArguments) -> Result<Self, ConfigError> {
+        if *arguments == ServeArguments::default() {
+            let settings = Settings {
+                anonymous: Some(true),
+                ..Settings::default()
+            };
+            return Self::resolve(settings);
+        }
+        let from_file = match &arguments.config {
+            Some(path) => file::read(path)?,
+            None => Settings::default(),
+        };
+        Self::resolve(arguments.settings.clone().or(from_file))
+    }
+
+    fn resolve(settings: Settings) -> Result<Self, ConfigError> {
+        let anonymous = match (
+            settings.anonymous,
+            settings.anonymous_write.unwrap_or(false),
+        ) {
+            (Some(true), write) => Some(Anonymous {
+                names: not_empty("anonymous-names", settings.anonymous_names)?
+                    .unwrap_or_else(|| vec!["anonymous".to_owned(), "ftp".to_owned()]),
+                write,
+            }),
+            (_, true) => return Err(ConfigError::WriteWithoutAnonymous),
+            (_, false) => None,
+        };
+        if anonymous.is_none() && settings.passwords.is_none() {
+            return Err(ConfigError::NobodyCanLogIn);
+        }
+        let fits = |text: &String| text.len() <= 1000 && !text.chars().any(char::is_control);
+        if !settings.banner.as_ref().is_none_or(fits) {
+            return Err(ConfigError::Banner);
+        }
+        let port_range = match settings.port_range {
+            Some(range) => Some(range),
+            None => port_range_of_environment()?,
+        };
+        Ok(Self {
+            root: settings.root.unwrap_or_else(|| PathBuf::from(".")),
+            listen: not_empty("listen", settings.listen)?.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
+            anonymous,
+            passwords: settings.passwords,
+            user: settings.user.unwrap_or_else(|| "nobody".to_owned()),
+            perms: settings.perms.map_or(0o644, |mode| mode.0),
+            banner: settings.banner,
+            limits: Limits {
+                connections: count("max-connections", settings.max_connections, 2000)?,
+                connections_per_address: count(
+                    "max-connections-per-address",
+                    settings.max_connections_per_address,
+                    1000,
+                )?,
+                login_attempts: between(
+                    "max-login-attempts",
+                    settings.max_login_attempts,
+                    3,
+                    1,
+                    1000,
+                )?,
+                login_timeout: seconds("login-timeout", settings.login_timeout, 120)?,
+                idle_timeout: seconds("idle-timeout", settings.idle_timeout, 600)?,
+                stall_timeout: seconds("stall-timeout", settings.stall_timeout, 600)?,
+                stall_bytes: settings.stall_bytes.map_or(64 << 10, |bytes| bytes.0),
+                data_timeout: seconds("data-timeout", settings.data_timeout, 30)?,
+                grace: Duration::from_secs(between("grace", settings.grace, 60, 0, MOST_SECONDS)?),
+                transfers: count("max-transfers", settings.max_transfers, 500)?,
+                movers: count("movers", settings.movers, 1024)?,
+                file_threads: between("file-threads", settings.file_threads, 64, 2, 4096)?,
+                buffer_memory: match settings.buffer_memory {
+                    Some(bytes) => Some(between(
+                        "buffer-memory",
+                        Some(bytes.0),
+                        0,
+                        8 << 20,
+                        1 << 50,
+                    )?),
+                    None => None,
+                },
+            },
+            data: DataConnections {
+                port_range,
+                address: settings.data_address,
+                advertise: settings.advertise_address,
+                hosts: settings.data_hosts.unwrap_or_default(),
+                stripes: between("stripes", settings.stripes, 1, 1, 64)?,
+                stack: settings.stack.unwrap_or_else(|| "tcp".to_owned()),
+                allowed_drivers: settings
+                    .allowed_drivers
+                    .unwrap_or_else(|| vec!["tcp".to_owned()]),
+            },
+            transfer_log: settings.transfer_log,
+            log: Log {
+                file: settings.log_file,
+                format: settings.log_format.unwrap_or_default(),
+                level: settings.log_level.unwrap_or_else(|| "info".to_owned()),
+            },
+        })
+    }
+
+    /// This configuration for a server that runs already with `running`: what only a restart can
+    /// change stays as it is. Also names what that was.
+    #[must_use]
+    pub fn reloaded(mut self, running: &Self) -> (Self, Vec<&'static str>) {
+        let mut kept = Vec::new();
+        let mut keep = |name, changed| {
+            if changed {
+                kept.push(name);
+            }
+        };
+        keep("listen", self.listen != running.listen);
+        keep("user", self.user != running.user);
+        keep("perms", self.perms != running.perms);
+        keep(
+            "data-timeout",
+            self.limits.data_timeout != running.limits.data_timeout,
+        );
+        keep("movers", self.limits.movers != running.limits.movers);
+        keep(
+            "file-threads",
+            self.limits.file_threads != running.limits.file_threads,
+        );
+        keep(
+            "buffer-memory",
+            self.limits.buffer_memory != running.limits.buffer_memory,
+        );
+        keep("transfer-log", self.transfer_log != running.transfer_log);
+        keep("log-file", self.log.file != running.log.file);
+        keep("log-format", self.log.format != running.log.format);
+        self.listen.clone_from(&running.listen);
+        self.user.clone_from(&running.user);
+        self.perms = running.perms;
+        self.limits.data_timeout = running.limits.data_timeout;
+        self.limits.movers = running.limits.movers;
+        self.limits.file_threads = running.limits.file_threads;
+        self.limits.buffer_memory = running.limits.buffer_memory;
+        self.transfer_log.clone_from(&running.transfer_log);
+        self.log.file.clone_from(&running.log.file);
+        self.log.format = running.log.format;
+        (self, kept)
+    }
+}
+
+impl DataConnections {
+    /// Who may open data connections to a session whose control connection comes from `peer`.
+    pub fn admission(&self, peer: IpAddr) -> Admission {
+        let mut blocks = vec![AddressBlock::host(peer)];
+        for hosts in &self.hosts {
+            match hosts {
+                DataHosts::Any => return Admission::Anyone,
+                DataHosts::Block(block) => blocks.push(*block),
+            }
+        }
+        Admission::Hosts(blocks)
+    }
+}
+
+/// A year: what is longer was meant otherwise.
+const MOST_SECONDS: u64 = 366 * 24 * 3600;
+
+fn seconds(name: &'static str, value: Option<u64>, default: u64) -> Result<Duration, ConfigError> {
+    between(name, value, default, 1, MOST_SECONDS).map(Duration::from_secs)
+}
+
+fn count(name: &'static str, value: Option<usize>, default: usize) -> Result<usize, ConfigError> {
+    between(name, value, default, 1, 1_000_000)
+}
+
+fn between<N: Copy + PartialOrd + TryInto<u64>>(
+    name: &'static str,
+    value: Option<N>,
+    default: N,
+    least: N,
+    most: N,
+) -> Result<N, ConfigError> {
+    let wide = |number: N| number.try_into().unwrap_or(u64::MAX);
+    match value {
+        Some(value) if value < least || value > most => Err(ConfigError::OutOfRange {
+            name,
+            value: wide(value),
+            least: wide(least),
+            most: wide(most),
+        }),
+        Some(value) => Ok(value),
+        None => Ok(default),
+    }
+}
+
+fn not_empty<T>(name: &'static str, list: Option<Vec<T>>) -> Result<Option<Vec<T>>, ConfigError> {
+    match list {
+        Some(list) if list.is_empty() => Err(ConfigError::Empty(name)),
+        list => Ok(list),
+    }
+}
+
+fn port_range_of_environment() -> Result<Option<PortRange>, ConfigError> {
+    match std::env::var(PORT_RANGE_VARIABLE) {
+        Ok(text) => text
+            .parse()
+            .map(Some)
+            .map_err(ConfigError::PortRangeVariable),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anonymous() -> Settings {
+        Settings {
+            anonymous: Some(true),
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn no_argument_at_all_is_read_only_access_for_anonymous_users_of_this_machine() {
+        let config = Config::load(&ServeArguments::default()).expect("valid");
+        assert_eq!(config.root, PathBuf::from("."));
+        assert_eq!(config.listen, [DEFAULT_LISTEN]);
+        assert!(config.anonymous.is_some_and(|anonymous| !anonymous.write));
+    }
+
+    #[test]
+    fn anybody_else_must_be_let_in_by_a_word() {
+        let settings = Settings {
+            root: Some("/srv".into()),
+            ..Settings::default()
+        };
+        let error = Config::resolve(settings).expect_err("nobody");
+        assert!(matches!(error, ConfigError::NobodyCanLogIn));
+        let settings = Settings {
+            anonymous_write: Some(true),
+            passwords: Some("/etc/passwords".into()),
+            ..Settings::default()
+        };
+        assert!(matches!(
+            Config::resolve(settings),
+            Err(ConfigError::WriteWithoutAnonymous)
+        ));
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let flags = Settings {
+            idle_timeout: Some(5),
+            ..anonymous()
+        };
+        let file = Settings {
+            idle_timeout: Some(7),
+            login_timeout: Some(9),
+            ..Settings::default()
+        };
+        let config = Config::resolve(flags.or(file)).expect("valid");
+        assert_eq!(config.limits.idle_timeout, Duration::from_secs(5));
+        assert_eq!(config.limits.login_timeout, Duration::from_secs(9));
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_named() {
+        let error = Config::resolve(Settings {
+            stripes: Some(65),
+            ..anonymous()
+        })
+        .expect_err("65");
+        assert_eq!(
+            error.to_string(),
+            "stripes must be between 1 and 64, not 65"
+        );
+        let error = Config::resolve(Settings {
+            idle_timeout: Some(0),
+            ..anonymous()
+        })
+        .expect_err("0");
+        assert!(
+            error
+                .to_string()
+                .starts_with("idle-timeout must be between 1"),
+            "{error}"
+        );
+        let error = Config::resolve(Settings {
+            listen: Some(Vec::new()),
+            ..anonymous()
+        })
+        .expect_err("[]");
+        assert!(error.to_string().starts_with("listen is empty"), "{error}");
+    }
+
+    #[test]
+    fn a_greeting_is_one_line() {
+        let settings = Settings {
+            banner: Some("two\r\n500 lines".into()),
+            ..anonymous()
+        };
+        assert!(matches!(
+            Config::resolve(settings),
+            Err(ConfigError::Banner)
+        ));
+    }
+
+    #[test]
+    fn only_the_peer_may_open_data_connections_until_others_are_named() {
+        let peer: IpAddr = "192.0.2.1".parse().expect("an address");
+        let other: IpAddr = "192.0.2.2".parse().expect("an address");
+        let admission = |hosts: &[&str]| {
+            let hosts = hosts
+                .iter()
+                .map(|host| host.parse().expect("hosts"))
+                .collect();
+            let config = Config::resolve(Settings {
+                data_hosts: Some(hosts),
+                ..anonymous()
+            });
+            config.expect("valid").data.admission(peer)
+        };
+        assert!(admission(&[]).admits(peer));
+        assert!(!admission(&[]).admits(other));
+        assert!(admission(&["192.0.2.2"]).admits(other));
+        assert!(admission(&["192.0.2.2"]).admits(peer));
+        assert!(admission(&["any"]).admits(other));
+    }
+
+    #[test]
+    fn a_reload_changes_what_it_can_and_names_the_rest() {
+        let running = Config::resolve(anonymous()).expect("valid");
+        let changed = Settings {
+            movers: Some(3),
+            idle_timeout: Some(5),
+            ..anonymous()
+        };
+        let (config, kept) = Config::resolve(changed).expect("valid").reloaded(&running);
+        assert_eq!(kept, ["movers"]);
+        assert_eq!(config.limits.movers, running.limits.movers);
+        assert_eq!(config.limits.idle_timeout, Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,163 @@
+//! Every setting, once: a flag of `gridhaul-server serve` and a key of the configuration file.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::values::{Bytes, DataHosts, FileMode, LogFormat, PortRange};
+
+/// Defines [`Settings`] and how two of them are put together, so that no setting can be forgotten.
+macro_rules! settings {
+    ($($(#[$meta:meta])* $name:ident: $kind:ty,)*) => {
+        /// What an administrator may set. What is `None` was not said.
+        #[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+        pub struct Settings {
+            $($(#[$meta])* pub $name: Option<$kind>,)*
+        }
+
+        impl Settings {
+            /// These settings, and for what they do not say those of `other`.
+            #[must_use]
+            pub fn or(self, other: Self) -> Self {
+                Self { $($name: self.$name.or(other.$name),)* }
+            }
+        }
+    };
+}
+
+settings! {
+    /// The directory to serve: `ftp://HOST:PORT/a/b` is DIR/a/b. Default: the current directory
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+
+    /// Where to listen; may be given several times. Port 0 takes a free port. Default: 127.0.0.1:2811
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
+
+    /// Let anonymous users in, to read
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    anonymous: bool,
+
+    /// Let anonymous users write, rename and delete as well
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    anonymous_write: bool,
+
+    /// The names that anonymous users may log in with; `*` is any. Default: anonymous,ftp
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    anonymous_names: Vec<String>,
+
+    /// The file of users with passwords, as `gridhaul-server passwd` makes it
+    #[arg(long, value_name = "FILE")]
+    passwords: PathBuf,
+
+    /// The account to run as when started as root. Default: nobody
+    #[arg(long, value_name = "NAME")]
+    user: String,
+
+    /// The permission bits of new files; the umask applies. Default: 0644
+    #[arg(long, value_name = "OCTAL")]
+    perms: FileMode,
+
+    /// What the greeting says after `220 `. Default: the host's name and this program's
+    #[arg(long, value_name = "TEXT")]
+    banner: String,
+
+    /// Control connections at a time. Default: 2000
+    #[arg(long, value_name = "COUNT")]
+    max_connections: usize,
+
+    /// Control connections at a time from one address. Default: 1000
+    #[arg(long, value_name = "COUNT")]
+    max_connections_per_address: usize,
+
+    /// Wrong passwords in one connection until it is closed. Default: 3
+    #[arg(long, value_name = "COUNT")]
+    max_login_attempts: u32,
+
+    /// Seconds that a client has to log in. Default: 120
+    #[arg(long, value_name = "SECONDS")]
+    login_timeout: u64,
+
+    /// Seconds until a session that does nothing is closed. Default: 600
+    #[arg(long, value_name = "SECONDS")]
+    idle_timeout: u64,
+
+    /// A transfer that moves fewer than `stall-bytes` in this many seconds is ended. Default: 600
+    #[arg(long, value_name = "SECONDS")]
+    stall_timeout: u64,
+
+    /// The bytes that a transfer must move in `stall-timeout`. Default: 64K
+    #[arg(long, value_name = "BYTES")]
+    stall_bytes: Bytes,
+
+    /// Seconds to wait for a data connection, or for ends of data that a client announced. Default: 30
+    #[arg(long, value_name = "SECONDS")]
+    data_timeout: u64,
+
+    /// Seconds that transfers have to finish after SIGTERM. Default: 60
+    #[arg(long, value_name = "SECONDS")]
+    grace: u64,
+
+    /// Transfers at a time; more of them wait. Default: 500
+    #[arg(long, value_name = "COUNT")]
+    max_transfers: usize,
+
+    /// Threads that move data, one for each data channel at work. Default: 1024
+    #[arg(long, value_name = "COUNT")]
+    movers: usize,
+
+    /// Threads for work on files that is not a transfer. Default: 64
+    #[arg(long, value_name = "COUNT")]
+    file_threads: usize,
+
+    /// Memory for data on its way. Default: a quarter of the machine's or the control group's
+    #[arg(long, value_name = "BYTES")]
+    buffer_memory: Bytes,
+
+    /// Ports for passive data connections. Default: GLOBUS_TCP_PORT_RANGE, else any
+    #[arg(long, value_name = "FIRST-LAST")]
+    port_range: PortRange,
+
+    /// The local address of passive data connections. Default: that of the control connection
+    #[arg(long, value_name = "ADDRESS")]
+    data_address: IpAddr,
+
+    /// The address to tell clients in PASV replies, for servers behind address translation
+    #[arg(long, value_name = "ADDRESS")]
+    advertise_address: IpAddr,
+
+    /// Who may open data connections besides the control connection's peer: addresses, blocks, or
+    /// `any`. Third-party copies between hosts need it. Default: nobody
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    data_hosts: Vec<DataHosts>,
+
+    /// Addresses in the answer to SPAS, 1 to 64. Default: 1
+    #[arg(long, value_name = "COUNT")]
+    stripes: usize,
+
+    /// The driver stack of data channels. Default: tcp
+    #[arg(long, value_name = "STACK")]
+    stack: String,
+
+    /// The drivers that clients may ask for with SITE SETNETSTACK. Default: tcp
+    #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
+    allowed_drivers: Vec<String>,
+
+    /// A file that gets one line for each transfer, in the format of globus-gridftp-server's `-Z`
+    #[arg(long, value_name = "FILE")]
+    transfer_log: PathBuf,
+
+    /// The file for the log. Default: standard error
+    #[arg(long, value_name = "FILE")]
+    log_file: PathBuf,
+
+    /// The form of the log: text or json. Default: text
+    #[arg(long, value_name = "FORMAT")]
+    log_format: LogFormat,
+
+    /// What is logged: error, warn, info, debug, trace, or rules like `info,gridhaul_server=debug`. Default: info
+    #[arg(long, value_name = "LEVEL")]
+    log_level: String,
+}

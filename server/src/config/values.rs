@@ -1,0 +1,241 @@
+//! The kinds of values that settings have. Each is parsed the same way from a flag and from the file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gridhaul_transfer::AddressBlock;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+
+/// A text that is no value of the kind that a setting has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not {expected}")]
+pub struct ValueError {
+    text: String,
+    expected: &'static str,
+}
+
+/// A number of bytes: `65536`, `64K`, `512M`, `2G` (powers of 1024).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, shift) = match text.as_bytes().last() {
+            Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+            Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+            Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+            _ => (text, 0),
+        };
+        number
+            .parse::<u64>()
+            .ok()
+            .and_then(|number| number.checked_mul(1 << shift))
+            .map(Self)
+            .ok_or_else(|| ValueError {
+                text: text.to_owned(),
+                expected: "a number of bytes, like 65536, 64K, 512M or 2G",
+            })
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(NumberOrText("a number of bytes, like 65536 or \"64M\""))
+            .map(Self)
+    }
+}
+
+/// The permission bits of a new file, in octal: `0644`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+impl FromStr for FileMode {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u32::from_str_radix(text, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o777)
+            .map(Self)
+            .ok_or_else(|| ValueError {
+                text: text.to_owned(),
+                expected: "a file mode in octal, like 0644",
+            })
+    }
+}
+
+impl fmt::Display for FileMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
+    }
+}
+
+/// The ports that passive data connections use, both ends included: `50000-51000`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortRange {
+    /// The first port.
+    pub first: u16,
+    /// The last port.
+    pub last: u16,
+}
+
+impl FromStr for PortRange {
+    type Err = ValueError;
+
+    /// A comma or a space between the ports is accepted too: `GLOBUS_TCP_PORT_RANGE` is written so.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split_once(['-', ',', ' '])
+            .and_then(|(first, last)| {
+                let first = first.trim().parse().ok()?;
+                let last = last.trim().parse().ok()?;
+                (first > 0 && first <= last).then_some(Self { first, last })
+            })
+            .ok_or_else(|| ValueError {
+                text: text.to_owned(),
+                expected: "a range of ports, like 50000-51000",
+            })
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// A host, or many, that may open data channels besides the control channel's peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataHosts {
+    /// `any`: every host.
+    Any,
+    /// An address or a block of addresses.
+    Block(AddressBlock),
+}
+
+impl FromStr for DataHosts {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "any" {
+            return Ok(Self::Any);
+        }
+        text.parse().map(Self::Block).map_err(|_| ValueError {
+            text: text.to_owned(),
+            expected: "'any', an address or a block of addresses, like 192.0.2.7 or 2001:db8::/32",
+        })
+    }
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(ValueError {
+                text: text.to_owned(),
+                expected: "a log format: text or json",
+            }),
+        }
+    }
+}
+
+/// In the file these are strings, read as the flags are.
+macro_rules! deserialize_as_text {
+    ($($kind:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+deserialize_as_text!(FileMode, PortRange, DataHosts, LogFormat);
+
+struct NumberOrText(&'static str);
+
+impl Visitor<'_> for NumberOrText {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<u64, E> {
+        u64::try_from(number).map_err(|_| E::custom(format_args!("'{number}' is not {}", self.0)))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+        Ok(number)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+        text.parse::<Bytes>()
+            .map(|bytes| bytes.0)
+            .map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_know_their_units() {
+        assert_eq!("65536".parse(), Ok(Bytes(65_536)));
+        assert_eq!("64K".parse(), Ok(Bytes(65_536)));
+        assert_eq!("2g".parse(), Ok(Bytes(2 << 30)));
+        for text in ["", "K", "-1", "1T", "1.5M", "18446744073709551615K"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn port_ranges_have_two_ends_in_order() {
+        let range = PortRange {
+            first: 50_000,
+            last: 51_000,
+        };
+        for text in ["50000-51000", "50000,51000", "50000 51000", "50000, 51000"] {
+            assert_eq!(text.parse(), Ok(range), "{text}");
+        }
+        for text in ["", "50000", "51000-50000", "0-10", "1-65536", "a-b"] {
+            assert!(text.parse::<PortRange>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn file_modes_are_octal_and_have_no_special_bits() {
+        assert_eq!("0640".parse(), Ok(FileMode(0o640)));
+        for text in ["", "0999", "4755", "rw"] {
+            assert!(text.parse::<FileMode>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        let error = "localhost".parse::<DataHosts>().expect_err("a name");
+        assert!(
+            error
+                .to_string()
+                .starts_with("'localhost' is not 'any', an address"),
+            "{error}"
+        );
+    }
+}
