@@ -1,0 +1,123 @@
+//! Giving up root.
+//!
+//! The server never acts as root: started as root, it listens, opens what only root may open, and
+//! becomes another account before it reads the first byte from the network. This must happen while
+//! the process has one thread.
+
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
+
+/// Why the server could not become another account.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivilegeError {
+    /// There is no such account.
+    #[error("there is no account '{0}' to run as; name one with --user")]
+    UnknownAccount(String),
+    /// Root was named.
+    #[error("'{0}' is root: the server does not serve as root; name another account with --user")]
+    Root(String),
+    /// The kernel refused.
+    #[error("cannot become '{account}': {call}: {error}")]
+    System {
+        /// The account.
+        account: String,
+        /// The call that failed.
+        call: &'static str,
+        /// The kernel's word.
+        error: nix::Error,
+    },
+    /// Root was given up, and could be taken back.
+    #[error("root was given up, but the kernel would give it back; refusing to serve")]
+    Recoverable,
+}
+
+/// Who the server is from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The account's name, or its number.
+    pub account: String,
+    /// The name of its group, or the number.
+    pub group: String,
+    /// Whether root was given up to become it.
+    pub dropped: bool,
+}
+
+/// Becomes the account `user`, by name or number, with its groups, if the process is root's; else
+/// leaves everything as it is.
+///
+/// # Errors
+///
+/// When there is no such account, it is root, or the kernel refuses.
+pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
+    let uid = Uid::effective();
+    if !uid.is_root() {
+        return Ok(identity(uid, Gid::effective(), false));
+    }
+    let account = find(user)?;
+    if account.uid.is_root() {
+        return Err(PrivilegeError::Root(user.to_owned()));
+    }
+    let system = |call| {
+        move |error| PrivilegeError::System {
+            account: user.to_owned(),
+            call,
+            error,
+        }
+    };
+    let name = std::ffi::CString::new(account.name.clone())
+        .map_err(|_| PrivilegeError::UnknownAccount(user.to_owned()))?;
+    let groups = getgrouplist(&name, account.gid).map_err(system("getgrouplist"))?;
+    setgroups(&groups).map_err(system("setgroups"))?;
+    setresgid(account.gid, account.gid, account.gid).map_err(system("setresgid"))?;
+    setresuid(account.uid, account.uid, account.uid).map_err(system("setresuid"))?;
+    if setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok() {
+        return Err(PrivilegeError::Recoverable);
+    }
+    Ok(identity(account.uid, account.gid, true))
+}
+
+fn find(user: &str) -> Result<User, PrivilegeError> {
+    let found = match user.parse() {
+        Ok(number) => User::from_uid(Uid::from_raw(number)),
+        Err(_) => User::from_name(user),
+    };
+    found
+        .ok()
+        .flatten()
+        .ok_or_else(|| PrivilegeError::UnknownAccount(user.to_owned()))
+}
+
+fn identity(uid: Uid, gid: Gid, dropped: bool) -> Identity {
+    let account = User::from_uid(uid).ok().flatten();
+    let group = Group::from_gid(gid).ok().flatten();
+    Identity {
+        account: account.map_or_else(|| uid.to_string(), |account| account.name),
+        group: group.map_or_else(|| gid.to_string(), |group| group.name),
+        dropped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_found_by_name_and_by_number() {
+        let root = find("root").expect("every machine has root");
+        assert_eq!(root.uid, Uid::from_raw(0));
+        assert_eq!(find("0").expect("root").name, "root");
+    }
+
+    #[test]
+    fn an_unknown_account_is_named_with_what_to_do() {
+        let error = find("no-such-account").expect_err("unknown").to_string();
+        assert!(error.contains("'no-such-account'"), "{error}");
+        assert!(error.contains("--user"), "{error}");
+    }
+
+    #[test]
+    fn root_is_no_account_to_serve_as() {
+        if Uid::effective().is_root() {
+            assert!(matches!(drop_root("root"), Err(PrivilegeError::Root(_))));
+        }
+    }
+}
