@@ -1,0 +1,283 @@
+//! How many there may be at a time: control connections and transfers.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// Counts control connections, in all and for each address.
+#[derive(Debug)]
+pub(crate) struct ConnectionLimits {
+    counts: Mutex<Connections>,
+}
+
+#[derive(Debug)]
+struct Connections {
+    most: usize,
+    most_per_address: usize,
+    total: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// One counted connection; dropping it makes room for another.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit {
+    limits: Arc<ConnectionLimits>,
+    address: IpAddr,
+}
+
+/// Why a connection is turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConnectionRefusal {
+    #[error("Connection limit exceeded")]
+    Total,
+    #[error("Connection limit for your address exceeded")]
+    Address,
+}
+
+impl ConnectionLimits {
+    pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
+        let counts = Connections {
+            most,
+            most_per_address,
+            total: 0,
+            by_address: HashMap::new(),
+        };
+        Arc::new(Self {
+            counts: Mutex::new(counts),
+        })
+    }
+
+    /// Counts connections by new limits; those that exist stay.
+    pub(crate) fn set(&self, most: usize, most_per_address: usize) {
+        let mut counts = lock(&self.counts);
+        counts.most = most;
+        counts.most_per_address = most_per_address;
+    }
+
+    /// Takes one more connection from `address`, or says why not.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        address: IpAddr,
+    ) -> Result<ConnectionPermit, ConnectionRefusal> {
+        let mut counts = lock(&self.counts);
+        if counts.total >= counts.most {
+            return Err(ConnectionRefusal::Total);
+        }
+        let most_per_address = counts.most_per_address;
+        let from_address = counts.by_address.entry(address).or_default();
+        if *from_address >= most_per_address {
+            return Err(ConnectionRefusal::Address);
+        }
+        *from_address += 1;
+        counts.total += 1;
+        Ok(ConnectionPermit {
+            limits: Arc::clone(self),
+            address,
+        })
+    }
+
+    /// Connections that exist now.
+    pub(crate) fn total(&self) -> usize {
+        lock(&self.counts).total
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.limits.counts);
+        counts.total -= 1;
+        if let Some(from_address) = counts.by_address.get_mut(&self.address) {
+            *from_address -= 1;
+            if *from_address == 0 {
+                counts.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Counts transfers; those that are too many wait in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct TransferLimit {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    most: usize,
+    running: usize,
+    waiting: VecDeque<oneshot::Sender<TransferPermit>>,
+}
+
+/// One transfer that may run; dropping it lets the next one in.
+#[derive(Debug)]
+pub(crate) struct TransferPermit(Arc<TransferLimit>);
+
+/// The answer to a transfer that wants to run.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// At once.
+    Now(TransferPermit),
+    /// When the permit comes; so many wait before it. Dropping the receiver gives up the place.
+    Later {
+        ahead: usize,
+        permit: oneshot::Receiver<TransferPermit>,
+    },
+}
+
+impl TransferLimit {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let queue = Queue {
+            most,
+            running: 0,
+            waiting: VecDeque::new(),
+        };
+        Arc::new(Self {
+            queue: Mutex::new(queue),
+        })
+    }
+
+    /// Counts transfers by a new limit; those that run go on.
+    pub(crate) fn set(self: &Arc<Self>, most: usize) {
+        lock(&self.queue).most = most;
+        self.admit_waiting();
+    }
+
+    /// Takes a place.
+    pub(crate) fn enter(self: &Arc<Self>) -> Turn {
+        let mut queue = lock(&self.queue);
+        queue.waiting.retain(|waiting| !waiting.is_closed());
+        if queue.waiting.is_empty() && queue.running < queue.most {
+            queue.running += 1;
+            return Turn::Now(TransferPermit(Arc::clone(self)));
+        }
+        let (sender, permit) = oneshot::channel();
+        let ahead = queue.waiting.len();
+        queue.waiting.push_back(sender);
+        Turn::Later { ahead, permit }
+    }
+
+    fn admit_waiting(self: &Arc<Self>) {
+        loop {
+            let mut queue = lock(&self.queue);
+            if queue.running >= queue.most {
+                return;
+            }
+            let Some(next) = queue.waiting.pop_front() else {
+                return;
+            };
+            if next.is_closed() {
+                continue;
+            }
+            queue.running += 1;
+            drop(queue);
+            // Whoever gave up just now sends the permit back; dropping it lets the next one in.
+            drop(next.send(TransferPermit(Arc::clone(self))));
+        }
+    }
+}
+
+impl Drop for TransferPermit {
+    fn drop(&mut self) {
+        lock(&self.0.queue).running -= 1;
+        self.0.admit_waiting();
+    }
+}
+
+/// The counts are whole at every unlock, so a panic elsewhere does not spoil them.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const TWO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    #[test]
+    fn connections_are_counted_in_all_and_by_address() {
+        let limits = ConnectionLimits::new(3, 2);
+        let first = limits.admit(ONE).expect("one");
+        let _second = limits.admit(ONE).expect("two");
+        assert_eq!(
+            limits.admit(ONE).expect_err("too many"),
+            ConnectionRefusal::Address
+        );
+        let _third = limits.admit(TWO).expect("three");
+        assert_eq!(
+            limits.admit(TWO).expect_err("too many"),
+            ConnectionRefusal::Total
+        );
+        drop(first);
+        assert_eq!(limits.total(), 2);
+        let _fourth = limits.admit(ONE).expect("there is room again");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_addresses_that_are_gone() {
+        let limits = ConnectionLimits::new(3, 2);
+        drop(limits.admit(ONE).expect("one"));
+        assert!(lock(&limits.counts).by_address.is_empty());
+        limits.set(0, 0);
+        assert!(limits.admit(ONE).is_err());
+        assert!(lock(&limits.counts).by_address.is_empty());
+    }
+
+    fn permit(turn: Turn) -> TransferPermit {
+        match turn {
+            Turn::Now(permit) => permit,
+            Turn::Later { .. } => panic!("has to wait"),
+        }
+    }
+
+    fn wait(turn: Turn) -> (usize, oneshot::Receiver<TransferPermit>) {
+        match turn {
+            Turn::Now(_) => panic!("need not wait"),
+            Turn::Later { ahead, permit } => (ahead, permit),
+        }
+    }
+
+    #[test]
+    fn transfers_wait_in_order() {
+        let limit = TransferLimit::new(1);
+        let first = permit(limit.enter());
+        let (ahead, mut second) = wait(limit.enter());
+        assert_eq!(ahead, 0);
+        let (ahead, mut third) = wait(limit.enter());
+        assert_eq!(ahead, 1);
+        assert!(second.try_recv().is_err());
+        drop(first);
+        let second = second.try_recv().expect("its turn");
+        assert!(third.try_recv().is_err());
+        drop(second);
+        third.try_recv().expect("its turn");
+    }
+
+    #[test]
+    fn those_that_give_up_are_passed_over() {
+        let limit = TransferLimit::new(1);
+        let first = permit(limit.enter());
+        drop(wait(limit.enter()));
+        let (_, mut third) = wait(limit.enter());
+        drop(first);
+        drop(third.try_recv().expect("its turn"));
+        // A permit that was sent, and not fetched, is not lost either.
+        let first = permit(limit.enter());
+        let (_, second) = wait(limit.enter());
+        drop(first);
+        drop(second);
+        permit(limit.enter());
+    }
+
+    #[test]
+    fn a_higher_limit_lets_those_in_who_wait() {
+        let limit = TransferLimit::new(1);
+        let _first = permit(limit.enter());
+        let (_, mut second) = wait(limit.enter());
+        limit.set(2);
+        second.try_recv().expect("its turn");
+    }
+}

@@ -1,0 +1,136 @@
+//! The way to the end: no new connections, transfers finish, then those that did not are cancelled.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+/// How far the server is on its way to the end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It serves.
+    #[default]
+    Serving,
+    /// Idle sessions are closed; transfers may finish.
+    Draining,
+    /// Transfers are cancelled.
+    Cancelling,
+}
+
+/// Leads the server to its end.
+#[derive(Debug)]
+pub(crate) struct Shutdown {
+    phase: watch::Sender<Phase>,
+    /// Held by every session; all are gone when `gone` yields.
+    alive: mpsc::Sender<()>,
+    gone: mpsc::Receiver<()>,
+}
+
+/// What a session, or the listener, knows of the end.
+#[derive(Debug, Clone)]
+pub(crate) struct PhaseWatch {
+    phase: watch::Receiver<Phase>,
+    _alive: mpsc::Sender<()>,
+}
+
+impl Shutdown {
+    pub(crate) fn new() -> Self {
+        let (alive, gone) = mpsc::channel(1);
+        Self {
+            phase: watch::Sender::default(),
+            alive,
+            gone,
+        }
+    }
+
+    pub(crate) fn watch(&self) -> PhaseWatch {
+        PhaseWatch {
+            phase: self.phase.subscribe(),
+            _alive: self.alive.clone(),
+        }
+    }
+
+    /// Gives transfers `grace` to finish, or less if `hurry` completes; then cancels them. Returns
+    /// whether all sessions ended.
+    pub(crate) async fn run(mut self, grace: Duration, hurry: impl Future<Output = ()>) -> bool {
+        /// Cancelled transfers end within 100 ms; the rest is for their last replies.
+        const LAST_WORDS: Duration = Duration::from_secs(5);
+
+        self.phase.send_replace(Phase::Draining);
+        drop(self.alive);
+        let ended = tokio::select! {
+            _ = self.gone.recv() => true,
+            () = tokio::time::sleep(grace) => false,
+            () = hurry => false,
+        };
+        if ended {
+            return true;
+        }
+        self.phase.send_replace(Phase::Cancelling);
+        tokio::time::timeout(LAST_WORDS, self.gone.recv())
+            .await
+            .is_ok()
+    }
+}
+
+impl PhaseWatch {
+    /// Waits for `phase` or a later one.
+    pub(crate) async fn reached(&mut self, phase: Phase) {
+        // The sender goes only after the last phase.
+        let _ = self.phase.wait_for(|now| *now >= phase).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_without_sessions_ends_at_once() {
+        let ended = Shutdown::new()
+            .run(Duration::from_secs(3600), std::future::pending())
+            .await;
+        assert!(ended);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_that_finish_in_time_are_not_cancelled() {
+        let shutdown = Shutdown::new();
+        let mut watch = shutdown.watch();
+        let session = tokio::spawn(async move {
+            watch.reached(Phase::Draining).await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            *watch.phase.borrow()
+        });
+        assert!(
+            shutdown
+                .run(Duration::from_secs(60), std::future::pending())
+                .await
+        );
+        assert_eq!(session.await.expect("no panic"), Phase::Draining);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_others_are_cancelled_after_the_grace_time_or_in_a_hurry() {
+        for (grace, hurry) in [(5, 3600), (3600, 5)] {
+            let started = tokio::time::Instant::now();
+            let shutdown = Shutdown::new();
+            let mut watch = shutdown.watch();
+            let session = tokio::spawn(async move { watch.reached(Phase::Cancelling).await });
+            let hurry = tokio::time::sleep(Duration::from_secs(hurry));
+            assert!(shutdown.run(Duration::from_secs(grace), hurry).await);
+            session.await.expect("no panic");
+            assert_eq!(started.elapsed().as_secs(), 5);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_that_never_end_do_not_hold_the_server_up() {
+        let shutdown = Shutdown::new();
+        let _watch = shutdown.watch();
+        assert!(
+            !shutdown
+                .run(Duration::from_secs(1), std::future::pending())
+                .await
+        );
+    }
+}

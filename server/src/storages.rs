@@ -1,0 +1,99 @@
+//! The files of each account, opened once for all of its sessions.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridhaul_storage::{PosixOptions, PosixStorage, Storage, StorageError};
+use gridhaul_transfer::NodeAccount;
+use tracing::warn;
+
+use crate::config::Config;
+
+/// Holds the root directories that sessions use: the server's own from the start, so that it may lie
+/// where only root gets to, those of single users when they first log in.
+#[derive(Debug)]
+pub(crate) struct Storages {
+    options: PosixOptions,
+    opened: Mutex<HashMap<Key, Arc<dyn Storage>>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    root: PathBuf,
+    read_only: bool,
+}
+
+impl Storages {
+    /// Opens the server's root.
+    pub(crate) fn open(config: &Config) -> Result<Self, StorageError> {
+        let options = PosixOptions {
+            file_mode: config.perms,
+            ..PosixOptions::default()
+        };
+        let storages = Self {
+            options,
+            opened: Mutex::default(),
+        };
+        for key in own_keys(config) {
+            storages.open_key(key)?;
+        }
+        Ok(storages)
+    }
+
+    /// The files of an account. May block.
+    pub(crate) fn get(&self, account: &NodeAccount) -> Result<Arc<dyn Storage>, StorageError> {
+        let key = Key {
+            root: account.root.clone(),
+            read_only: account.read_only,
+        };
+        let opened = lock(&self.opened).get(&key).cloned();
+        match opened {
+            Some(storage) => Ok(storage),
+            None => self.open_key(key),
+        }
+    }
+
+    /// Opens the server's root anew, which may be another directory now, and forgets the roots of
+    /// users. What cannot be opened any more, because root's rights are gone, stays as it is.
+    pub(crate) fn reload(&self, config: &Config) {
+        let own = own_keys(config);
+        lock(&self.opened).retain(|key, _| own.contains(key));
+        for key in own {
+            let root = key.root.clone();
+            if let Err(error) = self.open_key(key) {
+                warn!(root = %root.display(), %error, "the root cannot be opened anew");
+            }
+        }
+    }
+
+    fn open_key(&self, key: Key) -> Result<Arc<dyn Storage>, StorageError> {
+        let options = PosixOptions {
+            read_only: key.read_only,
+            ..self.options
+        };
+        let storage: Arc<dyn Storage> = Arc::new(PosixStorage::open(&key.root, options)?);
+        lock(&self.opened).insert(key, Arc::clone(&storage));
+        Ok(storage)
+    }
+}
+
+/// The server's root, to read only and to write, as far as anybody may.
+fn own_keys(config: &Config) -> Vec<Key> {
+    let anonymous = config.anonymous.as_ref();
+    let reads = anonymous.is_some_and(|anonymous| !anonymous.write);
+    let writes = config.passwords.is_some() || anonymous.is_some_and(|anonymous| anonymous.write);
+    [(reads, true), (writes, false)]
+        .into_iter()
+        .filter(|(wanted, _)| *wanted)
+        .map(|(_, read_only)| Key {
+            root: config.root.clone(),
+            read_only,
+        })
+        .collect()
+}
+
+/// Every insertion is whole, so a panic elsewhere does not spoil the map.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
