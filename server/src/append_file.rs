@@ -1,0 +1,77 @@
+//! A file that lines are added to, and that may be moved away from under it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A log file. Each line is written with one call, so that lines of several writers never mix.
+#[derive(Debug)]
+pub(crate) struct AppendFile {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl AppendFile {
+    /// Opens the file, or makes it.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            file: Mutex::new(open(path)?),
+        })
+    }
+
+    /// Opens the file anew under its name, after log rotation has renamed the old one. If that fails,
+    /// the old one stays in use.
+    pub(crate) fn reopen(&self) -> io::Result<()> {
+        let file = open(&self.path)?;
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        Ok(())
+    }
+
+    /// Adds whole lines.
+    pub(crate) fn append(&self, lines: &[u8]) -> io::Result<()> {
+        self.file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .write_all(lines)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_go_to_the_new_file_after_a_rotation() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
+        let file = AppendFile::open(&path).expect("opened");
+        file.append(b"one\n").expect("written");
+        std::fs::rename(&path, &moved).expect("renamed");
+        file.append(b"two\n").expect("written");
+        file.reopen().expect("reopened");
+        file.append(b"three\n").expect("written");
+        assert_eq!(std::fs::read_to_string(moved).expect("read"), "one\ntwo\n");
+        assert_eq!(std::fs::read_to_string(path).expect("read"), "three\n");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_reopened_stays_in_use() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let logs = directory.path().join("logs");
+        std::fs::create_dir(&logs).expect("made");
+        let file = AppendFile::open(&logs.join("log")).expect("opened");
+        std::fs::remove_dir_all(&logs).expect("removed");
+        file.reopen().expect_err("no directory");
+        file.append(b"one\n").expect("written");
+    }
+}

@@ -1,0 +1,166 @@
+//! The log: events of the server and its crates, for people and for machines.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry};
+
+use crate::append_file::AppendFile;
+use crate::config::{Log, LogFormat};
+
+/// The running log: what SIGHUP can change of it.
+#[derive(Debug)]
+pub struct Logging {
+    file: Option<Arc<AppendFile>>,
+    filter: reload::Handle<EnvFilter, Registry>,
+}
+
+/// A log that cannot be written, or rules that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggingError {
+    /// The file cannot be opened.
+    #[error("the log file {}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        error: io::Error,
+    },
+    /// The level is none.
+    #[error("log-level '{level}': {error}")]
+    Level {
+        /// What was given.
+        level: String,
+        /// What is wrong with it.
+        error: ParseError,
+    },
+    /// There is a log already.
+    #[error(transparent)]
+    Running(#[from] TryInitError),
+    /// The log is gone.
+    #[error("log-level: {0}")]
+    Reload(#[from] reload::Error),
+}
+
+impl Logging {
+    /// Starts the log of this process.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened, or the rules cannot be understood.
+    pub fn start(log: &Log) -> Result<Self, LoggingError> {
+        let file = match &log.file {
+            Some(path) => Some(Arc::new(open(path)?)),
+            None => None,
+        };
+        let (filter, handle) = reload::Layer::new(rules(&log.level)?);
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(Output(file.clone()));
+        let lines = match log.format {
+            LogFormat::Text => lines.boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        };
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(lines)
+            .try_init()?;
+        Ok(Self {
+            file,
+            filter: handle,
+        })
+    }
+
+    /// Opens the file anew, and follows the rules in `log`.
+    ///
+    /// # Errors
+    ///
+    /// When one of the two fails; the other is done nevertheless.
+    pub fn reload(&self, log: &Log) -> Result<(), LoggingError> {
+        let reopened = match &self.file {
+            Some(file) => file.reopen().map_err(|error| LoggingError::File {
+                path: file.path().to_owned(),
+                error,
+            }),
+            None => Ok(()),
+        };
+        self.filter.reload(rules(&log.level)?)?;
+        reopened
+    }
+}
+
+fn open(path: &std::path::Path) -> Result<AppendFile, LoggingError> {
+    AppendFile::open(path).map_err(|error| LoggingError::File {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn rules(level: &str) -> Result<EnvFilter, LoggingError> {
+    EnvFilter::builder()
+        .parse(level)
+        .map_err(|error| LoggingError::Level {
+            level: level.to_owned(),
+            error,
+        })
+}
+
+/// Where lines go: a file, or standard error.
+struct Output(Option<Arc<AppendFile>>);
+
+impl<'a> MakeWriter<'a> for Output {
+    type Writer = LineWriter<'a>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        LineWriter(self.0.as_deref())
+    }
+}
+
+/// Writes one line, which the subscriber hands over whole.
+struct LineWriter<'a>(Option<&'a AppendFile>);
+
+impl io::Write for LineWriter<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match self.0 {
+            Some(file) => file.append(line)?,
+            None => io::stderr().lock().write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_rules_are_understood() {
+        for level in [
+            "error",
+            "INFO",
+            "debug",
+            "info,gridhaul_server=debug",
+            "off",
+        ] {
+            assert!(rules(level).is_ok(), "{level}");
+        }
+        let error = rules("gridhaul_server=loud")
+            .expect_err("no level")
+            .to_string();
+        assert!(
+            error.contains("log-level 'gridhaul_server=loud'"),
+            "{error}"
+        );
+    }
+}
