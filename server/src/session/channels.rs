@@ -1,0 +1,244 @@
+//! Where data channels go: `PASV`, `PORT` and their kin.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use gridhaul_protocol::address::{Family, PassiveAddress, StripeAddresses};
+use gridhaul_protocol::command::StackRequest;
+use gridhaul_protocol::negotiated::{Passive, PassiveRequest};
+use gridhaul_protocol::reply::Reply;
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{BufferSize, SocketOptions, StackError};
+use gridhaul_transfer::{ConnectRequest, ListenRequest};
+
+use super::control::Control;
+use super::{End, Session, User, names, replies};
+
+impl Session {
+    /// `PASV`, `EPSV`, `SPAS`.
+    pub(super) async fn passive(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        request: PassiveRequest,
+    ) -> Result<(), End> {
+        let reply = match self.answer_passive(user, request).await {
+            Ok(reply) | Err(reply) => reply,
+        };
+        self.send(control, &reply);
+        Ok(())
+    }
+
+    async fn answer_passive(
+        &mut self,
+        user: &User,
+        request: PassiveRequest,
+    ) -> Result<Reply, Reply> {
+        self.check_family(request)?;
+        match self
+            .negotiated
+            .passive(request)
+            .map_err(|refusal| refusal.reply())?
+        {
+            Passive::Delay => {
+                user.node.release();
+                Ok(Reply::new(200, "Passive delayed."))
+            }
+            Passive::Listen { striped } => Ok(self.listen(user, request, striped).await?.reply()),
+        }
+    }
+
+    /// Listens for data connections, and says where.
+    pub(super) async fn listen(
+        &mut self,
+        user: &User,
+        request: PassiveRequest,
+        striped: bool,
+    ) -> Result<PassiveAddress, Reply> {
+        let stripes = if striped {
+            self.settings.config.data.stripes
+        } else {
+            1
+        };
+        let wanted = ListenRequest {
+            stack: self.stack_spec(),
+            local: vec![self.data_address(); stripes],
+            sockets: self.sockets(),
+        };
+        let node = Arc::clone(&user.node);
+        let listening = tokio::task::spawn_blocking(move || node.listen(&wanted)).await;
+        let address = match listening {
+            Ok(Ok(addresses)) => self
+                .advertised(request, addresses)
+                .ok_or_else(no_such_address),
+            Ok(Err(error)) => Err(replies::listen_error(&error)),
+            Err(_) => Err(Reply::new(451, "Command failed. : the server failed.")),
+        };
+        match address {
+            Ok(_) => self.negotiated.listening(stripes),
+            Err(_) => self.negotiated.port_failed(),
+        }
+        address
+    }
+
+    /// `PORT`, `EPRT`, `SPOR`: one address for each stripe.
+    pub(super) fn active(&mut self, user: &User, peers: &StripeAddresses) -> Reply {
+        let peers_checked = self.check_peers(peers.as_slice());
+        if let Err(reply) = peers_checked {
+            return reply;
+        }
+        if let Err(refusal) = self.negotiated.active(peers) {
+            return refusal.reply();
+        }
+        let request = ConnectRequest {
+            stack: self.stack_spec(),
+            peers: peers.as_slice().to_vec(),
+            sockets: self.sockets(),
+        };
+        match user.node.connect(&request) {
+            Ok(()) => Reply::new(200, "PORT Command successful."),
+            Err(error) => {
+                self.negotiated.port_failed();
+                replies::connect_error(&error)
+            }
+        }
+    }
+
+    /// Data goes to the client and to hosts that the administrator named. RFC 2577 3: else a client
+    /// could make the server talk to mail servers, for example.
+    fn check_peers(&self, peers: &[SocketAddr]) -> Result<(), Reply> {
+        let admission = self.settings.config.data.admission(self.peer);
+        for peer in peers {
+            let (host, port) = (peer.ip(), peer.port());
+            if port < 1024 {
+                return Err(Reply::new(
+                    501,
+                    format!("Illegal PORT command: port {port} is below 1024."),
+                ));
+            }
+            if !admission.admits(host) {
+                let text = format!(
+                    "Illegal PORT command: {host} is not your address, and the administrator of this \
+                     server has not named it as a host for data connections (data-hosts)."
+                );
+                return Err(Reply::new(501, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// `SITE SETNETSTACK`.
+    pub(super) fn set_net_stack(&mut self, user: &User, request: &StackRequest) -> Reply {
+        self.stack = match request {
+            StackRequest::Default => None,
+            StackRequest::Drivers(text) => match self.client_stack(text.as_str()) {
+                Ok(stack) => Some(Box::new(stack)),
+                Err(reason) => return replies::stack_error(&reason),
+            },
+        };
+        user.settle(self.negotiated.set_stack(request.clone()));
+        names::ok()
+    }
+
+    fn client_stack(&self, text: &str) -> Result<StackSpec, String> {
+        let stack = StackSpec::parse(text).map_err(|error| error.to_string())?;
+        let allowed = &self.settings.config.data.allowed_drivers;
+        let known = self.shared.registry.check_allowed(&stack, allowed);
+        known
+            .and_then(|()| self.shared.node.check_stack(&stack))
+            .map_err(|error: StackError| error.to_string())?;
+        Ok(self.settings.with_ports(stack))
+    }
+
+    fn stack_spec(&self) -> StackSpec {
+        self.stack
+            .as_deref()
+            .unwrap_or(&self.settings.stack)
+            .clone()
+    }
+
+    /// The buffers that the client asked for.
+    fn sockets(&self) -> SocketOptions {
+        let settings = self.negotiated.settings();
+        SocketOptions {
+            receive_buffer: buffer_size(settings.store_buffer_bytes),
+            send_buffer: buffer_size(settings.retrieve_buffer_bytes),
+        }
+    }
+
+    /// The local address of data connections.
+    fn data_address(&self) -> IpAddr {
+        self.settings.config.data.address.unwrap_or(self.local)
+    }
+
+    /// Refuses a form of address that cannot be had here.
+    fn check_family(&self, request: PassiveRequest) -> Result<(), Reply> {
+        let told = self
+            .settings
+            .config
+            .data
+            .advertise
+            .unwrap_or_else(|| self.data_address());
+        let here = Family::of(told);
+        match request {
+            PassiveRequest::Pasv if here == Family::Ipv6 => Err(no_such_address()),
+            // RFC 2428 3.
+            PassiveRequest::Epsv(Some(family)) | PassiveRequest::Spas(Some(family))
+                if family != here =>
+            {
+                Err(Reply::new(
+                    522,
+                    format!("Network protocol not supported, use ({}).", here.number()),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer with the addresses that clients shall connect to.
+    fn advertised(
+        &self,
+        request: PassiveRequest,
+        listening: Vec<SocketAddr>,
+    ) -> Option<PassiveAddress> {
+        let data = &self.settings.config.data;
+        let addresses: Vec<_> = listening
+            .into_iter()
+            .map(|address| {
+                let host = data.advertise.unwrap_or_else(|| address.ip());
+                SocketAddr::new(host, address.port())
+            })
+            .collect();
+        let first = *addresses.first()?;
+        match request {
+            PassiveRequest::Pasv => match first {
+                SocketAddr::V4(address) => Some(PassiveAddress::HostPort(address)),
+                SocketAddr::V6(_) => None,
+            },
+            PassiveRequest::Epsv(_) if first.ip() == self.local => {
+                Some(PassiveAddress::Port(first.port()))
+            }
+            PassiveRequest::Epsv(_) => Some(PassiveAddress::Extended(first)),
+            PassiveRequest::Spas(None) => {
+                StripeAddresses::new(addresses).map(PassiveAddress::Striped)
+            }
+            PassiveRequest::Spas(Some(_)) => {
+                StripeAddresses::new(addresses).map(PassiveAddress::ExtendedStriped)
+            }
+        }
+    }
+}
+
+fn no_such_address() -> Reply {
+    Reply::new(
+        425,
+        "PASV cannot carry an IPv6 address, and this connection is IPv6; send EPSV.",
+    )
+}
+
+/// The kernel's limits are below what does not fit here.
+fn buffer_size(bytes: Option<u64>) -> BufferSize {
+    bytes.map_or(BufferSize::Automatic, |bytes| {
+        BufferSize::Bytes(u32::try_from(bytes).unwrap_or(u32::MAX))
+    })
+}

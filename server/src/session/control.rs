@@ -1,0 +1,308 @@
+//! The control channel: command lines in, replies out.
+//!
+//! Between two commands it holds no buffer: sessions are many and mostly idle.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use gridhaul_protocol::command::{Command, CommandError};
+use gridhaul_protocol::line::{LineDecoder, LineError};
+use gridhaul_protocol::reply::Reply;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// Commands that may wait while another one is carried out; then reading stops.
+const MOST_WAITING: usize = 64;
+/// The bytes that all waiting commands together may have, roughly.
+const MOST_WAITING_BYTES: usize = 256 * 1024;
+/// How much is read at a time.
+const READ_BYTES: usize = 8 * 1024;
+/// A client that does not take its replies for so long is given up.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The connection on which commands and replies travel.
+#[derive(Debug)]
+pub(crate) struct Control {
+    stream: TcpStream,
+    decoder: LineDecoder,
+    /// Bytes that were read and not looked at, because enough commands wait.
+    unread: Vec<u8>,
+    waiting: VecDeque<Request>,
+    waiting_bytes: usize,
+    output: Vec<u8>,
+    ended: bool,
+    abort_waits: bool,
+}
+
+/// What came on one line.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) content: Result<Command, Fault>,
+    /// An `ABOR` that came later has ended this command before it began.
+    pub(crate) aborted: bool,
+    bytes: usize,
+}
+
+/// Why a line is no command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Line(#[from] LineError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+impl Request {
+    fn is_abort(&self) -> bool {
+        matches!(self.content, Ok(Command::Abor))
+    }
+}
+
+impl Control {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            decoder: LineDecoder::for_commands(),
+            unread: Vec::new(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            output: Vec::new(),
+            ended: false,
+            abort_waits: false,
+        }
+    }
+
+    /// Whether the client has closed its side, and all that came before is taken.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended && self.waiting.is_empty()
+    }
+
+    /// Whether the client has closed its side, even if commands still wait.
+    pub(crate) fn is_closed_by_client(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether there is room for another command.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.ended && self.waiting.len() < MOST_WAITING && self.waiting_bytes < MOST_WAITING_BYTES
+    }
+
+    /// Whether an `ABOR` is among the commands that wait.
+    pub(crate) fn abort_waits(&self) -> bool {
+        self.abort_waits
+    }
+
+    /// The command that is next, if it is one.
+    pub(crate) fn next(&self) -> Option<&Command> {
+        self.waiting
+            .front()
+            .and_then(|request| request.content.as_ref().ok())
+    }
+
+    /// The oldest command that waits.
+    pub(crate) fn take(&mut self) -> Option<Request> {
+        let request = self.waiting.pop_front()?;
+        self.waiting_bytes -= request.bytes;
+        if request.is_abort() {
+            self.abort_waits = self.waiting.iter().any(Request::is_abort);
+        }
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new();
+            self.decode();
+        }
+        Some(request)
+    }
+
+    /// Waits until the client sends something or closes, and takes what there is. Dropping the future
+    /// loses nothing.
+    pub(crate) async fn receive(&mut self) -> io::Result<()> {
+        if !self.unread.is_empty() {
+            self.decode();
+            return Ok(());
+        }
+        loop {
+            self.stream.readable().await?;
+            match self.read() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Reads without waiting. The buffer lives on the stack, and not in the session.
+    fn read(&mut self) -> io::Result<()> {
+        let mut buffer = [0; READ_BYTES];
+        let count = self.stream.try_read(&mut buffer)?;
+        if count == 0 {
+            self.ended = true;
+        }
+        self.unread.extend_from_slice(&buffer[..count]);
+        self.decode();
+        Ok(())
+    }
+
+    fn decode(&mut self) {
+        let unread = std::mem::take(&mut self.unread);
+        let mut input = unread.as_slice();
+        while self.waiting.len() < MOST_WAITING && self.waiting_bytes < MOST_WAITING_BYTES {
+            let Some(line) = self.decoder.decode(&mut input) else {
+                return;
+            };
+            let bytes = line.as_ref().map_or(0, Vec::len);
+            let content = match line {
+                Ok(line) => Command::parse(&line).map_err(Fault::from),
+                Err(error) => Err(error.into()),
+            };
+            let request = Request {
+                content,
+                aborted: false,
+                bytes,
+            };
+            if request.is_abort() {
+                self.abort_waits = true;
+                for earlier in &mut self.waiting {
+                    earlier.aborted = true;
+                }
+            }
+            self.waiting_bytes += bytes;
+            self.waiting.push_back(request);
+        }
+        self.unread = input.to_vec();
+    }
+
+    /// Adds a reply to what will be sent.
+    pub(crate) fn reply(&mut self, reply: &Reply) {
+        self.output.extend_from_slice(&reply.encode());
+    }
+
+    /// Adds a part of a reply that is sent piece by piece.
+    pub(crate) fn raw(&mut self, piece: &[u8]) {
+        self.output.extend_from_slice(piece);
+    }
+
+    /// The bytes of replies that were not sent yet.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Sends all replies, in one write where possible.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        let output = std::mem::take(&mut self.output);
+        let sent = match self.stream.try_write(&output) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if sent == output.len() {
+            return Ok(());
+        }
+        let rest = self.stream.write_all(&output[sent..]);
+        tokio::time::timeout(WRITE_TIMEOUT, rest).await?
+    }
+
+    /// Ends the connection in an orderly way.
+    pub(crate) async fn close(mut self) {
+        // The client may be gone already, which is as good.
+        let _ = self.flush().await;
+        let _ = self.stream.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (Control, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("bound");
+        let client = TcpStream::connect(listener.local_addr().expect("bound"))
+            .await
+            .expect("connected");
+        let (server, _) = listener.accept().await.expect("accepted");
+        (Control::new(server), client)
+    }
+
+    #[tokio::test]
+    async fn lines_come_in_order_and_the_end_after_them() {
+        let (mut control, mut client) = pair().await;
+        client
+            .write_all(b"NOOP\r\nXYZZY\r\nQU")
+            .await
+            .expect("sent");
+        while control.waiting.len() < 2 {
+            control.receive().await.expect("received");
+        }
+        client.write_all(b"IT\r\n").await.expect("sent");
+        drop(client);
+        while !control.is_closed_by_client() {
+            control.receive().await.expect("received");
+        }
+        let contents: Vec<_> = std::iter::from_fn(|| control.take())
+            .map(|request| request.content)
+            .collect();
+        assert!(matches!(contents[0], Ok(Command::Noop)));
+        assert!(matches!(contents[1], Err(Fault::Command(_))));
+        assert!(matches!(contents[2], Ok(Command::Quit)));
+        assert!(control.is_ended());
+    }
+
+    #[tokio::test]
+    async fn no_more_commands_are_taken_than_may_wait() {
+        let (mut control, mut client) = pair().await;
+        let sender = tokio::spawn(async move {
+            client
+                .write_all(&b"NOOP\r\n".repeat(1000))
+                .await
+                .expect("sent");
+            client
+        });
+        let mut taken = 0;
+        while taken < 1000 {
+            if control.has_room() {
+                control.receive().await.expect("received");
+            }
+            assert!(control.waiting.len() <= MOST_WAITING);
+            while control.take().is_some() {
+                taken += 1;
+            }
+        }
+        sender.await.expect("no panic");
+        assert_eq!(taken, 1000);
+        assert!(control.unread.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_abort_marks_what_came_before_it() {
+        let (mut control, mut client) = pair().await;
+        client
+            .write_all(b"RETR a\r\nABOR\r\nRETR b\r\n")
+            .await
+            .expect("sent");
+        while control.waiting.len() < 3 {
+            control.receive().await.expect("received");
+        }
+        assert!(control.abort_waits());
+        assert!(control.take().is_some_and(|request| request.aborted));
+        assert!(control.take().is_some_and(|request| request.is_abort()));
+        assert!(!control.abort_waits());
+        assert!(control.take().is_some_and(|request| !request.aborted));
+    }
+
+    #[tokio::test]
+    async fn replies_are_sent_together() {
+        let (mut control, mut client) = pair().await;
+        control.reply(&Reply::new(200, "one"));
+        control.reply(&Reply::new(226, "two"));
+        control.close().await;
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.expect("received");
+        assert_eq!(text, "200 one\r\n226 two\r\n");
+    }
+}

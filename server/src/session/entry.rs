@@ -1,0 +1,128 @@
+//! What the commands for listings tell of a file.
+
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use gridhaul_protocol::facts::{FileFacts, FileType, Permissions, Unique};
+use gridhaul_protocol::listing::{ListLine, ListTime};
+use gridhaul_storage::{Account, FileKind, Metadata};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// What an entry is to the directory that is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One of its entries, or what was named itself.
+    Entry,
+    /// The directory itself.
+    Current,
+    /// The directory above it.
+    Parent,
+}
+
+/// The facts of a file; `None` for a link that leads nowhere, which listings leave out, as
+/// globus-gridftp-server 13.24 does.
+pub(super) fn facts<'a>(
+    metadata: &'a Metadata,
+    kind: Kind,
+    link_target: Option<&'a Path>,
+) -> Option<FileFacts<'a>> {
+    let file_type = match (file_type(metadata.kind), kind) {
+        (FileType::Symlink, _) => return None,
+        (FileType::Directory, Kind::Current) => FileType::CurrentDirectory,
+        (FileType::Directory, Kind::Parent) => FileType::ParentDirectory,
+        (file_type, _) => file_type,
+    };
+    let access = metadata.access;
+    let permissions = match file_type {
+        FileType::File => Permissions::of_file(access.read, access.write),
+        kind if kind.is_directory() => {
+            Permissions::of_directory(access.read, access.write, access.search)
+        }
+        _ => Permissions::default(),
+    };
+    let name = |account: &'a Account| {
+        account
+            .name
+            .as_ref()
+            .map(|name| Cow::Borrowed(name.as_bytes()))
+    };
+    Some(FileFacts {
+        file_type: Some(file_type),
+        modified: Timestamp::try_from(metadata.modified).ok(),
+        size: Some(metadata.size),
+        permissions: Some(permissions),
+        mode: Some(metadata.mode),
+        owner: name(&metadata.owner),
+        uid: Some(metadata.owner.id),
+        group: name(&metadata.group),
+        gid: Some(metadata.group.id),
+        unique: Some(Unique::Inode {
+            device: metadata.device,
+            inode: metadata.inode,
+        }),
+        link_target: link_target.map(|target| Cow::Borrowed(target.as_os_str().as_bytes())),
+        entries: None,
+    })
+}
+
+/// Where the link at an entry of `directory` leads, as an absolute path.
+pub(super) fn link_target(directory: &Path, metadata: &Metadata) -> Option<PathBuf> {
+    metadata
+        .link_target
+        .as_ref()
+        .map(|target| directory.join(target))
+}
+
+/// The time and the zone of the server, in which `LIST` and `STAT` tell times.
+#[derive(Debug, Clone)]
+pub(super) struct Clock {
+    now: Timestamp,
+    zone: TimeZone,
+}
+
+impl Clock {
+    pub(super) fn now() -> Self {
+        Self {
+            now: Timestamp::now(),
+            zone: TimeZone::system(),
+        }
+    }
+}
+
+/// Appends the line of `LIST` and `STAT`.
+pub(super) fn append_long(line: &mut Vec<u8>, metadata: &Metadata, name: &[u8], clock: &Clock) {
+    let account = |account: &Account| match &account.name {
+        Some(name) => Cow::Owned(name.clone().into_bytes()),
+        None => Cow::Owned(account.id.to_string().into_bytes()),
+    };
+    let modified = Timestamp::try_from(metadata.modified).unwrap_or(Timestamp::UNIX_EPOCH);
+    ListLine {
+        file_type: file_type(metadata.kind),
+        mode: metadata.mode,
+        links: metadata.links,
+        owner: account(&metadata.owner),
+        group: account(&metadata.group),
+        size: metadata.size,
+        modified: ListTime::new(modified, clock.now, &clock.zone),
+        name: Cow::Borrowed(name),
+        link_target: metadata
+            .link_target
+            .as_ref()
+            .map(|target| Cow::Borrowed(target.as_os_str().as_bytes())),
+    }
+    .append(line);
+}
+
+fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::File => FileType::File,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Pipe => FileType::Pipe,
+        FileKind::CharacterDevice => FileType::CharacterDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::Other => FileType::Other,
+    }
+}

@@ -1,0 +1,108 @@
+//! Work on files that is not a transfer: it blocks, so it runs on threads for that, one piece at a time
+//! for each session.
+
+use std::sync::Arc;
+
+use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_protocol::reply::Reply;
+use gridhaul_stack::Cancel;
+use gridhaul_storage::{Storage, StorageError};
+use gridhaul_transfer::NodeSession;
+use rustix::io::Errno;
+
+use super::control::Control;
+use super::{End, Session, User, replies};
+use crate::shutdown::Phase;
+
+/// What a piece of work may use.
+pub(super) struct Files {
+    pub(super) node: Arc<dyn NodeSession>,
+    pub(super) storage: Arc<dyn Storage>,
+    /// Thrown when the client says ABOR, or is gone.
+    pub(super) cancel: Cancel,
+}
+
+impl Session {
+    /// Carries out a command on a path, without argument on the current directory, and sends the reply
+    /// that it makes.
+    pub(super) async fn on_path(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        argument: Option<&PathArgument>,
+        work: impl FnOnce(&Files, &RemotePath) -> Result<Reply, StorageError> + Send + 'static,
+    ) -> Result<(), End> {
+        let reply = match user.path(argument) {
+            Ok(path) => self
+                .work(control, user, move |files| work(files, &path))
+                .await?
+                .unwrap_or_else(|error| replies::storage_error(&error)),
+            Err(error) => replies::storage_error(&error),
+        };
+        self.send(control, &reply);
+        Ok(())
+    }
+
+    /// Does a piece of work on files while the control channel is read.
+    pub(super) async fn work<T: Send + 'static>(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        work: impl FnOnce(&Files) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<Result<T, StorageError>, End> {
+        self.work_in_turn(control, user, std::future::ready(()), |files, ()| {
+            work(files)
+        })
+        .await
+    }
+
+    /// The same for work that has to wait for its turn.
+    pub(super) async fn work_in_turn<P: Send + 'static, T: Send + 'static>(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        turn: impl Future<Output = P>,
+        work: impl FnOnce(&Files, P) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<Result<T, StorageError>, End> {
+        let cancel = Cancel::new();
+        let node = Arc::clone(&user.node);
+        let files = Files {
+            storage: node.storage(),
+            node,
+            cancel: cancel.clone(),
+        };
+        let job = async move {
+            let turn = turn.await;
+            let done = tokio::task::spawn_blocking(move || work(&files, turn)).await;
+            // Work that panicked says so on standard error; the session goes on.
+            done.unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO)))
+        };
+        let mut job = std::pin::pin!(job);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut job => return Ok(done),
+                received = control.receive(), if control.has_room() => {
+                    if received.is_err() || control.is_closed_by_client() || control.abort_waits() {
+                        cancel.cancel();
+                    }
+                    received?;
+                }
+                () = self.phase.reached(Phase::Cancelling), if !cancel.is_cancelled() => cancel.cancel(),
+            }
+        }
+    }
+}
+
+impl User {
+    /// The path that an argument means; without one, the current directory.
+    pub(super) fn path(&self, argument: Option<&PathArgument>) -> Result<RemotePath, StorageError> {
+        match argument {
+            Some(argument) => self
+                .directory
+                .join(argument)
+                .map_err(|_| StorageError::new("open", Errno::NAMETOOLONG)),
+            None => Ok(self.directory.clone()),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A session: one control channel from greeting to goodbye.
+//!
+//! A session never touches a data socket or a file's bytes: it speaks to a data node
+//! ([`gridhaul_transfer::NodeSession`]) in plain values. One task serves a session; it carries out one
+//! command after another, and reads the control channel all the while, so that `ABOR`, `STAT` and the
+//! end of the connection are noticed in the middle of a transfer.
+
+mod channels;
+mod control;
+mod dispatch;
+mod entry;
+mod features;
+mod files;
+mod listing;
+mod login;
+mod names;
+mod replies;
+mod site;
+mod status;
+mod transfer;
+mod watch;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use gridhaul_protocol::facts::FactSelection;
+use gridhaul_protocol::negotiated::{Channels, Negotiated};
+use gridhaul_protocol::path::RemotePath;
+use gridhaul_protocol::reply::Reply;
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_transfer::NodeSession;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::events::Event;
+use crate::server::{Settings, Shared};
+use crate::shutdown::{Phase, PhaseWatch};
+
+use control::{Control, Request};
+use login::Login;
+
+/// Replies are collected while more commands wait, up to so many bytes.
+const UNSENT_BYTES: usize = 16 * 1024;
+
+/// One control channel and what was agreed on it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    settings: Settings,
+    phase: PhaseWatch,
+    id: u64,
+    /// The client's address, IPv4 where it is.
+    peer: IpAddr,
+    /// Our address on the control connection, IPv4 where it is.
+    local: IpAddr,
+    connected: Instant,
+    login: Login,
+    negotiated: Negotiated,
+    /// `OPTS MLST`.
+    selection: FactSelection,
+    /// `SITE SETNETSTACK`; `None` is the server's own.
+    stack: Option<Box<StackSpec>>,
+    /// `SITE TASKID`.
+    task_id: Option<String>,
+}
+
+/// A client that has logged in.
+#[derive(Debug, Clone)]
+struct User {
+    name: String,
+    node: Arc<dyn NodeSession>,
+    directory: RemotePath,
+}
+
+/// Why a session ends.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the client said goodbye")]
+    Quit,
+    #[error("the client closed the connection")]
+    ClosedByClient,
+    #[error("the client did nothing for too long")]
+    Idle,
+    #[error("too many wrong logins")]
+    WrongLogins,
+    #[error("the server is shutting down")]
+    Shutdown,
+    #[error("the control connection failed: {0}")]
+    Network(#[from] io::Error),
+}
+
+impl End {
+    /// The last reply, if the client may still read one.
+    fn reply(&self) -> Option<Reply> {
+        match self {
+            Self::Quit | Self::ClosedByClient | Self::Network(_) => None,
+            Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
+            Self::WrongLogins => Some(Reply::new(
+                421,
+                "Too many wrong logins: closing control connection.",
+            )),
+            Self::Shutdown => Some(Reply::new(
+                421,
+                "Server shutting down: closing control connection.",
+            )),
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        phase: PhaseWatch,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Self {
+        let id = shared.next_session();
+        shared
+            .journal
+            .publish(&Event::SessionOpened { session: id, peer });
+        Self {
+            settings: shared.settings(),
+            shared,
+            phase,
+            id,
+            peer: peer.ip().to_canonical(),
+            local: local.ip().to_canonical(),
+            connected: Instant::now(),
+            login: Login::default(),
+            negotiated: Negotiated::default(),
+            selection: FactSelection::default(),
+            stack: None,
+            task_id: None,
+        }
+    }
+
+    /// Serves the client until it goes, or has to.
+    pub(crate) async fn run(mut self, stream: TcpStream) {
+        let mut control = Control::new(stream);
+        let Err(end) = self.serve(&mut control).await;
+        if let Some(reply) = end.reply() {
+            self.send(&mut control, &reply);
+        }
+        if let Some(user) = self.login.user() {
+            user.node.release();
+        }
+        self.shared.journal.publish(&Event::SessionClosed {
+            session: self.id,
+            reason: &end.to_string(),
+        });
+        control.close().await;
+    }
+
+    async fn serve(&mut self, control: &mut Control) -> Result<std::convert::Infallible, End> {
+        let greeting = self.greeting();
+        self.send(control, &greeting);
+        loop {
+            let request = self.next_request(control).await?;
+            // What an idle session does not need lives on the heap, and only as long as the command.
+            Box::pin(self.execute(control, request)).await?;
+            if control.unsent_bytes() > UNSENT_BYTES {
+                control.flush().await?;
+            }
+        }
+    }
+
+    fn greeting(&self) -> Reply {
+        match &self.settings.config.banner {
+            Some(banner) => Reply::new(220, banner),
+            None => {
+                let (host, version) = (&self.shared.host, crate::VERSION);
+                Reply::new(220, format!("{host} GridFTP Server {version} ready."))
+            }
+        }
+    }
+
+    /// The next command, for which replies are sent and time passes.
+    async fn next_request(&mut self, control: &mut Control) -> Result<Request, End> {
+        loop {
+            if let Some(request) = control.take() {
+                return Ok(request);
+            }
+            control.flush().await?;
+            if control.is_ended() {
+                return Err(End::ClosedByClient);
+            }
+            let limits = &self.settings.config.limits;
+            let deadline = match self.login {
+                Login::Done(_) => Instant::now() + limits.idle_timeout,
+                _ => self.connected + limits.login_timeout,
+            };
+            tokio::select! {
+                received = control.receive() => received?,
+                () = self.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+                () = tokio::time::sleep_until(deadline) => return Err(End::Idle),
+            }
+        }
+    }
+
+    /// Adds a reply to what will be sent.
+    fn send(&self, control: &mut Control, reply: &Reply) {
+        self.shared.journal.publish(&Event::Reply {
+            session: self.id,
+            reply,
+        });
+        control.reply(reply);
+    }
+}
+
+impl User {
+    /// Does with the data channels what was decided.
+    fn settle(&self, channels: Channels) {
+        if channels == Channels::Release {
+            self.node.release();
+        }
+    }
+}

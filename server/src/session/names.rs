@@ -1,0 +1,228 @@
+//! The commands that work on names: directories, renaming, removing, facts of single files.
+
+use std::sync::Arc;
+
+use gridhaul_protocol::command::AlgorithmName;
+use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_protocol::reply::Reply;
+use gridhaul_storage::{ChecksumAlgorithm, FileKind, StorageError};
+use jiff::Timestamp;
+use rustix::io::Errno;
+
+use super::control::Control;
+use super::{End, Session, User, replies};
+
+/// What most commands answer that changed something.
+pub(super) fn ok() -> Reply {
+    Reply::new(250, "OK.")
+}
+
+/// A path between quotation marks; those in it are doubled (RFC 959, appendix II).
+pub(super) fn quoted(path: &RemotePath) -> Vec<u8> {
+    let mut quoted = vec![b'"'];
+    for &byte in path.as_bytes() {
+        if byte == b'"' {
+            quoted.push(b'"');
+        }
+        quoted.push(byte);
+    }
+    quoted.push(b'"');
+    quoted
+}
+
+impl Session {
+    pub(super) async fn change_directory(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        argument: &PathArgument,
+    ) -> Result<(), End> {
+        let directory = match user.path(Some(argument)) {
+            Ok(directory) => directory.without_parents(),
+            Err(error) => {
+                self.send(control, &replies::storage_error(&error));
+                return Ok(());
+            }
+        };
+        let path = directory.clone();
+        let found = self
+            .work(control, user, move |files| {
+                files.storage.stat(path.as_path())
+            })
+            .await?;
+        let reply = match found {
+            Err(error) => replies::directory_error(&directory, &error),
+            Ok(found) if found.kind != FileKind::Directory => {
+                Reply::new(550, format!("{directory}: Not a directory."))
+            }
+            Ok(found) if !found.access.search => {
+                replies::directory_error(&directory, &StorageError::new("chdir", Errno::ACCESS))
+            }
+            Ok(_) => {
+                self.login.change_directory(directory);
+                Reply::new(250, "CWD command successful.")
+            }
+        };
+        self.send(control, &reply);
+        Ok(())
+    }
+
+    pub(super) async fn make_directory(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        path: &PathArgument,
+    ) -> Result<(), End> {
+        self.on_path(control, user, Some(path), |files, path| {
+            files.storage.make_directory(path.as_path())?;
+            let text = [
+                b"Directory ",
+                quoted(path).as_slice(),
+                b" created successfully.",
+            ]
+            .concat();
+            Ok(Reply::new(257, text))
+        })
+        .await
+    }
+
+    /// `RNFR`: the file must be there.
+    pub(super) async fn rename_from(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        path: &PathArgument,
+    ) -> Result<(), End> {
+        let found = match user.path(Some(path)) {
+            Ok(path) => {
+                let found = self.work(control, user, {
+                    let path = path.clone();
+                    move |files| files.storage.stat(path.as_path())
+                });
+                found.await?.map(|_| path)
+            }
+            Err(error) => Err(error),
+        };
+        let reply = match found {
+            Ok(path) => {
+                self.negotiated.rename_from(path);
+                Reply::new(350, "OK. Send RNTO with destination name.")
+            }
+            Err(error) => replies::storage_error(&error),
+        };
+        self.send(control, &reply);
+        Ok(())
+    }
+
+    pub(super) async fn rename_to(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        to: &PathArgument,
+    ) -> Result<(), End> {
+        let from = match self.negotiated.take_rename_from() {
+            Ok(from) => from,
+            Err(refusal) => {
+                self.send(control, &refusal.reply());
+                return Ok(());
+            }
+        };
+        self.on_path(control, user, Some(to), move |files, to| {
+            files.storage.rename(from.as_path(), to.as_path())?;
+            Ok(ok())
+        })
+        .await
+    }
+
+    /// `MFMT`, `SITE UTIME`.
+    pub(super) async fn set_modified(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        modified: Timestamp,
+        path: &PathArgument,
+    ) -> Result<(), End> {
+        self.on_path(control, user, Some(path), move |files, path| {
+            files
+                .storage
+                .set_modified(path.as_path(), modified.into())?;
+            Ok(ok())
+        })
+        .await
+    }
+
+    /// `CKSM`. Few checksums are computed at a time: each takes a core for long.
+    pub(super) async fn checksum(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        algorithm: &AlgorithmName,
+        (offset, length): (u64, Option<u64>),
+        path: &PathArgument,
+    ) -> Result<(), End> {
+        let Ok(algorithm) = algorithm.as_str().parse::<ChecksumAlgorithm>() else {
+            self.send(control, &unknown_algorithm());
+            return Ok(());
+        };
+        control.flush().await?;
+        let computed = match user.path(Some(path)) {
+            Ok(path) => {
+                self.compute(control, user, algorithm, (offset, length), path)
+                    .await?
+            }
+            Err(error) => Err(error),
+        };
+        let reply = match computed {
+            Ok(checksum) => Reply::new(213, checksum),
+            Err(error) if error.errno == Errno::CANCELED => {
+                Reply::new(426, "The checksum was aborted.")
+            }
+            Err(error) => replies::checksum_error(path, &error),
+        };
+        self.send(control, &reply);
+        Ok(())
+    }
+
+    pub(super) async fn compute(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        algorithm: ChecksumAlgorithm,
+        (offset, length): (u64, Option<u64>),
+        path: RemotePath,
+    ) -> Result<Result<String, StorageError>, End> {
+        let turn = Arc::clone(&self.shared.checksums).acquire_owned();
+        self.work_in_turn(control, user, turn, move |files, _turn| {
+            files
+                .node
+                .checksum(path.as_path(), algorithm, offset, length, &files.cancel)
+        })
+        .await
+    }
+}
+
+/// As observed from globus-gridftp-server 13.24, with the names there are.
+pub(super) fn unknown_algorithm() -> Reply {
+    let names: Vec<_> = ChecksumAlgorithm::ALL
+        .iter()
+        .map(|algorithm| algorithm.name())
+        .collect();
+    Reply::new(
+        500,
+        format!(
+            "Unknown checksum algorithm requested. There are: {}.",
+            names.join(", ")
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotation_marks_are_doubled() {
+        let path = RemotePath::root().join(&PathArgument::new("a \"b\"").expect("a path"));
+        assert_eq!(quoted(&path.expect("short")), b"\"/a \"\"b\"\"\"");
+    }
+}

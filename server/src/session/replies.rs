@@ -1,0 +1,357 @@
+//! What clients are told: the reply code and text of every error, in one place each.
+//!
+//! Clients decide by the operating system's own words, so these are in every text.
+
+use std::io;
+
+use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_protocol::reply::Reply;
+use gridhaul_stack::{ChannelError, ConnectError, StackError};
+use gridhaul_storage::StorageError;
+use gridhaul_transfer::{CancelReason, ListenFailure, PeerError, SequenceError, TransferError};
+use rustix::io::Errno;
+
+/// A name-space command failed: `MKD`, `MLST`, `DELE`, ...
+pub(crate) fn storage_error(error: &StorageError) -> Reply {
+    let (code, class) = classify(error.errno);
+    Reply::coded(
+        code,
+        format!("GlobusError: v=1 c={class}"),
+        [
+            format!("GridFTP-Errno: {}", error.errno.raw_os_error()),
+            format!("GridFTP-Reason: System error in {}", error.call),
+            format!("GridFTP-Error-String: {}", error.reason()),
+        ],
+        "End.",
+    )
+}
+
+/// `CWD` failed.
+pub(crate) fn directory_error(directory: &RemotePath, error: &StorageError) -> Reply {
+    let (code, class) = classify(error.errno);
+    Reply::coded(
+        code,
+        format!("{directory}: Could not change directory. : GlobusError: v=1 c={class}"),
+        [
+            format!("GridFTP-Errno: {}", error.errno.raw_os_error()),
+            format!("GridFTP-Reason: System error in {}", error.call),
+            format!("GridFTP-Error-String: {}", error.reason()),
+        ],
+        "End.",
+    )
+}
+
+/// A file could not be opened for a checksum.
+pub(crate) fn checksum_error(path: &PathArgument, error: &StorageError) -> Reply {
+    let (code, _) = classify(error.errno);
+    Reply::coded(
+        code,
+        "Command failed. : the checksum could not be computed.",
+        opening(&path.to_string(), error),
+        "End.",
+    )
+}
+
+/// A stored file is not what `SCKS` or `SITE STORATTR` announced.
+pub(crate) fn wrong_checksum(computed: &str, expected: &str) -> Reply {
+    Reply::coded(
+        550,
+        "GlobusError: v=1 c=INCORRECT_CHECKSUM",
+        [
+            format!("GridFTP-Computed-Checksum: {computed}"),
+            format!("GridFTP-Expected-Checksum: {expected}"),
+        ],
+        "End.",
+    )
+}
+
+/// A transfer of a file failed.
+pub(crate) fn transfer_error(error: &TransferError) -> Reply {
+    let code = transfer_code(error);
+    let (first, details) = match error {
+        TransferError::Open { path, error } => (
+            "open failed.".to_owned(),
+            opening(&path.to_string_lossy(), error),
+        ),
+        TransferError::Storage(error) => (
+            "the file failed.".to_owned(),
+            system(error.call, &error.reason()),
+        ),
+        TransferError::Channel(ChannelError::File(error)) => (
+            "the file failed.".to_owned(),
+            system("read or write", &words(error)),
+        ),
+        TransferError::Connect(ConnectError::Peer { peer, error }) => {
+            let mut details = vec![format!("Unable to connect to {peer}")];
+            details.extend(system("connect", &words(error)));
+            ("the data channel failed.".to_owned(), details)
+        }
+        TransferError::Channel(error) => (
+            "the data channel failed.".to_owned(),
+            vec![sentence(&error.to_string())],
+        ),
+        error => (error.to_string(), Vec::new()),
+    };
+    let first = format!("Command failed. : {first}");
+    if details.is_empty() {
+        Reply::new(code, first)
+    } else {
+        Reply::coded(code, first, details, "End.")
+    }
+}
+
+/// A listing failed. If nothing was sent of it, it is told as for other name-space commands.
+pub(crate) fn listing_error(error: &TransferError) -> Reply {
+    match error {
+        TransferError::Open { error, .. } | TransferError::Storage(error) => storage_error(error),
+        error => transfer_error(error),
+    }
+}
+
+/// `PASV` and its kin failed.
+pub(crate) fn listen_error(error: &ListenFailure) -> Reply {
+    // RFC 959 5.4 has no 425 for PASV, but it is the code for "can't open data connection".
+    Reply::new(425, format!("Command failed. : {error}"))
+}
+
+/// `SITE SETNETSTACK` was refused. Clients search for "driver not whitelisted".
+pub(crate) fn stack_error(reason: &str) -> Reply {
+    Reply::coded(
+        500,
+        "Setting data channel driver stack failed.",
+        [sentence(reason)],
+        "End.",
+    )
+}
+
+/// `PORT` and its kin: the stack that was asked for earlier cannot be used.
+pub(crate) fn connect_error(error: &StackError) -> Reply {
+    Reply::new(500, format!("Command failed. : {error}"))
+}
+
+/// Code and class of an error of the operating system, as in globus-gridftp-server 13.24.
+fn classify(errno: Errno) -> (u16, &'static str) {
+    match errno {
+        Errno::NOENT => (550, "PATH_NOT_FOUND"),
+        Errno::ACCESS => (550, "PERMISSION_DENIED"),
+        Errno::NOTDIR => (550, "NOT_A_DIRECTORY"),
+        Errno::ISDIR => (550, "IS_A_DIRECTORY"),
+        Errno::PERM | Errno::ROFS | Errno::SPIPE => (550, "INTERNAL_ERROR"),
+        Errno::NOSPC => (552, "NO_SPACE_LEFT"),
+        Errno::DQUOT => (552, "QUOTA_EXCEEDED"),
+        Errno::FBIG => (552, "INTERNAL_ERROR"),
+        Errno::EXIST => (553, "PATH_EXISTS"),
+        Errno::TXTBSY => (450, "INTERNAL_ERROR"),
+        _ => (451, "INTERNAL_ERROR"),
+    }
+}
+
+fn transfer_code(error: &TransferError) -> u16 {
+    match error {
+        TransferError::Open { error, .. } | TransferError::Storage(error) => {
+            classify(error.errno).0
+        }
+        TransferError::Channel(ChannelError::File(error)) => {
+            classify(Errno::from_io_error(error).unwrap_or(Errno::IO)).0
+        }
+        TransferError::Channel(ChannelError::FileTooShort { .. }) | TransferError::Local(_) => 451,
+        TransferError::Sequence(SequenceError::NoDataPort)
+        | TransferError::Connect(_)
+        | TransferError::NoConnection(_) => 425,
+        TransferError::Sequence(SequenceError::AsciiBlocks | SequenceError::StreamRestart) => 504,
+        TransferError::Sequence(_) => 503,
+        TransferError::Channel(_)
+        | TransferError::Peer(
+            PeerError::EndedBeforeEod
+            | PeerError::MissingEods { .. }
+            | PeerError::MissingEof { .. }
+            | PeerError::Incomplete { .. },
+        )
+        | TransferError::Cancelled(
+            CancelReason::Abort
+            | CancelReason::ControlChannelLost
+            | CancelReason::Stalled
+            | CancelReason::Shutdown,
+        ) => 426,
+        TransferError::Peer(_) => 500,
+    }
+}
+
+/// The lines about a file that could not be opened.
+fn opening(path: &str, error: &StorageError) -> Vec<String> {
+    let mut lines = vec![format!("Unable to open file {path}")];
+    lines.extend(system(error.call, &error.reason()));
+    lines
+}
+
+/// The lines about a system call that failed.
+fn system(call: &str, reason: &str) -> Vec<String> {
+    vec![
+        format!("System error in {call}: {reason}"),
+        format!("A system call failed: {reason}"),
+    ]
+}
+
+/// The operating system's words, without the number that Rust adds.
+fn words(error: &io::Error) -> String {
+    StorageError::from_io("", error).reason()
+}
+
+/// Begins with a capital: `connection reset by peer` is searched for as `Connection reset by peer`.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn text(reply: &Reply) -> String {
+        String::from_utf8(reply.encode()).expect("ASCII")
+    }
+
+    #[test]
+    fn name_space_errors_are_those_of_the_real_server() {
+        assert_eq!(
+            text(&storage_error(&StorageError::new("mkdir", Errno::EXIST))),
+            "553-GlobusError: v=1 c=PATH_EXISTS\r\n\
+             553-GridFTP-Errno: 17\r\n\
+             553-GridFTP-Reason: System error in mkdir\r\n\
+             553-GridFTP-Error-String: File exists\r\n\
+             553 End.\r\n"
+        );
+        for (errno, code, class, words) in [
+            (
+                Errno::NOENT,
+                550,
+                "PATH_NOT_FOUND",
+                "No such file or directory",
+            ),
+            (Errno::ACCESS, 550, "PERMISSION_DENIED", "Permission denied"),
+            (
+                Errno::PERM,
+                550,
+                "INTERNAL_ERROR",
+                "Operation not permitted",
+            ),
+            (Errno::NOTDIR, 550, "NOT_A_DIRECTORY", "Not a directory"),
+            (Errno::ISDIR, 550, "IS_A_DIRECTORY", "Is a directory"),
+            (
+                Errno::NOSPC,
+                552,
+                "NO_SPACE_LEFT",
+                "No space left on device",
+            ),
+            (Errno::DQUOT, 552, "QUOTA_EXCEEDED", "Disk quota exceeded"),
+            (
+                Errno::NOTEMPTY,
+                451,
+                "INTERNAL_ERROR",
+                "Directory not empty",
+            ),
+            (
+                Errno::NAMETOOLONG,
+                451,
+                "INTERNAL_ERROR",
+                "File name too long",
+            ),
+        ] {
+            let reply = storage_error(&StorageError::new("stat", errno));
+            assert_eq!(reply.code(), code, "{errno:?}");
+            assert!(
+                text(&reply).contains(&format!("c={class}\r\n")),
+                "{errno:?}"
+            );
+            assert!(text(&reply).contains(words), "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_named_with_the_systems_words() {
+        let error = StorageError::new("open", Errno::NOENT);
+        let error = TransferError::Open {
+            path: "/D/nosuch".into(),
+            error,
+        };
+        assert_eq!(
+            text(&transfer_error(&error)),
+            "550-Command failed. : open failed.\r\n\
+             550-Unable to open file /D/nosuch\r\n\
+             550-System error in open: No such file or directory\r\n\
+             550-A system call failed: No such file or directory\r\n\
+             550 End.\r\n"
+        );
+    }
+
+    #[test]
+    fn every_transfer_error_has_its_code_and_words() {
+        let refused = io::Error::from(Errno::CONNREFUSED);
+        let peer = "127.0.0.1:9".parse().expect("an address");
+        let full = TransferError::Channel(ChannelError::File(Errno::NOSPC.into()));
+        let table = [
+            (full, 552, "No space left on device"),
+            (
+                StorageError::new("close", Errno::DQUOT).into(),
+                552,
+                "System error in close: Disk quota exceeded",
+            ),
+            (
+                ConnectError::Peer {
+                    peer,
+                    error: refused,
+                }
+                .into(),
+                425,
+                "Connection refused",
+            ),
+            (
+                TransferError::NoConnection(Duration::from_secs(30)),
+                425,
+                "within 30 seconds",
+            ),
+            (
+                ChannelError::Aborted.into(),
+                426,
+                "Connection reset by peer",
+            ),
+            (ChannelError::FileTooShort { end: 7 }.into(), 451, "byte 7"),
+            (PeerError::EndedBeforeEod.into(), 426, "end-of-file"),
+            (SequenceError::NoDataPort.into(), 425, "PASV or PORT"),
+            (SequenceError::SenderMustConnect.into(), 503, "send PORT"),
+            (
+                TransferError::Cancelled(CancelReason::Abort),
+                426,
+                "the operation was aborted",
+            ),
+            (TransferError::Local("no thread".into()), 451, "no thread"),
+        ];
+        for (error, code, words) in table {
+            let reply = transfer_error(&error);
+            assert_eq!(reply.code(), code, "{error}");
+            assert!(text(&reply).contains(words), "{error}: {reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_directory_is_told_as_in_mlst() {
+        let error = StorageError::new("scandir", Errno::NOENT);
+        let error = TransferError::Open {
+            path: "/x".into(),
+            error,
+        };
+        assert!(
+            text(&listing_error(&error)).starts_with("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n")
+        );
+    }
+
+    #[test]
+    fn clients_find_the_words_they_search_for_in_refused_stacks() {
+        let error = StackError::NotAllowed("udt".into()).to_string();
+        assert!(text(&stack_error(&error)).contains("driver not whitelisted"));
+    }
+}

@@ -1,0 +1,529 @@
+//! One transfer: what the client is told of it, and what it may say while it runs.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gridhaul_protocol::command::{Checksum, Command, Representation};
+use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
+use gridhaul_protocol::negotiated::{Direction, NextTransfer, Terms, TransferEnd};
+use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_protocol::reply::Reply;
+use gridhaul_storage::{ChecksumAlgorithm, StorageError};
+use gridhaul_transfer::{CancelReason, Event, Outcome, Placement, Plan, RunningTransfer, Task};
+use jiff::Timestamp;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::control::Control;
+use super::dispatch::noop;
+use super::watch::{Due, Watch};
+use super::{End, Session, User, replies};
+use crate::events;
+use crate::limits::{TransferPermit, Turn};
+use crate::shutdown::Phase;
+
+/// A transfer as a command describes it.
+#[derive(Debug)]
+struct Order {
+    /// The command.
+    verb: &'static str,
+    /// The file or directory.
+    path: RemotePath,
+    plan: Plan,
+    /// What the stored file must be, and gets.
+    demands: Demands,
+}
+
+/// What a client wants of a stored file besides its bytes.
+#[derive(Debug)]
+struct Demands {
+    /// From `SCKS` and `SITE STORATTR`.
+    checksums: Vec<(ChecksumAlgorithm, Checksum)>,
+    /// From `SITE STORATTR`.
+    modified: Option<Timestamp>,
+}
+
+impl Demands {
+    /// Algorithms were known when they came.
+    fn new(pending: &NextTransfer) -> Self {
+        let announced = [&pending.expected, &pending.attributes.checksum];
+        let checksums = announced
+            .into_iter()
+            .flatten()
+            .filter_map(|(algorithm, checksum)| {
+                Some((algorithm.as_str().parse().ok()?, checksum.clone()))
+            });
+        Self {
+            checksums: checksums.collect(),
+            modified: pending.attributes.modified,
+        }
+    }
+}
+
+impl Order {
+    fn receives(&self) -> bool {
+        matches!(self.plan.task, Task::ReceiveFile { .. })
+    }
+
+    fn lists(&self) -> bool {
+        matches!(self.plan.task, Task::SendLines(_))
+    }
+}
+
+/// A transfer that a node works at.
+struct Running {
+    handle: Arc<dyn RunningTransfer>,
+    events: UnboundedReceiver<Event>,
+    watch: Watch,
+    started: SystemTime,
+    /// 150 or 125 was sent.
+    begun: bool,
+    /// Why the session has to end when the transfer has.
+    lost: Option<End>,
+}
+
+/// Nothing is left running when a session ends in a way that nobody thought of.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.cancel(CancelReason::ControlChannelLost);
+    }
+}
+
+impl Session {
+    /// Carries out a command that moves data, from the first reply to the last.
+    pub(super) async fn move_data(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        command: Command,
+    ) -> Result<(), End> {
+        let direction = match command {
+            Command::Stor(_) | Command::Appe(_) | Command::Esto { .. } => Direction::Receive,
+            _ => Direction::Send,
+        };
+        let terms = match self.negotiated.begin(direction) {
+            Ok(terms) => terms,
+            Err(refusal) => {
+                self.send(control, &refusal.reply());
+                return Ok(());
+            }
+        };
+        let delayed = terms.delayed;
+        let order = match self.order(user, command, terms) {
+            Ok(order) => order,
+            Err(error) => {
+                self.send(control, &replies::storage_error(&error));
+                return Ok(());
+            }
+        };
+        if let Some(request) = delayed {
+            // The client waits for this address before it does anything else.
+            match self
+                .listen(user, request, self.negotiated.may_stripe(request))
+                .await
+            {
+                Ok(address) => self.send(control, &address.delayed_reply()),
+                Err(reply) => {
+                    self.send(control, &reply);
+                    return Ok(());
+                }
+            }
+        }
+        control.flush().await?;
+        self.transfer(control, user, &order).await
+    }
+
+    fn order(&self, user: &User, command: Command, terms: Terms) -> Result<Order, StorageError> {
+        let verb = command.verb();
+        let demands = Demands::new(&terms.pending);
+        let NextTransfer {
+            restart, promised, ..
+        } = terms.pending;
+        // The lengths of converted text are not those of the file.
+        let promised = promised.filter(|_| terms.representation == Representation::Image);
+        let receive = |path: &PathArgument, placement| {
+            let path = user.path(Some(path))?;
+            let task = Task::ReceiveFile {
+                path: path.as_path().to_owned(),
+                placement,
+                restart: restart.clone(),
+                promised,
+            };
+            Ok((path, task))
+        };
+        let send = |path: &PathArgument, offset, length| {
+            let path = user.path(Some(path))?;
+            let task = Task::SendFile {
+                path: path.as_path().to_owned(),
+                offset,
+                length,
+                restart: restart.clone(),
+            };
+            Ok((path, task))
+        };
+        let (path, task) = match &command {
+            Command::Retr(path) => send(path, 0, None),
+            Command::Eret {
+                offset,
+                length,
+                path,
+            } => send(path, *offset, Some(*length)),
+            Command::Stor(path) => receive(path, Placement::Replace),
+            Command::Appe(path) => receive(path, Placement::Append),
+            Command::Esto { offset, path } => receive(path, Placement::At(*offset)),
+            listing => self.listing(user, listing),
+        }?;
+        let settings = self.negotiated.settings();
+        let plan = Plan {
+            // Lines of listings end CRLF already.
+            representation: match task {
+                Task::SendLines(_) => Representation::Image,
+                _ => terms.representation,
+            },
+            task,
+            mode: terms.mode,
+            parallelism: settings.parallelism,
+            layout: settings.layout,
+        };
+        Ok(Order {
+            verb,
+            path,
+            plan,
+            demands,
+        })
+    }
+
+    async fn transfer(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        order: &Order,
+    ) -> Result<(), End> {
+        let Some(permit) = self.turn(control).await? else {
+            self.send(control, &Reply::new(426, "Aborted before it began."));
+            return Ok(());
+        };
+        let mut running = self.start(user, order);
+        let outcome = self.follow(control, &mut running).await;
+        let outcome = outcome.as_ref();
+        drop(permit);
+        let complete = outcome.is_some_and(|outcome| outcome.result.is_ok());
+        let end = if complete {
+            TransferEnd::Complete
+        } else {
+            TransferEnd::Broken
+        };
+        user.settle(self.negotiated.finish(end));
+        let (reply, error) = self
+            .conclude(control, user, order, &running, outcome)
+            .await?;
+        self.publish(
+            user,
+            order,
+            &running,
+            outcome,
+            (reply.code(), error.as_deref()),
+        );
+        self.send(control, &reply);
+        running.lost.take().map_or(Ok(()), Err)
+    }
+
+    /// Waits until there are few enough transfers; `None` if the client says ABOR before.
+    async fn turn(&mut self, control: &mut Control) -> Result<Option<TransferPermit>, End> {
+        let (ahead, mut permit) = match self.shared.transfers.enter() {
+            Turn::Now(permit) => return Ok(Some(permit)),
+            Turn::Later { ahead, permit } => (ahead, permit),
+        };
+        let notice = tokio::time::sleep(super::watch::NOTICE_AFTER);
+        tokio::pin!(notice);
+        let mut noticed = false;
+        loop {
+            tokio::select! {
+                permit = &mut permit => return permit.map(Some).map_err(|_| End::Shutdown),
+                () = &mut notice, if !noticed => {
+                    noticed = true;
+                    self.send(control, &queued(ahead));
+                    control.flush().await?;
+                }
+                received = control.receive(), if control.has_room() => {
+                    received?;
+                    if control.is_closed_by_client() {
+                        return Err(End::ClosedByClient);
+                    }
+                    if control.abort_waits() {
+                        return Ok(None);
+                    }
+                }
+                () = self.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+            }
+        }
+    }
+
+    fn start(&self, user: &User, order: &Order) -> Running {
+        let (sender, events) = mpsc::unbounded_channel();
+        let handle = user.node.transfer(
+            order.plan.clone(),
+            // Nobody listens only when the session has ended.
+            Box::new(move |event| drop(sender.send(event))),
+        );
+        let limits = &self.settings.config.limits;
+        let stall = (limits.stall_timeout, limits.stall_bytes);
+        Running {
+            handle,
+            events,
+            watch: Watch::new(self.negotiated.settings(), order.receives(), stall),
+            started: SystemTime::now(),
+            begun: false,
+            lost: None,
+        }
+    }
+
+    /// Follows a transfer to its end, whatever happens to the client.
+    async fn follow(&mut self, control: &mut Control, running: &mut Running) -> Option<Outcome> {
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                biased;
+                event = running.events.recv() => match event {
+                    Some(Event::Finished(outcome)) => return Some(outcome),
+                    Some(event) => self.tell(control, running, &event),
+                    None => return None,
+                },
+                received = control.receive(), if control.has_room() && running.lost.is_none() => {
+                    match received {
+                        Ok(()) => self.listen_to_client(control, running),
+                        Err(error) => running.lose(error.into()),
+                    }
+                }
+                due = running.watch.due() => self.on_time(control, running, due),
+                () = self.phase.reached(Phase::Cancelling), if !cancelled => {
+                    cancelled = true;
+                    running.handle.cancel(CancelReason::Shutdown);
+                }
+            }
+            // The end may be there already: then its reply goes with the others.
+            if let Ok(event) = running.events.try_recv() {
+                match event {
+                    Event::Finished(outcome) => return Some(outcome),
+                    event => self.tell(control, running, &event),
+                }
+            }
+            if control.unsent_bytes() > 0
+                && running.lost.is_none()
+                && let Err(error) = control.flush().await
+            {
+                running.lose(error.into());
+            }
+        }
+    }
+
+    fn tell(&self, control: &mut Control, running: &mut Running, event: &Event) {
+        match event {
+            Event::Queued { ahead } => running.watch.queue(*ahead),
+            Event::Started { reused } => {
+                running.begun = true;
+                running.watch.start();
+                self.send(control, &begun(*reused));
+                if running.watch.marks {
+                    self.send_performance(control, running);
+                }
+            }
+            Event::Finished(_) => {}
+        }
+    }
+
+    /// Answers at once what may be asked in the middle of a transfer, if nothing else waits before it.
+    fn listen_to_client(&self, control: &mut Control, running: &mut Running) {
+        if control.is_closed_by_client() {
+            running.lose(End::ClosedByClient);
+            return;
+        }
+        if control.abort_waits() {
+            running.handle.cancel(CancelReason::Abort);
+            return;
+        }
+        loop {
+            let reply = match control.next() {
+                Some(Command::Noop) if running.begun => noop(),
+                Some(Command::Stat(None)) => progress(running),
+                _ => return,
+            };
+            control.take();
+            self.send(control, &reply);
+        }
+    }
+
+    fn on_time(&self, control: &mut Control, running: &mut Running, due: Due) {
+        match due {
+            Due::Notice { ahead } => self.send(control, &queued(ahead)),
+            Due::Performance => self.send_performance(control, running),
+            Due::Restart => self.send_restart(control, running),
+            Due::Stall => {
+                if running.watch.is_stalled(running.bytes()) {
+                    running.handle.cancel(CancelReason::Stalled);
+                }
+            }
+        }
+    }
+
+    /// One `112` for each stripe.
+    fn send_performance(&self, control: &mut Control, running: &Running) {
+        let stripes = running.handle.progress().stripes;
+        for (index, bytes) in stripes.iter().enumerate() {
+            let marker = PerformanceMarker {
+                timestamp: Timestamp::now(),
+                stripe_index: index,
+                stripe_bytes: *bytes,
+                stripe_count: stripes.len(),
+            };
+            self.send(control, &marker.reply());
+        }
+    }
+
+    /// A `111` with what is new, if anything is.
+    fn send_restart(&self, control: &mut Control, running: &Running) {
+        for reply in RestartMarker(running.handle.take_received()).replies() {
+            self.send(control, &reply);
+        }
+    }
+
+    /// The last replies but one, and the last one; and what the log tells of a failure.
+    async fn conclude(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        order: &Order,
+        running: &Running,
+        outcome: Option<&Outcome>,
+    ) -> Result<(Reply, Option<String>), End> {
+        if running.begun && running.watch.marks {
+            self.send_performance(control, running);
+            if order.receives() {
+                self.send_restart(control, running);
+            }
+        }
+        match outcome.map(|outcome| &outcome.result) {
+            Some(Ok(())) if running.lost.is_none() => self.accept(control, user, order).await,
+            Some(Ok(())) => Ok((complete(), None)),
+            Some(Err(error)) => {
+                let reply = if order.lists() {
+                    replies::listing_error(error)
+                } else {
+                    replies::transfer_error(error)
+                };
+                Ok((reply, Some(error.to_string())))
+            }
+            None => {
+                let error = "the data node is gone";
+                Ok((
+                    Reply::new(451, format!("Command failed. : {error}.")),
+                    Some(error.to_owned()),
+                ))
+            }
+        }
+    }
+
+    /// The end of a transfer that moved everything: a stored file may have to prove itself, and gets
+    /// the time that the client named.
+    async fn accept(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        order: &Order,
+    ) -> Result<(Reply, Option<String>), End> {
+        if !order.receives() {
+            return Ok((complete(), None));
+        }
+        for (algorithm, expected) in &order.demands.checksums {
+            control.flush().await?;
+            let whole = (0, None);
+            match self
+                .compute(control, user, *algorithm, whole, order.path.clone())
+                .await?
+            {
+                Ok(computed) if computed == expected.as_str() => {}
+                Ok(computed) => {
+                    let reply = replies::wrong_checksum(&computed, expected.as_str());
+                    return Ok((
+                        reply,
+                        Some("the checksum is not the one that was announced".to_owned()),
+                    ));
+                }
+                Err(error) => return Ok((replies::storage_error(&error), Some(error.to_string()))),
+            }
+        }
+        if let Some(modified) = order.demands.modified {
+            let path = order.path.clone();
+            let set = self.work(control, user, move |files| {
+                files.storage.set_modified(path.as_path(), modified.into())
+            });
+            if let Err(error) = set.await? {
+                return Ok((replies::storage_error(&error), Some(error.to_string())));
+            }
+        }
+        Ok((complete(), None))
+    }
+
+    fn publish(
+        &self,
+        user: &User,
+        order: &Order,
+        running: &Running,
+        outcome: Option<&Outcome>,
+        (code, error): (u16, Option<&str>),
+    ) {
+        self.shared
+            .journal
+            .publish(&events::Event::TransferFinished(&events::Transfer {
+                session: self.id,
+                user: &user.name,
+                verb: order.verb,
+                path: &order.path.to_string(),
+                started: running.started,
+                finished: SystemTime::now(),
+                bytes: outcome.map_or(0, |outcome| outcome.bytes),
+                channels: outcome.map_or(0, |outcome| outcome.channels),
+                stripes: outcome.map_or(0, |outcome| outcome.stripes),
+                peers: outcome.map_or(&[], |outcome| &outcome.peers),
+                refused: outcome.map_or(0, |outcome| outcome.refused),
+                buffer_bytes: outcome.map_or(0, |outcome| outcome.buffer_bytes),
+                block_bytes: outcome.map_or(0, |outcome| outcome.block_bytes),
+                code,
+                error,
+                task_id: self.task_id.as_deref(),
+            }));
+    }
+}
+
+impl Running {
+    /// The client is gone: nobody waits for the transfer.
+    fn lose(&mut self, end: End) {
+        self.handle.cancel(CancelReason::ControlChannelLost);
+        self.lost = Some(end);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.handle.progress().stripes.iter().sum()
+    }
+}
+
+fn begun(reused: bool) -> Reply {
+    if reused {
+        Reply::new(125, "Beginning transfer; reusing existing data connection.")
+    } else {
+        Reply::new(150, "Beginning transfer.")
+    }
+}
+
+fn complete() -> Reply {
+    Reply::new(226, "Transfer Complete.")
+}
+
+/// Clients pass over replies of 1yz that they do not know; it tells people and proxies that we are alive.
+fn queued(ahead: usize) -> Reply {
+    Reply::new(120, format!("Transfer queued; {ahead} ahead."))
+}
+
+fn progress(running: &Running) -> Reply {
+    let line = format!("A transfer is running: {} bytes so far.", running.bytes());
+    Reply::spaced(212, "GridFTP server status.", [line], "End.")
+}
