@@ -1,1 +1,41 @@
-//! (skeleton)
+//! The GridFTP server: sessions, configuration and the program `gridhaul-server`.
+//!
+//! A session is a control channel. It speaks FTP with the extensions of GridFTP to its client, in the types
+//! of `gridhaul-protocol`, and moves files by asking a data node of `gridhaul-transfer`; it never touches
+//! a data socket or a file's bytes. tokio runs what is many and mostly idle: control channels, listeners
+//! and timers.
+//!
+//! [`serve`](serve::serve) is the program; [`Server`] is a server inside another one, for tests.
+
+mod append_file;
+pub mod config;
+mod descriptors;
+mod events;
+mod limits;
+mod listener;
+pub mod logging;
+mod memory;
+pub mod passwords;
+pub mod privileges;
+pub mod serve;
+mod server;
+mod session;
+mod shutdown;
+mod storages;
+mod transfer_log;
+
+pub use server::{PreparedServer, Server, StartError};
+
+/// The version's number.
+const VERSION_NUMBER: &str = env!("CARGO_PKG_VERSION");
+
+/// What clients are told that they speak to.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (gridhaul)");
+
+/// The name of this machine.
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,1 +1,37 @@
-fn main() {}
+//! The program `gridhaul-server`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use gridhaul_server::config::{Command, CommandLine, PasswdArguments, ServeArguments};
+use gridhaul_server::passwords::{self, Grant, PasswordsError};
+use gridhaul_server::serve;
+
+fn main() -> ExitCode {
+    let line = CommandLine::parse();
+    let done = match line.command {
+        Some(Command::Passwd(arguments)) => passwd(&arguments).map_err(|error| error.to_string()),
+        Some(Command::Serve(arguments)) => run(&arguments),
+        None => run(&line.serve),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gridhaul-server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &ServeArguments) -> Result<(), String> {
+    serve::serve(arguments).map_err(|error| error.to_string())
+}
+
+fn passwd(arguments: &PasswdArguments) -> Result<(), PasswordsError> {
+    let grant = Grant {
+        root: arguments.root.clone(),
+        read_only: arguments.read_only,
+    };
+    let password = passwords::read_password()?;
+    passwords::set_password(&arguments.file, &arguments.name, &password, &grant)
+}

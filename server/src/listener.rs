@@ -1,0 +1,84 @@
+//! Accepts control connections, and turns away those that are too many.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_protocol::reply::Reply;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tracing::warn;
+
+use crate::events::Event;
+use crate::server::Shared;
+use crate::session::Session;
+use crate::shutdown::{Phase, PhaseWatch};
+
+/// Accepts until the server is shut down.
+pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {
+    /// Time for descriptors to come back when there are none left.
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = phase.reached(Phase::Draining) => return,
+        };
+        match accepted {
+            Ok((stream, _)) => welcome(stream, &shared, &phase),
+            Err(error) => {
+                warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Starts a session, or says why there will be none.
+fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
+    // Without addresses the client is gone already.
+    let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+        return;
+    };
+    match shared.connections.admit(peer.ip().to_canonical()) {
+        Ok(permit) => {
+            if let Err(error) = prepare(&stream) {
+                warn!(%peer, %error, "a control connection could not be prepared");
+            }
+            let session = Session::new(Arc::clone(shared), phase.clone(), peer, local);
+            tokio::spawn(async move {
+                session.run(stream).await;
+                drop(permit);
+            });
+        }
+        Err(refusal) => {
+            let reason = refusal.to_string();
+            shared.journal.publish(&Event::ConnectionRefused {
+                peer,
+                reason: &reason,
+            });
+            let reply = Reply::new(
+                421,
+                format!(
+                    "Service busy: {reason}. Please try again later. Closing control connection."
+                ),
+            );
+            // A client whose buffer is full before the first byte gets none.
+            let _ = stream.try_write(&reply.encode());
+        }
+    }
+}
+
+/// Replies are small and waited for; clients that vanish are noticed; and the urgent byte that telnet
+/// clients send with ABOR (RFC 959 4.1.3) comes in its place among the others.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_out_of_band_inline(true)?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(Duration::from_secs(60))
+            .with_interval(Duration::from_secs(30))
+            .with_retries(5),
+    )
+}

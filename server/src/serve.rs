@@ -1,0 +1,229 @@
+//! `gridhaul-server serve`: from the command line to the last session.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::config::{Config, ConfigError, ServeArguments};
+use crate::descriptors;
+use crate::logging::{Logging, LoggingError};
+use crate::privileges::{self, PrivilegeError};
+use crate::server::{PreparedServer, Server, StartError};
+
+/// Why the program ends with an error.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There is no log.
+    #[error(transparent)]
+    Logging(#[from] LoggingError),
+    /// The server does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Root cannot be given up.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
+    /// The runtime does not start.
+    #[error("cannot start: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+/// Serves until SIGTERM or SIGINT. Must be called while the process has one thread.
+///
+/// # Errors
+///
+/// When the server cannot start.
+pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
+    /// Threads that are stuck in a file system do not hold up the end.
+    const LAST_THREADS: Duration = Duration::from_secs(1);
+
+    let config = Config::load(arguments)?;
+    let logging = Logging::start(&config.log)?;
+    let server = PreparedServer::new(config.clone())?;
+    let identity = privileges::drop_root(&config.user)?;
+    if identity.dropped {
+        info!(
+            user = identity.account,
+            group = identity.group,
+            "started as root, running as another account"
+        );
+    }
+    if let Err(error) = descriptors::raise_limit() {
+        warn!(%error, "the limit of open descriptors cannot be raised");
+    }
+    let runtime = runtime(&config)?;
+    let served = runtime.block_on(async {
+        let signals = Signals::new()?;
+        let server = server.start()?;
+        announce(&server);
+        run(server, signals, arguments, &logging).await;
+        Ok(())
+    });
+    runtime.shutdown_timeout(LAST_THREADS);
+    served
+}
+
+fn runtime(config: &Config) -> io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .max_blocking_threads(config.limits.file_threads)
+        .thread_name("gridhaul")
+        .enable_all()
+        .build()
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the signal to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn run(server: Server, mut signals: Signals, arguments: &ServeArguments, logging: &Logging) {
+    loop {
+        tokio::select! {
+            _ = signals.hang_up.recv() => reload(&server, arguments, logging),
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+        }
+    }
+    info!(sessions = server.sessions(), "shutting down");
+    if !server.shut_down(signals.end()).await {
+        warn!("some sessions did not end in time");
+    }
+}
+
+fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging) {
+    let (config, kept) = match Config::load(arguments) {
+        Ok(config) => config.reloaded(&server.config()),
+        Err(error) => {
+            error!(%error, "the configuration is wrong; everything stays as it was");
+            return;
+        }
+    };
+    if let Err(error) = logging.reload(&config.log) {
+        error!(%error, "the log was not reloaded");
+    }
+    match server.reload(config) {
+        Ok(()) => info!("reloaded"),
+        Err(error) => error!(%error, "not everything was reloaded"),
+    }
+    for name in kept {
+        warn!(setting = name, "a change of this setting needs a restart");
+    }
+}
+
+/// Tells on standard output that the server listens, and how to try it. Nobody need read it.
+fn announce(server: &Server) {
+    let mut text = String::new();
+    for address in server.addresses() {
+        text.push_str(&format!("Server listening at {address}\n"));
+    }
+    let config = server.config();
+    if let (Some(_), Some(address)) = (&config.anonymous, server.addresses().first()) {
+        text.push_str("Try it:\n    ");
+        text.push_str(&hint(*address, &config.root));
+        text.push('\n');
+    }
+    let mut stdout = io::stdout().lock();
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+}
+
+/// A command line that fetches something from this server.
+fn hint(listening: SocketAddr, root: &Path) -> String {
+    let host = match listening.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        host => host,
+    };
+    let flag = if host.is_ipv6() { "-ipv6 " } else { "" };
+    let server = SocketAddr::new(host, listening.port());
+    match sample(root) {
+        Some(name) => {
+            let name = encode(&name);
+            format!("globus-url-copy {flag}ftp://{server}/{name} file:///tmp/{name}")
+        }
+        None => format!("globus-url-copy {flag}-list ftp://{server}/"),
+    }
+}
+
+/// A file in the root that everybody may read: a README if there is one, else the first by name.
+fn sample(root: &Path) -> Option<String> {
+    /// In a larger directory any file is as good.
+    const LOOKED_AT: usize = 1000;
+
+    let readable = |path: &PathBuf| path.is_file() && std::fs::File::open(path).is_ok();
+    let mut names: Vec<String> = std::fs::read_dir(root)
+        .ok()?
+        .take(LOOKED_AT)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort_by_key(|name| (!name.starts_with("README"), name.clone()));
+    names.into_iter().find(|name| readable(&root.join(name)))
+}
+
+/// Percent-encodes what neither URLs nor shells take as it is.
+fn encode(name: &str) -> String {
+    let mut encoded = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_names_a_file_that_is_there() {
+        let root = tempfile::tempdir().expect("a directory");
+        let address = "0.0.0.0:2811".parse().expect("an address");
+        assert_eq!(
+            hint(address, root.path()),
+            "globus-url-copy -list ftp://127.0.0.1:2811/"
+        );
+        std::fs::write(root.path().join("a b;c"), "x").expect("written");
+        std::fs::create_dir(root.path().join("README.d")).expect("made");
+        assert_eq!(
+            hint(address, root.path()),
+            "globus-url-copy ftp://127.0.0.1:2811/a%20b%3Bc file:///tmp/a%20b%3Bc"
+        );
+        std::fs::write(root.path().join("README.md"), "x").expect("written");
+        let address = "[::1]:5000".parse().expect("an address");
+        assert_eq!(
+            hint(address, root.path()),
+            "globus-url-copy -ipv6 ftp://[::1]:5000/README.md file:///tmp/README.md"
+        );
+    }
+}

@@ -1,0 +1,376 @@
+//! A server: what its sessions share, how it starts, reloads and ends.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
+use gridhaul_stack::{Driver, Registry, StackError};
+use gridhaul_storage::StorageError;
+use gridhaul_tcp::Tcp;
+use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::Semaphore;
+
+use crate::config::{Config, PortRange};
+use crate::events::Journal;
+use crate::limits::{ConnectionLimits, TransferLimit};
+use crate::listener;
+use crate::memory;
+use crate::passwords::{Passwords, PasswordsError, Verifier};
+use crate::shutdown::Shutdown;
+use crate::storages::Storages;
+use crate::transfer_log::TransferLog;
+
+/// The size of a mover's buffer and of a MODE E block, in bytes: that of globus-gridftp-server.
+const BLOCK_BYTES: usize = 256 * 1024;
+
+/// A server that listens, and whose clients wait until it is started.
+#[derive(Debug)]
+pub struct PreparedServer {
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// A server at work.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    shutdown: Shutdown,
+    addresses: Vec<SocketAddr>,
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's word.
+        error: io::Error,
+    },
+    /// The directory cannot be served.
+    #[error("cannot serve {}: {error}", root.display())]
+    Root {
+        /// The directory.
+        root: PathBuf,
+        /// The kernel's word.
+        error: StorageError,
+    },
+    /// The password file is wrong.
+    #[error(transparent)]
+    Passwords(#[from] PasswordsError),
+    /// The transfer log cannot be written.
+    #[error("the transfer log {}: {error}", path.display())]
+    TransferLog {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        error: io::Error,
+    },
+    /// The driver stack is none.
+    #[error("stack '{stack}': {error}")]
+    StackText {
+        /// What was configured.
+        stack: String,
+        /// What is wrong with it.
+        error: StackSyntaxError,
+    },
+    /// The driver stack cannot be built.
+    #[error("stack '{stack}': {error}")]
+    Stack {
+        /// What was configured.
+        stack: String,
+        /// What is wrong with it.
+        error: StackError,
+    },
+}
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    settings: RwLock<Settings>,
+    pub(crate) registry: Registry,
+    pub(crate) node: Arc<dyn DataNode>,
+    storages: Arc<Storages>,
+    pub(crate) connections: Arc<ConnectionLimits>,
+    pub(crate) transfers: Arc<TransferLimit>,
+    pub(crate) verifier: Verifier,
+    /// Checksums take long, and leave threads for the quick work on files.
+    pub(crate) checksums: Arc<Semaphore>,
+    pub(crate) journal: Journal,
+    pub(crate) host: String,
+    sessions: AtomicU64,
+}
+
+/// What a reload replaces. A session keeps what was there when it began.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) config: Arc<Config>,
+    pub(crate) passwords: Arc<Passwords>,
+    /// The stack of data channels unless a client asks for another.
+    pub(crate) stack: Arc<StackSpec>,
+}
+
+impl Settings {
+    fn load(config: Config, registry: &Registry) -> Result<Self, StartError> {
+        let passwords = match &config.passwords {
+            Some(path) => Passwords::read(path)?,
+            None => Passwords::default(),
+        };
+        let text = &config.data.stack;
+        let stack = StackSpec::parse(text).map_err(|error| StartError::StackText {
+            stack: text.clone(),
+            error,
+        })?;
+        let stack = with_ports(stack, config.data.port_range);
+        registry.build(&stack).map_err(|error| StartError::Stack {
+            stack: text.clone(),
+            error,
+        })?;
+        Ok(Self {
+            config: Arc::new(config),
+            passwords: Arc::new(passwords),
+            stack: Arc::new(stack),
+        })
+    }
+
+    /// A stack that a client asks for, with the ports that the administrator allows.
+    pub(crate) fn with_ports(&self, stack: StackSpec) -> StackSpec {
+        with_ports(stack, self.config.data.port_range)
+    }
+}
+
+/// `port-range` is for every stack over TCP, whatever its own options say.
+fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
+    const PORT: &str = "port";
+    let transport = stack
+        .drivers
+        .first_mut()
+        .filter(|driver| driver.name == Tcp.name());
+    if let (Some(ports), Some(transport)) = (ports, transport) {
+        transport.options.retain(|(name, _)| name != PORT);
+        transport.options.push((PORT.to_owned(), ports.to_string()));
+    }
+    stack
+}
+
+impl PreparedServer {
+    /// Does what may need more rights than serving: listens, and opens the root and the logs.
+    ///
+    /// # Errors
+    ///
+    /// When one of them cannot be had.
+    pub fn new(config: Config) -> Result<Self, StartError> {
+        let registry = drivers();
+        let listeners = config
+            .listen
+            .iter()
+            .copied()
+            .map(listen)
+            .collect::<Result<Vec<_>, _>>()?;
+        let addresses = listeners
+            .iter()
+            .zip(&config.listen)
+            .map(|(listener, wanted)| {
+                listener.local_addr().map_err(|error| StartError::Listen {
+                    address: *wanted,
+                    error,
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let storages = Storages::open(&config).map_err(|error| StartError::Root {
+            root: config.root.clone(),
+            error,
+        })?;
+        let transfer_log = match &config.transfer_log {
+            Some(path) => {
+                Some(
+                    TransferLog::open(path).map_err(|error| StartError::TransferLog {
+                        path: path.clone(),
+                        error,
+                    })?,
+                )
+            }
+            None => None,
+        };
+        let settings = Settings::load(config, &registry)?;
+        let shared = Shared::new(
+            settings,
+            registry,
+            Arc::new(storages),
+            Journal { transfer_log },
+        );
+        Ok(Self {
+            shared: Arc::new(shared),
+            listeners,
+            addresses,
+        })
+    }
+
+    /// Where it listens, in the order of the configuration.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Serves. Must be called in a tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    ///
+    /// When a listener cannot be handed to the runtime.
+    pub fn start(self) -> io::Result<Server> {
+        let shutdown = Shutdown::new();
+        for listener in self.listeners {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(listener::accept(
+                listener,
+                Arc::clone(&self.shared),
+                shutdown.watch(),
+            ));
+        }
+        Ok(Server {
+            shared: self.shared,
+            shutdown,
+            addresses: self.addresses,
+        })
+    }
+}
+
+impl Server {
+    /// Where it listens, in the order of the configuration.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The configuration that new sessions get.
+    pub fn config(&self) -> Arc<Config> {
+        self.shared.settings().config
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.shared.connections.total()
+    }
+
+    /// Takes over a new configuration and reads the password file again: for new sessions, and as far
+    /// as it goes while the server runs ([`Config::reloaded`]). Opens the transfer log anew. If the
+    /// configuration is wrong, everything stays as it was.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration, a file that it names, or the transfer log cannot be used.
+    pub fn reload(&self, config: Config) -> Result<(), StartError> {
+        let settings = Settings::load(config, &self.shared.registry)?;
+        let limits = &settings.config.limits;
+        self.shared
+            .connections
+            .set(limits.connections, limits.connections_per_address);
+        self.shared.transfers.set(limits.transfers);
+        self.shared.storages.reload(&settings.config);
+        *self
+            .shared
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = settings;
+        match &self.shared.journal.transfer_log {
+            Some(log) => log.reopen().map_err(|error| StartError::TransferLog {
+                path: log.path().to_owned(),
+                error,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Accepts no more connections, closes idle sessions, gives transfers the configured time to
+    /// finish, or less when `hurry` completes, and then cancels them. Returns whether all ended.
+    pub async fn shut_down(self, hurry: impl Future<Output = ()>) -> bool {
+        let grace = self.config().limits.grace;
+        self.shutdown.run(grace, hurry).await
+    }
+}
+
+impl Shared {
+    fn new(
+        settings: Settings,
+        registry: Registry,
+        storages: Arc<Storages>,
+        journal: Journal,
+    ) -> Self {
+        let limits = &settings.config.limits;
+        let buffer_bytes = limits
+            .buffer_memory
+            .map_or_else(memory::default_buffer_bytes, |bytes| {
+                usize::try_from(bytes).unwrap_or(usize::MAX)
+            });
+        let node = LocalNode::new(NodeConfig {
+            registry: registry.clone(),
+            open_storage: {
+                let storages = Arc::clone(&storages);
+                Box::new(move |account| storages.get(account))
+            },
+            movers: limits.movers,
+            block_bytes: BLOCK_BYTES,
+            buffer_memory_bytes: buffer_bytes,
+            data_timeout: limits.data_timeout,
+        });
+        Self {
+            connections: ConnectionLimits::new(limits.connections, limits.connections_per_address),
+            transfers: TransferLimit::new(limits.transfers),
+            verifier: Verifier::new(),
+            checksums: Arc::new(Semaphore::new(limits.file_threads.div_ceil(2))),
+            settings: RwLock::new(settings),
+            registry,
+            node: Arc::new(node),
+            storages,
+            journal,
+            host: crate::host_name(),
+            sessions: AtomicU64::new(0),
+        }
+    }
+
+    /// What a session that begins now works with.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// A number for a session.
+    pub(crate) fn next_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// The drivers that this program has.
+fn drivers() -> Registry {
+    let mut registry = Registry::new();
+    registry.register(Tcp);
+    registry
+}
+
+/// Opens a listener. An IPv6 one takes no IPv4 connections, so that both may be given.
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    const BACKLOG: i32 = 1024;
+    let open = || {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    };
+    open().map_err(|error| StartError::Listen { address, error })
+}
