@@ -112,32 +112,20 @@ impl Control {
     /// `TimedOut` after the patience, `UnexpectedEof` when the server closed, `InvalidData` for what is
     /// no reply.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        let deadline = Instant::now() + self.patience;
-        loop {
-            if let Some(reply) = Reply::take(&mut self.unread)? {
-                return Ok(reply);
-            }
-            if self.fill(deadline)? == 0 {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    format!(
-                        "the server closed the control channel; unread: {:?}",
-                        self.heard()
-                    ),
-                ));
-            }
-        }
+        self.reply_by(Instant::now() + self.patience)
     }
 
-    /// Reads replies to the first that is not a 1xx.
+    /// Reads replies to the first that is not a 1xx. The patience is for all of them together, so that
+    /// markers cannot keep a hopeless transfer alive.
     ///
     /// # Errors
     ///
     /// As [`Control::reply`].
     pub fn dialogue(&mut self) -> io::Result<Dialogue> {
+        let deadline = Instant::now() + self.patience;
         let mut preliminary = Vec::new();
         loop {
-            let reply = self.reply()?;
+            let reply = self.reply_by(deadline)?;
             if !reply.is_preliminary() {
                 return Ok(Dialogue {
                     preliminary,
@@ -252,6 +240,23 @@ impl Control {
     pub fn port(&mut self, address: SocketAddrV4) -> io::Result<()> {
         self.must(&format!("PORT {}", comma_form(address)), 200)
             .map(drop)
+    }
+
+    fn reply_by(&mut self, deadline: Instant) -> io::Result<Reply> {
+        loop {
+            if let Some(reply) = Reply::take(&mut self.unread)? {
+                return Ok(reply);
+            }
+            if self.fill(deadline)? == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!(
+                        "the server closed the control channel; unread: {:?}",
+                        self.heard()
+                    ),
+                ));
+            }
+        }
     }
 
     /// Waits for bytes and appends them to what is unread. Returns how many came: 0 at the end.

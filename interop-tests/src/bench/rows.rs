@@ -1,0 +1,289 @@
+//! What is measured: one row of the table each.
+
+use std::time::Duration;
+
+use super::arena::{BenchArena, RunError};
+use super::usage::ProcessTree;
+use crate::Kind;
+use crate::raw::Control;
+
+/// One thing to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// Its name, as `--row` takes it.
+    pub name: &'static str,
+    /// What a run does, in words.
+    pub what: &'static str,
+    /// How the numbers are shown.
+    pub unit: Unit,
+    /// What the project wants: the least ratio, and whether it must be exceeded.
+    pub target: Target,
+    work: Work,
+}
+
+/// What a run's number is, and which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Megabytes (10^6) a second: more is better.
+    Megabytes,
+    /// Files a second: more is better.
+    Files,
+    /// Kibibytes of resident memory: less is better.
+    Kibibytes,
+}
+
+/// What the project wants of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Not behind: a ratio of 1 or more.
+    NotBehind,
+    /// Ahead: a ratio of more than 1.
+    Ahead,
+}
+
+/// What one run gave.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// In the row's unit.
+    pub value: f64,
+    /// Processor seconds of the servers for 10^9 bytes, for rows of large files.
+    pub processor: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    /// The large file, or the small ones, one way.
+    Copy {
+        way: Way,
+        small: bool,
+        options: &'static [&'static str],
+    },
+    /// Sessions that do nothing.
+    Idle,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Get,
+    Put,
+    ThirdParty,
+}
+
+const fn large(
+    name: &'static str,
+    what: &'static str,
+    way: Way,
+    options: &'static [&'static str],
+) -> Row {
+    let work = Work::Copy {
+        way,
+        small: false,
+        options,
+    };
+    Row {
+        name,
+        what,
+        unit: Unit::Megabytes,
+        target: Target::NotBehind,
+        work,
+    }
+}
+
+const fn small(
+    name: &'static str,
+    what: &'static str,
+    way: Way,
+    options: &'static [&'static str],
+) -> Row {
+    let work = Work::Copy {
+        way,
+        small: true,
+        options,
+    };
+    Row {
+        name,
+        what,
+        unit: Unit::Files,
+        target: Target::Ahead,
+        work,
+    }
+}
+
+/// All rows, in the order in which they run.
+pub const ROWS: [Row; 16] = [
+    large(
+        "get-p1",
+        "large file to /dev/null, -p 1",
+        Way::Get,
+        &["-p", "1"],
+    ),
+    large(
+        "get-p4",
+        "large file to /dev/null, -p 4",
+        Way::Get,
+        &["-p", "4"],
+    ),
+    large(
+        "put-p1",
+        "large file from memory to memory, -p 1",
+        Way::Put,
+        &["-p", "1"],
+    ),
+    large(
+        "put-p4",
+        "large file from memory to memory, -p 4",
+        Way::Put,
+        &["-p", "4"],
+    ),
+    large(
+        "tpc-p1",
+        "large file, server to server, -p 1",
+        Way::ThirdParty,
+        &["-p", "1"],
+    ),
+    large(
+        "tpc-p4",
+        "large file, server to server, -p 4",
+        Way::ThirdParty,
+        &["-p", "4"],
+    ),
+    small("small-get", "small files, -r -cd", Way::Get, &["-r", "-cd"]),
+    small("small-put", "small files, -r -cd", Way::Put, &["-r", "-cd"]),
+    small(
+        "small-tpc",
+        "small files, server to server, -r -cd",
+        Way::ThirdParty,
+        &["-r", "-cd"],
+    ),
+    // The client pipelines only between servers; with -fast it reuses data connections everywhere.
+    small(
+        "small-get-fast",
+        "small files, -fast -r -cd",
+        Way::Get,
+        &["-fast", "-r", "-cd"],
+    ),
+    small(
+        "small-put-fast",
+        "small files, -fast -r -cd",
+        Way::Put,
+        &["-fast", "-r", "-cd"],
+    ),
+    small(
+        "small-tpc-pp",
+        "small files, server to server, -fast -pp -r -cd",
+        Way::ThirdParty,
+        &["-fast", "-pp", "-r", "-cd"],
+    ),
+    small(
+        "small-get-cc4",
+        "small files, -cc 4 -r -cd",
+        Way::Get,
+        &["-cc", "4", "-r", "-cd"],
+    ),
+    small(
+        "small-put-cc4",
+        "small files, -cc 4 -r -cd",
+        Way::Put,
+        &["-cc", "4", "-r", "-cd"],
+    ),
+    small(
+        "small-tpc-cc4-pp",
+        "small files, server to server, -cc 4 -pp -r -cd",
+        Way::ThirdParty,
+        &["-cc", "4", "-pp", "-r", "-cd"],
+    ),
+    Row {
+        name: "memory",
+        what: "resident memory of an idle session",
+        unit: Unit::Kibibytes,
+        target: Target::Ahead,
+        work: Work::Idle,
+    },
+];
+
+impl Row {
+    /// Runs it once against the servers of a kind.
+    ///
+    /// # Errors
+    ///
+    /// When it was no success.
+    pub fn run(&self, arena: &BenchArena, kind: Kind) -> Result<Sample, RunError> {
+        match self.work {
+            Work::Copy {
+                way,
+                small,
+                options,
+            } => copy(arena, kind, way, small, options),
+            Work::Idle => idle(arena, kind),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
+fn copy(
+    arena: &BenchArena,
+    kind: Kind,
+    way: Way,
+    small: bool,
+    options: &[&str],
+) -> Result<Sample, RunError> {
+    let [first, second] = arena.servers(kind);
+    let sizes = arena.sizes;
+    let name = if small { "small/" } else { "large" };
+    let copied = if small { "" } else { "large" };
+    let (from, to) = match way {
+        Way::Get if small => (first.url(name), arena.local("down/")),
+        Way::Get => (first.url(name), "file:///dev/null".to_owned()),
+        Way::Put => (arena.local(name), first.url(&format!("up/{copied}"))),
+        Way::ThirdParty => (first.url(name), second.url(&format!("up/{copied}"))),
+    };
+    let before = arena.processor_time(kind);
+    let elapsed = arena.copy(options, from, to)?;
+    let processor = arena.processor_time(kind).saturating_sub(before);
+    let (files, bytes) = match (way, small) {
+        (Way::Get, false) => (0, 0),
+        (_, false) => (1, sizes.large),
+        (_, true) => (sizes.files, (sizes.files * sizes.small) as u64),
+    };
+    arena.clear(files, bytes)?;
+    let seconds = elapsed.as_secs_f64();
+    if small {
+        return Ok(Sample {
+            value: sizes.files as f64 / seconds,
+            processor: None,
+        });
+    }
+    let giga = sizes.large_gigabytes();
+    Ok(Sample {
+        value: 1e3 * giga / seconds,
+        processor: Some(processor.as_secs_f64() / giga),
+    })
+}
+
+/// Sessions that have logged in and do nothing, less what the server needs without any.
+#[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
+fn idle(arena: &BenchArena, kind: Kind) -> Result<Sample, RunError> {
+    let server = &arena.servers(kind)[0];
+    let tree = ProcessTree::of(server.pid());
+    let empty = tree.usage().memory;
+    let sessions: Vec<Control> = (0..arena.sizes.sessions)
+        .map(|_| Control::anonymous(server.address()))
+        .collect::<Result<_, _>>()?;
+    let full = tree.usage().memory;
+    let count = sessions.len();
+    drop(sessions);
+    wait_for_end(tree);
+    let value = full.saturating_sub(empty) as f64 / 1024.0 / count as f64;
+    Ok(Sample {
+        value,
+        processor: None,
+    })
+}
+
+/// The next row must not pay for sessions of this one.
+fn wait_for_end(tree: ProcessTree) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while tree.processes() > 1 && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
