@@ -125,6 +125,20 @@ impl RemotePath {
         Path::new(OsStr::from_bytes(&self.0))
     }
 
+    /// The path between quotation marks, as in a 257 reply; those in it are doubled (RFC 959, appendix
+    /// II).
+    pub fn quoted(&self) -> Vec<u8> {
+        let mut quoted = vec![b'"'];
+        for &byte in &self.0 {
+            quoted.push(byte);
+            if byte == b'"' {
+                quoted.push(b'"');
+            }
+        }
+        quoted.push(b'"');
+        quoted
+    }
+
     /// Whether this is `/`.
     pub fn is_root(&self) -> bool {
         self.0 == b"/"
@@ -151,6 +165,21 @@ impl RemotePath {
     fn pop(&mut self) {
         let end = self.0.iter().rposition(|&byte| byte == b'/');
         self.0.truncate(end.unwrap_or(0).max(1));
+    }
+}
+
+/// Reads the path of a 257 reply, which stands at the beginning of the text or, after `MKD`, behind other
+/// words. Not every server doubles quotation marks; then the path ends at the first one.
+pub fn parse_quoted(text: &[u8]) -> Option<PathArgument> {
+    let start = text.iter().position(|&byte| byte == b'"')?;
+    let mut path = Vec::new();
+    let mut rest = text[start + 1..].iter().peekable();
+    loop {
+        match (rest.next()?, rest.peek()) {
+            (b'"', Some(b'"')) => path.extend(rest.next()),
+            (b'"', _) => return PathArgument::new(path),
+            (&byte, _) => path.push(byte),
+        }
     }
 }
 
@@ -237,7 +266,26 @@ mod tests {
         assert!(PathArgument::new("a\nb\r").is_some());
     }
 
+    #[test]
+    fn quoted_paths_of_replies() {
+        let parsed = |text: &str| parse_quoted(text.as_bytes()).map(|path| path.to_string());
+        assert_eq!(parsed("\"/D\" is current directory."), Some("/D".into()));
+        let created = "Directory \"/D/lst/nd\" created successfully.";
+        assert_eq!(parsed(created), Some("/D/lst/nd".into()));
+        assert_eq!(parsed("\"/a\"\"b\" is"), Some("/a\"b".into()));
+        assert_eq!(parsed("no path"), None);
+        assert_eq!(parsed("\"/open"), None);
+    }
+
     proptest! {
+        #[test]
+        fn quoted_paths_survive(path in "[/a\"]{1,12}") {
+            let path = RemotePath::root().join(&PathArgument::new(path).unwrap()).unwrap();
+            let text = [path.quoted().as_slice(), b" is current directory."].concat();
+            let parsed = parse_quoted(&text).unwrap();
+            prop_assert_eq!(parsed.as_bytes(), path.as_bytes());
+        }
+
         #[test]
         fn joined_paths_are_normal(
             current in "(/|[a~.]|\\.\\.){1,12}",
