@@ -3,7 +3,7 @@
 //! Each public function here is one property. A driver's tests name the stacks they are about, and
 //! [`crate::conformance_tests!`] makes one test of each property for each of them:
 //!
-//! ```ignore
+//! ```text
 //! gridhaul_stack::conformance_tests!(plain, subject("tcp"));
 //! gridhaul_stack::conformance_tests!(short, subject("tcp,fault:short=61;seed=7"));
 //! ```

@@ -101,10 +101,11 @@ pub fn cancel_ends_a_busy_call(subject: &Subject) {
     thread::scope(|scope| {
         let sending = scope.spawn(|| {
             let operation = Operation {
-                deadline: None,
+                deadline: Patience::new().operation().deadline,
                 cancel: &cancel,
             };
-            let outcome = send_holes(&mut *sender, &moved, &operation);
+            // Pieces so small that the receiver always keeps up.
+            let outcome = send_holes(&mut *sender, 32, &moved, &operation);
             drop(sender);
             (Instant::now(), outcome)
         });
@@ -116,7 +117,7 @@ pub fn cancel_ends_a_busy_call(subject: &Subject) {
             }
         });
         let patience = Patience::new();
-        while moved.load(Ordering::Acquire) < 1 << 20 {
+        while moved.load(Ordering::Acquire) < 10_000 {
             patience.operation().check().unwrap();
             thread::yield_now();
         }
@@ -178,7 +179,7 @@ fn block(channel: &mut dyn Channel, call: Call, operation: &Operation<'_>) -> Ch
     let moved = AtomicU64::new(0);
     let outcome = match call {
         Call::Send => channel.send(&[], Body::Memory(&vec![0; ENDLESS]), operation),
-        Call::SendFile => send_holes(channel, &moved, operation),
+        Call::SendFile => send_holes(channel, 1 << 16, &moved, operation),
         Call::Receive => channel.receive(&mut [0; 100], operation).map(|_| ()),
         Call::ReceiveInto => {
             let file = file_of(&[]);
@@ -198,6 +199,7 @@ fn block(channel: &mut dyn Channel, call: Call, operation: &Operation<'_>) -> Ch
 /// Sends a file that is all hole, and longer than any network is patient.
 fn send_holes(
     channel: &mut dyn Channel,
+    scratch: usize,
     moved: &AtomicU64,
     operation: &Operation<'_>,
 ) -> Result<(), ChannelError> {
@@ -206,7 +208,7 @@ fn send_holes(
         file: &file,
         offset: 0,
         length: 1 << 40,
-        scratch: 1 << 16,
+        scratch,
         moved,
     };
     rustix::fs::ftruncate(&file, part.length).unwrap();
