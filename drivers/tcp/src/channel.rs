@@ -1,0 +1,191 @@
+//! One connection.
+//!
+//! The socket never blocks. A call tries, and sleeps beside the operation's switch only when the
+//! kernel has no room or no bytes, so that a bulk transfer costs one system call for each piece.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown, sockopt,
+};
+
+#[derive(Debug)]
+pub(crate) struct TcpChannel {
+    socket: OwnedFd,
+    peer: SocketAddr,
+    /// The kernel tells an error once and calls it an end of stream after that; we remember.
+    has_failed: bool,
+    /// Whether the last data call sent, for [`Channel::info`].
+    is_sending: bool,
+}
+
+impl TcpChannel {
+    /// Takes a connected socket that does not block.
+    pub(crate) fn new(socket: OwnedFd, peer: SocketAddr) -> Self {
+        Self {
+            socket,
+            peer,
+            has_failed: false,
+            is_sending: false,
+        }
+    }
+
+    fn check(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        if self.has_failed {
+            return Err(ChannelError::Aborted);
+        }
+        operation.check()
+    }
+
+    fn fail(&mut self, errno: Errno) -> ChannelError {
+        self.has_failed = true;
+        match errno {
+            // The connection was reset, and somebody was told before.
+            Errno::NOTCONN => ChannelError::Aborted,
+            _ => ChannelError::from_socket(errno.into()),
+        }
+    }
+
+    /// Sends `head` and `body`, and tells `moved` whenever bytes of the body have gone.
+    fn send_all(
+        &mut self,
+        mut head: &[u8],
+        mut body: &[u8],
+        flags: SendFlags,
+        operation: &Operation<'_>,
+        moved: impl Fn(u64),
+    ) -> Result<(), ChannelError> {
+        let flags = flags | SendFlags::NOSIGNAL;
+        while !(head.is_empty() && body.is_empty()) {
+            self.check(operation)?;
+            let outcome = if head.is_empty() {
+                send(&self.socket, body, flags)
+            } else {
+                let both = [IoSlice::new(head), IoSlice::new(body)];
+                sendmsg(
+                    &self.socket,
+                    &both,
+                    &mut SendAncillaryBuffer::default(),
+                    flags,
+                )
+            };
+            match outcome {
+                Ok(sent) => {
+                    let of_head = sent.min(head.len());
+                    head = &head[of_head..];
+                    body = &body[sent - of_head..];
+                    moved((sent - of_head) as u64);
+                }
+                Err(Errno::AGAIN) => operation.wait_writable(self.socket.as_fd())?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fail(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a file by reading it piece by piece; the head goes with the first piece.
+    fn send_file(
+        &mut self,
+        mut head: &[u8],
+        mut range: FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        let (moved, length) = (range.moved, range.length);
+        let mut done = 0;
+        while done < length {
+            let piece = range.read_piece(done)?;
+            done += piece.len() as u64;
+            // Pieces are not multiples of the segment size; only the last has a short segment.
+            let flags = if done < length {
+                SendFlags::MORE
+            } else {
+                SendFlags::empty()
+            };
+            self.send_all(head, piece, flags, operation, |count| {
+                moved.fetch_add(count, Ordering::Release);
+            })?;
+            head = &[];
+        }
+        self.send_all(head, &[], SendFlags::empty(), operation, |_| {})
+    }
+}
+
+impl Channel for TcpChannel {
+    fn send(
+        &mut self,
+        head: &[u8],
+        body: Body<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        self.is_sending = true;
+        self.check(operation)?;
+        match body {
+            Body::Memory(bytes) => {
+                self.send_all(head, bytes, SendFlags::empty(), operation, |_| {})
+            }
+            Body::File(range) => self.send_file(head, range, operation),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        operation: &Operation<'_>,
+    ) -> Result<Received, ChannelError> {
+        self.is_sending = false;
+        if buffer.is_empty() {
+            // The kernel would wait for bytes.
+            return self.check(operation).map(|()| Received::EndOfStream);
+        }
+        loop {
+            self.check(operation)?;
+            match recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((_, count)) => {
+                    let count = NonZeroUsize::new(count);
+                    return Ok(count.map_or(Received::EndOfStream, Received::Bytes));
+                }
+                Err(Errno::AGAIN) => operation.wait_readable(self.socket.as_fd())?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fail(errno)),
+            }
+        }
+    }
+
+    fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.check(operation)?;
+        shutdown(&self.socket, Shutdown::Write).map_err(|errno| self.fail(errno))
+    }
+
+    fn abort(&mut self) {
+        self.has_failed = true;
+        // Without a linger time a close is a reset (socket(7)). Disconnecting sends the reset now and
+        // not when the channel is dropped; if it fails, the drop does it.
+        let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+        let _ = rustix::net::connect_unspec(&self.socket);
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The buffer of the direction that was used last, as the kernel counts it: twice what was asked
+    /// for.
+    fn info(&self) -> ChannelInfo {
+        let size = if self.is_sending {
+            sockopt::socket_send_buffer_size(&self.socket)
+        } else {
+            sockopt::socket_recv_buffer_size(&self.socket)
+        };
+        ChannelInfo {
+            buffer_bytes: size.unwrap_or(0),
+        }
+    }
+}

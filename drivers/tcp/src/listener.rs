@@ -1,0 +1,155 @@
+//! Waits for connections.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use gridhaul_stack::{
+    AcceptError, Channel, ChannelError, ListenError, Listener, Operation, SocketOptions,
+};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, sockopt};
+
+use crate::channel::TcpChannel;
+use crate::settings::{PortRange, Settings};
+
+#[derive(Debug)]
+pub(crate) struct TcpListener {
+    socket: OwnedFd,
+    advertised: SocketAddr,
+}
+
+/// Connections that the kernel completes before they are accepted: enough for 64 parallel channels to
+/// arrive at once.
+const BACKLOG: i32 = 256;
+
+impl TcpListener {
+    /// Listens at `local`, unless the options say otherwise.
+    pub(crate) fn open(
+        settings: &Settings,
+        local: IpAddr,
+        options: &SocketOptions,
+    ) -> Result<Self, ListenError> {
+        let local = local.to_canonical();
+        let ip = settings.bind.unwrap_or(local);
+        let (socket, port) = match settings.ports {
+            None => open_at(settings, SocketAddr::new(ip, 0), options)?,
+            Some(range) => open_within(range, settings, ip, options)?,
+        };
+        let ip = if ip.is_unspecified() { local } else { ip };
+        let advertised = SocketAddr::new(settings.advertise.unwrap_or(ip), port);
+        Ok(Self { socket, advertised })
+    }
+}
+
+/// Takes a free port of the range. The search starts anywhere, so that sessions do not queue up for
+/// the same ports, and a port that was just used rests.
+fn open_within(
+    range: PortRange,
+    settings: &Settings,
+    ip: IpAddr,
+    options: &SocketOptions,
+) -> Result<(OwnedFd, u16), ListenError> {
+    let [low, high, ..] = RandomState::new().hash_one(()).to_le_bytes();
+    // At most 65535 ports, since none is 0.
+    let count = range.last - range.first + 1;
+    let start = range.first + u16::from_le_bytes([low, high]) % count;
+    for port in (start..=range.last).chain(range.first..start) {
+        match open_at(settings, SocketAddr::new(ip, port), options) {
+            Err(ListenError::Network { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
+            }
+            outcome => return outcome,
+        }
+    }
+    Err(ListenError::PortRangeExhausted {
+        first: range.first,
+        last: range.last,
+    })
+}
+
+fn open_at(
+    settings: &Settings,
+    address: SocketAddr,
+    options: &SocketOptions,
+) -> Result<(OwnedFd, u16), ListenError> {
+    let open = || -> io::Result<(OwnedFd, u16)> {
+        let socket = settings.socket(&address, options)?;
+        if address.port() != 0 {
+            // Old connections of the port may still be closing. Two listeners do not get the same
+            // port for that: the second fails.
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+        }
+        if address.ip() == Ipv6Addr::UNSPECIFIED {
+            // Every address of the machine is meant, whatever net.ipv6.bindv6only says.
+            sockopt::set_ipv6_v6only(&socket, false)?;
+        }
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+        Ok((socket, bound.port()))
+    };
+    open().map_err(|error| ListenError::Network { address, error })
+}
+
+impl Listener for TcpListener {
+    fn address(&self) -> SocketAddr {
+        self.advertised
+    }
+
+    fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        loop {
+            operation.check()?;
+            match rustix::net::acceptfrom_with(&self.socket, flags) {
+                Ok((socket, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    // A connection without an address was gone before it was accepted.
+                    if let Some(peer) = peer {
+                        return Ok(Box::new(TcpChannel::new(socket, canonical(peer))));
+                    }
+                }
+                Err(Errno::AGAIN) => operation.wait_readable(self.socket.as_fd())?,
+                Err(error) if is_the_connections(error) => {}
+                Err(error) => return Err(listener_error(error).into()),
+            }
+        }
+    }
+}
+
+/// An IPv4 peer of an IPv6 socket is an IPv4 peer.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// Linux reports errors of a connection that waits through accept; the next one may be well
+/// (accept(2), "Error handling").
+fn is_the_connections(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::NETDOWN
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+    )
+}
+
+fn listener_error(error: Errno) -> ChannelError {
+    let words = match error {
+        Errno::MFILE => "this process has no file descriptor left (ulimit -n)",
+        Errno::NFILE => "this machine has no file descriptor left (fs.file-max)",
+        _ => return ChannelError::Network(error.into()),
+    };
+    ChannelError::Network(io::Error::other(format!(
+        "cannot accept data connections: {words}"
+    )))
+}
