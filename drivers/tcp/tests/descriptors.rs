@@ -1,0 +1,50 @@
+//! A process without descriptors. Alone in its file, since the limit is the whole process's.
+
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{AcceptError, Cancel, ConnectError, Operation, Registry, SocketOptions};
+use gridhaul_tcp::Tcp;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+#[test]
+fn says_that_descriptors_are_used_up_and_goes_on_when_they_are_not() {
+    let mut registry = Registry::new();
+    registry.register(Tcp);
+    let stack = registry.build(&StackSpec::parse("tcp").unwrap()).unwrap();
+    let sockets = SocketOptions::default();
+    let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let mut listener = stack.listen(localhost, &sockets).unwrap();
+    let _waiting = TcpStream::connect(listener.address()).unwrap();
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: None,
+        cancel: &cancel,
+    };
+
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(0),
+            ..before
+        },
+    )
+    .unwrap();
+    let accepted = listener.accept(&operation);
+    let connected = stack.connect(listener.address(), &sockets, &operation);
+    setrlimit(Resource::Nofile, before).unwrap();
+
+    match accepted {
+        Err(AcceptError::Listener(error)) => assert_eq!(
+            error.to_string(),
+            "cannot accept data connections: this process has no file descriptor left (ulimit -n)"
+        ),
+        other => panic!("{other:?}"),
+    }
+    assert!(
+        matches!(connected, Err(ConnectError::Local { .. })),
+        "{connected:?}"
+    );
+    listener.accept(&operation).unwrap();
+}
