@@ -20,7 +20,8 @@ pub fn reply(topic: Option<&str>) -> Reply {
         let lines = SITE_COMMANDS.iter().map(|(_, syntax)| syntax);
         return Reply::spaced(214, "Help for SITE:", lines, "End.");
     }
-    match entry(&topic) {
+    // `SITE HELP CHMOD` is a question about `SITE CHMOD`.
+    match entry(&topic).or_else(|| entry(&format!("SITE {topic}"))) {
         Some((_, syntax)) => Reply::spaced(214, format!("Help for {topic}:"), [syntax], "End."),
         None => Reply::new(502, format!("Unknown command '{topic}'.")),
     }
@@ -204,9 +205,10 @@ mod tests {
             "214-Help for CKSM:\r\n CKSM <sp> algorithm <sp> offset <sp> length <sp> pathname\r\n\
              214 End.\r\n"
         );
-        assert!(
-            encoded(Some("SITE CHMOD")).contains("\r\n SITE CHMOD <sp> mode <sp> pathname\r\n")
-        );
+        for topic in ["SITE CHMOD", "chmod"] {
+            let text = encoded(Some(topic));
+            assert!(text.contains("\r\n SITE CHMOD <sp> mode <sp> pathname\r\n"));
+        }
     }
 
     #[test]

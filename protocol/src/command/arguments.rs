@@ -260,13 +260,13 @@ impl fmt::Display for Checksum {
 pub struct ListPath(PathArgument);
 
 impl ListPath {
-    /// Makes the argument for a path, written so that it cannot be taken for a flag.
-    pub fn new(path: PathArgument) -> Self {
+    /// Makes the argument for a path, written so that it cannot be taken for a flag. `None` if it gets
+    /// too long in this way.
+    pub fn new(path: PathArgument) -> Option<Self> {
         if path.as_bytes().starts_with(b"-") {
-            let written = [b"./", path.as_bytes()].concat();
-            return Self(PathArgument::new(written).unwrap_or(path));
+            return PathArgument::new([b"./", path.as_bytes()].concat()).map(Self);
         }
-        Self(path)
+        Some(Self(path))
     }
 
     /// The path.

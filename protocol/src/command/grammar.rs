@@ -126,6 +126,9 @@ impl<'a> ParseError<&'a [u8]> for ArgumentFault {
     }
 }
 
+const THE_PATH: &str = "the path";
+const PATH_RULES: &str = "at most 4095 bytes long and without NUL and line ends";
+
 type Read<'a, T> = IResult<&'a [u8], T, ArgumentFault>;
 
 pub(super) fn spaces(input: &[u8]) -> Read<'_, ()> {
@@ -247,15 +250,10 @@ pub(super) fn last_path(input: &[u8]) -> Read<'_, PathArgument> {
 
 /// All that is left, as a path.
 pub(super) fn path(input: &[u8]) -> Read<'_, PathArgument> {
-    let what = "the path";
     match PathArgument::new(input) {
         Some(path) => Ok((&[], path)),
-        None if input.is_empty() => Err(nom::Err::Error(ArgumentFault::Missing { what })),
-        None => Err(invalid(
-            what,
-            input,
-            "at most 4095 bytes long and without NUL and line ends",
-        )),
+        None if input.is_empty() => Err(nom::Err::Error(ArgumentFault::Missing { what: THE_PATH })),
+        None => Err(invalid(THE_PATH, input, PATH_RULES)),
     }
 }
 
@@ -292,5 +290,9 @@ pub(super) fn list_path(input: &[u8]) -> Read<'_, Option<ListPath>> {
     if path_bytes.is_empty() {
         return Ok((path_bytes, None));
     }
-    path.map(|path| Some(ListPath::new(path))).parse(path_bytes)
+    let (rest, path) = path(path_bytes)?;
+    match ListPath::new(path) {
+        Some(path) => Ok((rest, Some(path))),
+        None => Err(invalid(THE_PATH, path_bytes, PATH_RULES)),
+    }
 }
