@@ -32,6 +32,8 @@ groups! {
     gfal_names: "gfal/",
     gfal2_python: "gfal2-python/",
     ftplib: "ftplib/",
+    curl: "curl/",
+    lftp: "lftp/",
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::{Duration, SystemTime};
 
 use super::gfal_copy::{closed, gfal};
 use crate::case::{Case, Failure, Observation};
@@ -74,8 +73,7 @@ fn shown(context: &Context<'_>) -> Result<(), Failure> {
         "shown/directory",
         "shown",
     ] {
-        let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        File::open(context.remote(name))?.set_modified(date)?;
+        File::open(context.remote(name))?.set_modified(super::long_ago())?;
     }
     Ok(())
 }

@@ -1,14 +1,18 @@
 //! The cases, by client program.
 
+mod curl;
 mod errors;
 mod gfal_copy;
 mod gfal_names;
+mod lftp;
 mod names;
 mod options;
 mod partial;
 mod python;
 mod recursive;
 mod transfers;
+
+use std::time::{Duration, SystemTime};
 
 use crate::Case;
 
@@ -24,8 +28,21 @@ pub fn cases() -> Vec<Case> {
         gfal_copy::cases(),
         gfal_names::cases(),
         python::cases(),
+        curl::cases(),
+        lftp::cases(),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Where the real server cannot do with names that are not ASCII.
+const DROPS: &str = "it drops every byte of a path that is not a printable ASCII character";
+
+/// Where ordinary FTP clients cannot use the real server's listings.
+const LINE_ENDS: &str = "in TYPE A it ends the lines of a listing with CR CR LF";
+
+/// A modification time that every listing shows alike: 2001-09-09 01:46:40 UTC.
+fn long_ago() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
 }

@@ -6,6 +6,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
+use super::{DROPS, LINE_ENDS};
 use crate::case::{Case, Failure, Observation};
 use crate::{Client, Context, Role};
 
@@ -117,10 +118,6 @@ const FTPLIB_ODDITIES: [(&str, &str); 9] = [
     ("names_on_the_wire", DROPS),
     ("names_that_are_not_utf8", DROPS),
 ];
-
-const LINE_ENDS: &str = "in TYPE A it ends the lines of a listing with CR CR LF";
-
-const DROPS: &str = "it drops every byte of a path that is not a printable ASCII character";
 
 /// gfal2 2.21 itself crashes in its `pread` now and then, with any server.
 const CRASHING: &str = "read_at_offset";

@@ -320,11 +320,10 @@ fn list(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure>
 fn dump_only(context: &Context<'_>) -> Result<Observation, Failure> {
     let top = context.remote_directory("tree")?;
     let path = context.remote_file("tree/file", "some text")?;
-    let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     File::options()
         .write(true)
         .open(&path)?
-        .set_modified(date)?;
+        .set_modified(super::long_ago())?;
     context
         .globus_url_copy(["-r", "-do", "dump", &context.from("tree/")])
         .arg(context.local_url("copy/"))

@@ -1,0 +1,439 @@
+//! curl: an FTP client that changes into directories step by step, and can send any command.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use super::names::NAMES;
+use crate::case::{Case, Failure, Observation};
+use crate::{Client, Context, Role, check, content};
+
+/// Enough for several blocks, and not a multiple of any.
+const SIZE: u64 = 3_000_001;
+
+/// Small, and without a line end: such files survive what the real server does to curl's transfers.
+const SMALL: u64 = 300;
+
+/// Ways to open data connections and to walk to a file, none of which may make a difference.
+const OPTIONS: [&[&str]; 8] = [
+    &[],
+    &["--disable-epsv"],
+    &["--ftp-port", "-"],
+    &["--ftp-port", "-", "--disable-eprt"],
+    &["--ftp-method", "nocwd"],
+    &["--ftp-method", "singlecwd"],
+    &["--ftp-skip-pasv-ip", "--disable-epsv"],
+    &["--limit-rate", "20M"],
+];
+
+const TYPE_TOO_LATE: &str =
+    "it takes TYPE only before EPSV or PASV, and drops spaces before a name";
+
+type Check = fn(&Context<'_>) -> Result<Observation, Failure>;
+
+const CASES: [(&str, Check); 21] = [
+    ("get of an empty file", |context| {
+        get(context, &[], "source", 0)
+    }),
+    ("get of a part", range),
+    ("get resumed", resume_get),
+    ("put resumed", resume_put),
+    ("put appended", append),
+    ("put --ftp-create-dirs", create_directories),
+    ("put into a missing directory", put_into_missing),
+    ("put of an empty file", |context| {
+        put(context, &[], "copy", 0)
+    }),
+    ("put over a longer file", put_over),
+    ("put of standard input", put_input),
+    ("get --use-ascii", get_ascii),
+    ("list", list),
+    ("list --list-only", list_names),
+    ("list of a pattern of URLs", url_pattern),
+    ("--head shows size and time", head),
+    ("--remote-time", remote_time),
+    ("-Q makes, renames and deletes", quote),
+    ("-Q with an error ends the run", quote_error),
+    ("get of a missing file", missing),
+    ("get of a file that may not be read", denied),
+    ("-6 get, put and list", ipv6),
+];
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for options in OPTIONS {
+        let name = |what: &str| {
+            format!("curl/{what} {}", options.join(" "))
+                .trim_end()
+                .to_owned()
+        };
+        cases.push(Case::new(name("get"), move |context| {
+            get(context, options, "source", SIZE)
+        }));
+        cases.push(Case::new(name("put"), move |context| {
+            put(context, options, "copy", SIZE)
+        }));
+    }
+    // curl refuses control characters itself.
+    // curl refuses control characters itself, and sends the bare name, where a tilde means the home
+    // directory.
+    let plain = |name: &str| !name.contains('\t') && !name.starts_with('~');
+    for (word, name) in NAMES.into_iter().filter(|(_, name)| plain(name)) {
+        cases.push(Case::new(format!("curl/get, {word}"), move |context| {
+            get(context, &[], name, SMALL)
+        }));
+        cases.push(Case::new(format!("curl/put, {word}"), move |context| {
+            put(context, &[], name, SMALL)
+        }));
+    }
+    cases.extend(CASES.map(|(name, run)| Case::new(format!("curl/{name}"), run)));
+    cases.push(Case::new("curl/many files in one session", many));
+    let mut cases: Vec<_> = cases
+        .into_iter()
+        .map(|case| case.oddity(TYPE_TOO_LATE))
+        .collect();
+    cases.push(Case::new("curl/put and get, UTF-8", utf8).oddity(super::DROPS));
+    cases
+}
+
+fn curl<A: Into<std::ffi::OsString>>(
+    context: &Context<'_>,
+    arguments: impl IntoIterator<Item = A>,
+) -> Client {
+    Client::new("curl")
+        .args(["--silent", "--show-error", "--globoff"])
+        .args(arguments)
+        .directory(context.local(""))
+}
+
+fn get(
+    context: &Context<'_>,
+    options: &[&str],
+    name: &str,
+    size: u64,
+) -> Result<Observation, Failure> {
+    let expected = context.remote_sample(name, size)?;
+    curl(context, options)
+        .args(["--output", "copy", &context.home_url(name)])
+        .run()?
+        .succeeded()?;
+    if size == 0 {
+        // curl makes no file when nothing comes.
+        return Ok(Observation::none());
+    }
+    content::same(&expected, &context.local("copy"))?;
+    Ok(Observation::none())
+}
+
+fn put(
+    context: &Context<'_>,
+    options: &[&str],
+    name: &str,
+    size: u64,
+) -> Result<Observation, Failure> {
+    let expected = context.local_sample("source", size)?;
+    curl(context, options)
+        .args(["--upload-file", "source", &context.home_url(name)])
+        .run()?
+        .succeeded()?;
+    content::same(&expected, &context.remote(name))?;
+    Ok(Observation::none())
+}
+
+/// From an offset on, and up to one, where curl closes the data connection early.
+fn range(context: &Context<'_>) -> Result<Observation, Failure> {
+    let source = fs::read(context.remote_sample("source", SIZE)?)?;
+    for (range, expected) in [
+        ("1000000-", &source[1_000_000..]),
+        ("100-999999", &source[100..1_000_000]),
+    ] {
+        let url = context.home_url("source");
+        curl(context, ["--range", range, "--output", "copy", &url])
+            .run()?
+            .succeeded()?;
+        content::holds(&context.local("copy"), expected)?;
+    }
+    Ok(Observation::none())
+}
+
+fn resume_get(context: &Context<'_>) -> Result<Observation, Failure> {
+    let expected = context.remote_sample("source", SIZE)?;
+    fs::write(context.local("copy"), &fs::read(&expected)?[..1_234_567])?;
+    let url = context.home_url("source");
+    curl(context, ["--continue-at", "-", "--output", "copy", &url])
+        .run()?
+        .succeeded()?;
+    content::same(&expected, &context.local("copy"))?;
+    Ok(Observation::none())
+}
+
+fn resume_put(context: &Context<'_>) -> Result<Observation, Failure> {
+    let expected = context.local_sample("source", SIZE)?;
+    context.remote_file("copy", &fs::read(&expected)?[..1_234_567])?;
+    let url = context.home_url("copy");
+    curl(
+        context,
+        ["--continue-at", "-", "--upload-file", "source", &url],
+    )
+    .run()?
+    .succeeded()?;
+    content::same(&expected, &context.remote("copy"))?;
+    Ok(Observation::none())
+}
+
+fn append(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_file("copy", "begun ")?;
+    fs::write(context.local("source"), "and ended")?;
+    let url = context.home_url("copy");
+    curl(context, ["--append", "--upload-file", "source", &url])
+        .run()?
+        .succeeded()?;
+    content::holds(&context.remote("copy"), b"begun and ended")?;
+    Ok(Observation::none())
+}
+
+fn create_directories(context: &Context<'_>) -> Result<Observation, Failure> {
+    put(context, &["--ftp-create-dirs"], "new/two words/copy", 1000)
+}
+
+fn put_into_missing(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.local_sample("source", 1000)?;
+    let url = context.home_url("nosuch/copy");
+    // "Server denied you to change to the given directory".
+    curl(context, ["--upload-file", "source", &url])
+        .run()?
+        .failed_with(9, &["denied"])?;
+    check(!context.remote("nosuch").exists(), || "it was made".into())?;
+    Ok(Observation::none())
+}
+
+fn put_over(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_sample("copy", SIZE)?;
+    put(context, &[], "copy", 1000)
+}
+
+fn put_input(context: &Context<'_>) -> Result<Observation, Failure> {
+    let expected = context.local_sample("source", SIZE)?;
+    curl(context, ["--upload-file", "-", &context.home_url("copy")])
+        .input(fs::read(&expected)?)
+        .run()?
+        .succeeded()?;
+    content::same(&expected, &context.remote("copy"))?;
+    Ok(Observation::none())
+}
+
+/// TYPE A puts CR LF on the wire, and curl takes it as it comes.
+fn get_ascii(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_file("source", "one\ntwo\n")?;
+    let output = curl(context, ["--use-ascii", &context.home_url("source")])
+        .run()?
+        .succeeded()?;
+    let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    check(text == "one\ntwo\n", || format!("not the text: {text:?}"))?;
+    Ok(Observation::none())
+}
+
+fn shown(context: &Context<'_>) -> Result<(), Failure> {
+    let file = context.remote_sample("two words", 12_345)?;
+    fs::set_permissions(file, Permissions::from_mode(0o640))?;
+    context.remote_directory("directory")?;
+    context.remote_sample("directory/below", 1)?;
+    Ok(())
+}
+
+fn list(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let listing = curl(context, [context.home_url("")]).run()?.succeeded()?;
+    let listing = listing.output().replace('\r', "");
+    for (kind, size, name) in [
+        ("-rw-r-----", "12345", " two words"),
+        ("drwx", "", " directory"),
+    ] {
+        let named = |line: &&str| line.ends_with(name);
+        let line = listing.lines().find(named).unwrap_or_default();
+        check(line.starts_with(kind) && line.contains(size), || {
+            listing.clone()
+        })?;
+    }
+    Ok(Observation::none())
+}
+
+fn list_names(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let listing = curl(context, ["--list-only", &context.home_url("")])
+        .run()?
+        .succeeded()?;
+    let output = listing.output();
+    let names: Vec<_> = output.lines().map(str::trim_end).collect();
+    for name in ["two words", "directory"] {
+        check(names.contains(&name), || format!("no `{name}`\n{listing}"))?;
+    }
+    Ok(Observation::none())
+}
+
+fn url_pattern(context: &Context<'_>) -> Result<Observation, Failure> {
+    for number in 1..=5 {
+        context.remote_sample(&format!("file{number}"), 60 * number)?;
+    }
+    let url = format!("{}[1-5]", context.home_url("file"));
+    Client::new("curl")
+        .args(["--silent", "--show-error", "--output", "copy#1", &url])
+        .directory(context.local(""))
+        .run()?
+        .succeeded()?;
+    for number in 1..=5 {
+        let names = (format!("file{number}"), format!("copy{number}"));
+        content::same(&context.remote(&names.0), &context.local(&names.1))?;
+    }
+    Ok(Observation::none())
+}
+
+fn head(context: &Context<'_>) -> Result<Observation, Failure> {
+    let path = context.remote_sample("source", SIZE)?;
+    fs::File::options()
+        .write(true)
+        .open(path)?
+        .set_modified(super::long_ago())?;
+    let head = curl(context, ["--head", &context.home_url("source")])
+        .run()?
+        .succeeded()?;
+    let head = head.says(&[
+        "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT",
+        "Content-Length: 3000001",
+    ])?;
+    Ok(Observation(head.output()))
+}
+
+fn remote_time(context: &Context<'_>) -> Result<Observation, Failure> {
+    let path = context.remote_sample("source", SIZE)?;
+    fs::File::options()
+        .write(true)
+        .open(path)?
+        .set_modified(super::long_ago())?;
+    let url = context.home_url("source");
+    curl(context, ["--remote-time", "--output", "copy", &url])
+        .run()?
+        .succeeded()?;
+    let date = fs::metadata(context.local("copy"))?.modified()?;
+    check(date == super::long_ago(), || {
+        format!("another time: {date:?}")
+    })?;
+    Ok(Observation::none())
+}
+
+/// Commands before and, with a dash, after the transfer.
+fn quote(context: &Context<'_>) -> Result<Observation, Failure> {
+    let expected = context.remote_sample("source", SMALL)?;
+    context.remote_sample("old", 10)?;
+    context.remote_sample("unwanted", 10)?;
+    let path = |name: &str| context.path(name);
+    curl(
+        context,
+        ["--quote".into(), format!("MKD {}", path("new directory"))],
+    )
+    .args(["--quote".into(), format!("RNFR {}", path("old"))])
+    .args([
+        "--quote".into(),
+        format!("RNTO {}", path("new directory/new")),
+    ])
+    .args(["--quote".into(), format!("-DELE {}", path("unwanted"))])
+    .args([
+        "--quote".into(),
+        format!("-SITE CHMOD 600 {}", path("new directory/new")),
+    ])
+    .args(["--output", "copy", &context.home_url("source")])
+    .run()?
+    .succeeded()?;
+    content::same(&expected, &context.local("copy"))?;
+    check(!context.remote("unwanted").exists(), || {
+        "the file was not deleted".into()
+    })?;
+    let moved = fs::metadata(context.remote("new directory/new"))?;
+    check(moved.permissions().mode() & 0o777 == 0o600, || {
+        "the mode was not changed".into()
+    })?;
+    Ok(Observation::none())
+}
+
+fn quote_error(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_sample("source", SMALL)?;
+    let command = format!("DELE {}", context.path("nosuch"));
+    curl(
+        context,
+        [
+            "--quote",
+            &command,
+            "--output",
+            "copy",
+            &context.home_url("source"),
+        ],
+    )
+    .run()?
+    .failed_with(21, &["550"])?;
+    Ok(Observation::none())
+}
+
+fn missing(context: &Context<'_>) -> Result<Observation, Failure> {
+    // "Couldn't find remote file".
+    curl(context, ["--output", "copy", &context.home_url("nosuch")])
+        .run()?
+        .failed_with(78, &[])?;
+    check(!context.local("copy").exists(), || "a file was made".into())?;
+    Ok(Observation::none())
+}
+
+fn denied(context: &Context<'_>) -> Result<Observation, Failure> {
+    let path = context.remote_sample("source", SMALL)?;
+    fs::set_permissions(path, Permissions::from_mode(0o000))?;
+    let finished = curl(context, ["--output", "copy", &context.home_url("source")]).run()?;
+    check(!finished.status.success(), || {
+        format!("a file that nobody may read\n{finished}")
+    })?;
+    check(!context.local("copy").exists(), || "a file was made".into())?;
+    Ok(Observation::none())
+}
+
+fn ipv6(context: &Context<'_>) -> Result<Observation, Failure> {
+    let server = context.server(Role::Ipv6)?;
+    let expected = context.local_sample("source", SIZE)?;
+    let url = format!("{}/{}", server.base(), context.name(""));
+    for port in [&[][..], &["--ftp-port", "-"]] {
+        curl(context, port)
+            .args(["--upload-file", "source", &format!("{url}copy")])
+            .run()?
+            .succeeded()?;
+        content::same(&expected, &context.remote("copy"))?;
+        curl(context, port)
+            .args(["--output", "back", &format!("{url}copy")])
+            .run()?
+            .succeeded()?;
+        content::same(&expected, &context.local("back"))?;
+    }
+    curl(context, ["--list-only", &url])
+        .run()?
+        .succeeded()?
+        .says(&["copy"])?;
+    Ok(Observation::none())
+}
+
+fn utf8(context: &Context<'_>) -> Result<Observation, Failure> {
+    for name in ["ünï-漢字-🚀", "caf\u{e9} con leche"] {
+        put(context, &[], name, SMALL)?;
+        get(context, &[], name, SMALL)?;
+    }
+    Ok(Observation::none())
+}
+
+fn many(context: &Context<'_>) -> Result<Observation, Failure> {
+    let mut arguments = Vec::new();
+    for number in 0..100 {
+        let name = format!("file{number}");
+        context.remote_sample(&name, 3 * number)?;
+        arguments.extend(["--output".into(), name.clone(), context.home_url(&name)]);
+    }
+    curl(context, arguments).run()?.succeeded()?;
+    for number in 1..100 {
+        let name = format!("file{number}");
+        content::same(&context.remote(&name), &context.local(&name))?;
+    }
+    Ok(Observation::none())
+}
