@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 
 use gridhaul_protocol::address::StripeAddresses;
 use gridhaul_protocol::command::{
-    Command, DataChannelAuthentication, OptsCommand, ProtectionLevel, SiteCommand, Text,
+    Command, DataChannelAuthentication, ProtectionLevel, SiteCommand, Text,
 };
-use gridhaul_protocol::facts::FactSelection;
 use gridhaul_protocol::help;
 use gridhaul_protocol::negotiated::PassiveRequest;
 use gridhaul_protocol::path::PathArgument;
@@ -14,7 +13,7 @@ use gridhaul_protocol::reply::Reply;
 
 use super::control::{Control, Fault, Request};
 use super::features::features;
-use super::names::{ok, quoted};
+use super::names::ok;
 use super::{End, Session, User};
 use crate::events::Event;
 
@@ -66,7 +65,7 @@ impl Session {
             Command::Help(topic) | Command::Site(SiteCommand::Help(topic)) => {
                 help::reply(text(&topic))
             }
-            Command::Feat => features(false, self.selection),
+            Command::Feat => features(false, self.negotiated.settings().facts),
             Command::Noop => noop(),
             Command::Auth(_) => no_security(),
             _ => Reply::new(530, "Please login with USER and PASS."),
@@ -163,15 +162,8 @@ impl Session {
         match command {
             Command::User(name) => self.name(name),
             Command::Pwd => {
-                let directory = quoted(&user.directory);
-                Reply::new(
-                    257,
-                    [directory.as_slice(), b" is current directory."].concat(),
-                )
-            }
-            Command::Opts(OptsCommand::Facts(names)) => {
-                self.selection = FactSelection::from_names(names.iter().map(Text::as_str));
-                Reply::new(200, "OPTS Command Successful.")
+                let directory = user.directory.quoted();
+                Reply::new(257, [&directory, &b" is current directory."[..]].concat())
             }
             Command::Scks {
                 algorithm,
@@ -180,7 +172,7 @@ impl Session {
             // What it was to stop is over.
             Command::Abor => Reply::new(226, "Abort successful"),
 
-            Command::Feat => features(true, self.selection),
+            Command::Feat => features(true, self.negotiated.settings().facts),
             Command::Help(topic) => help::reply(text(topic)),
             Command::Syst => Reply::new(215, "UNIX Type: L8"),
             Command::Noop => noop(),

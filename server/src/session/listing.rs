@@ -59,7 +59,7 @@ struct Level {
     path: PathBuf,
     /// What stands before names: where they are, as seen from the directory that was named.
     prefix: Vec<u8>,
-    pattern: Option<GlobMatcher>,
+    pattern: Option<Pattern>,
     stream: Box<dyn DirectoryStream>,
 }
 
@@ -135,8 +135,8 @@ impl Listing {
         let directory = path.parent().unwrap_or(path);
         self.levels.push(Level {
             path: directory.to_owned(),
-            prefix: pattern.prefix,
-            pattern: Some(pattern.matcher),
+            prefix: pattern.prefix.clone(),
+            pattern: Some(pattern),
             stream: self.storage.list(directory)?,
         });
         while self.ready.is_empty() {
@@ -159,7 +159,7 @@ impl Listing {
         if level
             .pattern
             .as_ref()
-            .is_some_and(|pattern| !pattern.is_match(&name))
+            .is_some_and(|pattern| !pattern.fits(&name))
         {
             return Ok(true);
         }
@@ -246,6 +246,8 @@ struct Pattern {
     /// What stands before the last name, with its slash.
     prefix: Vec<u8>,
     matcher: GlobMatcher,
+    /// Names that begin with a dot fit only if the pattern says the dot.
+    hidden: bool,
 }
 
 impl Pattern {
@@ -268,6 +270,11 @@ impl Pattern {
         Some(Self {
             prefix: prefix.to_owned(),
             matcher: glob.compile_matcher(),
+            hidden: text.starts_with('.'),
         })
+    }
+
+    fn fits(&self, name: &OsStr) -> bool {
+        (self.hidden || !name.as_bytes().starts_with(b".")) && self.matcher.is_match(name)
     }
 }

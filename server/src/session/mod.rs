@@ -24,7 +24,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_protocol::facts::FactSelection;
 use gridhaul_protocol::negotiated::{Channels, Negotiated};
 use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
@@ -57,8 +56,6 @@ pub(crate) struct Session {
     connected: Instant,
     login: Login,
     negotiated: Negotiated,
-    /// `OPTS MLST`.
-    selection: FactSelection,
     /// `SITE SETNETSTACK`; `None` is the server's own.
     stack: Option<Box<StackSpec>>,
     /// `SITE TASKID`.
@@ -129,7 +126,6 @@ impl Session {
             connected: Instant::now(),
             login: Login::default(),
             negotiated: Negotiated::default(),
-            selection: FactSelection::default(),
             stack: None,
             task_id: None,
         }

@@ -17,19 +17,6 @@ pub(super) fn ok() -> Reply {
     Reply::new(250, "OK.")
 }
 
-/// A path between quotation marks; those in it are doubled (RFC 959, appendix II).
-pub(super) fn quoted(path: &RemotePath) -> Vec<u8> {
-    let mut quoted = vec![b'"'];
-    for &byte in path.as_bytes() {
-        if byte == b'"' {
-            quoted.push(b'"');
-        }
-        quoted.push(byte);
-    }
-    quoted.push(b'"');
-    quoted
-}
-
 impl Session {
     pub(super) async fn change_directory(
         &mut self,
@@ -77,7 +64,7 @@ impl Session {
             files.storage.make_directory(path.as_path())?;
             let text = [
                 b"Directory ",
-                quoted(path).as_slice(),
+                path.quoted().as_slice(),
                 b" created successfully.",
             ]
             .concat();
@@ -214,15 +201,4 @@ pub(super) fn unknown_algorithm() -> Reply {
             names.join(", ")
         ),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotation_marks_are_doubled() {
-        let path = RemotePath::root().join(&PathArgument::new("a \"b\"").expect("a path"));
-        assert_eq!(quoted(&path.expect("short")), b"\"/a \"\"b\"\"\"");
-    }
 }

@@ -114,12 +114,12 @@ pub(crate) fn listen_error(error: &ListenFailure) -> Reply {
     Reply::new(425, format!("Command failed. : {error}"))
 }
 
-/// `SITE SETNETSTACK` was refused. Clients search for "driver not whitelisted".
+/// `SITE SETNETSTACK` was refused. gfal2 searches for "udt driver not whitelisted".
 pub(crate) fn stack_error(reason: &str) -> Reply {
     Reply::coded(
         500,
         "Setting data channel driver stack failed.",
-        [sentence(reason)],
+        [reason],
         "End.",
     )
 }
@@ -352,6 +352,6 @@ mod tests {
     #[test]
     fn clients_find_the_words_they_search_for_in_refused_stacks() {
         let error = StackError::NotAllowed("udt".into()).to_string();
-        assert!(text(&stack_error(&error)).contains("driver not whitelisted"));
+        assert!(text(&stack_error(&error)).contains("udt driver not whitelisted"));
     }
 }

@@ -53,7 +53,7 @@ impl Session {
         user: &User,
         path: Option<PathArgument>,
     ) -> Result<(), End> {
-        let selection = self.selection;
+        let selection = self.negotiated.settings().facts;
         let given = path.clone();
         self.on_path(control, user, path.as_ref(), move |files, path| {
             let found = files.storage.stat(path.as_path())?;
@@ -107,8 +107,11 @@ impl Session {
         let (form, given) = match command {
             Command::List(given) => (Form::Long, given.as_ref().map(|given| given.path())),
             Command::Nlst(given) => (Form::Names, given.as_ref().map(|given| given.path())),
-            Command::Mlsr(given) => (Form::Tree(self.selection), given.as_ref()),
-            Command::Mlsd(given) => (Form::Facts(self.selection), given.as_ref()),
+            Command::Mlsr(given) => (Form::Tree(self.negotiated.settings().facts), given.as_ref()),
+            Command::Mlsd(given) => (
+                Form::Facts(self.negotiated.settings().facts),
+                given.as_ref(),
+            ),
             other => unreachable!("{} is no listing", other.verb()),
         };
         let path = user.path(given)?;
@@ -141,7 +144,7 @@ impl Session {
                 return Ok(());
             }
         };
-        let form = Form::Facts(self.selection);
+        let form = Form::Facts(self.negotiated.settings().facts);
         let (sender, mut pieces) = mpsc::channel(2);
         let storage = user.node.storage();
         let first = Reply::encode_first_line(250, [b"Contents of ", path.as_bytes()].concat());

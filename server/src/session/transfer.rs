@@ -324,7 +324,9 @@ impl Session {
                 running.watch.start();
                 self.send(control, &begun(*reused));
                 if running.watch.marks {
-                    self.send_performance(control, running);
+                    // The first markers are zero, even if bytes were quicker.
+                    let stripes = running.handle.progress().stripes.len();
+                    self.send_performance(control, &vec![0; stripes]);
                 }
             }
             Event::Finished(_) => {}
@@ -355,7 +357,7 @@ impl Session {
     fn on_time(&self, control: &mut Control, running: &mut Running, due: Due) {
         match due {
             Due::Notice { ahead } => self.send(control, &queued(ahead)),
-            Due::Performance => self.send_performance(control, running),
+            Due::Performance => self.send_performance(control, &running.handle.progress().stripes),
             Due::Restart => self.send_restart(control, running),
             Due::Stall => {
                 if running.watch.is_stalled(running.bytes()) {
@@ -366,8 +368,7 @@ impl Session {
     }
 
     /// One `112` for each stripe.
-    fn send_performance(&self, control: &mut Control, running: &Running) {
-        let stripes = running.handle.progress().stripes;
+    fn send_performance(&self, control: &mut Control, stripes: &[u64]) {
         for (index, bytes) in stripes.iter().enumerate() {
             let marker = PerformanceMarker {
                 timestamp: Timestamp::now(),
@@ -396,7 +397,7 @@ impl Session {
         outcome: Option<&Outcome>,
     ) -> Result<(Reply, Option<String>), End> {
         if running.begun && running.watch.marks {
-            self.send_performance(control, running);
+            self.send_performance(control, &running.handle.progress().stripes);
             if order.receives() {
                 self.send_restart(control, running);
             }

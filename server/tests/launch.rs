@@ -1,0 +1,285 @@
+//! The program as people, scripts and test wrappers start it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"));
+    command
+        .env_remove("GLOBUS_TCP_PORT_RANGE")
+        .stdin(Stdio::null());
+    command
+}
+
+/// A server that is killed when the test is done with it.
+struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(root: &Path, flags: &[&str]) -> Self {
+        let mut child = program()
+            .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+            .arg(root)
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("a line");
+        let address = line
+            .strip_prefix("Server listening at ")
+            .expect("the contract");
+        let address = address.trim_end().parse().expect("an address");
+        Self {
+            child,
+            stdout,
+            address,
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process number");
+        kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("sent");
+    }
+
+    fn stop(mut self) -> (i32, String) {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().expect("ended");
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().expect("piped");
+        stderr.read_to_string(&mut log).expect("UTF-8");
+        (status.code().expect("an exit status"), log)
+    }
+
+    fn dialogue(&self, lines: &[&str]) -> Vec<String> {
+        let mut stream = TcpStream::connect(self.address).expect("connected");
+        let mut replies = BufReader::new(stream.try_clone().expect("a handle"));
+        let mut reply = || {
+            let mut line = String::new();
+            replies.read_line(&mut line).expect("a reply");
+            line.trim_end().to_owned()
+        };
+        let mut all = vec![reply()];
+        for line in lines {
+            stream
+                .write_all(format!("{line}\r\n").as_bytes())
+                .expect("sent");
+            all.push(reply());
+        }
+        all
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended in tests that passed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn fails(command: &mut Command) -> String {
+    let Output { status, stderr, .. } = command.output().expect("started");
+    let stderr = String::from_utf8(stderr).expect("UTF-8");
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    stderr
+}
+
+/// A directory that any account can read.
+fn public_directory() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), all).expect("set");
+    directory
+}
+
+#[test]
+fn the_launch_contract_is_kept() {
+    let root = public_directory();
+    std::fs::write(root.path().join("README.md"), "hello").expect("written");
+    let mut server = Running::start(root.path(), &["--anonymous"]);
+    let replies = server.dialogue(&["USER anonymous", "PASS x@", "SIZE README.md", "MKD d"]);
+    assert!(replies[0].starts_with("220 "), "{replies:?}");
+    assert_eq!(replies[2..4], ["230 User anonymous logged in.", "213 5"]);
+    assert!(replies[4].starts_with("550"), "{replies:?}");
+    let mut hint = String::new();
+    server.stdout.read_line(&mut hint).expect("a line");
+    hint.clear();
+    server.stdout.read_line(&mut hint).expect("a line");
+    let address = server.address;
+    assert_eq!(
+        hint.trim(),
+        format!("globus-url-copy ftp://{address}/README.md file:///tmp/README.md")
+    );
+    let (status, log) = server.stop();
+    assert_eq!(status, 0, "{log}");
+    if rustix::process::geteuid().is_root() {
+        assert!(
+            log.contains("running as another account user=\"nobody\""),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn signals_open_logs_anew_and_read_users_again() {
+    let root = public_directory();
+    let files = tempfile::tempdir().expect("a directory");
+    let (users, log) = (files.path().join("users"), files.path().join("log"));
+    passwd(&users, "ann", "one");
+    let flag = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    // The account that tests run as must be able to read the files again.
+    let user = if rustix::process::geteuid().is_root() {
+        "nobody"
+    } else {
+        ""
+    };
+    if !user.is_empty() {
+        chown_to_nobody(files.path());
+        chown_to_nobody(&users);
+    }
+    let server = Running::start(
+        root.path(),
+        &[
+            "--passwords",
+            &flag(&users),
+            "--log-file",
+            &flag(&log),
+            "--log-format",
+            "json",
+        ],
+    );
+    let login = |name: &str, password: &str| {
+        let replies = server.dialogue(&[&format!("USER {name}"), &format!("PASS {password}")]);
+        replies[2][..3].to_owned()
+    };
+    assert_eq!(login("ann", "one"), "230");
+    assert_eq!(login("bob", "two"), "530");
+    passwd(&users, "bob", "two");
+    let moved = files.path().join("log.1");
+    std::fs::rename(&log, &moved).expect("renamed");
+    server.signal(Signal::HUP);
+    while !log.exists()
+        || !std::fs::read_to_string(&log)
+            .expect("read")
+            .contains("reloaded")
+    {
+        std::thread::yield_now();
+    }
+    assert_eq!(login("bob", "two"), "230");
+    let (status, _) = server.stop();
+    assert_eq!(status, 0);
+    let old = std::fs::read_to_string(moved).expect("read");
+    assert!(
+        old.contains("\"message\":\"logged in\"") && old.contains("\"user\":\"ann\""),
+        "{old}"
+    );
+    assert!(!old.contains("bob\",\"read_only"), "{old}");
+}
+
+fn chown_to_nobody(path: &Path) {
+    let nobody = nix::unistd::User::from_name("nobody")
+        .expect("asked")
+        .expect("there is a nobody");
+    nix::unistd::chown(path, Some(nobody.uid), Some(nobody.gid)).expect("root may");
+}
+
+fn passwd(file: &Path, name: &str, password: &str) {
+    let mut child = program()
+        .arg("passwd")
+        .arg(file)
+        .arg(name)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin
+        .write_all(format!("{password}\n").as_bytes())
+        .expect("sent");
+    drop(stdin);
+    assert!(child.wait().expect("ended").success());
+}
+
+#[test]
+fn mistakes_are_named_before_anything_is_served() {
+    let root = public_directory();
+    let serve = |flags: &[&str]| {
+        fails(
+            program()
+                .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+                .arg(root.path())
+                .args(flags),
+        )
+    };
+    assert!(serve(&[]).contains("nobody could log in"));
+    assert!(
+        serve(&["--anonymous", "--stripes", "99"]).contains("stripes must be between 1 and 64")
+    );
+    let text = serve(&["--anonymous", "--stack", "udt"]);
+    assert!(text.contains("udt"), "{text}");
+    let text = fails(program().args(["--anonymous", "--root", "/nonexistent/directory"]));
+    assert!(
+        text.contains("cannot serve /nonexistent/directory: "),
+        "{text}"
+    );
+    assert!(text.contains("No such file or directory"), "{text}");
+
+    let file = root.path().join("config.toml");
+    std::fs::write(&file, "anonymous = true\nidle_timeout = 5\n").expect("written");
+    let text = serve(&["--config", file.to_str().expect("UTF-8")]);
+    assert!(
+        text.contains("line 2") && text.contains("idle_timeout"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("bound").to_string();
+    let text = fails(program().args(["serve", "--anonymous", "--listen", &address]));
+    assert!(
+        text.contains(&format!(
+            "cannot listen at {address}: Address already in use"
+        )),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_transfers() {
+    let root = public_directory();
+    std::fs::File::create(root.path().join("large"))
+        .expect("made")
+        .set_len(1 << 40)
+        .expect("sparse");
+    let server = Running::start(root.path(), &["--anonymous", "--grace", "3600"]);
+    let mut stream = TcpStream::connect(server.address).expect("connected");
+    let mut replies = BufReader::new(stream.try_clone().expect("a handle"));
+    let mut line = String::new();
+    stream
+        .write_all(b"USER ftp\r\nPASS x\r\nCKSM SHA512 0 -1 large\r\n")
+        .expect("sent");
+    for _ in 0..3 {
+        line.clear();
+        replies.read_line(&mut line).expect("a reply");
+    }
+    server.signal(Signal::TERM);
+    // The listener is closed when the first signal has been seen.
+    while TcpStream::connect(server.address).is_ok() {
+        std::thread::yield_now();
+    }
+    let (status, log) = server.stop();
+    assert_eq!(status, 0, "{log}");
+}

@@ -1,0 +1,177 @@
+//! A client that speaks to a server over real sockets.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use gridhaul_protocol::address::PassiveAddress;
+use gridhaul_protocol::block::{Descriptor, HEADER_BYTES, Header};
+use gridhaul_protocol::reply::{Reply, ReplyDecoder};
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The client's end of a control channel.
+pub(crate) struct Client {
+    stream: TcpStream,
+    decoder: ReplyDecoder,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_nodelay(true).expect("set");
+        Self {
+            stream,
+            decoder: ReplyDecoder::new(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Another handle of the connection, to send from another thread.
+    pub(crate) fn second_handle(&self) -> TcpStream {
+        self.stream.try_clone().expect("a handle")
+    }
+
+    /// Sends a line.
+    pub(crate) fn send(&mut self, line: &str) {
+        self.send_bytes(format!("{line}\r\n").as_bytes());
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("sent");
+    }
+
+    /// The next reply.
+    pub(crate) fn reply(&mut self) -> Reply {
+        self.next_reply().expect("the server closed the connection")
+    }
+
+    /// The next reply, or `None` when the server has closed.
+    pub(crate) fn next_reply(&mut self) -> Option<Reply> {
+        loop {
+            let mut input = self.unread.as_slice();
+            let reply = self.decoder.decode(&mut input);
+            self.unread = input.to_vec();
+            if let Some(reply) = reply {
+                return Some(reply.expect("a well-formed reply"));
+            }
+            let mut buffer = [0; 4096];
+            let count = self.stream.read(&mut buffer).expect("a reply in time");
+            if count == 0 {
+                return None;
+            }
+            self.unread = buffer[..count].to_vec();
+        }
+    }
+
+    /// Sends a line and expects a code; returns the whole text of the reply.
+    pub(crate) fn expect(&mut self, line: &str, code: u16) -> String {
+        self.send(line);
+        let reply = self.reply();
+        assert_eq!(reply.code(), code, "{line}: {reply:?}");
+        text(&reply)
+    }
+
+    pub(crate) fn expect_reply(&mut self, code: u16) -> String {
+        let reply = self.reply();
+        assert_eq!(reply.code(), code, "{reply:?}");
+        text(&reply)
+    }
+
+    /// Nothing more comes but the end.
+    pub(crate) fn expect_end(&mut self) {
+        if let Some(reply) = self.next_reply() {
+            panic!("{reply:?} instead of the end");
+        }
+    }
+
+    /// Opens a passive data connection.
+    pub(crate) fn passive(&mut self) -> TcpStream {
+        self.send("PASV");
+        let reply = self.reply();
+        self.connect_data(&reply)
+    }
+
+    pub(crate) fn connect_data(&self, reply: &Reply) -> TcpStream {
+        let host = self.stream.peer_addr().expect("connected").ip();
+        let address = PassiveAddress::parse(reply)
+            .expect("an address")
+            .addresses(host)[0];
+        let data = TcpStream::connect(address).expect("connected");
+        data.set_read_timeout(Some(PATIENCE)).expect("set");
+        data
+    }
+
+    /// Sends `PORT` for a listener.
+    pub(crate) fn active(&mut self) -> TcpListener {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = listener.local_addr().expect("bound").port();
+        self.expect(
+            &format!("PORT 127,0,0,1,{},{}", port >> 8, port & 0xff),
+            200,
+        );
+        listener
+    }
+
+    /// Carries out a command that sends data, and returns the data.
+    pub(crate) fn get(&mut self, line: &str) -> Vec<u8> {
+        let mut data = self.passive();
+        self.expect(line, 150);
+        let mut content = Vec::new();
+        data.read_to_end(&mut content).expect("received");
+        self.expect_reply(226);
+        content
+    }
+
+    /// Carries out a command that receives data.
+    pub(crate) fn put(&mut self, line: &str, content: &[u8]) {
+        let mut data = self.passive();
+        self.expect(line, 150);
+        data.write_all(content).expect("sent");
+        drop(data);
+        self.expect_reply(226);
+    }
+}
+
+/// All bytes of a reply.
+pub(crate) fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(&reply.encode()).into_owned()
+}
+
+/// Sends one MODE E block.
+pub(crate) fn send_block(data: &mut TcpStream, offset: u64, content: &[u8]) {
+    data.write_all(&Header::data(offset, content.len() as u64).encode())
+        .expect("sent");
+    data.write_all(content).expect("sent");
+}
+
+/// Sends the end of data of a connection that is the only one.
+pub(crate) fn send_end(data: &mut TcpStream) {
+    let end = Header {
+        descriptor: Descriptor(0x48),
+        count: 0,
+        offset: 1,
+    };
+    data.write_all(&end.encode()).expect("sent");
+}
+
+/// Receives MODE E blocks of one connection up to its end of data.
+pub(crate) fn receive_blocks(data: &mut TcpStream) -> Vec<u8> {
+    let mut content = Vec::new();
+    loop {
+        let mut header = [0; HEADER_BYTES];
+        data.read_exact(&mut header).expect("a header");
+        let header = Header::decode(&header);
+        if header.descriptor.has(Descriptor::EOD) {
+            return content;
+        }
+        let size = |number: u64| usize::try_from(number).expect("it fits into memory");
+        let (offset, count) = (size(header.offset), size(header.count));
+        content.resize(content.len().max(offset + count), 0);
+        data.read_exact(&mut content[offset..offset + count])
+            .expect("a block");
+    }
+}
