@@ -115,8 +115,9 @@ mod tests {
     #[test]
     fn partitioned_pieces_are_contiguous() {
         let dispenser = Dispenser::new(5_000_000, 4_000_000, 2, StripeLayout::Partitioned);
-        assert_eq!(deal(&dispenser, 0), [0..2_500_000]);
-        assert_eq!(deal(&dispenser, 1), [2_500_000..5_000_000]);
+        assert_eq!(dispenser.next(0), Some(0..2_500_000));
+        assert_eq!(dispenser.next(1), Some(2_500_000..5_000_000));
+        assert_eq!(dispenser.next(0), None);
     }
 
     #[test]

@@ -92,6 +92,11 @@ impl Running {
         counter
     }
 
+    /// Whether a data channel was established.
+    pub(crate) fn used_channels(&self) -> bool {
+        lock(&self.tally).channels > 0
+    }
+
     /// Remembers the largest block, for the transfer log.
     pub(crate) fn note_block(&self, bytes: usize) {
         let mut tally = lock(&self.tally);

@@ -36,6 +36,10 @@ enum Slot {
     Ready(DataChannels),
     /// A transfer has them, and will put them back unless somebody asks for others before.
     Lent,
+    /// A transfer failed before it used them. They serve no other, but the port stays open: the other
+    /// end of a third-party copy may be about to connect, and its "connection refused" would reach the
+    /// client before the reason does.
+    Spent { _port: DataChannels },
 }
 
 impl LocalSession {
@@ -61,6 +65,10 @@ impl LocalSession {
                 Ok(channels)
             }
             Slot::Empty => Err(SequenceError::NoDataPort),
+            Slot::Spent { _port } => {
+                *slot = Slot::Spent { _port };
+                Err(SequenceError::NoDataPort)
+            }
             Slot::Lent => {
                 *slot = Slot::Lent;
                 Err(SequenceError::Busy)
@@ -139,7 +147,7 @@ impl NodeSession for LocalSession {
                     Ok(Err(error)) => context.running.fail(error),
                     Err(_) => context.running.fail(TransferError::panicked()),
                 }
-                give_back(&slot, &plan, channels, context.running.failed());
+                give_back(&slot, &plan, channels, &context.running);
                 context.running.finish();
             }
         };
@@ -154,14 +162,13 @@ impl NodeSession for LocalSession {
 
 /// Keeps the channels of a MODE E transfer for the next one. After a failure nobody knows what is still
 /// under way on them.
-fn give_back(slot: &Mutex<Slot>, plan: &Plan, channels: DataChannels, failed: bool) {
-    let keep = plan.mode == TransferMode::Extended && !failed;
+fn give_back(slot: &Mutex<Slot>, plan: &Plan, channels: DataChannels, running: &Running) {
     let mut slot = lock(slot);
     if matches!(*slot, Slot::Lent) {
-        *slot = if keep {
-            Slot::Ready(channels)
-        } else {
-            Slot::Empty
+        *slot = match (running.failed(), plan.mode) {
+            (false, TransferMode::Extended) => Slot::Ready(channels),
+            (true, _) if !running.used_channels() => Slot::Spent { _port: channels },
+            _ => Slot::Empty,
         };
     }
 }

@@ -74,11 +74,7 @@ pub(crate) fn file(
             } else {
                 stream::receive_file(context, &part.file, offset, channels)
             };
-            length.map(|length| {
-                let mut arrived = RangeSet::new();
-                arrived.insert(start..start.saturating_add(length));
-                arrived
-            })
+            length.map(|length| RangeSet::from(start..start.saturating_add(length)))
         }
         TransferMode::Extended => blocks::receive(context, &part, channels),
     };
@@ -90,7 +86,9 @@ pub(crate) fn file(
         // What was received stays in the file; the failure is reported by whoever noticed it.
         return Ok(());
     }
-    if let Some(promised) = promised {
+    // A client that stores a part announces what it was asked for, and sends what its file has of it
+    // (observed from globus-url-copy 10.12): only for a whole file is ALLO a promise.
+    if let Some(promised) = promised.filter(|_| target.placement == Placement::Replace) {
         prove_complete(promised, target.restart, &arrived)?;
     }
     // The movers are done, and their shares of the file dropped.

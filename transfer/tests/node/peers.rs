@@ -1,12 +1,10 @@
 //! Peers that break the rules, stop, or are not who they should be. What arrived stays; the error says what
 //! was wrong.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{PATIENCE, Settings, Site, image, receive, send};
+use crate::common::{PATIENCE, Settings, Site, image, receive, send};
 use gridhaul_protocol::block::{Descriptor, Header};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
@@ -24,14 +22,14 @@ struct Peer {
 impl Peer {
     fn connect(address: SocketAddr) -> Self {
         let mut registry = Registry::new();
-        common::register(&mut registry);
+        crate::common::register(&mut registry);
         let cancel = Cancel::new();
         let operation = Operation {
             deadline: None,
             cancel: &cancel,
         };
         let channel = registry
-            .build(&common::stack())
+            .build(&crate::common::stack())
             .expect("the driver is there")
             .connect(address, &SocketOptions::default(), &operation)
             .expect("somebody listens");
@@ -305,13 +303,32 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         SequenceError::SenderMustConnect
     );
     site.listen(1);
-    let restart = RangeSet::from_iter(std::iter::once(3..5));
-    let resumed = common::receive_rest("b", restart);
+    let restart = RangeSet::from(3..5);
+    let resumed = crate::common::receive_rest("b", restart);
     assert_eq!(
         refused(resumed, TransferMode::Stream),
         SequenceError::StreamRestart
     );
     assert_eq!(site.read("b"), b"precious");
+}
+
+#[test]
+fn a_port_outlives_the_transfer_that_could_not_open_its_file() {
+    let site = Site::new(Settings::default());
+    let address = site.listen(1)[0];
+    let outcome = site
+        .start(image(receive("no/b"), TransferMode::Stream, 1))
+        .finish();
+    assert!(matches!(outcome.result, Err(TransferError::Open { .. })));
+    // The sender of a third-party copy comes late, and is not refused.
+    let _late = Peer::connect(address);
+    let outcome = site
+        .start(image(receive("b"), TransferMode::Stream, 1))
+        .finish();
+    assert!(matches!(
+        outcome.result,
+        Err(TransferError::Sequence(SequenceError::NoDataPort))
+    ));
 }
 
 #[test]

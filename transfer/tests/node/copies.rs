@@ -1,8 +1,6 @@
 //! Copies from node to node over real sockets, compared byte by byte.
 
-mod common;
-
-use common::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
+use crate::common::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
 use gridhaul_protocol::command::{StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_transfer::{Outcome, Placement, Plan, Task};

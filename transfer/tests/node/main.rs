@@ -1,0 +1,5 @@
+//! Whole transfers through the data-node interface, over real sockets.
+
+mod common;
+mod copies;
+mod peers;
