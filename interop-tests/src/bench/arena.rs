@@ -96,6 +96,15 @@ impl BenchArena {
         &self.servers[usize::from(kind == Kind::Globus)]
     }
 
+    /// A server of a kind that nobody has used yet.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn fresh_server(&self, kind: Kind) -> Result<Server, LaunchError> {
+        launch(kind, &self.served)
+    }
+
     /// The program that runs as the servers of a kind.
     pub fn program(&self, kind: Kind) -> String {
         let [first, _] = self.servers(kind);
@@ -179,6 +188,9 @@ pub enum RunError {
     /// It, or what it did, was no success.
     #[error("{0}")]
     Failed(String),
+    /// A server did not start.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// The kernel or a server refused something.
     #[error(transparent)]
     System(#[from] io::Error),

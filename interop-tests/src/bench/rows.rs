@@ -1,7 +1,5 @@
 //! What is measured: one row of the table each.
 
-use std::time::Duration;
-
 use super::arena::{BenchArena, RunError};
 use super::usage::ProcessTree;
 use crate::Kind;
@@ -260,30 +258,20 @@ fn copy(
     })
 }
 
-/// Sessions that have logged in and do nothing, less what the server needs without any.
+/// Sessions that have logged in and do nothing, less what the server needs without any. The server is
+/// a fresh one, so that no memory of earlier sessions can be used again.
 #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
 fn idle(arena: &BenchArena, kind: Kind) -> Result<Sample, RunError> {
-    let server = &arena.servers(kind)[0];
+    let server = arena.fresh_server(kind)?;
     let tree = ProcessTree::of(server.pid());
     let empty = tree.usage().memory;
     let sessions: Vec<Control> = (0..arena.sizes.sessions)
         .map(|_| Control::anonymous(server.address()))
         .collect::<Result<_, _>>()?;
     let full = tree.usage().memory;
-    let count = sessions.len();
-    drop(sessions);
-    wait_for_end(tree);
-    let value = full.saturating_sub(empty) as f64 / 1024.0 / count as f64;
+    let value = full.saturating_sub(empty) as f64 / 1024.0 / sessions.len() as f64;
     Ok(Sample {
         value,
         processor: None,
     })
-}
-
-/// The next row must not pay for sessions of this one.
-fn wait_for_end(tree: ProcessTree) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while tree.processes() > 1 && std::time::Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

@@ -18,8 +18,9 @@ const FILE: usize = 2 << 20;
 /// How long the server has to give back what it took: idle threads of a pool end by a timer.
 const RETURN_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the server may keep, in bytes: the allocator gives pages back when it sees fit.
-const KEPT_MEMORY: u64 = 16 << 20;
+/// What the server may keep after the second wave beyond what it kept after the first, in bytes: the
+/// allocator gives pages back when it sees fit.
+const KEPT_MEMORY: u64 = 8 << 20;
 
 /// How often everything is looked at: memory, and each idle session once.
 const BEAT: Duration = Duration::from_secs(1);
@@ -72,19 +73,17 @@ impl Soak {
         let content = content();
         std::fs::write(root.join("file"), &content)?;
         let server = Server::start(self.kind, &root)?;
-        // After the start: whether the server raises its own limit is its own matter.
+        // After the start: whether the server raises its own limit is the server's matter.
         raise_descriptor_limit();
         let tree = ProcessTree::of(server.pid());
         let shared = Shared::default();
-        // Once each, so that what the server keeps for ever is there before it is measured.
-        let mut first = Control::anonymous(server.address())?;
-        for round in 0..ROUNDS.len() {
-            transfer(&mut first, &server, &content, round, "warm-up")?;
-        }
-        drop(first);
-        let before = settled(tree, Usage::default());
-        let peak = self.hold(&server, &content, &shared)?;
-        let after = settled(tree, before);
+        let empty = tree.usage();
+        // A first wave, so that memory which the server keeps for the next ones is there before.
+        self.hold(self.duration / 10, &server, &content, &shared)?;
+        let memory = settled(tree, empty, u64::MAX).memory;
+        let before = Usage { memory, ..empty };
+        let peak = self.hold(self.duration, &server, &content, &shared)?;
+        let after = settled(tree, before, KEPT_MEMORY);
         Ok(Outcome {
             soak: self,
             before,
@@ -100,7 +99,13 @@ impl Soak {
     }
 
     /// Holds all sessions for the time; returns the most that the server used.
-    fn hold(self, server: &Server, content: &[u8], shared: &Shared) -> io::Result<Usage> {
+    fn hold(
+        self,
+        duration: Duration,
+        server: &Server,
+        content: &[u8],
+        shared: &Shared,
+    ) -> io::Result<Usage> {
         let open = || Control::anonymous(server.address());
         let mut idle = Vec::new();
         for _ in self.transferring..self.sessions {
@@ -110,7 +115,8 @@ impl Soak {
         for _ in 0..self.transferring {
             busy.push(open()?);
         }
-        let end = Instant::now() + self.duration;
+        shared.stop.store(false, Ordering::Relaxed);
+        let end = Instant::now() + duration;
         let mut peak = Usage::default();
         thread::scope(|scope| {
             for (number, mut control) in busy.into_iter().enumerate() {
@@ -251,27 +257,24 @@ impl Usage {
         }
     }
 
-    /// No more than `other`, but for the memory that a server may keep.
-    fn is_back_to(self, other: Self) -> bool {
+    /// No more than `other`, but for so many bytes of memory.
+    fn is_back_to(self, other: Self, kept: u64) -> bool {
         self.processes <= other.processes
             && self.threads <= other.threads
             && self.descriptors <= other.descriptors
-            && self.memory <= other.memory + KEPT_MEMORY
+            && self.memory <= other.memory.saturating_add(kept)
     }
 }
 
-/// Waits until the server uses no more than `level`, or until its usage stands still, and returns it.
-fn settled(tree: ProcessTree, level: Usage) -> Usage {
+/// Waits until the server uses no more than `level`, or until the time is up, and returns its usage.
+fn settled(tree: ProcessTree, level: Usage, kept: u64) -> Usage {
     let deadline = Instant::now() + RETURN_LIMIT;
-    let mut last = tree.usage();
     loop {
-        thread::sleep(BEAT / 4);
-        let now = tree.usage();
-        let still = now == last && level == Usage::default();
-        if still || now.is_back_to(level) || Instant::now() > deadline {
-            return now;
+        let usage = tree.usage();
+        if usage.is_back_to(level, kept) || Instant::now() > deadline {
+            return usage;
         }
-        last = now;
+        thread::sleep(BEAT / 4);
     }
 }
 
@@ -282,7 +285,7 @@ impl Outcome {
         if self.transfers == 0 {
             complaints.push("not one transfer came to its end".to_owned());
         }
-        if !self.after.is_back_to(self.before) {
+        if !self.after.is_back_to(self.before, KEPT_MEMORY) {
             complaints.push("the server did not give everything back: see the table".to_owned());
         }
         complaints

@@ -1,0 +1,20 @@
+//! The short version of the program `soak`.
+
+use std::time::Duration;
+
+use gridhaul_interop::Kind;
+use gridhaul_interop::bench::scratch::Scratch;
+use gridhaul_interop::bench::soak::Soak;
+
+#[test]
+fn a_hundred_sessions_leave_nothing_behind() {
+    let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
+    let soak = Soak {
+        kind: Kind::Gridhaul,
+        sessions: 100,
+        transferring: 20,
+        duration: Duration::from_secs(5),
+    };
+    let outcome = soak.run(scratch.path()).unwrap();
+    assert!(outcome.complaints().is_empty(), "{outcome}");
+}
