@@ -1,0 +1,194 @@
+//! A served directory, and what every test asks of it.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gridhaul_interop::raw::{Control, PATIENCE, Reply, get_stream};
+use gridhaul_interop::{Kind, Launch, Server};
+use tempfile::TempDir;
+
+/// The account that a server started as root serves with.
+const NOBODY: u32 = 65534;
+
+/// Data connections and announced ends of data must come within two seconds.
+pub(crate) const DATA_TIMEOUT: [&str; 2] = ["--data-timeout", "2"];
+
+/// A transfer must move 64 KiB in two seconds.
+pub(crate) const STALL: [&str; 2] = ["--stall-timeout", "2"];
+
+/// A file that every fixture has, and its content.
+pub(crate) const HELLO: (&str, &[u8]) = ("hello.txt", b"hello, data node\n");
+
+/// A server and its files. The root is the directory `root` of a private one, so that there is a
+/// place outside of it.
+pub(crate) struct Fixture {
+    pub(crate) server: Server,
+    directory: TempDir,
+}
+
+impl Fixture {
+    /// Our server, anonymous and writable, with these arguments.
+    pub(crate) fn ours(arguments: &[&str]) -> Self {
+        Self::start(Kind::Gridhaul, arguments)
+    }
+
+    /// Our server, anonymous and read-only.
+    pub(crate) fn read_only() -> Self {
+        Self::launch(Kind::Gridhaul, Launch::read_only)
+    }
+
+    /// A server of this kind, anonymous and writable.
+    pub(crate) fn start(kind: Kind, arguments: &[&str]) -> Self {
+        Self::launch(kind, |launch| {
+            arguments
+                .iter()
+                .fold(launch, |launch, argument| launch.arg(*argument))
+        })
+    }
+
+    fn launch(kind: Kind, arguments: impl FnOnce(Launch) -> Launch) -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("gridhaul-hostile-")
+            .tempdir()
+            .unwrap();
+        let root = directory.path().join("root");
+        fs::create_dir(&root).unwrap();
+        give_away(directory.path());
+        give_away(&root);
+        let server = arguments(Launch::new(kind, root)).start().unwrap();
+        let fixture = Self { server, directory };
+        fixture.file(HELLO.0, HELLO.1);
+        fixture
+    }
+
+    /// The private directory around the root.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The served directory.
+    pub(crate) fn root(&self) -> &Path {
+        self.server.root()
+    }
+
+    /// The path of a name on the control channel.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.server.path(name)
+    }
+
+    /// Where the control channel listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Puts a file beneath the root.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.root().join(name);
+        fs::write(&path, content).unwrap();
+        give_away(&path);
+        path
+    }
+
+    /// A file of zeros that takes no room, larger than all socket buffers between two processes hold.
+    pub(crate) fn large_file(&self, name: &str) -> PathBuf {
+        let path = self.file(name, b"");
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(64 << 20)
+            .unwrap();
+        path
+    }
+
+    /// Makes a directory beneath the root.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let path = self.root().join(name);
+        fs::create_dir(&path).unwrap();
+        give_away(&path);
+        path
+    }
+
+    /// A file of the root, or nothing if it does not exist.
+    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+        fs::read(self.root().join(name)).unwrap_or_default()
+    }
+
+    /// A new session, logged in.
+    #[track_caller]
+    pub(crate) fn session(&self) -> Control {
+        Control::anonymous(self.address()).unwrap()
+    }
+
+    /// The server still serves: a new session gets a file.
+    #[track_caller]
+    pub(crate) fn serves(&self) {
+        self.goes_on(&mut self.session());
+    }
+
+    /// The server lets a new session in once there is room, and serves it.
+    #[track_caller]
+    pub(crate) fn serves_again(&self) {
+        let mut session = None;
+        wait_until("there is room again", || {
+            session = Control::anonymous(self.address()).ok();
+            session.is_some()
+        });
+        self.goes_on(&mut session.unwrap());
+    }
+
+    /// The session still works, in stream mode: it gets a file.
+    #[track_caller]
+    pub(crate) fn goes_on(&self, control: &mut Control) {
+        control.must("MODE S", 200).unwrap();
+        assert_eq!(get_stream(control, HELLO.0).unwrap(), HELLO.1);
+    }
+}
+
+/// Bytes that are nowhere the same, so that no block can be taken for another.
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let words = std::iter::repeat_with(|| {
+        // xorshift64 (Marsaglia, 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(length).collect()
+}
+
+/// Lets the account that serves do everything with a path.
+pub(crate) fn give_away(path: &Path) {
+    if rustix::process::geteuid().is_root() {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let mode = if path.is_dir() { 0o755 } else { 0o644 };
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// The reply has one of these codes, and each of these words; `a|b` is either.
+#[track_caller]
+pub(crate) fn assert_reply(reply: &Reply, codes: &[u16], words: &[&str]) {
+    assert!(
+        codes.contains(&reply.code),
+        "expected one of {codes:?}, the server said: {reply}"
+    );
+    for word in words {
+        let said = word.split('|').any(|word| reply.says(word));
+        assert!(said, "expected the word `{word}`, the server said: {reply}");
+    }
+}
+
+/// Waits for a condition that another process brings about.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

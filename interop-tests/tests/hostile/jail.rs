@@ -1,0 +1,255 @@
+//! A root with every kind of way out of it, and a place outside that must stay as it is.
+
+use std::fs;
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gridhaul_interop::raw::{
+    Control, DataListener, Reply, connect_data, read_channel, send_blocks,
+};
+
+use crate::fixture::{Fixture, give_away};
+
+/// The file outside: its name, its content and its size are nowhere else.
+pub(crate) const SECRET_NAME: &str = "unmistakable-name";
+const SECRET: &str = "the secret of another account";
+const SECRET_SIZE: usize = 31_337;
+
+/// Names that would mean a file outside, if they were followed as they are.
+pub(crate) const FILES: [&str; 7] = [
+    "../outside/unmistakable-name",
+    "/../outside/unmistakable-name",
+    "../../../../../../../../../etc/passwd",
+    "inside/../../outside/unmistakable-name",
+    "/inside/../../../outside/unmistakable-name",
+    "relative-link/unmistakable-name",
+    "absolute-link/unmistakable-name",
+];
+
+/// Links to the file outside.
+pub(crate) const LINKS: [&str; 2] = ["file-link", "absolute-file-link"];
+
+/// Names that would mean a directory outside.
+pub(crate) const DIRECTORIES: [&str; 6] = [
+    "../outside",
+    "/../../outside",
+    "inside/../../outside",
+    "relative-link",
+    "absolute-link",
+    "relative-link/folder",
+];
+
+/// Names that would mean a file outside that does not exist yet.
+pub(crate) const NEW: [&str; 4] = [
+    "../outside/new",
+    "/inside/../../outside/new",
+    "relative-link/new",
+    "absolute-link/new",
+];
+
+/// A served root with ways out.
+pub(crate) struct Jail {
+    pub(crate) fixture: Fixture,
+    pub(crate) outside: PathBuf,
+    before: Vec<Entry>,
+}
+
+impl Jail {
+    pub(crate) fn new() -> Self {
+        let fixture = Fixture::ours(&[]);
+        let outside = fixture.directory().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::create_dir(outside.join("folder")).unwrap();
+        let mut secret = SECRET.as_bytes().to_vec();
+        secret.resize(SECRET_SIZE, b'!');
+        fs::write(outside.join(SECRET_NAME), secret).unwrap();
+        for path in [
+            outside.clone(),
+            outside.join("folder"),
+            outside.join(SECRET_NAME),
+        ] {
+            give_away(&path);
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
+        }
+        fixture.folder("inside");
+        let root = fixture.root();
+        symlink("../outside", root.join("relative-link")).unwrap();
+        symlink(&outside, root.join("absolute-link")).unwrap();
+        symlink(format!("../outside/{SECRET_NAME}"), root.join("file-link")).unwrap();
+        symlink(outside.join(SECRET_NAME), root.join("absolute-file-link")).unwrap();
+        symlink("../outside/new", root.join("dangling-link")).unwrap();
+        let before = entries(&outside);
+        Self {
+            fixture,
+            outside,
+            before,
+        }
+    }
+
+    /// Nothing outside has changed.
+    #[track_caller]
+    pub(crate) fn intact(&self, command: &str) {
+        assert_eq!(
+            entries(&self.outside),
+            self.before,
+            "{command} reached out of the root"
+        );
+    }
+
+    /// Does commands, separated by ` ; `, on the control channel, for each of these names in place of
+    /// `{}`. Returns the last reply for each.
+    #[track_caller]
+    pub(crate) fn control(&self, commands: &str, names: &[&str]) -> Vec<Reply> {
+        let mut last = Vec::new();
+        for name in names {
+            let mut control = self.fixture.session();
+            let lines = commands.replace("{}", name);
+            let mut replies: Vec<Reply> = Vec::new();
+            for line in lines.split(" ; ") {
+                replies.push(control.command(line).unwrap());
+                self.told_nothing(&lines, replies.last().unwrap().text().as_bytes());
+            }
+            self.intact(&lines);
+            self.fixture.goes_on(&mut control);
+            last.extend(replies.pop());
+        }
+        last
+    }
+
+    /// As [`Jail::control`]; and the last command is refused.
+    #[track_caller]
+    pub(crate) fn refused(&self, commands: &str, names: &[&str]) {
+        for (reply, name) in self.control(commands, names).iter().zip(names) {
+            assert!(reply.code >= 400, "{commands} with {name}: {reply}");
+        }
+    }
+
+    /// Does a command that sends data to us, in stream mode and in MODE E.
+    #[track_caller]
+    pub(crate) fn receives(&self, command: &str, names: &[&str]) {
+        for name in names {
+            let line = command.replace("{}", name);
+            let mut control = self.fixture.session();
+            for (mode, read) in [("MODE S", read_stream as Reader), ("MODE E", read_blocks)] {
+                control.must(mode, 200).unwrap();
+                let listener = DataListener::announced(&mut control).unwrap();
+                let (replies, data) = receive(&mut control, &listener, &line, read);
+                self.told_nothing(&line, replies.as_bytes());
+                self.told_nothing(&line, &data);
+                self.intact(&line);
+            }
+            self.fixture.goes_on(&mut control);
+        }
+    }
+
+    /// Does a command that takes data from us, in stream mode and in MODE E; it is refused.
+    #[track_caller]
+    pub(crate) fn sends(&self, command: &str, names: &[&str]) {
+        for name in names {
+            let line = command.replace("{}", name);
+            let mut control = self.fixture.session();
+            let channel = connect_data(control.passive().unwrap()).unwrap();
+            control.send_line(&line).unwrap();
+            drop(channel);
+            let refused = control.dialogue().unwrap().last;
+            assert!(refused.code >= 400, "{line}: {refused}");
+            self.intact(&line);
+            control.must("MODE E", 200).unwrap();
+            let stored = send_blocks(&mut control, &line, &[(0, b"forged")], 2);
+            assert!(stored.is_err(), "{line}: {stored:?}");
+            self.intact(&line);
+            self.fixture.goes_on(&mut control);
+        }
+    }
+
+    #[track_caller]
+    fn told_nothing(&self, command: &str, told: &[u8]) {
+        let told = String::from_utf8_lossy(told);
+        assert!(!told.contains(SECRET), "{command} told the content: {told}");
+        assert!(
+            !told.contains(&SECRET_SIZE.to_string()),
+            "{command} told the size: {told}"
+        );
+        assert!(
+            !told.contains("root:x:0:0"),
+            "{command} told /etc/passwd: {told}"
+        );
+        // A reply may repeat what was asked; a listing that tells the name has it at a line's end.
+        // What a link says is no secret.
+        let named = told
+            .lines()
+            .any(|line| line.ends_with(SECRET_NAME) && !line.contains(" -> "));
+        let asked = command.ends_with(SECRET_NAME);
+        assert!(asked || !named, "{command} told the name: {told}");
+    }
+}
+
+/// What of a file must not change.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    path: PathBuf,
+    content: Vec<u8>,
+    mode: u32,
+    owner: (u32, u32),
+    modified: (i64, i64),
+}
+
+fn entries(directory: &Path) -> Vec<Entry> {
+    let children = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut found: Vec<Entry> = children.chain([directory.to_owned()]).map(entry).collect();
+    found.sort();
+    found
+}
+
+fn entry(path: PathBuf) -> Entry {
+    let metadata = fs::symlink_metadata(&path).unwrap();
+    Entry {
+        content: if metadata.is_file() {
+            fs::read(&path).unwrap()
+        } else {
+            Vec::new()
+        },
+        mode: metadata.mode(),
+        owner: (metadata.uid(), metadata.gid()),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        path,
+    }
+}
+
+/// Reads all data of a channel.
+type Reader = fn(&mut TcpStream) -> io::Result<Vec<u8>>;
+
+fn read_stream(channel: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut data = Vec::new();
+    channel.read_to_end(&mut data).map(|_| data)
+}
+
+fn read_blocks(channel: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let blocks = read_channel(channel)?;
+    Ok(blocks.into_iter().flat_map(|block| block.payload).collect())
+}
+
+/// The replies of a command that may send data, and the data.
+fn receive(
+    control: &mut Control,
+    listener: &DataListener,
+    line: &str,
+    read: Reader,
+) -> (String, Vec<u8>) {
+    let first = control.command(line).unwrap();
+    if !first.is_preliminary() {
+        return (first.text(), Vec::new());
+    }
+    // A command that fails after its 150 may never connect.
+    let channel = listener.accept_within(Duration::from_secs(5)).unwrap();
+    // A channel that the server breaks off is no data either.
+    let data = channel
+        .and_then(|mut channel| read(&mut channel).ok())
+        .unwrap_or_default();
+    (format!("{first}\n{}", control.dialogue().unwrap()), data)
+}

@@ -1,0 +1,291 @@
+//! Peers that stop, crawl, half-close or reset.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_interop::raw::{Block, Control, DataListener, connect_data, reset, write_block};
+
+use crate::fixture::{DATA_TIMEOUT, Fixture, STALL, assert_reply, pattern, wait_until};
+
+/// What a stalled transfer may be told, and by which words.
+const STALLED: (&[u16], &[&str]) = (
+    &[421, 425, 426, 500],
+    &["stall|slow|progress|timed out|timeout"],
+);
+
+/// The final reply, in at most this time from now.
+#[track_caller]
+fn stalled(control: &mut Control) {
+    let begin = Instant::now();
+    let dialogue = control.dialogue().unwrap();
+    assert!(
+        begin.elapsed() < Duration::from_secs(12),
+        "it took {:?}",
+        begin.elapsed()
+    );
+    assert_reply(&dialogue.last, STALLED.0, STALLED.1);
+}
+
+#[test]
+fn nobody_comes_to_the_data_port() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let mut control = fixture.session();
+    control.passive().unwrap();
+    for command in ["RETR hello.txt", "STOR up"] {
+        control.passive().unwrap();
+        control.send_line(command).unwrap();
+        let begin = Instant::now();
+        let refused = control.dialogue().unwrap().last;
+        assert!(begin.elapsed() < Duration::from_secs(12));
+        assert_reply(&refused, &[425, 426, 500], &["connection|connect"]);
+    }
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn nobody_listens_at_the_data_port() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let mut control = fixture.session();
+    for mode in ["MODE S", "MODE E"] {
+        control.must(mode, 200).unwrap();
+        drop(DataListener::announced(&mut control).unwrap());
+        control.send_line("RETR hello.txt").unwrap();
+        let refused = control.dialogue().unwrap().last;
+        assert_reply(&refused, &[425, 500], &["Connection refused"]);
+    }
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_sender_of_a_stream_stops() {
+    let fixture = Fixture::ours(&STALL);
+    let mut control = fixture.session();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("STOR up", 150).unwrap();
+    let content = pattern(100_000);
+    channel.write_all(&content).unwrap();
+    stalled(&mut control);
+    assert_eq!(fixture.content("up"), content, "what arrived was lost");
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_sender_of_blocks_stops() {
+    let fixture = Fixture::ours(&STALL);
+    let mut control = fixture.session();
+    control.must("MODE E", 200).unwrap();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("STOR up", 150).unwrap();
+    let content = pattern(100_000);
+    write_block(&mut channel, 0, &content).unwrap();
+    channel
+        .write_all(&Block::data(1000, 100_000).bytes())
+        .unwrap();
+    stalled(&mut control);
+    assert_eq!(
+        fixture.content("up").get(..100_000),
+        Some(&content[..]),
+        "what arrived was lost"
+    );
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_receiver_stops() {
+    let fixture = Fixture::ours(&STALL);
+    fixture.large_file("large");
+    let mut control = fixture.session();
+    for mode in ["MODE S", "MODE E"] {
+        control.must(mode, 200).unwrap();
+        let listener = DataListener::announced(&mut control).unwrap();
+        control.must("RETR large", 150).unwrap();
+        let _channel = listener.accept().unwrap();
+        stalled(&mut control);
+    }
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_sender_of_one_byte_a_second_is_stalled() {
+    let fixture = Fixture::ours(&STALL);
+    let mut control = fixture.session();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("STOR up", 150).unwrap();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let crawl = thread::spawn(move || {
+        // Each byte is sent in time for a timer that any byte resets.
+        while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if channel.write_all(b"x").is_err() {
+                return;
+            }
+        }
+    });
+    stalled(&mut control);
+    drop(stop);
+    crawl.join().unwrap();
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_receiver_of_one_byte_a_second_is_stalled() {
+    let fixture = Fixture::ours(&STALL);
+    fixture.large_file("large");
+    let mut control = fixture.session();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("RETR large", 150).unwrap();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let crawl = thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if channel.read(&mut [0]).is_err() {
+                return;
+            }
+        }
+    });
+    stalled(&mut control);
+    drop(stop);
+    crawl.join().unwrap();
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_sender_of_a_stream_resets() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let mut control = fixture.session();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("STOR up", 150).unwrap();
+    let content = pattern(100_000);
+    channel.write_all(&content).unwrap();
+    // What the kernel still holds is lost by a reset; what the server has is not.
+    wait_until("the bytes are in the file", || {
+        fixture.content("up") == content
+    });
+    reset(channel).unwrap();
+    let refused = control.dialogue().unwrap().last;
+    assert_reply(&refused, &[426, 500], &["reset"]);
+    assert_eq!(fixture.content("up"), content, "what arrived was lost");
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_sender_of_blocks_resets_one_channel_of_two() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let mut control = fixture.session();
+    control.must("MODE E", 200).unwrap();
+    let port = control.passive().unwrap();
+    let mut first = connect_data(port).unwrap();
+    let mut second = connect_data(port).unwrap();
+    control.must("STOR up", 150).unwrap();
+    let content = pattern(200_000);
+    write_block(&mut first, 0, &content[..100_000]).unwrap();
+    write_block(&mut second, 100_000, &content[100_000..]).unwrap();
+    wait_until("the bytes are in the file", || {
+        fixture.content("up") == content
+    });
+    reset(second).unwrap();
+    let refused = control.dialogue().unwrap().last;
+    assert_reply(&refused, &[426, 500], &["reset"]);
+    assert_eq!(fixture.content("up"), content, "what arrived was lost");
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_receiver_resets() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    fixture.large_file("large");
+    let mut control = fixture.session();
+    for mode in ["MODE S", "MODE E"] {
+        control.must(mode, 200).unwrap();
+        let listener = DataListener::announced(&mut control).unwrap();
+        control.must("RETR large", 150).unwrap();
+        let mut channel = listener.accept().unwrap();
+        channel.read_exact(&mut [0; 1000]).unwrap();
+        reset(channel).unwrap();
+        let refused = control.dialogue().unwrap().last;
+        assert_reply(&refused, &[426, 500], &["reset|Broken pipe"]);
+    }
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_receiver_closes_too_early() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    fixture.large_file("large");
+    let mut control = fixture.session();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("RETR large", 150).unwrap();
+    channel.read_exact(&mut [0; 1000]).unwrap();
+    drop(channel);
+    let refused = control.dialogue().unwrap().last;
+    assert_reply(&refused, &[426, 500], &["reset|Broken pipe|closed"]);
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_receiver_that_closes_its_sending_half_gets_all() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let content = pattern(3_000_000);
+    fixture.file("data", &content);
+    let mut control = fixture.session();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    channel.shutdown(Shutdown::Write).unwrap();
+    control.must("RETR data", 150).unwrap();
+    let mut received = Vec::new();
+    channel.read_to_end(&mut received).unwrap();
+    assert_eq!(received, content);
+    assert_eq!(control.dialogue().unwrap().last.code, 226);
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_sender_of_a_stream_may_half_close() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let mut control = fixture.session();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("STOR up", 150).unwrap();
+    let content = pattern(300_000);
+    channel.write_all(&content).unwrap();
+    channel.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(control.dialogue().unwrap().last.code, 226);
+    assert_eq!(fixture.content("up"), content);
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_sender_of_blocks_that_half_closes_in_a_block_is_an_error() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let mut control = fixture.session();
+    control.must("MODE E", 200).unwrap();
+    let mut channel = connect_data(control.passive().unwrap()).unwrap();
+    control.must("STOR up", 150).unwrap();
+    let content = pattern(1000);
+    write_block(&mut channel, 0, &content).unwrap();
+    channel.write_all(&Block::data(1000, 1000).bytes()).unwrap();
+    channel.shutdown(Shutdown::Write).unwrap();
+    let refused = control.dialogue().unwrap().last;
+    assert_reply(&refused, &[426, 500, 551], &["end|EOD|closed"]);
+    assert_eq!(
+        fixture.content("up").get(..1000),
+        Some(&content[..]),
+        "what arrived was lost"
+    );
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn a_client_that_closes_its_sending_half_gets_its_replies() {
+    let fixture = Fixture::ours(&[]);
+    let mut control = fixture.session();
+    control.send(b"NOOP\r\nPWD\r\n").unwrap();
+    control.half_close().unwrap();
+    let codes: Vec<u16> = control
+        .until_closed()
+        .unwrap()
+        .iter()
+        .map(|reply| reply.code)
+        .collect();
+    assert_eq!(codes, [200, 257]);
+    fixture.serves();
+}
