@@ -1,5 +1,4 @@
-//! Listings as streams: a directory of a million entries is sent as it is read, in constant memory, and
-//! so in the order of the kernel.
+//! Listings as streams: a directory of a million entries is sent as it is read, in constant memory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,12 +8,11 @@ use std::sync::Arc;
 use globset::{GlobBuilder, GlobMatcher};
 use gridhaul_protocol::facts::FactSelection;
 use gridhaul_protocol::listing::append_name;
-use gridhaul_storage::{
-    DirectoryEntry, DirectoryStream, FileKind, Metadata, Storage, StorageError,
-};
+use gridhaul_storage::{DirectoryEntry, FileKind, Metadata, Storage, StorageError};
 use rustix::io::Errno;
 
 use super::entry::{self, Clock, Kind};
+use super::sorted::Sorted;
 
 /// How many bytes are handed over at a time, roughly.
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -60,7 +58,7 @@ struct Level {
     /// What stands before names: where they are, as seen from the directory that was named.
     prefix: Vec<u8>,
     pattern: Option<Pattern>,
-    stream: Box<dyn DirectoryStream>,
+    entries: Sorted,
 }
 
 impl Listing {
@@ -115,7 +113,7 @@ impl Listing {
             path: path.to_owned(),
             prefix: Vec::new(),
             pattern: None,
-            stream,
+            entries: Sorted::new(stream),
         });
         Ok(())
     }
@@ -137,7 +135,7 @@ impl Listing {
             path: directory.to_owned(),
             prefix: pattern.prefix.clone(),
             pattern: Some(pattern),
-            stream: self.storage.list(directory)?,
+            entries: Sorted::new(self.storage.list(directory)?),
         });
         while self.ready.is_empty() {
             if !self.advance()? {
@@ -152,7 +150,7 @@ impl Listing {
         let Some(level) = self.levels.last_mut() else {
             return Ok(false);
         };
-        let Some(DirectoryEntry { name, metadata }) = level.stream.next_entry()? else {
+        let Some(DirectoryEntry { name, metadata }) = level.entries.next_entry()? else {
             self.levels.pop();
             return Ok(!self.levels.is_empty());
         };
@@ -187,7 +185,7 @@ impl Listing {
                     path,
                     prefix,
                     pattern: None,
-                    stream,
+                    entries: Sorted::new(stream),
                 });
                 Ok(())
             }

@@ -16,6 +16,7 @@ mod login;
 mod names;
 mod replies;
 mod site;
+mod sorted;
 mod status;
 mod transfer;
 mod watch;
