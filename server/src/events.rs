@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
+use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
 use tracing::{debug, info, warn};
 
@@ -31,10 +32,7 @@ pub(crate) enum Event<'a> {
     /// What the client says of itself.
     ClientInfo { session: u64, info: &'a str },
     /// A command, as the client sent it, without secrets.
-    Command {
-        session: u64,
-        command: &'a dyn std::fmt::Debug,
-    },
+    Command { session: u64, command: &'a Command },
     /// What the client was told.
     Reply { session: u64, reply: &'a Reply },
     /// A transfer ended.

@@ -11,22 +11,14 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
 use gridhaul_transfer::{ConnectRequest, ListenRequest};
 
-use super::control::Control;
-use super::{End, Session, User, names, replies};
+use super::{Session, User, names, replies};
 
 impl Session {
     /// `PASV`, `EPSV`, `SPAS`.
-    pub(super) async fn passive(
-        &mut self,
-        control: &mut Control,
-        user: &User,
-        request: PassiveRequest,
-    ) -> Result<(), End> {
-        let reply = match self.answer_passive(user, request).await {
+    pub(super) async fn passive(&mut self, user: &User, request: PassiveRequest) -> Reply {
+        match self.answer_passive(user, request).await {
             Ok(reply) | Err(reply) => reply,
-        };
-        self.send(control, &reply);
-        Ok(())
+        }
     }
 
     async fn answer_passive(

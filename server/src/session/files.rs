@@ -23,24 +23,21 @@ pub(super) struct Files {
 }
 
 impl Session {
-    /// Carries out a command on a path, without argument on the current directory, and sends the reply
-    /// that it makes.
+    /// Carries out a command on a path, without argument on the current directory.
     pub(super) async fn on_path(
         &mut self,
         control: &mut Control,
         user: &User,
         argument: Option<&PathArgument>,
         work: impl FnOnce(&Files, &RemotePath) -> Result<Reply, StorageError> + Send + 'static,
-    ) -> Result<(), End> {
-        let reply = match user.path(argument) {
+    ) -> Result<Reply, End> {
+        Ok(match user.path(argument) {
             Ok(path) => self
                 .work(control, user, move |files| work(files, &path))
                 .await?
                 .unwrap_or_else(|error| replies::storage_error(&error)),
             Err(error) => replies::storage_error(&error),
-        };
-        self.send(control, &reply);
-        Ok(())
+        })
     }
 
     /// Does a piece of work on files while the control channel is read.

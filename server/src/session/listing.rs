@@ -24,27 +24,29 @@ const DEEPEST: usize = 128;
 const LONGEST_PATTERN: usize = 1024;
 
 /// What is told of each entry.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// `MLSD`, `MLSC`: facts of the entries of a directory.
-    Facts(FactSelection),
+    Facts,
     /// `MLSR`: facts of a whole tree.
-    Tree(FactSelection),
+    Tree,
     /// `LIST`: the long form of ls(1), in local time.
     Long,
     /// `NLST`: names.
     Names,
 }
 
-impl Form {
-    fn takes_patterns(self) -> bool {
-        matches!(self, Self::Long | Self::Names)
-    }
+/// How a listing is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    pub(super) form: Form,
+    /// The facts that the client wants, where there are any.
+    pub(super) facts: FactSelection,
 }
 
 /// The lines of a listing, each ended by CRLF, in pieces.
 pub(super) struct Listing {
-    form: Form,
+    style: Style,
     clock: Clock,
     storage: Arc<dyn Storage>,
     /// Lines that are ready.
@@ -70,13 +72,13 @@ impl Listing {
     /// When there is nothing at `path`, or it may not be listed.
     pub(super) fn open(
         storage: Arc<dyn Storage>,
-        form: Form,
+        style: Style,
         path: &Path,
         given: Option<&[u8]>,
     ) -> Result<Self, StorageError> {
         let clock = Clock::now();
         let mut listing = Self {
-            form,
+            style,
             clock,
             storage,
             ready: Vec::new(),
@@ -90,7 +92,7 @@ impl Listing {
             Err(error) => {
                 let pattern = given
                     .and_then(Pattern::new)
-                    .filter(|_| form.takes_patterns());
+                    .filter(|_| matches!(style.form, Form::Long | Form::Names));
                 match pattern {
                     Some(pattern) if error.errno == Errno::NOENT => {
                         listing.open_pattern(path, pattern)?
@@ -121,9 +123,9 @@ impl Listing {
     /// A file is listed as itself: by its name, and in `NLST` as the client wrote it.
     fn add_file(&mut self, path: &Path, given: Option<&[u8]>, found: &Metadata) {
         let name = path.file_name().map_or(&b"/"[..], OsStr::as_bytes);
-        let name = match self.form {
+        let name = match self.style.form {
             Form::Names | Form::Long => given.unwrap_or(name),
-            Form::Facts(_) | Form::Tree(_) => name,
+            Form::Facts | Form::Tree => name,
         };
         self.add(name, path.parent().unwrap_or(path), found, Kind::Entry);
     }
@@ -164,7 +166,7 @@ impl Listing {
         let directory = level.path.clone();
         let full_name = [level.prefix.as_slice(), name.as_bytes()].concat();
         self.add(&full_name, &directory, &metadata, Kind::Entry);
-        let descend = matches!(self.form, Form::Tree(_))
+        let descend = self.style.form == Form::Tree
             && metadata.kind == FileKind::Directory
             && metadata.link_target.is_none();
         if descend {
@@ -199,11 +201,11 @@ impl Listing {
     /// Adds a line. A name that cannot stand on a line is left out.
     fn add(&mut self, name: &[u8], directory: &Path, metadata: &Metadata, kind: Kind) {
         let start = self.ready.len();
-        let whole = match self.form {
-            Form::Facts(selection) | Form::Tree(selection) => {
+        let whole = match self.style.form {
+            Form::Facts | Form::Tree => {
                 let link = entry::link_target(directory, metadata);
                 entry::facts(metadata, kind, link.as_deref())
-                    .is_some_and(|facts| facts.append_line(&mut self.ready, selection, name))
+                    .is_some_and(|facts| facts.append_line(&mut self.ready, self.style.facts, name))
             }
             Form::Long => {
                 entry::append_long(&mut self.ready, metadata, name, &self.clock);

@@ -66,26 +66,23 @@ impl Session {
         &mut self,
         control: &mut Control,
         password: &Password,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let (name, failures) = match std::mem::take(&mut self.login) {
             Login::Named { name, failures } => (name, failures),
             done @ Login::Done(_) => {
                 self.login = done;
-                self.send(control, &already_logged_in());
-                return Ok(());
+                return Ok(already_logged_in());
             }
             nobody @ Login::Nobody { .. } => {
                 self.login = nobody;
-                self.send(control, &Reply::new(503, "Login with USER first."));
-                return Ok(());
+                return Ok(Reply::new(503, "Login with USER first."));
             }
         };
         let reason = match self.grant(&name, password).await {
             Some(grant) => match self.attach(&name, grant).await {
                 Ok(user) => {
                     self.login = Login::Done(user);
-                    self.send(control, &Reply::new(230, format!("User {name} logged in.")));
-                    return Ok(());
+                    return Ok(Reply::new(230, format!("User {name} logged in.")));
                 }
                 Err(reason) => reason,
             },
@@ -152,7 +149,7 @@ impl Session {
         name: &str,
         failures: u32,
         reason: &str,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         /// Whoever guesses passwords has to wait.
         const DELAY: Duration = Duration::from_secs(1);
 
@@ -164,14 +161,12 @@ impl Session {
         });
         self.login = Login::Nobody { failures };
         tokio::time::sleep(DELAY).await;
-        self.send(
-            control,
-            &Reply::new(530, format!("Login incorrect. : {reason}")),
-        );
+        let reply = Reply::new(530, format!("Login incorrect. : {reason}"));
         if failures >= self.settings.config.limits.login_attempts {
+            self.send(control, &reply);
             return Err(End::WrongLogins);
         }
-        Ok(())
+        Ok(reply)
     }
 }
 

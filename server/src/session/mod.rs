@@ -14,6 +14,7 @@ mod files;
 mod listing;
 mod login;
 mod names;
+mod order;
 mod replies;
 mod site;
 mod sorted;
@@ -29,6 +30,7 @@ use gridhaul_protocol::negotiated::{Channels, Negotiated};
 use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_storage::StorageError;
 use gridhaul_transfer::NodeSession;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -57,6 +59,8 @@ pub(crate) struct Session {
     connected: Instant,
     login: Login,
     negotiated: Negotiated,
+    /// Why the last `RNFR` failed.
+    rename_refusal: Option<StorageError>,
     /// `SITE SETNETSTACK`; `None` is the server's own.
     stack: Option<Box<StackSpec>>,
     /// `SITE TASKID`.
@@ -74,8 +78,9 @@ struct User {
 /// Why a session ends.
 #[derive(Debug, thiserror::Error)]
 enum End {
+    /// With the code of the last reply.
     #[error("the client said goodbye")]
-    Quit,
+    Quit(u16),
     #[error("the client closed the connection")]
     ClosedByClient,
     #[error("the client did nothing for too long")]
@@ -92,7 +97,8 @@ impl End {
     /// The last reply, if the client may still read one.
     fn reply(&self) -> Option<Reply> {
         match self {
-            Self::Quit | Self::ClosedByClient | Self::Network(_) => None,
+            Self::ClosedByClient | Self::Network(_) => None,
+            Self::Quit(code) => Some(Reply::new(*code, "Goodbye.")),
             Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
             Self::WrongLogins => Some(Reply::new(
                 421,
@@ -127,6 +133,7 @@ impl Session {
             connected: Instant::now(),
             login: Login::default(),
             negotiated: Negotiated::default(),
+            rename_refusal: None,
             stack: None,
             task_id: None,
         }

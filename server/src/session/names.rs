@@ -23,13 +23,10 @@ impl Session {
         control: &mut Control,
         user: &User,
         argument: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let directory = match user.path(Some(argument)) {
             Ok(directory) => directory.without_parents(),
-            Err(error) => {
-                self.send(control, &replies::storage_error(&error));
-                return Ok(());
-            }
+            Err(error) => return Ok(replies::storage_error(&error)),
         };
         let path = directory.clone();
         let found = self
@@ -37,7 +34,7 @@ impl Session {
                 files.storage.stat(path.as_path())
             })
             .await?;
-        let reply = match found {
+        Ok(match found {
             Err(error) => replies::directory_error(&directory, &error),
             Ok(found) if found.kind != FileKind::Directory => {
                 Reply::new(550, format!("{directory}: Not a directory."))
@@ -49,9 +46,7 @@ impl Session {
                 self.login.change_directory(directory);
                 Reply::new(250, "CWD command successful.")
             }
-        };
-        self.send(control, &reply);
-        Ok(())
+        })
     }
 
     pub(super) async fn make_directory(
@@ -59,7 +54,7 @@ impl Session {
         control: &mut Control,
         user: &User,
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), |files, path| {
             files.storage.make_directory(path.as_path())?;
             let text = [
@@ -73,13 +68,39 @@ impl Session {
         .await
     }
 
+    pub(super) async fn remove_directory(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        path: &PathArgument,
+    ) -> Result<Reply, End> {
+        self.on_path(control, user, Some(path), |files, path| {
+            files.storage.remove_directory(path.as_path())?;
+            Ok(ok())
+        })
+        .await
+    }
+
+    pub(super) async fn remove_file(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        path: &PathArgument,
+    ) -> Result<Reply, End> {
+        self.on_path(control, user, Some(path), |files, path| {
+            files.storage.remove_file(path.as_path())?;
+            Ok(ok())
+        })
+        .await
+    }
+
     /// `RNFR`: the file must be there.
     pub(super) async fn rename_from(
         &mut self,
         control: &mut Control,
         user: &User,
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let found = match user.path(Some(path)) {
             Ok(path) => {
                 let found = self.work(control, user, {
@@ -90,28 +111,35 @@ impl Session {
             }
             Err(error) => Err(error),
         };
-        let reply = match found {
+        Ok(match found {
             Ok(path) => {
                 self.negotiated.rename_from(path);
+                self.rename_refusal = None;
                 Reply::new(350, "OK. Send RNTO with destination name.")
             }
-            Err(error) => replies::storage_error(&error),
-        };
-        self.send(control, &reply);
-        Ok(())
+            Err(error) => {
+                let reply = replies::storage_error(&error);
+                self.rename_refusal = Some(error);
+                reply
+            }
+        })
     }
 
+    /// `RNTO`. The Globus client library sends it after an RNFR that failed, too, and its users see only
+    /// the second reply: so that one gives the reason again.
     pub(super) async fn rename_to(
         &mut self,
         control: &mut Control,
         user: &User,
         to: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let from = match self.negotiated.take_rename_from() {
             Ok(from) => from,
             Err(refusal) => {
-                self.send(control, &refusal.reply());
-                return Ok(());
+                return Ok(match self.rename_refusal.take() {
+                    Some(error) => replies::storage_error(&error),
+                    None => refusal.reply(),
+                });
             }
         };
         self.on_path(control, user, Some(to), move |files, to| {
@@ -128,7 +156,7 @@ impl Session {
         user: &User,
         modified: Timestamp,
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), move |files, path| {
             files
                 .storage
@@ -146,10 +174,9 @@ impl Session {
         algorithm: &AlgorithmName,
         (offset, length): (u64, Option<u64>),
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let Ok(algorithm) = algorithm.as_str().parse::<ChecksumAlgorithm>() else {
-            self.send(control, &unknown_algorithm());
-            return Ok(());
+            return Ok(unknown_algorithm());
         };
         control.flush().await?;
         let computed = match user.path(Some(path)) {
@@ -159,15 +186,13 @@ impl Session {
             }
             Err(error) => Err(error),
         };
-        let reply = match computed {
+        Ok(match computed {
             Ok(checksum) => Reply::new(213, checksum),
             Err(error) if error.errno == Errno::CANCELED => {
                 Reply::new(426, "The checksum was aborted.")
             }
             Err(error) => replies::checksum_error(path, &error),
-        };
-        self.send(control, &reply);
-        Ok(())
+        })
     }
 
     pub(super) async fn compute(

@@ -136,7 +136,7 @@ fn classify(errno: Errno) -> (u16, &'static str) {
         Errno::ACCESS => (550, "PERMISSION_DENIED"),
         Errno::NOTDIR => (550, "NOT_A_DIRECTORY"),
         Errno::ISDIR => (550, "IS_A_DIRECTORY"),
-        Errno::PERM | Errno::ROFS | Errno::SPIPE => (550, "INTERNAL_ERROR"),
+        Errno::PERM | Errno::ROFS | Errno::SPIPE | Errno::OPNOTSUPP => (550, "INTERNAL_ERROR"),
         Errno::NOSPC => (552, "NO_SPACE_LEFT"),
         Errno::DQUOT => (552, "QUOTA_EXCEEDED"),
         Errno::FBIG => (552, "INTERNAL_ERROR"),
@@ -180,6 +180,10 @@ fn transfer_code(error: &TransferError) -> u16 {
 /// The lines about a file that could not be opened.
 fn opening(path: &str, error: &StorageError) -> Vec<String> {
     let mut lines = vec![format!("Unable to open file {path}")];
+    // What the storage says of pipes, devices and sockets.
+    if error.errno == Errno::OPNOTSUPP {
+        lines.push("It is not a regular file.".to_owned());
+    }
     lines.extend(system(error.call, &error.reason()));
     lines
 }

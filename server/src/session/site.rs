@@ -20,8 +20,8 @@ impl Session {
         control: &mut Control,
         user: &User,
         command: SiteCommand,
-    ) -> Result<(), End> {
-        let reply = match command {
+    ) -> Result<Reply, End> {
+        Ok(match command {
             SiteCommand::Chmod { mode, path } => {
                 return self
                     .on_path(control, user, Some(&path), move |files, path| {
@@ -97,9 +97,7 @@ impl Session {
             | SiteCommand::Sharing(_)
             | SiteCommand::Http(_)
             | SiteCommand::Fault(_) => Reply::new(500, "Command not supported."),
-        };
-        self.send(control, &reply);
-        Ok(())
+        })
     }
 
     /// `SCKS`.
@@ -135,7 +133,7 @@ impl Session {
         user: &User,
         length: u64,
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), move |files, path| {
             if files.storage.stat(path.as_path())?.size < length {
                 return Ok(Reply::new(
@@ -157,13 +155,10 @@ impl Session {
         control: &mut Control,
         user: &User,
         link: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let target = match self.negotiated.take_symlink_from() {
             Ok(target) => target,
-            Err(refusal) => {
-                self.send(control, &refusal.reply());
-                return Ok(());
-            }
+            Err(refusal) => return Ok(refusal.reply()),
         };
         self.on_path(control, user, Some(link), move |files, link| {
             files

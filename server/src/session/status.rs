@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use gridhaul_protocol::command::Command;
 use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::time::TimeValue;
 use gridhaul_storage::StorageError;
-use gridhaul_transfer::{LineSource, Task};
+use gridhaul_transfer::LineSource;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use super::control::Control;
 use super::entry::{self, Clock, Kind};
-use super::listing::{Form, Listing};
+use super::listing::{Form, Listing, Style};
 use super::{End, Session, User, replies};
 
 impl Session {
@@ -23,7 +22,7 @@ impl Session {
         control: &mut Control,
         user: &User,
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), |files, path| {
             let found = files.storage.stat(path.as_path())?;
             Ok(Reply::new(213, found.size.to_string()))
@@ -37,7 +36,7 @@ impl Session {
         control: &mut Control,
         user: &User,
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), |files, path| {
             let found = files.storage.stat(path.as_path())?;
             let modified = Timestamp::try_from(found.modified).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -52,7 +51,7 @@ impl Session {
         control: &mut Control,
         user: &User,
         path: Option<PathArgument>,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let selection = self.negotiated.settings().facts;
         let given = path.clone();
         self.on_path(control, user, path.as_ref(), move |files, path| {
@@ -82,7 +81,7 @@ impl Session {
         control: &mut Control,
         user: &User,
         path: &PathArgument,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let given = path.clone();
         self.on_path(control, user, Some(path), move |files, path| {
             let found = files.storage.stat(path.as_path())?;
@@ -99,35 +98,30 @@ impl Session {
     }
 
     /// The lines that `LIST`, `NLST`, `MLSD` and `MLSR` send over a data channel.
-    pub(super) fn listing(
+    pub(super) fn lines(
         &self,
         user: &User,
-        command: &Command,
-    ) -> Result<(RemotePath, Task), StorageError> {
-        let (form, given) = match command {
-            Command::List(given) => (Form::Long, given.as_ref().map(|given| given.path())),
-            Command::Nlst(given) => (Form::Names, given.as_ref().map(|given| given.path())),
-            Command::Mlsr(given) => (Form::Tree(self.negotiated.settings().facts), given.as_ref()),
-            Command::Mlsd(given) => (
-                Form::Facts(self.negotiated.settings().facts),
-                given.as_ref(),
-            ),
-            other => unreachable!("{} is no listing", other.verb()),
-        };
-        let path = user.path(given)?;
+        form: Form,
+        path: RemotePath,
+        given: Option<&PathArgument>,
+    ) -> LineSource {
+        let style = self.style(form);
         let given = given.cloned();
         let storage = user.node.storage();
-        let source = LineSource {
-            open: {
-                let path = path.clone();
-                Arc::new(move |_| {
-                    let given = given.as_ref().map(PathArgument::as_bytes);
-                    let listing = Listing::open(Arc::clone(&storage), form, path.as_path(), given)?;
-                    Ok(Box::new(listing))
-                })
-            },
-        };
-        Ok((path, Task::SendLines(source)))
+        LineSource {
+            open: Arc::new(move |_| {
+                let given = given.as_ref().map(PathArgument::as_bytes);
+                let listing = Listing::open(Arc::clone(&storage), style, path.as_path(), given)?;
+                Ok(Box::new(listing))
+            }),
+        }
+    }
+
+    fn style(&self, form: Form) -> Style {
+        Style {
+            form,
+            facts: self.negotiated.settings().facts,
+        }
     }
 
     /// `MLSC`: a listing on the control channel, which is sent as it is made.
@@ -144,12 +138,12 @@ impl Session {
                 return Ok(());
             }
         };
-        let form = Form::Facts(self.negotiated.settings().facts);
+        let style = self.style(Form::Facts);
         let (sender, mut pieces) = mpsc::channel(2);
         let storage = user.node.storage();
         let first = Reply::encode_first_line(250, [b"Contents of ", path.as_bytes()].concat());
         let listed = tokio::task::spawn_blocking(move || {
-            let listing = Listing::open(storage, form, path.as_path(), None)?;
+            let listing = Listing::open(storage, style, path.as_path(), None)?;
             // Nobody listens any more when the client is gone.
             if sender.blocking_send(first).is_err() {
                 return Ok(());

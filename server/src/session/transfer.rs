@@ -3,71 +3,22 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gridhaul_protocol::command::{Checksum, Command, Representation};
+use gridhaul_protocol::command::Command;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
-use gridhaul_protocol::negotiated::{Direction, NextTransfer, Terms, TransferEnd};
-use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_protocol::negotiated::TransferEnd;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_storage::{ChecksumAlgorithm, StorageError};
-use gridhaul_transfer::{CancelReason, Event, Outcome, Placement, Plan, RunningTransfer, Task};
+use gridhaul_transfer::{CancelReason, Event, Outcome, RunningTransfer};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::control::Control;
 use super::dispatch::noop;
+use super::order::{Motion, Order};
 use super::watch::{Due, Watch};
 use super::{End, Session, User, replies};
 use crate::events;
 use crate::limits::{TransferPermit, Turn};
 use crate::shutdown::Phase;
-
-/// A transfer as a command describes it.
-#[derive(Debug)]
-struct Order {
-    /// The command.
-    verb: &'static str,
-    /// The file or directory.
-    path: RemotePath,
-    plan: Plan,
-    /// What the stored file must be, and gets.
-    demands: Demands,
-}
-
-/// What a client wants of a stored file besides its bytes.
-#[derive(Debug)]
-struct Demands {
-    /// From `SCKS` and `SITE STORATTR`.
-    checksums: Vec<(ChecksumAlgorithm, Checksum)>,
-    /// From `SITE STORATTR`.
-    modified: Option<Timestamp>,
-}
-
-impl Demands {
-    /// Algorithms were known when they came.
-    fn new(pending: &NextTransfer) -> Self {
-        let announced = [&pending.expected, &pending.attributes.checksum];
-        let checksums = announced
-            .into_iter()
-            .flatten()
-            .filter_map(|(algorithm, checksum)| {
-                Some((algorithm.as_str().parse().ok()?, checksum.clone()))
-            });
-        Self {
-            checksums: checksums.collect(),
-            modified: pending.attributes.modified,
-        }
-    }
-}
-
-impl Order {
-    fn receives(&self) -> bool {
-        matches!(self.plan.task, Task::ReceiveFile { .. })
-    }
-
-    fn lists(&self) -> bool {
-        matches!(self.plan.task, Task::SendLines(_))
-    }
-}
 
 /// A transfer that a node works at.
 struct Running {
@@ -89,31 +40,22 @@ impl Drop for Running {
 }
 
 impl Session {
-    /// Carries out a command that moves data, from the first reply to the last.
+    /// Carries out a command that moves data, sends all its replies but the last, and returns that.
     pub(super) async fn move_data(
         &mut self,
         control: &mut Control,
         user: &User,
-        command: Command,
-    ) -> Result<(), End> {
-        let direction = match command {
-            Command::Stor(_) | Command::Appe(_) | Command::Esto { .. } => Direction::Receive,
-            _ => Direction::Send,
-        };
-        let terms = match self.negotiated.begin(direction) {
+        verb: &'static str,
+        motion: Motion<'_>,
+    ) -> Result<Reply, End> {
+        let terms = match self.negotiated.begin(motion.direction()) {
             Ok(terms) => terms,
-            Err(refusal) => {
-                self.send(control, &refusal.reply());
-                return Ok(());
-            }
+            Err(refusal) => return Ok(refusal.reply()),
         };
         let delayed = terms.delayed;
-        let order = match self.order(user, command, terms) {
+        let order = match self.order(user, verb, &motion, terms) {
             Ok(order) => order,
-            Err(error) => {
-                self.send(control, &replies::storage_error(&error));
-                return Ok(());
-            }
+            Err(error) => return Ok(replies::storage_error(&error)),
         };
         if let Some(request) = delayed {
             // The client waits for this address before it does anything else.
@@ -122,74 +64,11 @@ impl Session {
                 .await
             {
                 Ok(address) => self.send(control, &address.delayed_reply()),
-                Err(reply) => {
-                    self.send(control, &reply);
-                    return Ok(());
-                }
+                Err(reply) => return Ok(reply),
             }
         }
         control.flush().await?;
         self.transfer(control, user, &order).await
-    }
-
-    fn order(&self, user: &User, command: Command, terms: Terms) -> Result<Order, StorageError> {
-        let verb = command.verb();
-        let demands = Demands::new(&terms.pending);
-        let NextTransfer {
-            restart, promised, ..
-        } = terms.pending;
-        // The lengths of converted text are not those of the file.
-        let promised = promised.filter(|_| terms.representation == Representation::Image);
-        let receive = |path: &PathArgument, placement| {
-            let path = user.path(Some(path))?;
-            let task = Task::ReceiveFile {
-                path: path.as_path().to_owned(),
-                placement,
-                restart: restart.clone(),
-                promised,
-            };
-            Ok((path, task))
-        };
-        let send = |path: &PathArgument, offset, length| {
-            let path = user.path(Some(path))?;
-            let task = Task::SendFile {
-                path: path.as_path().to_owned(),
-                offset,
-                length,
-                restart: restart.clone(),
-            };
-            Ok((path, task))
-        };
-        let (path, task) = match &command {
-            Command::Retr(path) => send(path, 0, None),
-            Command::Eret {
-                offset,
-                length,
-                path,
-            } => send(path, *offset, Some(*length)),
-            Command::Stor(path) => receive(path, Placement::Replace),
-            Command::Appe(path) => receive(path, Placement::Append),
-            Command::Esto { offset, path } => receive(path, Placement::At(*offset)),
-            listing => self.listing(user, listing),
-        }?;
-        let settings = self.negotiated.settings();
-        let plan = Plan {
-            // Lines of listings end CRLF already.
-            representation: match task {
-                Task::SendLines(_) => Representation::Image,
-                _ => terms.representation,
-            },
-            task,
-            mode: terms.mode,
-            parallelism: settings.parallelism,
-            layout: settings.layout,
-        };
-        Ok(Order {
-            verb,
-            path,
-            plan,
-            demands,
-        })
     }
 
     async fn transfer(
@@ -197,10 +76,9 @@ impl Session {
         control: &mut Control,
         user: &User,
         order: &Order,
-    ) -> Result<(), End> {
+    ) -> Result<Reply, End> {
         let Some(permit) = self.turn(control).await? else {
-            self.send(control, &Reply::new(426, "Aborted before it began."));
-            return Ok(());
+            return Ok(Reply::new(426, "Aborted before it began."));
         };
         let mut running = self.start(user, order);
         let outcome = self.follow(control, &mut running).await;
@@ -213,18 +91,14 @@ impl Session {
             TransferEnd::Broken
         };
         user.settle(self.negotiated.finish(end));
-        let (reply, error) = self
-            .conclude(control, user, order, &running, outcome)
-            .await?;
-        self.publish(
-            user,
-            order,
-            &running,
-            outcome,
-            (reply.code(), error.as_deref()),
-        );
-        self.send(control, &reply);
-        running.lost.take().map_or(Ok(()), Err)
+        let concluded = self.conclude(control, user, order, &running, outcome).await;
+        let told = match &concluded {
+            Ok((reply, error)) => (reply.code(), error.clone()),
+            Err(end) => (426, Some(end.to_string())),
+        };
+        self.publish(user, order, &running, outcome, told);
+        let (reply, _) = concluded?;
+        running.lost.take().map_or(Ok(reply), Err)
     }
 
     /// Waits until there are few enough transfers; `None` if the client says ABOR before.
@@ -470,7 +344,7 @@ impl Session {
         order: &Order,
         running: &Running,
         outcome: Option<&Outcome>,
-        (code, error): (u16, Option<&str>),
+        (code, error): (u16, Option<String>),
     ) {
         self.shared
             .journal
@@ -489,7 +363,7 @@ impl Session {
                 buffer_bytes: outcome.map_or(0, |outcome| outcome.buffer_bytes),
                 block_bytes: outcome.map_or(0, |outcome| outcome.block_bytes),
                 code,
-                error,
+                error: error.as_deref(),
                 task_id: self.task_id.as_deref(),
             }));
     }

@@ -75,6 +75,9 @@ fn files_are_renamed_and_removed() {
     let mut client = served.anonymous();
     client.expect("RNTO b", 503);
     client.expect("RNFR nothing", 550);
+    // Some clients show the second reply only.
+    let text = client.expect("RNTO b", 550);
+    assert!(text.contains("No such file or directory"), "{text}");
     client.expect("RNTO b", 503);
     client.expect("RNFR a", 350);
     client.expect("NOOP", 200);

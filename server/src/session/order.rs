@@ -1,0 +1,212 @@
+//! What a command wants to have moved, and the plan that follows from it.
+
+use gridhaul_protocol::command::{Checksum, Command, ListPath, Representation};
+use gridhaul_protocol::negotiated::{Direction, NextTransfer, Terms};
+use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_storage::{ChecksumAlgorithm, StorageError};
+use gridhaul_transfer::{Placement, Plan, Task};
+use jiff::Timestamp;
+
+use super::listing::Form;
+use super::{Session, User};
+
+/// What a command wants to have moved.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Motion<'a> {
+    /// A file, or a part of it, to the client.
+    Send {
+        path: &'a PathArgument,
+        offset: u64,
+        length: Option<u64>,
+    },
+    /// A file from the client.
+    Receive {
+        path: &'a PathArgument,
+        placement: Placement,
+    },
+    /// A listing to the client.
+    List {
+        path: Option<&'a PathArgument>,
+        form: Form,
+    },
+}
+
+impl<'a> Motion<'a> {
+    /// What a command wants to have moved, if it is such a command.
+    pub(super) fn of(command: &'a Command) -> Option<Self> {
+        let list_path = |path: &'a Option<ListPath>| path.as_ref().map(ListPath::path);
+        Some(match command {
+            Command::Retr(path) => Self::Send {
+                path,
+                offset: 0,
+                length: None,
+            },
+            Command::Eret {
+                offset,
+                length,
+                path,
+            } => Self::Send {
+                path,
+                offset: *offset,
+                length: Some(*length),
+            },
+            Command::Stor(path) => Self::Receive {
+                path,
+                placement: Placement::Replace,
+            },
+            Command::Appe(path) => Self::Receive {
+                path,
+                placement: Placement::Append,
+            },
+            Command::Esto { offset, path } => Self::Receive {
+                path,
+                placement: Placement::At(*offset),
+            },
+            Command::List(path) => Self::List {
+                path: list_path(path),
+                form: Form::Long,
+            },
+            Command::Nlst(path) => Self::List {
+                path: list_path(path),
+                form: Form::Names,
+            },
+            Command::Mlsd(path) => Self::List {
+                path: path.as_ref(),
+                form: Form::Facts,
+            },
+            Command::Mlsr(path) => Self::List {
+                path: path.as_ref(),
+                form: Form::Tree,
+            },
+            _ => return None,
+        })
+    }
+
+    pub(super) fn direction(&self) -> Direction {
+        match self {
+            Self::Send { .. } | Self::List { .. } => Direction::Send,
+            Self::Receive { .. } => Direction::Receive,
+        }
+    }
+}
+
+/// A transfer as a command describes it.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// The command.
+    pub(super) verb: &'static str,
+    /// The file or directory.
+    pub(super) path: RemotePath,
+    pub(super) plan: Plan,
+    /// What the stored file must be, and gets.
+    pub(super) demands: Demands,
+}
+
+/// What a client wants of a stored file besides its bytes.
+#[derive(Debug)]
+pub(super) struct Demands {
+    /// From `SCKS` and `SITE STORATTR`.
+    pub(super) checksums: Vec<(ChecksumAlgorithm, Checksum)>,
+    /// From `SITE STORATTR`.
+    pub(super) modified: Option<Timestamp>,
+}
+
+impl Demands {
+    /// Algorithms were known when they came.
+    fn new(pending: &NextTransfer) -> Self {
+        let announced = [&pending.expected, &pending.attributes.checksum];
+        let checksums = announced
+            .into_iter()
+            .flatten()
+            .filter_map(|(algorithm, checksum)| {
+                Some((algorithm.as_str().parse().ok()?, checksum.clone()))
+            });
+        Self {
+            checksums: checksums.collect(),
+            modified: pending.attributes.modified,
+        }
+    }
+}
+
+impl Order {
+    pub(super) fn receives(&self) -> bool {
+        matches!(self.plan.task, Task::ReceiveFile { .. })
+    }
+
+    pub(super) fn lists(&self) -> bool {
+        matches!(self.plan.task, Task::SendLines(_))
+    }
+}
+
+impl Session {
+    /// The transfer that a command asks for under the terms that were negotiated.
+    pub(super) fn order(
+        &self,
+        user: &User,
+        verb: &'static str,
+        motion: &Motion<'_>,
+        terms: Terms,
+    ) -> Result<Order, StorageError> {
+        let demands = Demands::new(&terms.pending);
+        let NextTransfer {
+            restart, promised, ..
+        } = terms.pending;
+        let (path, task) = match *motion {
+            Motion::Send {
+                path,
+                offset,
+                length,
+            } => {
+                let path = user.path(Some(path))?;
+                let file = path.as_path().to_owned();
+                (
+                    path,
+                    Task::SendFile {
+                        path: file,
+                        offset,
+                        length,
+                        restart,
+                    },
+                )
+            }
+            Motion::Receive { path, placement } => {
+                let path = user.path(Some(path))?;
+                let file = path.as_path().to_owned();
+                // The lengths of converted text are not those of the file.
+                let promised = promised.filter(|_| terms.representation == Representation::Image);
+                (
+                    path,
+                    Task::ReceiveFile {
+                        path: file,
+                        placement,
+                        restart,
+                        promised,
+                    },
+                )
+            }
+            Motion::List { path: given, form } => {
+                let path = user.path(given)?;
+                let lines = self.lines(user, form, path.clone(), given);
+                (path, Task::SendLines(lines))
+            }
+        };
+        let settings = self.negotiated.settings();
+        let plan = Plan {
+            // Lines of listings end CRLF already.
+            representation: match task {
+                Task::SendLines(_) => Representation::Image,
+                _ => terms.representation,
+            },
+            task,
+            mode: terms.mode,
+            parallelism: settings.parallelism,
+            layout: settings.layout,
+        };
+        Ok(Order {
+            verb,
+            path,
+            plan,
+            demands,
+        })
+    }
+}
