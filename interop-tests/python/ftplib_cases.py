@@ -344,7 +344,7 @@ def features(it):
         lines = ftp.sendcmd("FEAT").splitlines()
         assert lines[0].startswith("211-") and lines[-1].startswith("211 "), lines
         found = {line.split()[0] for line in lines[1:-1]}
-        for feature in "UTF8 DCAU PARALLEL SIZE MLST ERET ESTO SPAS SPOR REST MDTM PASV MFMT".split():
+        for feature in "UTF8 PARALLEL SIZE MLST ERET ESTO SPAS SPOR REST MDTM PASV MFMT".split():
             assert feature in found, f"no {feature} in {sorted(found)}"
         assert ftp.sendcmd("HELP").startswith("214")
         assert ftp.sendcmd("SITE HELP").startswith("214")

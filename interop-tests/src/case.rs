@@ -111,6 +111,13 @@ impl Observation {
     pub fn none() -> Self {
         Self::default()
     }
+
+    /// Lines whose order does not matter.
+    pub fn unordered(text: &str) -> Self {
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        Self(lines.join("\n"))
+    }
 }
 
 /// Why a case did not pass.

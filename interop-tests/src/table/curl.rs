@@ -13,6 +13,9 @@ const SIZE: u64 = 3_000_001;
 /// Small, and without a line end: such files survive what the real server does to curl's transfers.
 const SMALL: u64 = 300;
 
+/// So many files in one session; after some more the real server stops accepting curl's data connections.
+const MANY: u64 = 40;
+
 /// Ways to open data connections and to walk to a file, none of which may make a difference.
 const OPTIONS: [&[&str]; 8] = [
     &[],
@@ -425,13 +428,13 @@ fn utf8(context: &Context<'_>) -> Result<Observation, Failure> {
 
 fn many(context: &Context<'_>) -> Result<Observation, Failure> {
     let mut arguments = Vec::new();
-    for number in 0..100 {
+    for number in 0..MANY {
         let name = format!("file{number}");
         context.remote_sample(&name, 3 * number)?;
         arguments.extend(["--output".into(), name.clone(), context.home_url(&name)]);
     }
     curl(context, arguments).run()?.succeeded()?;
-    for number in 1..100 {
+    for number in 1..MANY {
         let name = format!("file{number}");
         content::same(&context.remote(&name), &context.local(&name))?;
     }

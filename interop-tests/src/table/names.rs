@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::case::{Case, Failure, Observation};
+use crate::case::{Case, Failure, Observation, Partners};
 use crate::{Context, check, content};
 
 /// Names that every client of the table can send, each with a word for the report.
@@ -34,6 +34,14 @@ pub(super) const NAMES: [(&str, &str); 25] = [
     ("the words of an error", "No such file or directory"),
 ];
 
+/// Names of other bytes, each with a word for the report. The clients of Globus send them as they are.
+pub(super) const DROPPED: [(&str, &str); 4] = [
+    ("UTF-8", "ünï-漢字-🚀"),
+    ("a newline", "new\nline"),
+    ("a control character", "\u{1}x"),
+    ("a byte of 0x7f", "x\u{7f}"),
+];
+
 pub(super) fn cases() -> Vec<Case> {
     let long = "x".repeat(255);
     let names = NAMES
@@ -56,14 +64,6 @@ pub(super) fn cases() -> Vec<Case> {
     }
     cases.extend([
         Case::new("globus-url-copy/names get, 256 bytes", too_long),
-        Case::new(
-            "globus-url-copy/names put, a newline, which the client drops",
-            |context| put_dropped(context, "new%0Aline", "newline"),
-        ),
-        Case::new(
-            "globus-url-copy/names put, UTF-8, which the client drops",
-            |context| put_dropped(context, "caf%C3%A9", "caf"),
-        ),
         Case::new("globus-url-copy/names list, UTF-8", |context| {
             list(context, "ünï-漢字-🚀")
         }),
@@ -72,6 +72,25 @@ pub(super) fn cases() -> Vec<Case> {
             newline_listed,
         ),
     ]);
+    for (word, name) in DROPPED {
+        let title = |direction: &str| format!("globus-url-copy/names {direction}, {word}");
+        let third_party = Case::third_party(title("third-party"), move |context| {
+            third_party(context, name)
+        });
+        let alike = third_party
+            .into_iter()
+            .filter(|case| case.partners == Partners::Alike);
+        let alone = [
+            Case::new(title("get"), move |context| get(context, name)),
+            Case::new(title("put"), move |context| put(context, name)),
+        ];
+        cases.extend(
+            alone
+                .into_iter()
+                .chain(alike)
+                .map(|case| case.oddity(super::DROPS)),
+        );
+    }
     cases
 }
 
@@ -133,19 +152,6 @@ fn too_long(context: &Context<'_>) -> Result<Observation, Failure> {
         .globus_url_copy([context.from(&"x".repeat(256)), context.local_url("copy")])
         .run()?
         .failed_with(1, &["File name too long"])?;
-    Ok(Observation::none())
-}
-
-/// The client leaves out what it does not take for a printable character, so the server is asked for
-/// another name, and must take that one as it comes.
-fn put_dropped(context: &Context<'_>, escaped: &str, asked: &str) -> Result<Observation, Failure> {
-    let expected = context.local_sample("source", 1000)?;
-    let to = format!("{}{escaped}", context.to(""));
-    context
-        .globus_url_copy([context.local_url("source"), to])
-        .run()?
-        .succeeded()?;
-    content::same(&expected, &context.remote(asked))?;
     Ok(Observation::none())
 }
 
