@@ -4,16 +4,21 @@
 //! in the PHC form. `root` is what the user sees as `/`, without it the server's own root; `rw` or `ro`
 //! says whether anything may be changed there. Empty lines and lines that begin with `#` are comments.
 
+mod change;
+mod terminal;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use argon2::password_hash::phc::PasswordHash;
-use argon2::{Argon2, Params, PasswordHasher, PasswordVerifier};
-use rustix::termios::{LocalModes, OptionalActions};
+use argon2::{Argon2, Params, PasswordVerifier};
 use tokio::sync::Semaphore;
+
+pub use change::set_password;
+pub use terminal::read_password;
 
 /// The users of a password file.
 #[derive(Default)]
@@ -157,81 +162,6 @@ impl Verifier {
     }
 }
 
-/// Adds the user `name` to the file at `path`, which is made if it does not exist, or gives the user
-/// a new password and `grant`. The file is replaced in one step; a new one is its owner's only.
-///
-/// # Errors
-///
-/// When the file is wrong or cannot be written, or name, root or password cannot be used.
-pub fn set_password(
-    path: &Path,
-    name: &str,
-    password: &[u8],
-    grant: &Grant,
-) -> Result<(), PasswordsError> {
-    if !is_name(name) {
-        return Err(PasswordsError::Name(name.to_owned()));
-    }
-    if password.is_empty() {
-        return Err(PasswordsError::Password("the password is empty"));
-    }
-    let line = user_line(name, password, grant)?;
-    let old = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(file_error(path, error)),
-    };
-    Passwords::parse(&old).map_err(|(line, reason)| PasswordsError::Line {
-        path: path.to_owned(),
-        line,
-        reason,
-    })?;
-    let mut new = String::new();
-    let mut replaced = false;
-    for old_line in old.lines() {
-        let is_this = old_line
-            .split_once(':')
-            .is_some_and(|(old_name, _)| old_name == name);
-        new.push_str(if is_this { &line } else { old_line });
-        new.push('\n');
-        replaced |= is_this;
-    }
-    if !replaced {
-        new.push_str(&line);
-        new.push('\n');
-    }
-    replace_file(path, new.as_bytes()).map_err(|error| file_error(path, error))
-}
-
-/// Reads a password: twice and unseen from a terminal, else the first line of standard input.
-///
-/// # Errors
-///
-/// When the two are not the same, or nothing can be read.
-pub fn read_password() -> Result<Vec<u8>, PasswordsError> {
-    let unreadable = |_| PasswordsError::Password("cannot read the password");
-    let stdin = io::stdin();
-    if !stdin.is_terminal() {
-        return read_line(&mut stdin.lock()).map_err(unreadable);
-    }
-    let echo = EchoOff::new().map_err(unreadable)?;
-    let read = |prompt: &str| {
-        eprint!("{prompt}");
-        let line = read_line(&mut stdin.lock());
-        eprintln!();
-        line
-    };
-    let first = read("Password: ").map_err(unreadable)?;
-    let second = read("The same again: ").map_err(unreadable)?;
-    drop(echo);
-    if first != second {
-        return Err(PasswordsError::Password(
-            "the two passwords are not the same",
-        ));
-    }
-    Ok(first)
-}
-
 fn parse_line(line: &str) -> Result<(&str, User), &'static str> {
     let mut fields = line.splitn(4, ':');
     let name = fields
@@ -279,24 +209,6 @@ fn spend_time(password: &[u8]) {
     let _ = Argon2::default().hash_password_into(password, ANY_SALT, &mut output);
 }
 
-fn user_line(name: &str, password: &[u8], grant: &Grant) -> Result<String, PasswordsError> {
-    let hash = Argon2::default()
-        .hash_password(password)
-        .map_err(|_| PasswordsError::Password("this password cannot be hashed"))?;
-    let mut line = format!("{name}:{hash}");
-    if let Some(root) = &grant.root {
-        let text = root.to_str().filter(|text| {
-            text.starts_with('/') && !text.contains(':') && !text.contains(char::is_control)
-        });
-        let text = text.ok_or_else(|| PasswordsError::Root(root.clone()))?;
-        line.push_str(&format!(
-            ":{text}:{}",
-            if grant.read_only { "ro" } else { "rw" }
-        ));
-    }
-    Ok(line)
-}
-
 fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.chars().count())
         && !name.starts_with('#')
@@ -310,72 +222,10 @@ fn file_error(path: &Path, error: io::Error) -> PasswordsError {
     }
 }
 
-/// Puts `content` in the place of the file: a reader sees the old file or the new one.
-fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-
-    let mut name = path
-        .file_name()
-        .ok_or(io::ErrorKind::InvalidInput)?
-        .to_owned();
-    name.push(format!(".new{}", std::process::id()));
-    let new = path.with_file_name(name);
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
-    let written = (|| {
-        if let Ok(old) = std::fs::metadata(path) {
-            file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))?;
-            // Only root can give a file away; the owner's own needs no change.
-            let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
-        }
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)
-    })();
-    if written.is_err() {
-        // Best effort: the first error is the one to tell.
-        let _ = std::fs::remove_file(&new);
-    }
-    written
-}
-
-fn read_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    input.read_until(b'\n', &mut line)?;
-    while line
-        .last()
-        .is_some_and(|byte| *byte == b'\n' || *byte == b'\r')
-    {
-        line.pop();
-    }
-    Ok(line)
-}
-
-/// The terminal does not show what is typed until this is dropped.
-struct EchoOff(rustix::termios::Termios);
-
-impl EchoOff {
-    fn new() -> io::Result<Self> {
-        let shown = rustix::termios::tcgetattr(io::stdin())?;
-        let mut hidden = shown.clone();
-        hidden.local_modes.remove(LocalModes::ECHO);
-        rustix::termios::tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
-        Ok(Self(shown))
-    }
-}
-
-impl Drop for EchoOff {
-    fn drop(&mut self) {
-        // Nothing more can be done for a terminal that is gone.
-        let _ = rustix::termios::tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use argon2::PasswordHasher;
+
     use super::*;
 
     /// `secret`, hashed at the least cost, so that tests are quick.
@@ -430,44 +280,6 @@ mod tests {
         }
         let twice = format!("ann:{hash}\nann:{hash}\n");
         assert_eq!(Passwords::parse(&twice).expect_err("twice").0, 2);
-    }
-
-    #[test]
-    fn passwords_are_added_and_changed_and_other_lines_stay() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("users");
-        set_password(&path, "ann", b"one", &Grant::default()).expect("made");
-        let grant = Grant {
-            root: Some("/srv".into()),
-            read_only: true,
-        };
-        set_password(&path, "bob", b"two", &grant).expect("added");
-        set_password(&path, "ann", b"three", &Grant::default()).expect("changed");
-        let passwords = Passwords::read(&path).expect("valid");
-        assert_eq!(passwords.check("ann", b"one"), None);
-        assert_eq!(passwords.check("ann", b"three"), Some(Grant::default()));
-        assert_eq!(passwords.check("bob", b"two"), Some(grant));
-        let names: Vec<_> = std::fs::read_dir(directory.path())
-            .expect("listed")
-            .collect();
-        assert_eq!(names.len(), 1, "nothing else is left behind: {names:?}");
-    }
-
-    #[test]
-    fn what_cannot_stand_in_the_file_is_refused() {
-        let path = Path::new("/nonexistent/users");
-        for name in ["", "a:b", "a b", "#a", "a\nb", &"a".repeat(65)] {
-            let error = set_password(path, name, b"x", &Grant::default()).expect_err(name);
-            assert!(matches!(error, PasswordsError::Name(_)), "{error}");
-        }
-        let empty = set_password(path, "ann", b"", &Grant::default());
-        assert!(matches!(empty, Err(PasswordsError::Password(_))));
-        let grant = Grant {
-            root: Some("/a:b".into()),
-            read_only: false,
-        };
-        let colon = set_password(path, "ann", b"x", &grant);
-        assert!(matches!(colon, Err(PasswordsError::Root(_))));
     }
 
     #[tokio::test]
