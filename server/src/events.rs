@@ -94,7 +94,7 @@ impl Journal {
             } => {
                 warn!(session, %peer, user, reason, "login failed");
             }
-            Event::ClientInfo { session, info } => info!(session, info, "client"),
+            Event::ClientInfo { session, info } => debug!(session, info, "client"),
             Event::Command { session, command } => debug!(session, ?command, "command"),
             Event::Reply { session, reply } => debug!(session, ?reply, "reply"),
             Event::TransferFinished(transfer) => self.transfer_finished(transfer),

@@ -32,6 +32,9 @@ impl Session {
                 };
                 self.shared.journal.publish(&event);
                 self.negotiated.observe(&command);
+                if !matches!(command, Command::Rnto(_) | Command::Noop) {
+                    self.rename_refusal = None;
+                }
                 let user = self.login.user().cloned();
                 match (user, command) {
                     (_, command) if request.aborted && takes_long(&command) => {

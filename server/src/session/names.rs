@@ -114,7 +114,6 @@ impl Session {
         Ok(match found {
             Ok(path) => {
                 self.negotiated.rename_from(path);
-                self.rename_refusal = None;
                 Reply::new(350, "OK. Send RNTO with destination name.")
             }
             Err(error) => {
@@ -125,8 +124,6 @@ impl Session {
         })
     }
 
-    /// `RNTO`. The Globus client library sends it after an RNFR that failed, too, and its users see only
-    /// the second reply: so that one gives the reason again.
     pub(super) async fn rename_to(
         &mut self,
         control: &mut Control,
@@ -137,7 +134,7 @@ impl Session {
             Ok(from) => from,
             Err(refusal) => {
                 return Ok(match self.rename_refusal.take() {
-                    Some(error) => replies::storage_error(&error),
+                    Some(error) => replies::rename_refused(refusal, &error),
                     None => refusal.reply(),
                 });
             }

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use gridhaul_protocol::negotiated::Refusal;
 use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_stack::{ChannelError, ConnectError, StackError};
@@ -17,28 +18,23 @@ pub(crate) fn storage_error(error: &StorageError) -> Reply {
     Reply::coded(
         code,
         format!("GlobusError: v=1 c={class}"),
-        [
-            format!("GridFTP-Errno: {}", error.errno.raw_os_error()),
-            format!("GridFTP-Reason: System error in {}", error.call),
-            format!("GridFTP-Error-String: {}", error.reason()),
-        ],
+        family(error),
         "End.",
     )
+}
+
+/// `RNTO` after an `RNFR` that failed. The Globus client library sends it nevertheless, and its users
+/// see only this reply: so it gives the reason again.
+pub(crate) fn rename_refused(refusal: Refusal, error: &StorageError) -> Reply {
+    let reply = refusal.reply();
+    Reply::coded(reply.code(), reply.text().as_bytes(), family(error), "End.")
 }
 
 /// `CWD` failed.
 pub(crate) fn directory_error(directory: &RemotePath, error: &StorageError) -> Reply {
     let (code, class) = classify(error.errno);
-    Reply::coded(
-        code,
-        format!("{directory}: Could not change directory. : GlobusError: v=1 c={class}"),
-        [
-            format!("GridFTP-Errno: {}", error.errno.raw_os_error()),
-            format!("GridFTP-Reason: System error in {}", error.call),
-            format!("GridFTP-Error-String: {}", error.reason()),
-        ],
-        "End.",
-    )
+    let first = format!("{directory}: Could not change directory. : GlobusError: v=1 c={class}");
+    Reply::coded(code, first, family(error), "End.")
 }
 
 /// A file could not be opened for a checksum.
@@ -175,6 +171,15 @@ fn transfer_code(error: &TransferError) -> u16 {
         ) => 426,
         TransferError::Peer(_) => 500,
     }
+}
+
+/// The lines that tell of an error in a name-space command.
+fn family(error: &StorageError) -> [String; 3] {
+    [
+        format!("GridFTP-Errno: {}", error.errno.raw_os_error()),
+        format!("GridFTP-Reason: System error in {}", error.call),
+        format!("GridFTP-Error-String: {}", error.reason()),
+    ]
 }
 
 /// The lines about a file that could not be opened.

@@ -7,7 +7,7 @@ use gridhaul_protocol::command::Command;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::negotiated::TransferEnd;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_transfer::{CancelReason, Event, Outcome, RunningTransfer};
+use gridhaul_transfer::{CancelReason, Event, Outcome, RunningTransfer, TransferError};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -84,11 +84,10 @@ impl Session {
         let outcome = self.follow(control, &mut running).await;
         let outcome = outcome.as_ref();
         drop(permit);
-        let complete = outcome.is_some_and(|outcome| outcome.result.is_ok());
-        let end = if complete {
-            TransferEnd::Complete
-        } else {
-            TransferEnd::Broken
+        let end = match outcome.map(|outcome| &outcome.result) {
+            Some(Ok(())) => TransferEnd::Complete,
+            Some(Err(TransferError::Open { .. })) if !running.begun => TransferEnd::NotStarted,
+            _ => TransferEnd::Broken,
         };
         user.settle(self.negotiated.finish(end));
         let concluded = self.conclude(control, user, order, &running, outcome).await;

@@ -76,7 +76,8 @@ fn files_are_renamed_and_removed() {
     client.expect("RNTO b", 503);
     client.expect("RNFR nothing", 550);
     // Some clients show the second reply only.
-    let text = client.expect("RNTO b", 550);
+    let text = client.expect("RNTO b", 503);
+    assert!(text.contains("send RNFR first"), "{text}");
     assert!(text.contains("No such file or directory"), "{text}");
     client.expect("RNTO b", 503);
     client.expect("RNFR a", 350);
