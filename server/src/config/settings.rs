@@ -104,7 +104,8 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     max_transfers: usize,
 
-    /// Threads that move data, one for each data channel at work. Default: 1024
+    /// Data channels that may send at a time, and as many that may receive; each takes a thread, and
+    /// more of them wait. Default: 1024
     #[arg(long, value_name = "COUNT")]
     movers: usize,
 
