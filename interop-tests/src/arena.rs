@@ -31,12 +31,14 @@ pub enum Role {
     Ipv6,
     /// Anonymous users may only read.
     ReadOnly,
+    /// Serves the whole machine, so that paths are the machine's.
+    WholeMachine,
 }
 
 /// Servers, started when first used, and the tree they serve.
 #[derive(Debug)]
 pub struct Arena {
-    servers: [OnceLock<Result<Server, LaunchError>>; 8],
+    servers: [OnceLock<Result<Server, LaunchError>>; 10],
     /// Removed after the servers have ended.
     directory: TempDir,
 }
@@ -70,9 +72,13 @@ impl Arena {
     pub fn server(&self, kind: Kind, role: Role) -> Result<&Server, Failure> {
         let index = role as usize * 2 + usize::from(kind == Kind::Globus);
         let start = || {
-            let launch = Launch::new(kind, self.directory.path().join("root"));
+            let root = match role {
+                Role::WholeMachine => PathBuf::from("/"),
+                _ => self.directory.path().join("root"),
+            };
+            let launch = Launch::new(kind, root);
             match role {
-                Role::Main | Role::Second => launch,
+                Role::Main | Role::Second | Role::WholeMachine => launch,
                 Role::Ipv6 => launch.ipv6(),
                 Role::ReadOnly => launch.read_only(),
             }

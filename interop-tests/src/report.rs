@@ -20,13 +20,13 @@ pub struct Report {
 impl Report {
     /// The heading.
     pub fn heading() -> String {
-        format!("{:<84} {:>11}  {:>11}", "case", "ours", "real server")
+        format!("{:<92} {:>11}  {:>11}", "case", "ours", "real server")
     }
 
     /// Counts a row and gives its line.
     pub fn line(&mut self, row: &Row) -> String {
         self.rows += 1;
-        let mut line = format!("{:<84} {:>11}", row.name, cell(row.ours.as_ref()));
+        let mut line = format!("{:<92} {:>11}", row.name, cell(row.ours.as_ref()));
         let theirs = row.theirs.as_ref();
         let odd = row
             .oddity

@@ -36,6 +36,18 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The program that is started.
+    ///
+    /// # Errors
+    ///
+    /// When it is not built or not installed.
+    pub fn program(self) -> Result<PathBuf, LaunchError> {
+        match self {
+            Self::Gridhaul => gridhaul_program(),
+            Self::Globus => Ok(find(OsStr::new("globus-gridftp-server"))?),
+        }
+    }
+
     /// The name that reports use.
     pub fn name(self) -> &'static str {
         match self {
@@ -123,7 +135,7 @@ impl Launch {
 
     fn start_gridhaul(&self, logs: TempDir) -> Result<Server, LaunchError> {
         let log = logs.path().join("log");
-        let mut command = self.command(&gridhaul_program()?, &log)?;
+        let mut command = self.command(&self.kind.program()?, &log)?;
         command.args(["serve", "--root"]).arg(&self.root).args([
             "--listen",
             &SocketAddr::new(self.address, 0).to_string(),
@@ -156,7 +168,7 @@ impl Launch {
     }
 
     fn start_globus(&self, logs: TempDir) -> Result<Server, LaunchError> {
-        let program = find(OsStr::new("globus-gridftp-server"))?;
+        let program = self.kind.program()?;
         let log = logs.path().join("log");
         for _ in 0..PORT_ATTEMPTS {
             let address = TcpListener::bind((self.address, 0))?.local_addr()?;
@@ -270,7 +282,7 @@ impl Server {
     pub fn path(&self, path: &str) -> String {
         match self.kind {
             Kind::Gridhaul => format!("/{path}"),
-            Kind::Globus => format!("{}/{path}", self.root.display()),
+            Kind::Globus => self.root.join(path).display().to_string(),
         }
     }
 

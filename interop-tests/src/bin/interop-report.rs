@@ -55,6 +55,12 @@ fn main() -> std::io::Result<ExitCode> {
     let started = Instant::now();
     let arena = Arena::new()?;
     let mut report = Report::default();
+    for kind in arguments.server.kinds() {
+        match kind.program() {
+            Ok(program) => println!("{}: {}", kind.name(), program.display()),
+            Err(error) => println!("{}: {error}", kind.name()),
+        }
+    }
     println!("{}", Report::heading());
     run(
         &cases,

@@ -14,7 +14,7 @@ const SIZE: u64 = 3_000_001;
 const SMALL: u64 = 300;
 
 /// So many files in one session; after some more the real server stops accepting curl's data connections.
-const MANY: u64 = 40;
+const MANY: u64 = 20;
 
 /// Ways to open data connections and to walk to a file, none of which may make a difference.
 const OPTIONS: [&[&str]; 8] = [

@@ -41,7 +41,8 @@ pub(super) fn cases() -> Vec<Case> {
     let cases = CASES
         .into_iter()
         .map(|(name, run)| Case::new(format!("gfal/{name}"), run));
-    cases.collect()
+    let crc32 = Case::new("gfal/gfal-sum CRC32", sum_crc32).oddity("it has no CRC32");
+    cases.chain([crc32]).collect()
 }
 
 const NOT_FOUND: &str = "No such file or directory";
@@ -237,6 +238,15 @@ fn sums(context: &Context<'_>) -> Result<Observation, Failure> {
             .succeeded()?
             .says(&[sum])?;
     }
+    Ok(Observation::none())
+}
+
+fn sum_crc32(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_file("file", "gridhaul\n")?;
+    gfal("gfal-sum", [&context.from("file"), "CRC32"], context)
+        .run()?
+        .succeeded()?
+        .says(&["ec4ae1b0"])?;
     Ok(Observation::none())
 }
 

@@ -10,6 +10,7 @@ mod options;
 mod partial;
 mod python;
 mod recursive;
+mod restart;
 mod transfers;
 
 use std::time::{Duration, SystemTime};
@@ -24,6 +25,7 @@ pub fn cases() -> Vec<Case> {
         partial::cases(),
         names::cases(),
         recursive::cases(),
+        restart::cases(),
         errors::cases(),
         gfal_copy::cases(),
         gfal_names::cases(),

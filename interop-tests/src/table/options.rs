@@ -79,7 +79,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(Case::new(name("get, active server"), move |context| {
             server_connects(context, options)
         }));
-        cases.push(Case::new(name("-ipv6 get"), move |context| {
+        cases.push(Case::new(name("-ipv6 get and -list"), move |context| {
             ipv6_get(context, options)
         }));
         cases.push(Case::new(name("-ipv6 put"), move |context| {
@@ -88,6 +88,10 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(Case::new(name("-ipv6 third-party"), move |context| {
             ipv6_third_party(context, options)
         }));
+        cases.push(Case::new(
+            name("whole machine served, get and put"),
+            move |context| whole_machine(context, options),
+        ));
         cases.push(Case::new(name("put over a longer file"), move |context| {
             context.remote_sample("copy", SIZE + 1000)?;
             put(context, options, SIZE)
@@ -166,6 +170,29 @@ fn source_listens(context: &Context<'_>, options: &[&str]) -> Result<Observation
     Ok(Observation::none())
 }
 
+/// The server's root is `/`, and its paths those of the machine.
+fn whole_machine(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
+    let server = context.server(Role::WholeMachine)?;
+    let url = |name: &str| {
+        let path = context.remote(name).display().to_string();
+        server.url(path.trim_start_matches('/'))
+    };
+    let expected = context.remote_sample("source", SIZE)?;
+    let downloaded = context.local_url("copy");
+    context
+        .globus_url_copy(options)
+        .args([url("source"), downloaded.clone()])
+        .run()?
+        .succeeded()?;
+    context
+        .globus_url_copy(options)
+        .args(["-cd", &downloaded, &url("new/copy")])
+        .run()?
+        .succeeded()?;
+    content::same(&expected, &context.remote("new/copy"))?;
+    Ok(Observation::none())
+}
+
 /// The server gets PORT in a plain get.
 fn server_connects(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", SIZE)?;
@@ -192,6 +219,12 @@ fn ipv6_get(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fail
         .run()?
         .succeeded()?;
     content::same(&expected, &context.local("copy"))?;
+    context
+        .globus_url_copy(["-ipv6", "-list", &server.url(&context.name(""))])
+        .args(options)
+        .run()?
+        .succeeded()?
+        .says(&["    source "])?;
     Ok(Observation::none())
 }
 

@@ -75,6 +75,10 @@ pub(super) fn cases() -> Vec<Case> {
             "globus-url-copy/trees -list of a directory, a file, and a pattern",
             listing,
         ),
+        Case::new(
+            "globus-url-copy/trees -df keeps what failed for another run",
+            dump_file,
+        ),
         Case::new("globus-url-copy/trees -r -list", |context| {
             tree(&context.remote("tree"))?;
             let listing = context
@@ -337,6 +341,33 @@ fn dump_only(context: &Context<'_>) -> Result<Observation, Failure> {
         "something was copied".into()
     })?;
     Ok(observed(context, &dump))
+}
+
+/// Of two files one is missing at first; a second run takes up that one alone.
+fn dump_file(context: &Context<'_>) -> Result<Observation, Failure> {
+    let pair = |name: &str| format!("{} {}\n", context.from(name), context.local_url(name));
+    fs::write(
+        context.local("list"),
+        ["first", "second"].map(pair).concat(),
+    )?;
+    context.remote_sample("first", 1000)?;
+    context
+        .globus_url_copy(["-df", "dump", "-f", "list"])
+        .run()?
+        .failed_with(1, &["No such file or directory"])?;
+    let dump = fs::read_to_string(context.local("dump"))?;
+    check(dump.contains("/second") && !dump.contains("/first"), || {
+        dump
+    })?;
+    context.remote_sample("second", 2000)?;
+    context
+        .globus_url_copy(["-df", "dump", "-f", "list"])
+        .run()?
+        .succeeded()?;
+    for name in ["first", "second"] {
+        content::same(&context.remote(name), &context.local(name))?;
+    }
+    Ok(Observation::none())
 }
 
 fn listing(context: &Context<'_>) -> Result<Observation, Failure> {
