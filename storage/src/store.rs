@@ -111,10 +111,11 @@ impl OpenedFile {
     }
 
     /// Reserves blocks for `length` bytes from `offset` without changing the size. File systems that
-    /// cannot are left alone; a full one is an error.
+    /// cannot are left alone, and so are those in memory: they would clear every page at once, which is
+    /// as much work as to receive the file, and better done while it comes. A full one is an error.
     pub fn preallocate(&self, offset: u64, length: u64) -> Result<(), StorageError> {
         use rustix::io::Errno;
-        if length == 0 {
+        if length == 0 || self.is_in_memory() {
             return Ok(());
         }
         // File systems give up on a long reservation when a signal comes.
@@ -125,6 +126,12 @@ impl OpenedFile {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(errno) => Err(StorageError::new("fallocate", errno)),
         }
+    }
+
+    fn is_in_memory(&self) -> bool {
+        /// Of tmpfs, from linux/magic.h.
+        const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+        rustix::fs::fstatfs(&self.descriptor).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
     }
 
     /// Cuts the file to `length` bytes.
@@ -157,8 +164,9 @@ mod tests {
     fn reserving_does_not_change_the_size() {
         let file = tempfile::tempfile().unwrap();
         let watched = file.try_clone().unwrap();
-        let supported = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1).is_ok();
+        let can_reserve = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1).is_ok();
         let opened = OpenedFile::new(file.into(), 0);
+        let supported = can_reserve && !opened.is_in_memory();
         opened.preallocate(0, 0).unwrap();
         opened.preallocate(0, 1 << 20).unwrap();
         assert_eq!(opened.size().unwrap(), 0);
