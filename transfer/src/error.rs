@@ -71,9 +71,6 @@ pub enum SequenceError {
     /// GFD.20 3.4: in MODE E the receiver of the data listens.
     #[error("in MODE E the receiver listens: send PASV or SPAS before STOR")]
     ReceiverMustListen,
-    /// Blocks have places in the file, which converted line ends would move.
-    #[error("MODE E cannot receive TYPE A: send TYPE I first")]
-    AsciiBlocks,
     /// A stream has one start: only the bytes before it can be there already.
     #[error(
         "stream mode cannot restart with more than one range, or one that does not begin at 0: use MODE E"

@@ -161,7 +161,7 @@ pub struct Plan {
     pub task: Task,
     /// Stream mode or MODE E.
     pub mode: TransferMode,
-    /// Whether line ends are converted (`TYPE A`).
+    /// Whether line ends are converted (`TYPE A`); in stream mode only.
     pub representation: Representation,
     /// MODE E, sending: connections to each stripe, 1 to 64.
     pub parallelism: u8,

@@ -154,7 +154,7 @@ fn transfer_code(error: &TransferError) -> u16 {
         TransferError::Sequence(SequenceError::NoDataPort)
         | TransferError::Connect(_)
         | TransferError::NoConnection(_) => 425,
-        TransferError::Sequence(SequenceError::AsciiBlocks | SequenceError::StreamRestart) => 504,
+        TransferError::Sequence(SequenceError::StreamRestart) => 504,
         TransferError::Sequence(_) => 503,
         TransferError::Channel(_)
         | TransferError::Peer(

@@ -18,7 +18,7 @@ pub(crate) use reader::BlockReader;
 use crate::local::{Context, DataChannels, Role};
 use crate::node::{Placement, Plan};
 use crate::send::{open_error, stream_start};
-use crate::{PeerError, SequenceError, TransferError};
+use crate::{PeerError, TransferError};
 
 /// The file, or the part of it, that a session wants to receive.
 #[derive(Debug, Clone, Copy)]
@@ -39,11 +39,10 @@ pub(crate) fn file(
     target: Target<'_>,
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
-    let ascii = plan.representation == Representation::Ascii;
+    let ascii = plan.mode == TransferMode::Stream && plan.representation == Representation::Ascii;
     // All that can be refused is refused before the old content is cut away.
     let start = match plan.mode {
         TransferMode::Stream => stream_start(target.restart)?,
-        TransferMode::Extended if ascii => return Err(SequenceError::AsciiBlocks.into()),
         TransferMode::Extended => {
             channels.check_role(Role::Receiver)?;
             0

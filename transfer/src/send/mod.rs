@@ -45,12 +45,8 @@ pub(crate) fn file(
     let length = part
         .length
         .map_or(size - offset, |length| length.min(size - offset));
-    match (plan.representation, plan.mode) {
-        (Representation::Image, TransferMode::Stream) => {
-            let start = stream_start(part.restart)?.min(length);
-            stream::send_file(context, &file, offset + start, length - start, channels)
-        }
-        (Representation::Image, TransferMode::Extended) => {
+    match (plan.mode, plan.representation) {
+        (TransferMode::Extended, _) => {
             let source = blocks::FilePart {
                 file,
                 offset,
@@ -59,13 +55,14 @@ pub(crate) fn file(
             };
             blocks::send_file(context, plan, source, channels)
         }
-        (Representation::Ascii, mode) => {
-            let start = match mode {
-                TransferMode::Stream => stream_start(part.restart)?.min(length),
-                TransferMode::Extended => 0,
-            };
+        (TransferMode::Stream, Representation::Image) => {
+            let start = stream_start(part.restart)?.min(length);
+            stream::send_file(context, &file, offset + start, length - start, channels)
+        }
+        (TransferMode::Stream, Representation::Ascii) => {
+            let start = stream_start(part.restart)?.min(length);
             let text = text::AsciiFile::new(file, offset + start, length - start);
-            send_text(context, plan, Box::new(text), channels)
+            stream::send_text(context, Box::new(text), channels)
         }
     }
 }
@@ -80,19 +77,10 @@ pub(crate) fn lines(
     if plan.mode == TransferMode::Extended {
         channels.check_role(Role::Sender)?;
     }
-    let lines = (source.open)(&*context.storage)?;
-    send_text(context, plan, Box::new(text::Lines(lines)), channels)
-}
-
-fn send_text(
-    context: &Context,
-    plan: &Plan,
-    text: Box<dyn text::Text>,
-    channels: &mut DataChannels,
-) -> Result<(), TransferError> {
+    let lines = Box::new(text::Lines((source.open)(&*context.storage)?));
     match plan.mode {
-        TransferMode::Stream => stream::send_text(context, text, channels),
-        TransferMode::Extended => blocks::send_text(context, plan, text, channels),
+        TransferMode::Stream => stream::send_text(context, lines, channels),
+        TransferMode::Extended => blocks::send_text(context, plan, lines, channels),
     }
 }
 
