@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use gridhaul_interop::raw::{Control, DataListener, Reply, get_blocks, get_stream};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::fixture::{Fixture, HELLO, assert_reply};
+use crate::fixture::{Fixture, HELLO, assert_reply, give_away};
 
 #[test]
 fn nothing_is_done_before_login() {
@@ -380,6 +381,26 @@ fn transfers_of_what_is_no_file_are_refused() {
         ("MLSD missing", "No such file or directory"),
     ] {
         refused_transfer(&mut control, command, words);
+    }
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn transfers_of_pipes_are_refused() {
+    let fixture = Fixture::ours(&[]);
+    let mut control = fixture.session();
+    let path = fixture.root().join("special");
+    let mode = Mode::from_raw_mode(0o666);
+    mknodat(CWD, &path, FileType::Fifo, mode, 0).unwrap();
+    give_away(&path);
+    // Opening one would wait for its other end.
+    for command in [
+        "RETR special",
+        "STOR special",
+        "APPE special",
+        "CKSM MD5 0 -1 special",
+    ] {
+        refused_transfer(&mut control, command, "regular file|pipe|FIFO");
     }
     fixture.goes_on(&mut control);
 }

@@ -14,7 +14,7 @@ use gridhaul_interop::raw::{
     Block, Control, DataListener, connect_data, read_channel, write_block,
 };
 
-use crate::fixture::{Fixture, pattern};
+use crate::fixture::{Fixture, assert_reply, pattern};
 
 /// What the server may grow by while a peer floods it, in bytes.
 const GROWTH: u64 = 24 << 20;
@@ -160,4 +160,28 @@ fn send_file(channel: &mut TcpStream, content: &[u8]) {
         write_block(channel, 0, content).unwrap();
     }
     channel.write_all(&Block::end_of_file(1).bytes()).unwrap();
+}
+
+/// A peer that waits for the missing file must not take the next one's blocks for it: the channel ends,
+/// what was pipelined behind is refused, and the session goes on.
+#[test]
+fn a_missing_file_among_pipelined_ones_is_not_filled_by_the_next() {
+    let fixture = Fixture::ours(&[]);
+    fixture.file("a", b"first");
+    fixture.file("c", b"third");
+    let mut control = fixture.session();
+    control.must("MODE E", 200).unwrap();
+    let listener = DataListener::announced(&mut control).unwrap();
+    control
+        .send(b"RETR a\r\nRETR b\r\nRETR c\r\nSIZE c\r\n")
+        .unwrap();
+    let mut channel = listener.accept().unwrap();
+    assert_eq!(read_channel(&mut channel).unwrap()[0].payload, b"first");
+    assert_eq!(control.dialogue().unwrap().last.code, 226);
+    let missing = control.dialogue().unwrap().last;
+    assert_reply(&missing, &[500, 550], &["No such file or directory"]);
+    let behind = control.dialogue().unwrap().last;
+    assert_reply(&behind, &[425, 503], &["PORT"]);
+    assert_eq!(control.reply().unwrap().text(), "213 5");
+    fixture.goes_on(&mut control);
 }
