@@ -4,13 +4,14 @@
 //! before they can spoil each other, and recorded as arrived once storage has it. Memory is bounded by
 //! the number of holes, which is bounded.
 
-use std::ops::Range;
+use std::ops::{DerefMut, Range};
+use std::sync::PoisonError;
 
 use gridhaul_protocol::block::{EndOfDataCount, EodError};
 use gridhaul_protocol::ranges::RangeSet;
 
 use crate::PeerError;
-use crate::sync::{Mutex, lock};
+use crate::sync::CheckedMutex;
 
 /// How fragmented a file may be while it arrives. Sixty-four channels with blocks in flight make some
 /// hundreds of holes; this many are made by a peer that sends every other byte.
@@ -19,7 +20,7 @@ const MAX_RANGES: usize = 65_536;
 /// What arrived, shared by all movers of a transfer.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    state: Mutex<State>,
+    state: CheckedMutex<State>,
 }
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Ledger {
             ends,
         };
         Self {
-            state: Mutex::new(state),
+            state: CheckedMutex::new(state),
         }
     }
 
@@ -51,7 +52,7 @@ impl Ledger {
         if block.is_empty() {
             return Ok(());
         }
-        let mut state = lock(&self.state);
+        let mut state = self.lock();
         state.claimed.insert_disjoint(block)?;
         if state.claimed.len() > MAX_RANGES {
             return Err(PeerError::TooManyHoles { limit: MAX_RANGES });
@@ -64,40 +65,44 @@ impl Ledger {
         if bytes.is_empty() {
             return;
         }
-        let mut state = lock(&self.state);
+        let mut state = self.lock();
         state.arrived.insert(bytes.clone());
         state.unreported.insert(bytes);
     }
 
     /// The recorded ranges that no earlier call returned.
     pub(crate) fn take_unreported(&self) -> RangeSet {
-        std::mem::take(&mut lock(&self.state).unreported)
+        std::mem::take(&mut self.lock().unreported)
     }
 
     /// A copy of all that was recorded.
     pub(crate) fn arrived(&self) -> RangeSet {
-        lock(&self.state).arrived.clone()
+        self.lock().arrived.clone()
     }
 
     /// EOF on a stripe: so many EODs will come in all.
     pub(crate) fn end_of_file(&self, stripe: usize, eods: u64) -> Result<(), EodError> {
-        lock(&self.state).ends[stripe].on_end_of_file(eods)
+        self.lock().ends[stripe].on_end_of_file(eods)
     }
 
     /// EOD on a channel of a stripe.
     pub(crate) fn end_of_data(&self, stripe: usize) -> Result<(), EodError> {
-        lock(&self.state).ends[stripe].on_end_of_data()
+        self.lock().ends[stripe].on_end_of_data()
     }
 
     /// Whether every stripe has its EOF, and all the EODs that it announced.
     pub(crate) fn complete(&self) -> bool {
-        lock(&self.state).ends.iter().all(EndOfDataCount::complete)
+        self.lock().ends.iter().all(EndOfDataCount::complete)
     }
 
     /// What EOF said and how many EODs came, on one stripe.
     pub(crate) fn end_of_data_count(&self, stripe: usize) -> (Option<u64>, u64) {
-        let state = lock(&self.state);
+        let state = self.lock();
         (state.ends[stripe].expected(), state.ends[stripe].seen())
+    }
+
+    fn lock(&self) -> impl DerefMut<Target = State> + '_ {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
@@ -11,6 +11,7 @@ use gridhaul_stack::{Cancel, Channel, Operation};
 
 use crate::ledger::Ledger;
 use crate::node::{CancelReason, Event, EventSink, Outcome, Progress, RunningTransfer};
+use crate::sync::lock;
 use crate::{PeerError, TransferError};
 
 /// The shared state of one transfer.
@@ -168,8 +169,4 @@ impl fmt::Debug for Running {
             .field("progress", &self.progress())
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

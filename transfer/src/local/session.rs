@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_stack::{Cancel, StackError};
@@ -15,6 +15,7 @@ use crate::node::{
     RunningTransfer, Task,
 };
 use crate::running::Running;
+use crate::sync::lock;
 use crate::{SequenceError, TransferError, receive, send};
 
 /// A session attached to a [`super::LocalNode`].
@@ -179,10 +180,6 @@ fn failed(events: EventSink, error: TransferError) -> Arc<dyn RunningTransfer> {
     running.fail(error);
     running.finish();
     running
-}
-
-fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the parts of one transfer work with.

@@ -1,411 +1,193 @@
-//! MODE E: blocks from any number of channels, in any order (GFD.20 3.4).
+//! MODE E: the blocks of one channel, in any order (GFD.20 3.4).
 
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_protocol::block::Block;
-use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_stack::{ChannelError, FileRange, Operation, StackListener};
+use gridhaul_stack::{ChannelError, FileRange, Operation};
 
 use super::Part;
 use super::reader::NextHeader;
 use crate::buffers::Buffer;
-use crate::local::{Context, DataChannel, DataChannels, DataPort};
-use crate::movers::Crew;
-use crate::node::Event;
-use crate::{PeerError, SequenceError, TransferError};
+use crate::local::{Context, DataChannel};
+use crate::{PeerError, TransferError};
 
 /// Payloads are moved in ranges of this size, so that restart markers keep up with a block of any size.
 const RANGE_BYTES: u64 = 1024 * 1024;
 
-/// Receives until every stripe has its EOF and all its EODs; returns what is in the file then. A
-/// failure of a mover is the transfer's failure, not an error of this call.
-pub(super) fn receive(
-    context: &Context,
-    part: &Arc<Part>,
-    channels: &mut DataChannels,
-) -> Result<RangeSet, TransferError> {
-    let reused = channels.reused();
-    let kept = std::mem::take(&mut channels.kept);
-    let DataPort::Passive(listeners) = &mut channels.port else {
-        return Err(SequenceError::ReceiverMustListen.into());
-    };
-    let receiving = Arc::new(Receiving {
-        context: context.clone(),
-        part: part.clone(),
-        crew: Crew::new(&context.shared, &context.running),
-        started: AtomicBool::new(reused),
-        served: listeners
-            .iter()
-            .map(|_| Mutex::new(Served::new()))
-            .collect(),
-    });
-    let result = if reused {
-        receiving.serve_kept(kept)
-    } else {
-        Ok(())
-    };
-    let result = result.and_then(|()| receiving.accept_all(listeners));
-    if let Err(error) = result {
-        context.running.fail(error);
-    }
-    receiving.crew.join();
-    channels.kept = receiving
-        .served
-        .iter()
-        .map(|served| std::mem::take(&mut lock(served).done))
-        .collect();
-    Ok(context.running.ledger.arrived())
-}
-
-/// What all movers of a transfer share.
-struct Receiving {
-    context: Context,
-    part: Arc<Part>,
-    crew: Crew,
-    /// The session was told that data comes.
-    started: AtomicBool,
-    served: Vec<Mutex<Served>>,
-}
-
-/// The channels of one stripe.
-struct Served {
-    /// Channels that are being received from.
-    active: usize,
-    /// Since when there is none.
-    quiet_since: Instant,
-    /// Channels that said EOD, open for the next transfer.
-    done: Vec<DataChannel>,
-}
-
-impl Served {
-    fn new() -> Self {
-        Self {
-            active: 0,
-            quiet_since: Instant::now(),
-            done: Vec::new(),
-        }
-    }
-}
-
-impl Receiving {
-    /// Receives from the channels that an earlier transfer left open; the first is served here.
-    fn serve_kept(self: &Arc<Self>, kept: Vec<Vec<DataChannel>>) -> Result<(), TransferError> {
-        self.context.running.tell(Event::Started { reused: true });
-        let count = kept.iter().map(Vec::len).sum();
-        let _permit = self.context.permit(&self.context.shared.receivers, count)?;
-        let mut channels = kept
-            .into_iter()
-            .enumerate()
-            .flat_map(|(stripe, kept)| kept.into_iter().map(move |channel| (stripe, channel)));
-        let first = channels.next();
-        for (stripe, channel) in channels {
-            let receiving = self.clone();
-            self.crew.spawn(move || receiving.serve(stripe, channel))?;
-        }
-        match first {
-            Some((stripe, channel)) => self.serve(stripe, channel),
-            None => Ok(()),
-        }
-    }
-
-    /// Accepts the channels of all stripes, the first stripe's here.
-    fn accept_all(
-        self: &Arc<Self>,
-        listeners: &mut Vec<StackListener>,
-    ) -> Result<(), TransferError> {
-        if self.context.running.ledger.complete() {
-            return Ok(());
-        }
-        let returned = Arc::new(Mutex::new(Vec::new()));
-        let mut taken = std::mem::take(listeners).into_iter().enumerate();
-        let first = taken.next();
-        let mut result = Ok(());
-        for (stripe, mut listener) in taken {
-            let (receiving, returned) = (self.clone(), returned.clone());
-            let acceptor = move || {
-                let result = receiving.accept(stripe, &mut listener);
-                lock(&returned).push((stripe, listener));
-                result
-            };
-            result = result.and_then(|()| self.crew.spawn(acceptor));
-        }
-        if let Some((stripe, mut listener)) = first {
-            result = result.and_then(|()| self.accept(stripe, &mut listener));
-            if let Err(error) = result {
-                self.context.running.fail(error);
-            }
-            lock(&returned).push((stripe, listener));
-        }
-        self.crew.join();
-        let mut returned = std::mem::take(&mut *lock(&returned));
-        returned.sort_by_key(|(stripe, _)| *stripe);
-        listeners.extend(returned.into_iter().map(|(_, listener)| listener));
-        Ok(())
-    }
-
-    /// Accepts a stripe's channels until the transfer is complete.
-    fn accept(
-        self: &Arc<Self>,
-        stripe: usize,
-        listener: &mut StackListener,
-    ) -> Result<(), TransferError> {
-        let running = &self.context.running;
-        let timeout = self.context.shared.config.data_timeout;
-        let mut deadline = Instant::now() + timeout;
-        loop {
-            let accepted = self.context.accept(listener, &running.accepting, deadline);
-            match accepted {
-                Ok(Some(incoming)) => {
-                    let permit = self.context.permit(&self.context.shared.receivers, 1)?;
-                    lock(&self.served[stripe]).active += 1;
-                    let receiving = self.clone();
-                    self.crew.spawn(move || {
-                        let _permit = permit;
-                        receiving.establish(stripe, incoming)
-                    })?;
-                }
-                Ok(None) => {
-                    let served = lock(&self.served[stripe]);
-                    let quiet_until = served.quiet_since + timeout;
-                    if served.active > 0 {
-                        deadline = Instant::now() + timeout;
-                    } else if quiet_until > Instant::now() {
-                        deadline = quiet_until;
-                    } else if self.started.load(Ordering::Acquire) {
-                        return Err(running.missing_ends(stripe, timeout).into());
-                    } else {
-                        return Err(TransferError::NoConnection(timeout));
-                    }
-                }
-                Err(ChannelError::Cancelled) => return self.accept_late(stripe, listener),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// A connection that came in the last moment, more than EOF announced, would be data that nobody
-    /// counts: it is served, so that its EOD is noticed as one too many.
-    fn accept_late(
-        self: &Arc<Self>,
-        stripe: usize,
-        listener: &mut StackListener,
-    ) -> Result<(), TransferError> {
-        let running = &self.context.running;
-        while !running.failed()
-            && let Some(incoming) =
-                self.context
-                    .accept(listener, &running.cancel, Instant::now())?
-        {
-            lock(&self.served[stripe]).active += 1;
-            let receiving = self.clone();
-            self.crew
-                .spawn(move || receiving.establish(stripe, incoming))?;
-        }
-        Ok(())
-    }
-
-    fn establish(
-        &self,
-        stripe: usize,
-        incoming: gridhaul_stack::Incoming,
-    ) -> Result<(), TransferError> {
-        let channel = incoming.establish(&self.context.connecting());
-        let result = match channel {
-            Ok(channel) => {
-                // GFD.20 3.4, and observed: 150 comes with the first data connection.
-                if !self.started.swap(true, Ordering::AcqRel) {
-                    self.context.running.tell(Event::Started { reused: false });
-                }
-                self.receive_channel(stripe, DataChannel::new(channel))
-            }
-            Err(error) => Err(error.into()),
-        };
-        self.quiet(stripe);
-        result
-    }
-
-    fn serve(&self, stripe: usize, channel: DataChannel) -> Result<(), TransferError> {
-        lock(&self.served[stripe]).active += 1;
-        let result = self.receive_channel(stripe, channel);
-        self.quiet(stripe);
-        result
-    }
-
-    fn quiet(&self, stripe: usize) {
-        let mut served = lock(&self.served[stripe]);
-        served.active -= 1;
-        served.quiet_since = Instant::now();
-    }
-
-    /// Receives a channel's blocks up to its EOD, and keeps the channel if it stays open.
-    fn receive_channel(
-        &self,
-        stripe: usize,
-        mut channel: DataChannel,
-    ) -> Result<(), TransferError> {
-        let running = &self.context.running;
-        let moved = running.count_channel(stripe, &*channel.channel);
-        match self.receive_blocks(stripe, &mut channel, &moved) {
-            Ok(ChannelEnd::Open) => lock(&self.served[stripe]).done.push(channel),
-            Ok(ChannelEnd::Closed) => {}
-            Err(error) => {
-                channel.channel.abort();
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    fn receive_blocks(
-        &self,
-        stripe: usize,
-        channel: &mut DataChannel,
-        moved: &AtomicU64,
-    ) -> Result<ChannelEnd, TransferError> {
-        let ledger = &self.context.running.ledger;
-        let mut buffer = None;
-        loop {
-            let header = match self.next_header(channel, buffer.is_none())? {
-                Some(NextHeader::Header(header)) => header,
-                // A port scan, a health check, or a channel that the peer gave up between two
-                // transfers: it has no part in this one.
-                Some(NextHeader::EndOfStream) if buffer.is_none() => return Ok(ChannelEnd::Closed),
-                Some(NextHeader::EndOfStream | NextHeader::Truncated) => {
-                    return Err(PeerError::EndedBeforeEod.into());
-                }
-                None => return Ok(ChannelEnd::Open),
-            };
-            if buffer.is_none() {
-                buffer = Some(
-                    self.context
-                        .shared
-                        .buffers
-                        .take(&self.context.running.cancel)?,
-                );
-            }
-            let (end_of_data, close) = match Block::parse(header).map_err(PeerError::from)? {
-                Block::Data {
-                    offset,
-                    count,
-                    end_of_data,
-                    close,
-                } => {
-                    let buffer = buffer.as_mut().expect("taken above");
-                    self.receive_payload(channel, offset..offset + count, buffer, moved)?;
-                    (end_of_data, close)
-                }
-                Block::EndOfFile {
-                    eods,
-                    end_of_data,
-                    close,
-                } => {
-                    ledger.end_of_file(stripe, eods).map_err(PeerError::from)?;
-                    (end_of_data, close)
-                }
-                Block::EndOfData { close } => (true, close),
-                Block::RestartMarker { count } => {
-                    let operation = self.context.running.operation();
-                    if !channel
-                        .reader
-                        .skip(&mut *channel.channel, count, &operation)?
-                    {
-                        return Err(PeerError::EndedBeforeEod.into());
-                    }
-                    (false, false)
-                }
-            };
-            if end_of_data {
-                ledger.end_of_data(stripe).map_err(PeerError::from)?;
-            }
-            if ledger.complete() {
-                self.context.running.accepting.cancel();
-            }
-            if end_of_data {
-                return Ok(if close {
-                    ChannelEnd::Closed
-                } else {
-                    ChannelEnd::Open
-                });
-            }
-        }
-    }
-
-    /// The next header of a channel; `None` for a channel that has no part in a transfer which is
-    /// complete without it.
-    fn next_header(
-        &self,
-        channel: &mut DataChannel,
-        unused: bool,
-    ) -> Result<Option<NextHeader>, TransferError> {
-        let running = &self.context.running;
-        let cancel = if unused {
-            &running.accepting
-        } else {
-            &running.cancel
-        };
-        let operation = Operation {
-            deadline: None,
-            cancel,
-        };
-        match channel.reader.header(&mut *channel.channel, &operation) {
-            Ok(header) => Ok(Some(header)),
-            Err(ChannelError::Cancelled) if unused && !running.failed() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn receive_payload(
-        &self,
-        channel: &mut DataChannel,
-        block: Range<u64>,
-        buffer: &mut Buffer,
-        moved: &AtomicU64,
-    ) -> Result<(), TransferError> {
-        let running = &self.context.running;
-        let place = self.part.place(&block)?;
-        running.ledger.claim(block.clone())?;
-        let mut done = 0;
-        while block.start + done < block.end {
-            let length = RANGE_BYTES.min(block.end - block.start - done);
-            let before = moved.load(Ordering::Acquire);
-            let range = FileRange {
-                file: self.part.file.as_fd(),
-                offset: place + done,
-                length,
-                scratch: buffer,
-                moved,
-            };
-            let received =
-                channel
-                    .reader
-                    .payload_into(&mut *channel.channel, range, &running.operation());
-            // Also what came before a failure is in the file, and a restart need not send it again.
-            let written = moved.load(Ordering::Acquire) - before;
-            running
-                .ledger
-                .record(block.start + done..block.start + done + written);
-            if received? < length {
-                return Err(PeerError::EndedBeforeEod.into());
-            }
-            done += length;
-        }
-        running.note_block(usize::try_from(block.end - block.start).unwrap_or(usize::MAX));
-        Ok(())
-    }
+/// The blocks that come on one channel.
+pub(super) struct Blocks<'a> {
+    context: &'a Context,
+    part: &'a Part,
+    stripe: usize,
+    channel: &'a mut DataChannel,
+    /// Counts what the file has.
+    moved: &'a AtomicU64,
+    /// Whether a header came: before, the channel has no part in the transfer.
+    used: bool,
+    /// Taken when the first payload comes: a channel that waits needs none.
+    buffer: Option<Buffer>,
 }
 
 /// What becomes of a channel after its part in a transfer.
-enum ChannelEnd {
+pub(super) enum ChannelEnd {
     /// It stays open, for the next transfer.
     Open,
     /// The peer closes it.
     Closed,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl<'a> Blocks<'a> {
+    pub(super) fn new(
+        context: &'a Context,
+        part: &'a Part,
+        stripe: usize,
+        channel: &'a mut DataChannel,
+        moved: &'a AtomicU64,
+    ) -> Self {
+        Self {
+            context,
+            part,
+            stripe,
+            channel,
+            moved,
+            used: false,
+            buffer: None,
+        }
+    }
+
+    /// Receives up to the end of the channel's data.
+    pub(super) fn receive(mut self) -> Result<ChannelEnd, TransferError> {
+        loop {
+            let header = match self.next_header()? {
+                Some(NextHeader::Header(header)) => header,
+                // A port scan, a health check, or a channel that the peer gave up between two
+                // transfers: it has no part in this one.
+                Some(NextHeader::EndOfStream) if !self.used => {
+                    return Ok(ChannelEnd::Closed);
+                }
+                Some(NextHeader::EndOfStream | NextHeader::Truncated) => {
+                    return Err(PeerError::EndedBeforeEod.into());
+                }
+                None => return Ok(ChannelEnd::Open),
+            };
+            self.used = true;
+            if let Some(end) = self.receive_block(Block::parse(header).map_err(PeerError::from)?)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// The next header; `None` for a channel that has no part in a transfer which is complete without
+    /// it.
+    fn next_header(&mut self) -> Result<Option<NextHeader>, TransferError> {
+        let running = &self.context.running;
+        let cancel = if self.used {
+            &running.cancel
+        } else {
+            &running.accepting
+        };
+        let operation = Operation {
+            deadline: None,
+            cancel,
+        };
+        match self
+            .channel
+            .reader
+            .header(&mut *self.channel.channel, &operation)
+        {
+            Ok(header) => Ok(Some(header)),
+            Err(ChannelError::Cancelled) if !self.used && !running.failed() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Does what a block says; returns what becomes of the channel if it is its last.
+    fn receive_block(&mut self, block: Block) -> Result<Option<ChannelEnd>, TransferError> {
+        let ledger = &self.context.running.ledger;
+        let (end_of_data, close) = match block {
+            Block::Data {
+                offset,
+                count,
+                end_of_data,
+                close,
+            } => {
+                self.receive_payload(offset..offset + count)?;
+                (end_of_data, close)
+            }
+            Block::EndOfFile {
+                eods,
+                end_of_data,
+                close,
+            } => {
+                ledger
+                    .end_of_file(self.stripe, eods)
+                    .map_err(PeerError::from)?;
+                (end_of_data, close)
+            }
+            Block::EndOfData { close } => (true, close),
+            Block::RestartMarker { count } => {
+                self.skip(count)?;
+                (false, false)
+            }
+        };
+        if end_of_data {
+            ledger.end_of_data(self.stripe).map_err(PeerError::from)?;
+        }
+        if ledger.complete() {
+            self.context.running.accepting.cancel();
+        }
+        let end = if close {
+            ChannelEnd::Closed
+        } else {
+            ChannelEnd::Open
+        };
+        Ok(end_of_data.then_some(end))
+    }
+
+    fn receive_payload(&mut self, block: Range<u64>) -> Result<(), TransferError> {
+        let running = &self.context.running;
+        let place = self.part.place(&block)?;
+        running.ledger.claim(block.clone())?;
+        let mut buffer = match self.buffer.take() {
+            Some(buffer) => buffer,
+            None => self.context.shared.buffers.take(&running.cancel)?,
+        };
+        let mut done = 0;
+        while block.start + done < block.end {
+            let length = RANGE_BYTES.min(block.end - block.start - done);
+            let before = self.moved.load(Ordering::Acquire);
+            let range = FileRange {
+                file: self.part.file.as_fd(),
+                offset: place + done,
+                length,
+                scratch: &mut buffer,
+                moved: self.moved,
+            };
+            let DataChannel { channel, reader } = &mut *self.channel;
+            let received = reader.payload_into(&mut **channel, range, &running.operation());
+            // Also what came before a failure is in the file, and a restart need not send it again.
+            let written = self.moved.load(Ordering::Acquire) - before;
+            let start = block.start + done;
+            running.ledger.record(start..start + written);
+            if received? < length {
+                return Err(PeerError::EndedBeforeEod.into());
+            }
+            done += length;
+        }
+        self.buffer = Some(buffer);
+        running.note_block(usize::try_from(block.end - block.start).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    fn skip(&mut self, count: u64) -> Result<(), TransferError> {
+        let operation = self.context.running.operation();
+        let DataChannel { channel, reader } = &mut *self.channel;
+        if reader.skip(&mut **channel, count, &operation)? {
+            Ok(())
+        } else {
+            Err(PeerError::EndedBeforeEod.into())
+        }
+    }
 }

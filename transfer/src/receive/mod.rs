@@ -1,6 +1,7 @@
 //! Receives files, and proves that they are complete.
 
 mod blocks;
+mod channels;
 mod reader;
 mod stream;
 
@@ -75,7 +76,7 @@ pub(crate) fn file(
             };
             length.map(|length| RangeSet::from(start..start.saturating_add(length)))
         }
-        TransferMode::Extended => blocks::receive(context, &part, channels),
+        TransferMode::Extended => channels::receive(context, &part, channels),
     };
     if reserved {
         part.release_reserve()?;

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gridhaul_protocol::block::{Descriptor, HEADER_BYTES, Header};
 use gridhaul_protocol::ranges::RangeSet;
@@ -16,6 +16,7 @@ use crate::dispenser::Dispenser;
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
 use crate::movers::{Crew, Permit};
 use crate::node::{Event, Plan};
+use crate::sync::lock;
 use crate::{SequenceError, TransferError};
 
 /// The part of a file that is sent, and what the peer has of it.
@@ -320,8 +321,4 @@ impl FilePart {
         }
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

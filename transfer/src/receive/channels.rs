@@ -1,0 +1,253 @@
+//! MODE E: any number of channels, on any number of stripes (GFD.20 3.4).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_stack::{ChannelError, Incoming, StackListener};
+
+use super::Part;
+use super::blocks::{Blocks, ChannelEnd};
+use crate::local::{Context, DataChannel, DataChannels, DataPort};
+use crate::movers::Crew;
+use crate::node::Event;
+use crate::sync::lock;
+use crate::{SequenceError, TransferError};
+
+/// Receives until every stripe has its EOF and all its EODs; returns what is in the file then. A
+/// failure of a mover is the transfer's failure, not an error of this call.
+pub(super) fn receive(
+    context: &Context,
+    part: &Arc<Part>,
+    channels: &mut DataChannels,
+) -> Result<RangeSet, TransferError> {
+    let reused = channels.reused();
+    let kept = std::mem::take(&mut channels.kept);
+    let DataPort::Passive(listeners) = &mut channels.port else {
+        return Err(SequenceError::ReceiverMustListen.into());
+    };
+    let receiving = Arc::new(Receiving {
+        context: context.clone(),
+        part: part.clone(),
+        crew: Crew::new(&context.shared, &context.running),
+        started: AtomicBool::new(reused),
+        served: listeners
+            .iter()
+            .map(|_| Mutex::new(Served::new()))
+            .collect(),
+    });
+    let result = if reused {
+        receiving.serve_kept(kept)
+    } else {
+        Ok(())
+    };
+    let result = result.and_then(|()| receiving.accept_all(listeners));
+    if let Err(error) = result {
+        context.running.fail(error);
+    }
+    receiving.crew.join();
+    channels.kept = receiving
+        .served
+        .iter()
+        .map(|served| std::mem::take(&mut lock(served).done))
+        .collect();
+    Ok(context.running.ledger.arrived())
+}
+
+/// What all movers of a transfer share.
+struct Receiving {
+    context: Context,
+    part: Arc<Part>,
+    crew: Crew,
+    /// The session was told that data comes.
+    started: AtomicBool,
+    served: Vec<Mutex<Served>>,
+}
+
+/// The channels of one stripe.
+struct Served {
+    /// Channels that are being received from.
+    active: usize,
+    /// Since when there is none.
+    quiet_since: Instant,
+    /// Channels that said EOD, open for the next transfer.
+    done: Vec<DataChannel>,
+}
+
+impl Served {
+    fn new() -> Self {
+        Self {
+            active: 0,
+            quiet_since: Instant::now(),
+            done: Vec::new(),
+        }
+    }
+}
+
+impl Receiving {
+    /// Receives from the channels that an earlier transfer left open; the first is served here.
+    fn serve_kept(self: &Arc<Self>, kept: Vec<Vec<DataChannel>>) -> Result<(), TransferError> {
+        self.context.running.tell(Event::Started { reused: true });
+        let count = kept.iter().map(Vec::len).sum();
+        let _permit = self.context.permit(&self.context.shared.receivers, count)?;
+        let mut channels = kept
+            .into_iter()
+            .enumerate()
+            .flat_map(|(stripe, kept)| kept.into_iter().map(move |channel| (stripe, channel)));
+        let first = channels.next();
+        for (stripe, channel) in channels {
+            let receiving = self.clone();
+            self.crew.spawn(move || receiving.serve(stripe, channel))?;
+        }
+        match first {
+            Some((stripe, channel)) => self.serve(stripe, channel),
+            None => Ok(()),
+        }
+    }
+
+    /// Accepts the channels of all stripes, the first stripe's here.
+    fn accept_all(
+        self: &Arc<Self>,
+        listeners: &mut Vec<StackListener>,
+    ) -> Result<(), TransferError> {
+        if self.context.running.ledger.complete() {
+            return Ok(());
+        }
+        let returned = Arc::new(Mutex::new(Vec::new()));
+        let mut taken = std::mem::take(listeners).into_iter().enumerate();
+        let first = taken.next();
+        let mut result = Ok(());
+        for (stripe, mut listener) in taken {
+            let (receiving, returned) = (self.clone(), returned.clone());
+            let acceptor = move || {
+                let result = receiving.accept(stripe, &mut listener);
+                lock(&returned).push((stripe, listener));
+                result
+            };
+            result = result.and_then(|()| self.crew.spawn(acceptor));
+        }
+        if let Some((stripe, mut listener)) = first {
+            result = result.and_then(|()| self.accept(stripe, &mut listener));
+            if let Err(error) = result {
+                self.context.running.fail(error);
+            }
+            lock(&returned).push((stripe, listener));
+        }
+        self.crew.join();
+        let mut returned = std::mem::take(&mut *lock(&returned));
+        returned.sort_by_key(|(stripe, _)| *stripe);
+        listeners.extend(returned.into_iter().map(|(_, listener)| listener));
+        Ok(())
+    }
+
+    /// Accepts a stripe's channels until the transfer is complete.
+    fn accept(
+        self: &Arc<Self>,
+        stripe: usize,
+        listener: &mut StackListener,
+    ) -> Result<(), TransferError> {
+        let running = &self.context.running;
+        let timeout = self.context.shared.config.data_timeout;
+        let mut deadline = Instant::now() + timeout;
+        loop {
+            let accepted = self.context.accept(listener, &running.accepting, deadline);
+            match accepted {
+                Ok(Some(incoming)) => {
+                    let permit = self.context.permit(&self.context.shared.receivers, 1)?;
+                    lock(&self.served[stripe]).active += 1;
+                    let receiving = self.clone();
+                    self.crew.spawn(move || {
+                        let _permit = permit;
+                        receiving.establish(stripe, incoming)
+                    })?;
+                }
+                Ok(None) => {
+                    let served = lock(&self.served[stripe]);
+                    let quiet_until = served.quiet_since + timeout;
+                    if served.active > 0 {
+                        deadline = Instant::now() + timeout;
+                    } else if quiet_until > Instant::now() {
+                        deadline = quiet_until;
+                    } else if self.started.load(Ordering::Acquire) {
+                        return Err(running.missing_ends(stripe, timeout).into());
+                    } else {
+                        return Err(TransferError::NoConnection(timeout));
+                    }
+                }
+                Err(ChannelError::Cancelled) => return self.accept_late(stripe, listener),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A connection that came in the last moment, more than EOF announced, would be data that nobody
+    /// counts: it is served, so that its EOD is noticed as one too many.
+    fn accept_late(
+        self: &Arc<Self>,
+        stripe: usize,
+        listener: &mut StackListener,
+    ) -> Result<(), TransferError> {
+        let running = &self.context.running;
+        while !running.failed()
+            && let Some(incoming) =
+                self.context
+                    .accept(listener, &running.cancel, Instant::now())?
+        {
+            lock(&self.served[stripe]).active += 1;
+            let receiving = self.clone();
+            self.crew
+                .spawn(move || receiving.establish(stripe, incoming))?;
+        }
+        Ok(())
+    }
+
+    fn establish(&self, stripe: usize, incoming: Incoming) -> Result<(), TransferError> {
+        let channel = incoming.establish(&self.context.connecting());
+        let result = match channel {
+            Ok(channel) => {
+                // GFD.20 3.4, and observed: 150 comes with the first data connection.
+                if !self.started.swap(true, Ordering::AcqRel) {
+                    self.context.running.tell(Event::Started { reused: false });
+                }
+                self.receive_channel(stripe, DataChannel::new(channel))
+            }
+            Err(error) => Err(error.into()),
+        };
+        self.quiet(stripe);
+        result
+    }
+
+    fn serve(&self, stripe: usize, channel: DataChannel) -> Result<(), TransferError> {
+        lock(&self.served[stripe]).active += 1;
+        let result = self.receive_channel(stripe, channel);
+        self.quiet(stripe);
+        result
+    }
+
+    fn quiet(&self, stripe: usize) {
+        let mut served = lock(&self.served[stripe]);
+        served.active -= 1;
+        served.quiet_since = Instant::now();
+    }
+
+    /// Receives a channel's blocks up to its EOD, and keeps the channel if it stays open.
+    fn receive_channel(
+        &self,
+        stripe: usize,
+        mut channel: DataChannel,
+    ) -> Result<(), TransferError> {
+        let running = &self.context.running;
+        let moved = running.count_channel(stripe, &*channel.channel);
+        let blocks = Blocks::new(&self.context, &self.part, stripe, &mut channel, &moved);
+        match blocks.receive() {
+            Ok(ChannelEnd::Open) => lock(&self.served[stripe]).done.push(channel),
+            Ok(ChannelEnd::Closed) => {}
+            Err(error) => {
+                channel.channel.abort();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
