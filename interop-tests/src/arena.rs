@@ -7,7 +7,6 @@
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::{Ipv6Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -162,8 +161,12 @@ impl<'a> Context<'a> {
     ///
     /// When it does not start, or the machine has no IPv6.
     pub fn server(&self, role: Role) -> Result<&'a Server, Failure> {
-        if role == Role::Ipv6 && TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-            return Err(Failure::Unable("this machine has no IPv6 loopback".into()));
+        if role == Role::Ipv6 && !has_ipv6() {
+            return Err(Failure::Unable(
+                "this machine has no IPv6 address besides ::1, without which programs do not try \
+                 IPv6"
+                    .into(),
+            ));
         }
         self.arena.server(self.subject, role)
     }
@@ -269,6 +272,20 @@ impl<'a> Context<'a> {
         Ok(path)
     }
 
+    /// Empties the case's directories.
+    ///
+    /// # Errors
+    ///
+    /// When something cannot be removed.
+    pub fn clear(&self) -> io::Result<()> {
+        for directory in [self.remote(""), self.local("")] {
+            fs::remove_dir_all(&directory)?;
+            fs::create_dir(&directory)?;
+            give_away(&directory)?;
+        }
+        Ok(())
+    }
+
     /// `globus-url-copy` with `arguments`.
     pub fn globus_url_copy<A: Into<OsString>>(
         &self,
@@ -286,6 +303,16 @@ impl Drop for Context<'_> {
         let _ = fs::remove_dir_all(self.remote(""));
         let _ = fs::remove_dir_all(self.local(""));
     }
+}
+
+/// `::1` as the kernel writes it.
+const LOOPBACK: &str = "00000000000000000000000000000001";
+
+/// Whether programs that ask the resolver for usable addresses get IPv6 ones (RFC 3493 6.1,
+/// `AI_ADDRCONFIG`, which does not count the loopback address).
+fn has_ipv6() -> bool {
+    let interfaces = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    interfaces.lines().any(|line| !line.starts_with(LOOPBACK))
 }
 
 /// Lets the account that the servers act as own `path`, if we may decide.

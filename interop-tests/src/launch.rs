@@ -1,0 +1,301 @@
+//! Starts our server or the real one, and waits until it listens.
+//!
+//! Our program is the one that `GRIDHAUL_SERVER` names; without that, the newer one of
+//! `target/release/gridhaul-server` and `target/debug/gridhaul-server` beside the test program. Cargo
+//! does not build it for this crate's tests: `cargo build -p gridhaul-server` does.
+//!
+//! Both programs take a free port themselves, and say in their first line which.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::client::find;
+use crate::group::Group;
+use crate::{ClientError, Kind, Server};
+
+/// How long a server may take until it listens.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How a server is to be started: anonymous, writable, on loopback, unless said otherwise.
+#[derive(Debug)]
+pub struct Launch {
+    kind: Kind,
+    root: PathBuf,
+    address: IpAddr,
+    anonymous_write: bool,
+    wrapper: Vec<OsString>,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Launch {
+    /// A server of the files beneath `root`, an absolute path that the account `nobody` can reach.
+    pub fn new(kind: Kind, root: impl Into<PathBuf>) -> Self {
+        Self {
+            kind,
+            root: root.into(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            anonymous_write: true,
+            wrapper: Vec::new(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// Listens on `::1` instead of `127.0.0.1`.
+    #[must_use]
+    pub fn ipv6(mut self) -> Self {
+        self.address = Ipv6Addr::LOCALHOST.into();
+        self
+    }
+
+    /// Anonymous users may only read.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.anonymous_write = false;
+        self
+    }
+
+    /// Adds an argument in the program's own language.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds a word of a command that starts the server: its program and arguments follow behind.
+    #[must_use]
+    pub fn through(mut self, word: impl Into<OsString>) -> Self {
+        self.wrapper.push(word.into());
+        self
+    }
+
+    /// Sets a variable of the server's environment, which otherwise has only `PATH`, `LC_ALL`, `TZ`.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts the server and returns when it listens.
+    ///
+    /// # Errors
+    ///
+    /// When the program is missing, ends, or does not listen in time.
+    pub fn start(&self) -> Result<Server, LaunchError> {
+        let logs = tempfile::Builder::new()
+            .prefix("gridhaul-server-")
+            .tempdir()?;
+        let log = logs.path().join("log");
+        let program = self.kind.program()?;
+        let mut words = self
+            .wrapper
+            .iter()
+            .map(OsString::as_os_str)
+            .chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or(program.as_os_str()));
+        command
+            .args(words)
+            .args(match self.kind {
+                Kind::Gridhaul => self.gridhaul_arguments(),
+                Kind::Globus => self.globus_arguments(&logs.path().join("session.log")),
+            })
+            .args(&self.arguments)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log)?);
+        let mut group = Group::start(command)?;
+        let stdout = group.leader().stdout.take();
+        let line = stdout
+            .and_then(first_line)
+            .ok_or_else(|| LaunchError::silent(&log))?;
+        let address = self.address(&line).ok_or(LaunchError::FirstLine { line })?;
+        Ok(Server {
+            kind: self.kind,
+            root: self.root.clone(),
+            address,
+            group,
+            logs,
+        })
+    }
+
+    fn gridhaul_arguments(&self) -> Vec<OsString> {
+        let listen = SocketAddr::new(self.address, 0).to_string();
+        let mut arguments: Vec<OsString> = ["serve", "--root"].map(Into::into).into();
+        arguments.push(self.root.clone().into());
+        arguments.extend(["--listen", &listen, "--anonymous"].map(Into::into));
+        if self.anonymous_write {
+            arguments.push("--anonymous-write".into());
+        }
+        arguments
+    }
+
+    fn globus_arguments(&self, log: &Path) -> Vec<OsString> {
+        // Without -c it would read the machine's own configuration; without -p it takes a free port.
+        let address = self.address.to_string();
+        let mut arguments: Vec<OsString> = ["-c", "/dev/null", "-control-interface", &address]
+            .map(Into::into)
+            .into();
+        arguments.extend(["-log-level", "ALL", "-log-module", "stdio:buffer=0"].map(Into::into));
+        arguments.extend([
+            "-logfile".into(),
+            log.into(),
+            "-home-dir".into(),
+            self.root.clone().into(),
+        ]);
+        arguments.push("-aa".into());
+        if rustix::process::geteuid().is_root() {
+            arguments.extend(["-anonymous-user", "nobody"].map(Into::into));
+        }
+        if !self.anonymous_write {
+            arguments.extend(["-rp", "R/"].map(Into::into));
+        }
+        arguments
+    }
+
+    /// The address in a server's first line. Ours names it; the real one gives a host name.
+    fn address(&self, line: &str) -> Option<SocketAddr> {
+        let address = line.strip_prefix("Server listening at ")?.trim_end();
+        match self.kind {
+            Kind::Gridhaul => address.parse().ok(),
+            Kind::Globus => {
+                let port = address.rsplit(':').next()?.parse().ok()?;
+                Some(SocketAddr::new(self.address, port))
+            }
+        }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// Our program has not been built.
+    #[error(
+        "gridhaul-server was not found in {}: run `cargo build -p gridhaul-server`, or let \
+         GRIDHAUL_SERVER name it", .searched.display()
+    )]
+    NotBuilt {
+        /// The target directory that was searched.
+        searched: PathBuf,
+    },
+    /// The real server is not installed.
+    #[error(transparent)]
+    NotInstalled(#[from] ClientError),
+    /// The first line was not what it must be.
+    #[error("the first line must be `Server listening at HOST:PORT`, it was `{line}`")]
+    FirstLine {
+        /// The line.
+        line: String,
+    },
+    /// It ended, or did not listen in time.
+    #[error("the server did not start listening; it said: {log}")]
+    Silent {
+        /// What it wrote on standard error.
+        log: String,
+    },
+    /// The kernel refused something.
+    #[error("cannot start a server: {0}")]
+    System(#[from] io::Error),
+}
+
+impl LaunchError {
+    fn silent(log: &Path) -> Self {
+        let log = fs::read(log).unwrap_or_default();
+        Self::Silent {
+            log: String::from_utf8_lossy(&log).into_owned(),
+        }
+    }
+}
+
+/// The program of a kind.
+pub(crate) fn program(kind: Kind) -> Result<PathBuf, LaunchError> {
+    match kind {
+        Kind::Gridhaul => gridhaul_program(),
+        Kind::Globus => Ok(find(OsStr::new("globus-gridftp-server"))?),
+    }
+}
+
+/// Our program: see the module's description.
+fn gridhaul_program() -> Result<PathBuf, LaunchError> {
+    if let Some(program) = std::env::var_os("GRIDHAUL_SERVER") {
+        return Ok(program.into());
+    }
+    // target/PROFILE/deps/TEST, or target/PROFILE/BINARY.
+    let executable = std::env::current_exe()?;
+    let target = executable
+        .ancestors()
+        .find(|directory| directory.join("CACHEDIR.TAG").exists())
+        .unwrap_or_else(|| Path::new("target"));
+    ["release", "debug"]
+        .iter()
+        .map(|profile| target.join(profile).join("gridhaul-server"))
+        .filter_map(|program| Some((fs::metadata(&program).ok()?.modified().ok()?, program)))
+        .max()
+        .map(|(_, program)| program)
+        .ok_or_else(|| LaunchError::NotBuilt {
+            searched: target.to_owned(),
+        })
+}
+
+/// The first line of a server's standard output; the rest is read and dropped.
+fn first_line(stdout: impl Read + Send + 'static) -> Option<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        if stdout
+            .by_ref()
+            .take(4096)
+            .read_line(&mut line)
+            .is_ok_and(|length| length > 0)
+        {
+            let _ = sender.send(line);
+        }
+        io::copy(&mut stdout, &mut io::sink())
+    });
+    receiver.recv_timeout(START_LIMIT).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_ends_at_once_is_an_error_with_its_words() {
+        let launch = Launch::new(Kind::Globus, "/").arg("-no-such-option");
+        let error = launch.start().unwrap_err();
+        assert!(
+            matches!(
+                error,
+                LaunchError::Silent { .. } | LaunchError::FirstLine { .. }
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_first_line_names_the_address() {
+        let line = "Server listening at localhost:2811\n";
+        let globus = Launch::new(Kind::Globus, "/").ipv6();
+        assert_eq!(globus.address(line), "[::1]:2811".parse().ok());
+        let gridhaul = Launch::new(Kind::Gridhaul, "/");
+        assert_eq!(gridhaul.address(line), None);
+        assert_eq!(
+            gridhaul.address("Server listening at [::1]:21\n"),
+            "[::1]:21".parse().ok()
+        );
+    }
+}
