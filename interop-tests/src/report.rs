@@ -57,6 +57,8 @@ impl Report {
         } else if let Some(reason) = row.not_run() {
             self.not_run += 1;
             let _ = write!(line, "  ({reason})");
+        } else if let (Some(reason), Some(_)) = (row.oddity, theirs) {
+            let _ = write!(line, "  (not odd this time: {reason})");
         }
         line
     }

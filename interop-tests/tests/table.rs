@@ -25,6 +25,7 @@ groups! {
     globus_url_copy_sparse: "globus-url-copy/sparse ",
     globus_url_copy_names: "globus-url-copy/names ",
     globus_url_copy_trees: "globus-url-copy/trees ",
+    globus_url_copy_sync: "globus-url-copy/sync ",
     globus_url_copy_restart: "globus-url-copy/restart ",
     globus_url_copy_errors: "globus-url-copy/errors ",
     gfal_copy_get: "gfal-copy/get ",

@@ -1,4 +1,4 @@
-//! curl: an FTP client that changes into directories step by step, and can send any command.
+//! curl: an FTP client that changes into directories step by step. Transfers and errors.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +10,11 @@ use crate::{Client, Context, Role, check, content};
 /// Enough for several blocks, and not a multiple of any.
 const SIZE: u64 = 3_000_001;
 
-/// Small, and without a line end: such files survive what the real server does to curl's transfers.
-const SMALL: u64 = 300;
+/// In bytes. Small, and without a line end: such files survive what the real server does to curl's transfers.
+pub(super) const SMALL: u64 = 300;
 
-/// So many files in one session; after some more the real server stops accepting curl's data connections.
+/// So many files in one session; after some more the real server stops accepting curl's data
+/// connections.
 const MANY: u64 = 20;
 
 /// Ways to open data connections and to walk to a file, none of which may make a difference.
@@ -28,38 +29,50 @@ const OPTIONS: [&[&str]; 8] = [
     &["--limit-rate", "20M"],
 ];
 
-const TYPE_TOO_LATE: &str =
-    "it takes TYPE only before EPSV or PASV, and drops spaces before a name";
-
 type Check = fn(&Context<'_>) -> Result<Observation, Failure>;
 
-const CASES: [(&str, Check); 21] = [
+const CASES: [(&str, Check); 17] = [
     ("get of an empty file", |context| {
         get(context, &[], "source", 0)
     }),
-    ("get of a part", range),
-    ("get resumed", resume_get),
-    ("put resumed", resume_put),
-    ("put appended", append),
-    ("put --ftp-create-dirs", create_directories),
-    ("put into a missing directory", put_into_missing),
     ("put of an empty file", |context| {
         put(context, &[], "copy", 0)
     }),
     ("put over a longer file", put_over),
-    ("put of standard input", put_input),
+    ("put appended", append),
+    ("put --ftp-create-dirs", create_directories),
+    ("put into a missing directory", put_into_missing),
     ("get --use-ascii", get_ascii),
-    ("list", list),
-    ("list --list-only", list_names),
-    ("list of a pattern of URLs", url_pattern),
-    ("--head shows size and time", head),
-    ("--remote-time", remote_time),
-    ("-Q makes, renames and deletes", quote),
-    ("-Q with an error ends the run", quote_error),
     ("get of a missing file", missing),
     ("get of a file that may not be read", denied),
+    ("many files in one session", many),
+    ("list", super::curl_commands::list),
+    ("list --list-only", super::curl_commands::list_names),
+    (
+        "list of a pattern of URLs",
+        super::curl_commands::url_pattern,
+    ),
+    ("--head shows size and time", super::curl_commands::head),
+    ("--remote-time", super::curl_commands::remote_time),
+    ("-Q makes, renames and deletes", super::curl_commands::quote),
+    (
+        "-Q with an error ends the run",
+        super::curl_commands::quote_error,
+    ),
+];
+
+/// Cases with files that have line ends in them.
+const BINARY: [(&str, Check); 5] = [
+    ("get of a part", range),
+    ("get resumed", resume_get),
+    ("put resumed", resume_put),
+    ("put of standard input", put_input),
     ("-6 get, put and list", ipv6),
 ];
+
+const TYPE_TOO_LATE: &str = "it ignores a TYPE I that comes after EPSV or PASV";
+
+const SPACES: &str = "it drops spaces before a name";
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -69,36 +82,40 @@ pub(super) fn cases() -> Vec<Case> {
                 .trim_end()
                 .to_owned()
         };
-        cases.push(Case::new(name("get"), move |context| {
-            get(context, options, "source", SIZE)
-        }));
-        cases.push(Case::new(name("put"), move |context| {
-            put(context, options, "copy", SIZE)
-        }));
+        let both = [
+            Case::new(name("get"), move |context| {
+                get(context, options, "source", SIZE)
+            }),
+            Case::new(name("put"), move |context| {
+                put(context, options, "copy", SIZE)
+            }),
+        ];
+        cases.extend(both.map(|case| case.oddity(TYPE_TOO_LATE)));
     }
-    // curl refuses control characters itself.
     // curl refuses control characters itself, and sends the bare name, where a tilde means the home
     // directory.
     let plain = |name: &str| !name.contains('\t') && !name.starts_with('~');
     for (word, name) in NAMES.into_iter().filter(|(_, name)| plain(name)) {
-        cases.push(Case::new(format!("curl/get, {word}"), move |context| {
-            get(context, &[], name, SMALL)
-        }));
-        cases.push(Case::new(format!("curl/put, {word}"), move |context| {
-            put(context, &[], name, SMALL)
-        }));
+        let both = [
+            Case::new(format!("curl/get, {word}"), move |context| {
+                get(context, &[], name, SMALL)
+            }),
+            Case::new(format!("curl/put, {word}"), move |context| {
+                put(context, &[], name, SMALL)
+            }),
+        ];
+        let odd = name.starts_with(' ');
+        cases.extend(both.map(|case| if odd { case.oddity(SPACES) } else { case }));
     }
     cases.extend(CASES.map(|(name, run)| Case::new(format!("curl/{name}"), run)));
-    cases.push(Case::new("curl/many files in one session", many));
-    let mut cases: Vec<_> = cases
-        .into_iter()
-        .map(|case| case.oddity(TYPE_TOO_LATE))
-        .collect();
+    let binary = BINARY.map(|(name, run)| Case::new(format!("curl/{name}"), run));
+    cases.extend(binary.map(|case| case.oddity(TYPE_TOO_LATE)));
     cases.push(Case::new("curl/put and get, UTF-8", utf8).oddity(super::DROPS));
     cases
 }
 
-fn curl<A: Into<std::ffi::OsString>>(
+/// curl, without patterns in URLs and in the local directory.
+pub(super) fn curl<A: Into<std::ffi::OsString>>(
     context: &Context<'_>,
     arguments: impl IntoIterator<Item = A>,
 ) -> Client {
@@ -232,146 +249,6 @@ fn get_ascii(context: &Context<'_>) -> Result<Observation, Failure> {
         .succeeded()?;
     let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
     check(text == "one\ntwo\n", || format!("not the text: {text:?}"))?;
-    Ok(Observation::none())
-}
-
-fn shown(context: &Context<'_>) -> Result<(), Failure> {
-    let file = context.remote_sample("two words", 12_345)?;
-    fs::set_permissions(file, Permissions::from_mode(0o640))?;
-    context.remote_directory("directory")?;
-    context.remote_sample("directory/below", 1)?;
-    Ok(())
-}
-
-fn list(context: &Context<'_>) -> Result<Observation, Failure> {
-    shown(context)?;
-    let listing = curl(context, [context.home_url("")]).run()?.succeeded()?;
-    let listing = listing.output().replace('\r', "");
-    for (kind, size, name) in [
-        ("-rw-r-----", "12345", " two words"),
-        ("drwx", "", " directory"),
-    ] {
-        let named = |line: &&str| line.ends_with(name);
-        let line = listing.lines().find(named).unwrap_or_default();
-        check(line.starts_with(kind) && line.contains(size), || {
-            listing.clone()
-        })?;
-    }
-    Ok(Observation::none())
-}
-
-fn list_names(context: &Context<'_>) -> Result<Observation, Failure> {
-    shown(context)?;
-    let listing = curl(context, ["--list-only", &context.home_url("")])
-        .run()?
-        .succeeded()?;
-    let output = listing.output();
-    let names: Vec<_> = output.lines().map(str::trim_end).collect();
-    for name in ["two words", "directory"] {
-        check(names.contains(&name), || format!("no `{name}`\n{listing}"))?;
-    }
-    Ok(Observation::none())
-}
-
-fn url_pattern(context: &Context<'_>) -> Result<Observation, Failure> {
-    for number in 1..=5 {
-        context.remote_sample(&format!("file{number}"), 60 * number)?;
-    }
-    let url = format!("{}[1-5]", context.home_url("file"));
-    Client::new("curl")
-        .args(["--silent", "--show-error", "--output", "copy#1", &url])
-        .directory(context.local(""))
-        .run()?
-        .succeeded()?;
-    for number in 1..=5 {
-        let names = (format!("file{number}"), format!("copy{number}"));
-        content::same(&context.remote(&names.0), &context.local(&names.1))?;
-    }
-    Ok(Observation::none())
-}
-
-fn head(context: &Context<'_>) -> Result<Observation, Failure> {
-    let path = context.remote_sample("source", SIZE)?;
-    fs::File::options()
-        .write(true)
-        .open(path)?
-        .set_modified(super::long_ago())?;
-    let head = curl(context, ["--head", &context.home_url("source")])
-        .run()?
-        .succeeded()?;
-    let head = head.says(&[
-        "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT",
-        "Content-Length: 3000001",
-    ])?;
-    Ok(Observation(head.output()))
-}
-
-fn remote_time(context: &Context<'_>) -> Result<Observation, Failure> {
-    let path = context.remote_sample("source", SIZE)?;
-    fs::File::options()
-        .write(true)
-        .open(path)?
-        .set_modified(super::long_ago())?;
-    let url = context.home_url("source");
-    curl(context, ["--remote-time", "--output", "copy", &url])
-        .run()?
-        .succeeded()?;
-    let date = fs::metadata(context.local("copy"))?.modified()?;
-    check(date == super::long_ago(), || {
-        format!("another time: {date:?}")
-    })?;
-    Ok(Observation::none())
-}
-
-/// Commands before and, with a dash, after the transfer.
-fn quote(context: &Context<'_>) -> Result<Observation, Failure> {
-    let expected = context.remote_sample("source", SMALL)?;
-    context.remote_sample("old", 10)?;
-    context.remote_sample("unwanted", 10)?;
-    let path = |name: &str| context.path(name);
-    curl(
-        context,
-        ["--quote".into(), format!("MKD {}", path("new directory"))],
-    )
-    .args(["--quote".into(), format!("RNFR {}", path("old"))])
-    .args([
-        "--quote".into(),
-        format!("RNTO {}", path("new directory/new")),
-    ])
-    .args(["--quote".into(), format!("-DELE {}", path("unwanted"))])
-    .args([
-        "--quote".into(),
-        format!("-SITE CHMOD 600 {}", path("new directory/new")),
-    ])
-    .args(["--output", "copy", &context.home_url("source")])
-    .run()?
-    .succeeded()?;
-    content::same(&expected, &context.local("copy"))?;
-    check(!context.remote("unwanted").exists(), || {
-        "the file was not deleted".into()
-    })?;
-    let moved = fs::metadata(context.remote("new directory/new"))?;
-    check(moved.permissions().mode() & 0o777 == 0o600, || {
-        "the mode was not changed".into()
-    })?;
-    Ok(Observation::none())
-}
-
-fn quote_error(context: &Context<'_>) -> Result<Observation, Failure> {
-    context.remote_sample("source", SMALL)?;
-    let command = format!("DELE {}", context.path("nosuch"));
-    curl(
-        context,
-        [
-            "--quote",
-            &command,
-            "--output",
-            "copy",
-            &context.home_url("source"),
-        ],
-    )
-    .run()?
-    .failed_with(21, &["550"])?;
     Ok(Observation::none())
 }
 

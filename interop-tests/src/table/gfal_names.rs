@@ -9,12 +9,11 @@ use crate::{Context, check, content};
 
 type Check = fn(&Context<'_>) -> Result<Observation, Failure>;
 
-const CASES: [(&str, Check); 25] = [
+const CASES: [(&str, Check); 24] = [
     ("gfal-ls of a directory", list),
     ("gfal-ls -l of a directory", list_long),
     ("gfal-ls -a of a directory", list_all),
-    ("gfal-ls -l of a file", list_file),
-    ("gfal-ls -d -l of a directory", list_directory),
+    ("gfal-ls -l of a file, -d -l of a directory", list_one),
     ("gfal-ls of a missing directory", list_missing),
     ("gfal-ls of 1000 files", list_many),
     ("gfal-ls of a closed directory", list_closed),
@@ -112,22 +111,14 @@ fn list_all(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(observed(context, &listing.says(&[".hidden\n"])?.output()))
 }
 
-fn list_file(context: &Context<'_>) -> Result<Observation, Failure> {
+fn list_one(context: &Context<'_>) -> Result<Observation, Failure> {
     shown(context)?;
-    let listing = gfal("gfal-ls", ["-l", &context.from("shown/large")], context)
-        .run()?
-        .succeeded()?;
-    Ok(observed(
-        context,
-        &listing.says(&["-rw-r-----", "1234567"])?.output(),
-    ))
-}
-
-fn list_directory(context: &Context<'_>) -> Result<Observation, Failure> {
-    shown(context)?;
-    let arguments = ["-l", "-d", &context.from("shown/directory")];
-    let listing = gfal("gfal-ls", arguments, context).run()?.succeeded()?;
-    Ok(observed(context, &listing.says(&["drwxr-x---"])?.output()))
+    let file = gfal("gfal-ls", ["-l", &context.from("shown/large")], context).run()?;
+    let file = file.succeeded()?.says(&["-rw-r-----", "1234567"])?;
+    let url = context.from("shown/directory");
+    let directory = gfal("gfal-ls", ["-l", "-d", &url], context).run()?;
+    let directory = directory.succeeded()?.says(&["drwxr-x---"])?;
+    Ok(observed(context, &(file.output() + &directory.output())))
 }
 
 fn list_missing(context: &Context<'_>) -> Result<Observation, Failure> {

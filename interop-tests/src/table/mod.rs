@@ -1,6 +1,7 @@
 //! The cases, by client program.
 
 mod curl;
+mod curl_commands;
 mod errors;
 mod gfal_copy;
 mod gfal_names;
@@ -11,6 +12,7 @@ mod partial;
 mod python;
 mod recursive;
 mod restart;
+mod sync;
 mod transfers;
 
 use std::time::{Duration, SystemTime};
@@ -25,6 +27,7 @@ pub fn cases() -> Vec<Case> {
         partial::cases(),
         names::cases(),
         recursive::cases(),
+        sync::cases(),
         restart::cases(),
         errors::cases(),
         gfal_copy::cases(),
