@@ -1,10 +1,10 @@
 //! The control channel: bytes out, replies in.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::data::connect_from;
+use super::data::{connect_data, connect_from};
 use super::reply::{Dialogue, Reply, malformed};
 
 /// How long a raw client waits for anything, unless told otherwise.
@@ -57,6 +57,18 @@ impl Control {
     /// When the server cannot be reached or answers otherwise than the real one.
     pub fn anonymous(server: SocketAddr) -> io::Result<Self> {
         let mut control = Self::greeted(server)?;
+        control.log_in()?;
+        Ok(control)
+    }
+
+    /// As [`Control::anonymous`], from a given local address.
+    ///
+    /// # Errors
+    ///
+    /// As [`Control::anonymous`]; and when the address is not of this machine.
+    pub fn anonymous_from(source: Ipv4Addr, server: SocketAddr) -> io::Result<Self> {
+        let mut control = Self::connect_from(source, server)?;
+        expect(&control.reply()?, 220)?;
         control.log_in()?;
         Ok(control)
     }
@@ -256,6 +268,18 @@ impl Control {
                     ),
                 ));
             }
+        }
+    }
+
+    /// Connects to a data port of the server, from the address that the control channel comes from.
+    ///
+    /// # Errors
+    ///
+    /// When nobody listens there.
+    pub fn connect_data(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        match self.socket.local_addr()?.ip() {
+            IpAddr::V4(source) => connect_from(source, address),
+            IpAddr::V6(_) => connect_data(address),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Data connections: made, accepted, and broken on purpose.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,28 +50,29 @@ pub struct DataListener {
 }
 
 impl DataListener {
-    /// Listens at a free port of 127.0.0.1.
+    /// Listens at a free port of this address.
     ///
     /// # Errors
     ///
     /// When there is none.
-    pub fn open() -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    pub fn open(address: Ipv4Addr) -> io::Result<Self> {
+        let listener = TcpListener::bind((address, 0))?;
         listener.set_nonblocking(true)?;
-        let address = match listener.local_addr()? {
-            SocketAddr::V4(address) => address,
-            SocketAddr::V6(address) => return Err(io::Error::other(address.to_string())),
-        };
+        let address = SocketAddrV4::new(address, listener.local_addr()?.port());
         Ok(Self { listener, address })
     }
 
-    /// Listens, and tells the server with `PORT`.
+    /// Listens at the address that the control channel comes from, and tells the server with `PORT`.
     ///
     /// # Errors
     ///
-    /// As [`DataListener::open`] and [`Control::port`].
+    /// As [`DataListener::open`] and [`Control::port`]; and when the control channel is IPv6.
     pub fn announced(control: &mut Control) -> io::Result<Self> {
-        let listener = Self::open()?;
+        let address = match control.socket().local_addr()?.ip() {
+            IpAddr::V4(address) => address,
+            IpAddr::V6(_) => return Err(io::Error::other("PORT knows IPv4 only")),
+        };
+        let listener = Self::open(address)?;
         control.port(listener.address)?;
         Ok(listener)
     }

@@ -6,7 +6,7 @@ use std::thread;
 
 use super::block::{Incoming, descriptor, end_blocks, read_channel, write_block};
 use super::control::Control;
-use super::data::{DataListener, connect_data};
+use super::data::DataListener;
 use super::reply::Dialogue;
 
 /// The payload of the blocks that are sent.
@@ -100,7 +100,8 @@ pub fn stream_transfer(
     command: &str,
     talk: impl FnOnce(TcpStream) -> io::Result<()>,
 ) -> io::Result<Dialogue> {
-    let channel = connect_data(control.passive()?)?;
+    let address = control.passive()?;
+    let channel = control.connect_data(address)?;
     let first = started(control, command)?;
     let talked = talk(channel);
     finished(control, command, first, talked)
@@ -187,7 +188,7 @@ pub fn send_blocks(
     let address = control.passive()?;
     let mut streams = Vec::new();
     for _ in 0..channels {
-        streams.push(connect_data(address)?);
+        streams.push(control.connect_data(address)?);
     }
     let first = started(control, command)?;
     let blocks: Vec<(u64, &[u8])> = ranges
