@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::scratch::Scratch;
 use super::usage::ProcessTree;
@@ -170,10 +171,9 @@ impl BenchArena {
             .each_ref()
             .map(|server| ProcessTree::of(server.pid()));
         // A session of the real server is a process, whose time counts when it has been reaped.
-        let deadline = std::time::Instant::now() + Duration::from_secs(5);
-        while trees.iter().any(|tree| tree.processes() > 1) && std::time::Instant::now() < deadline
-        {
-            std::thread::sleep(Duration::from_millis(5));
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while trees.iter().any(|tree| tree.processes() > 1) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
         }
         trees.iter().map(|tree| tree.processor_time()).sum()
     }

@@ -2,18 +2,20 @@
 
 use std::fmt;
 use std::io;
+use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::usage::{ProcessTree, Usage};
+use super::usage::{ProcessTree, Usage, raise_descriptor_limit};
 use crate::raw::{Control, get_blocks, get_stream, listing, put_blocks, put_stream};
 use crate::{Kind, LaunchError, Server, give_away};
 
 /// The file that sessions get, and the longest that they put: in bytes.
-const FILE: usize = 2 << 20;
+const FILE: usize = 8 << 20;
 
 /// How long the server has to give back what it took: idle threads of a pool end by a timer.
 const RETURN_LIMIT: Duration = Duration::from_secs(60);
@@ -21,6 +23,10 @@ const RETURN_LIMIT: Duration = Duration::from_secs(60);
 /// What the server may keep after the second wave beyond what it kept after the first, in bytes: the
 /// allocator gives pages back when it sees fit.
 const KEPT_MEMORY: u64 = 8 << 20;
+
+/// The shortest time from one transfer of a session to its next: a passive data port rests for a minute
+/// when it is closed, and there are no more than 28,000 of them.
+const PACE: Duration = Duration::from_millis(500);
 
 /// How often everything is looked at: memory, and each idle session once.
 const BEAT: Duration = Duration::from_secs(1);
@@ -79,7 +85,7 @@ impl Soak {
         let shared = Shared::default();
         let empty = tree.usage();
         // A first wave, so that memory which the server keeps for the next ones is there before.
-        self.hold(self.duration / 10, &server, &content, &shared)?;
+        self.hold(self.duration / 4, &server, &content, &shared)?;
         let memory = settled(tree, empty, u64::MAX).memory;
         let before = Usage { memory, ..empty };
         let peak = self.hold(self.duration, &server, &content, &shared)?;
@@ -106,20 +112,13 @@ impl Soak {
         content: &[u8],
         shared: &Shared,
     ) -> io::Result<Usage> {
-        let open = || Control::anonymous(server.address());
-        let mut idle = Vec::new();
-        for _ in self.transferring..self.sessions {
-            idle.push(open()?);
-        }
-        let mut busy = Vec::new();
-        for _ in 0..self.transferring {
-            busy.push(open()?);
-        }
+        let mut busy = sessions(0..self.transferring, server)?;
+        let mut idle = sessions(self.transferring..self.sessions, server)?;
         shared.stop.store(false, Ordering::Relaxed);
         let end = Instant::now() + duration;
         let mut peak = Usage::default();
         thread::scope(|scope| {
-            for (number, mut control) in busy.into_iter().enumerate() {
+            for (number, control) in busy.iter_mut().enumerate() {
                 scope.spawn(move || {
                     let name = format!("up-{number}");
                     // Each begins with another kind of transfer.
@@ -127,10 +126,12 @@ impl Soak {
                         if shared.stop.load(Ordering::Relaxed) {
                             return;
                         }
-                        match transfer(&mut control, server, content, round, &name) {
+                        let next = Instant::now() + PACE;
+                        match transfer(control, server, content, round, &name) {
                             Ok(bytes) => shared.count(bytes),
                             Err(error) => return shared.fail(format!("session {number}: {error}")),
                         }
+                        thread::sleep(next.saturating_duration_since(Instant::now()));
                     }
                 });
             }
@@ -149,6 +150,17 @@ impl Soak {
         });
         Ok(peak)
     }
+}
+
+/// Opens sessions. Each comes from an address of its own, as if from another machine, so that their
+/// ports do not run out either.
+fn sessions(numbers: Range<usize>, server: &Server) -> io::Result<Vec<Control>> {
+    numbers
+        .map(|number| {
+            let [.., high, low] = number.to_be_bytes();
+            Control::anonymous_from(Ipv4Addr::new(127, 1, high, low), server.address())
+        })
+        .collect()
 }
 
 impl Shared {
@@ -350,13 +362,4 @@ fn mebibytes(bytes: u64) -> String {
 fn content() -> Vec<u8> {
     let words = (0u64..).map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     words.flatten().take(FILE).collect()
-}
-
-/// We hold a descriptor for each session and each data channel.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // If it cannot be raised, the sessions say so.
-    let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
+
 /// Ticks of a second in `/proc/PID/stat`: USER_HZ, which is 100 on every Linux that we serve.
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -91,6 +93,15 @@ impl ProcessTree {
             others = rest;
         }
     }
+}
+
+/// Lets this process open as many descriptors as the system allows: one for each session, data channel
+/// and port. Programs that it starts later inherit that.
+pub fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If it cannot be raised, whatever needs more descriptors says so.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 #[derive(Debug)]

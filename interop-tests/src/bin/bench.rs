@@ -27,7 +27,8 @@ struct Arguments {
 
 fn main() -> ExitCode {
     match measure(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("bench: {error}");
             ExitCode::FAILURE
@@ -35,19 +36,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let wanted = |row: &&Row| {
-        arguments.row.is_empty()
-            || arguments
-                .row
-                .iter()
-                .any(|name| row.name.contains(name.as_str()))
-    };
-    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
-    if rows.is_empty() {
-        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        return Err(format!("there is no such row; there are {}", names.join(", ")).into());
-    }
+/// Measures and prints; false when a row gave no number.
+fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
+    let rows = rows(&arguments.row)?;
     let sizes = if arguments.quick {
         Sizes::QUICK
     } else {
@@ -60,7 +51,7 @@ fn measure(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let arena = BenchArena::new(sizes)?;
     println!("{}", machine(&arena.program(Kind::Gridhaul)));
     println!(
-        "{:.1} GB in one file, {} files of {} bytes, {} idle sessions; median of {repeat}, in turn",
+        "{:.3} GB in one file, {} files of {} bytes, {} idle sessions; median of {repeat}, in turn",
         sizes.large_gigabytes(),
         sizes.files,
         sizes.small,
@@ -70,27 +61,54 @@ fn measure(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         "A ratio of more than 1 means that ours is better. Spread: the run furthest from the median.\n"
     );
     print!("{}", heading());
+    let mut complete = true;
     for row in rows {
-        let mut measured = Measured {
-            row: *row,
-            ours: Vec::new(),
-            theirs: Vec::new(),
-        };
-        for round in 0..repeat {
-            // Whoever goes first may find the machine in another state: take turns at that too.
-            let mut kinds = [Kind::Gridhaul, Kind::Globus];
-            kinds.rotate_left(round % 2);
-            for kind in kinds {
-                let sample = row
-                    .run(&arena, kind)
-                    .map_err(|error| format!("{} with {}: {error}", row.name, kind.name()))?;
-                match kind {
-                    Kind::Gridhaul => measured.ours.push(sample),
-                    Kind::Globus => measured.theirs.push(sample),
-                }
+        match runs(row, &arena, repeat) {
+            Ok(measured) => print!("{}", measured.lines()),
+            Err(error) => {
+                complete = false;
+                println!("{:<17} {error}", row.name);
             }
         }
-        print!("{}", measured.lines());
     }
-    Ok(())
+    Ok(complete)
+}
+
+/// The rows whose names contain one of these, or all.
+fn rows(wanted: &[String]) -> Result<Vec<&'static Row>, String> {
+    let is_wanted = |row: &&Row| {
+        wanted.is_empty() || wanted.iter().any(|name| row.name.contains(name.as_str()))
+    };
+    let rows: Vec<&Row> = ROWS.iter().filter(is_wanted).collect();
+    if rows.is_empty() {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        return Err(format!(
+            "there is no such row; there are {}",
+            names.join(", ")
+        ));
+    }
+    Ok(rows)
+}
+
+/// Runs a row against both kinds of servers, in turn.
+fn runs(row: &Row, arena: &BenchArena, repeat: usize) -> Result<Measured, String> {
+    let mut measured = Measured {
+        row: *row,
+        ours: Vec::new(),
+        theirs: Vec::new(),
+    };
+    for round in 0..repeat {
+        // Whoever goes first may find the machine in another state: take turns at that too.
+        let mut kinds = [Kind::Gridhaul, Kind::Globus];
+        kinds.rotate_left(round % 2);
+        for kind in kinds {
+            let sample = row.run(arena, kind);
+            let sample = sample.map_err(|error| format!("failed with {}: {error}", kind.name()))?;
+            match kind {
+                Kind::Gridhaul => measured.ours.push(sample),
+                Kind::Globus => measured.theirs.push(sample),
+            }
+        }
+    }
+    Ok(measured)
 }

@@ -1,0 +1,71 @@
+//! How many of the ports that the system hands out are free.
+//!
+//! Without MODE E every file takes a port of its own, which rests for a minute after it was closed. The
+//! fewer are left, the longer the kernel looks for one, and with none left nothing works any more.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketType, bind, socket};
+
+/// Ports that are tried, evenly spread over all of them.
+const SAMPLES: usize = 256;
+
+/// How long to wait: twice as long as a port rests.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Waits until this share of the ports is free, from 0 to 1.
+///
+/// # Errors
+///
+/// `TimedOut` when they are not after two minutes.
+pub fn wait_for_free(share: f64) -> io::Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let free = free_share()?;
+        if free >= share {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let words = format!("only {:.0} % of the local ports are free", free * 100.0);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a few hundred")]
+fn free_share() -> io::Result<f64> {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let ends: Vec<u16> = range
+        .split_whitespace()
+        .filter_map(|end| end.parse().ok())
+        .collect();
+    let [first, last] = ends[..] else {
+        return Err(io::Error::other(format!("not a range of ports: {range}")));
+    };
+    let step = (usize::from(last - first) / SAMPLES).max(1);
+    let tried: Vec<bool> = (first..=last).step_by(step).map(is_free).collect();
+    Ok(tried.iter().filter(|free| **free).count() as f64 / tried.len() as f64)
+}
+
+/// Whether nothing holds the port, not even a connection that rests.
+fn is_free(port: u16) -> bool {
+    socket(AddressFamily::INET, SocketType::STREAM, None)
+        .is_ok_and(|socket| bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_with_a_listener_is_not_free() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(!is_free(listener.local_addr().unwrap().port()));
+        assert!((0.0..=1.0).contains(&free_share().unwrap()));
+    }
+}
