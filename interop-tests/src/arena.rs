@@ -279,7 +279,7 @@ impl<'a> Context<'a> {
     /// When something cannot be removed.
     pub fn clear(&self) -> io::Result<()> {
         for directory in [self.remote(""), self.local("")] {
-            fs::remove_dir_all(&directory)?;
+            remove(&directory)?;
             fs::create_dir(&directory)?;
             give_away(&directory)?;
         }
@@ -299,10 +299,25 @@ impl<'a> Context<'a> {
 
 impl Drop for Context<'_> {
     fn drop(&mut self) {
-        // What a refused case left closed goes with the arena.
-        let _ = fs::remove_dir_all(self.remote(""));
-        let _ = fs::remove_dir_all(self.local(""));
+        // What is left goes with the arena.
+        let _ = remove(&self.remote(""));
+        let _ = remove(&self.local(""));
     }
+}
+
+/// Removes a tree, also directories in it that a case has closed to us.
+fn remove(top: &Path) -> io::Result<()> {
+    let mut directories = vec![top.to_owned()];
+    while let Some(directory) = directories.pop() {
+        fs::set_permissions(&directory, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                directories.push(entry.path());
+            }
+        }
+    }
+    fs::remove_dir_all(top)
 }
 
 /// `::1` as the kernel writes it.

@@ -103,3 +103,39 @@ impl State {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// A server that greets and answers one line.
+    fn server() -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut control, _) = listener.accept().unwrap();
+                control.write_all(b"220 ready\r\n").unwrap();
+                BufReader::new(&control)
+                    .read_line(&mut String::new())
+                    .unwrap();
+                let _ = control.write_all(b"226 done\r\n");
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn only_the_first_connection_breaks_at_the_reply() {
+        let relay = Relay::start(server(), "226").unwrap();
+        for expected in ["220 ready\r\n", "220 ready\r\n226 done\r\n"] {
+            let mut control = TcpStream::connect(relay.address()).unwrap();
+            control.write_all(b"NOOP\r\n").unwrap();
+            let mut received = String::new();
+            control.read_to_string(&mut received).unwrap();
+            assert_eq!(received, expected);
+            assert!(relay.has_broken());
+        }
+    }
+}

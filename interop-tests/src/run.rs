@@ -178,3 +178,81 @@ fn run_one(case: &Case, kind: Kind, arena: &Arena) -> Outcome {
         elapsed: started.elapsed(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed(seen: &str) -> Option<Outcome> {
+        let verdict = Verdict::Passed(Observation(seen.into()));
+        Some(Outcome {
+            verdict,
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    fn failed(reason: &str) -> Option<Outcome> {
+        Some(Outcome {
+            verdict: Verdict::Failed(reason.into()),
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    fn failure(
+        oddity: Option<&'static str>,
+        ours: Option<Outcome>,
+        theirs: Option<Outcome>,
+    ) -> Option<String> {
+        let mut row = Row {
+            name: "case".into(),
+            oddity,
+            ours,
+            theirs,
+        };
+        row.compare();
+        row.failure()
+    }
+
+    #[test]
+    fn both_must_pass_and_show_the_same() {
+        assert_eq!(failure(None, passed("a"), passed("a")), None);
+        assert_eq!(failure(None, passed("a"), None), None);
+        assert_eq!(failure(None, failed("why"), passed("")), Some("why".into()));
+        let reason = failure(None, passed("ours"), passed("theirs")).unwrap();
+        assert!(
+            reason.contains("ours") && reason.contains("theirs"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn a_failure_of_the_real_server_counts_unless_the_case_calls_it_odd() {
+        let reason = failure(None, passed(""), failed("why")).unwrap();
+        assert_eq!(reason, "the real server: why");
+        assert_eq!(failure(Some("odd"), passed(""), failed("why")), None);
+        assert_eq!(
+            failure(Some("odd"), failed("ours"), failed("why")),
+            Some("ours".into())
+        );
+        assert_eq!(failure(Some("odd"), passed("a"), passed("b")), None);
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_the_table_and_without_those_that_ask_nothing() {
+        let case = |name: &str| {
+            Case::new(name, |_| {
+                Err::<Observation, _>(Failure::Unable("no".into()))
+            })
+        };
+        let alone = [case("one"), case("two"), case("three")];
+        let pairs = Case::third_party("pair", |_| Ok(Observation::none()));
+        let cases: Vec<_> = alone.into_iter().chain(pairs).collect();
+        let arena = Arena::new().unwrap();
+        let mut names = Vec::new();
+        run(&cases, &[Kind::Globus], 3, &arena, |row| {
+            assert!(row.ours.is_none() && row.theirs.is_some());
+            names.push(row.name);
+        });
+        assert_eq!(names, ["one", "two", "three", "pair (to its like)"]);
+    }
+}

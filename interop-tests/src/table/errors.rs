@@ -125,7 +125,6 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(
             "globus-url-copy/errors -rst gives up after its retries",
             |context| {
-                prepare(context)?;
                 let options = ["-rst", "-rst-retries", "1", "-rst-interval", "1"];
                 fails(
                     context,
