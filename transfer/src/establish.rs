@@ -82,7 +82,7 @@ impl Context {
         })
     }
 
-    /// The time that a connection and its handshake may take.
+    /// The time that a connection and its handshake may take, or a small file that goes out at once.
     pub(crate) fn connecting(&self) -> Operation<'_> {
         Operation {
             deadline: Some(Instant::now() + self.shared.config.data_timeout),

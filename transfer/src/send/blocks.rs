@@ -65,6 +65,8 @@ struct Sending {
     payload: Payload,
     /// How many channels each stripe has: the number of EODs that its EOF announces.
     channels: Vec<usize>,
+    /// The channels are those of an earlier transfer.
+    reused: bool,
     /// The channels of movers that are done, by stripe.
     done: Mutex<Vec<Vec<DataChannel>>>,
 }
@@ -90,10 +92,11 @@ fn send(
         context: context.clone(),
         payload,
         channels: per_stripe,
+        reused,
         done: Mutex::new((0..stripes).map(|_| Vec::new()).collect()),
     });
     let crew = Crew::new(&context.shared, &context.running);
-    let sent = start(&sending, channels, &crew, reused);
+    let sent = start(&sending, channels, &crew);
     if let Err(error) = sent {
         context.running.fail(error);
     }
@@ -122,11 +125,12 @@ fn start(
     sending: &Arc<Sending>,
     channels: &mut DataChannels,
     crew: &Crew,
-    reused: bool,
 ) -> Result<(), TransferError> {
     let running = &sending.context.running;
-    if reused {
-        running.tell(Event::Started { reused: true });
+    if sending.reused {
+        if !sending.is_small() {
+            running.tell(Event::Started { reused: true });
+        }
         let mut movers = std::mem::take(&mut channels.kept)
             .into_iter()
             .enumerate()
@@ -173,6 +177,16 @@ fn start(
 }
 
 impl Sending {
+    /// Whether all goes out at once, on one channel. On a channel that is there already the session
+    /// then hears of the start together with the end, and answers both with one write.
+    fn is_small(&self) -> bool {
+        let buffer_bytes = self.context.shared.buffers.buffer_bytes();
+        match &self.payload {
+            Payload::File { part, .. } => self.channels == [1] && part.fits(buffer_bytes),
+            Payload::Text(_) => false,
+        }
+    }
+
     /// Sends a channel's share and its end of data.
     fn serve(
         &self,
@@ -182,9 +196,18 @@ impl Sending {
     ) -> Result<(), TransferError> {
         let running = &self.context.running;
         let moved = running.count_channel(stripe, &*channel.channel);
-        let operation = running.operation();
+        // Before it has heard of the start, the session does not watch for a stall.
+        let starts_late = self.reused && self.is_small();
+        let operation = if starts_late {
+            self.context.connecting()
+        } else {
+            running.operation()
+        };
         let end = self.end_of_data(stripe, index);
         let sent = self.send_share(stripe, index, &mut channel, &moved, end, &operation);
+        if starts_late {
+            running.tell(Event::Started { reused: true });
+        }
         sent.inspect_err(|_| channel.channel.abort())?;
         lock(&self.done)[stripe].push(channel);
         Ok(())
@@ -206,7 +229,7 @@ impl Sending {
                     .shared
                     .buffers
                     .take(&self.context.running.cancel)?;
-                if self.channels == [1] && part.fits(&buffer) {
+                if self.is_small() {
                     let whole = part.read_whole(&mut buffer, &end)?;
                     channel.channel.send(&[], Body::Memory(whole), operation)?;
                     moved.fetch_add(part.length, Ordering::Release);
@@ -281,8 +304,8 @@ impl Sending {
 
 impl FilePart {
     /// Whether all of it goes into one buffer, with a header before and an end of data behind.
-    fn fits(&self, buffer: &Buffer) -> bool {
-        self.restart.is_empty() && self.length + 2 * HEADER_BYTES as u64 <= buffer.len() as u64
+    fn fits(&self, buffer_bytes: usize) -> bool {
+        self.restart.is_empty() && self.length + 2 * HEADER_BYTES as u64 <= buffer_bytes as u64
     }
 
     /// A small file as it goes over the wire: one block and the end of data, in one piece. Thousands of
