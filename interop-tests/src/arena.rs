@@ -1,8 +1,9 @@
 //! The servers and directories that cases share.
 //!
 //! All servers of an [`Arena`] serve the same directory tree, in which each run of a case has a
-//! directory of its own, so a file that one server wrote can be looked at without asking it. Started
-//! as root, both servers act as `nobody`; what a case puts into its directory belongs to `nobody` too.
+//! directory of its own, so a file that one server wrote can be looked at without asking it.
+//! Started as root, both servers act as `nobody`; what a case puts into its directory belongs to
+//! `nobody` too.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -186,8 +187,8 @@ impl<'a> Context<'a> {
         self.destination.url(&self.name(name))
     }
 
-    /// URL of `name` at the source for programs to which a path in a URL begins in the home directory,
-    /// which is the served root.
+    /// URL of `name` at the source for programs to which a path in a URL begins in the home
+    /// directory, which is the served root.
     pub fn home_url(&self, name: &str) -> String {
         format!("{}/{}", self.source.base(), url::escape(&self.name(name)))
     }

@@ -1,7 +1,7 @@
 //! Runs one client program: arguments in, exit status and output out, within a time limit.
 //!
-//! Every program runs in the same small environment (no proxies, no configuration of the account, the
-//! C locale in UTF-8, UTC), so that a case means the same on every machine.
+//! Every program runs in the same small environment (no proxies, no configuration of the account,
+//! the C locale in UTF-8, UTC), so that a case means the same on every machine.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};

@@ -41,8 +41,8 @@ pub fn write(path: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file of `bytes` bytes that is all holes but for a few marks: at the start, around 2 GiB and
-/// 4 GiB, and at the end.
+/// Makes a file of `bytes` bytes that is all holes but for a few marks: at the start, around 2 GiB
+/// and 4 GiB, and at the end.
 ///
 /// # Errors
 ///

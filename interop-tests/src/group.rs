@@ -1,8 +1,8 @@
 //! A child process that leads its own process group, so that all it forks ends with it.
 //!
 //! The real server forks a process for each session, and `gfal-*` and `lftp` fork helpers. Dropping
-//! a [`Group`] kills them all. When the test program itself is killed, nothing is dropped; for that a
-//! *guardian* waits on a pipe that only we hold open, and kills the group when the pipe closes.
+//! a [`Group`] kills them all. When the test program itself is killed, nothing is dropped; for that
+//! a *guardian* waits on a pipe that only we hold open, and kills the group when the pipe closes.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -1,8 +1,8 @@
 //! Starts our server or the real one, and waits until it listens.
 //!
 //! Our program is the one that `GRIDHAUL_SERVER` names; without that, the newer one of
-//! `target/release/gridhaul-server` and `target/debug/gridhaul-server` beside the test program. Cargo
-//! does not build it for this crate's tests: `cargo build -p gridhaul-server` does.
+//! `target/release/gridhaul-server` and `target/debug/gridhaul-server` beside the test program.
+//! Cargo does not build it for this crate's tests: `cargo build -p gridhaul-server` does.
 //!
 //! Both programs take a free port themselves, and say in their first line which.
 
@@ -77,7 +77,8 @@ impl Launch {
         self
     }
 
-    /// Sets a variable of the server's environment, which otherwise has only `PATH`, `LC_ALL`, `TZ`.
+    /// Sets a variable of the server's environment, which otherwise has only `PATH`, `LC_ALL`,
+    /// `TZ`.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -144,7 +145,8 @@ impl Launch {
     }
 
     fn globus_arguments(&self, log: &Path) -> Vec<OsString> {
-        // Without -c it would read the machine's own configuration; without -p it takes a free port.
+        // Without -c it would read the machine's own configuration; without -p it takes a free
+        // port.
         let address = self.address.to_string();
         let mut arguments: Vec<OsString> = ["-c", "/dev/null", "-control-interface", &address]
             .map(Into::into)

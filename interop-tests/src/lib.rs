@@ -1,12 +1,13 @@
 //! gridhaul against programs that nobody here wrote.
 //!
 //! One [table] of cases drives `globus-url-copy`, gfal2, `curl`, `lftp` and Python's `ftplib`
-//! against our server and against the real `globus-gridftp-server`. The real one is the oracle: a case
-//! that it does not pass says nothing, unless the case itself says why the real server is odd there
-//! and what is right. The tests of this crate run the table; `interop-report` prints it.
+//! against our server and against the real `globus-gridftp-server`. The real one is the oracle: a
+//! case that it does not pass says nothing, unless the case itself says why the real server is odd
+//! there and what is right. The tests of this crate run the table; `interop-report` prints it.
 //!
 //! [`Server`] starts either server with the same words, and [`Client`] runs a client program within
-//! a time limit. Neither leaves a process behind, whatever becomes of the test. [`raw`] is a client that sends whatever a test says, byte by byte.
+//! a time limit. Neither leaves a process behind, whatever becomes of the test. [`raw`] is a client
+//! that sends whatever a test says, byte by byte.
 
 mod arena;
 pub mod bench;

@@ -25,8 +25,8 @@ struct State {
 }
 
 impl Relay {
-    /// Relays to `server`, and closes the first connection on which a line of the server begins with
-    /// `reply`, instead of passing that line on.
+    /// Relays to `server`, and closes the first connection on which a line of the server begins
+    /// with `reply`, instead of passing that line on.
     ///
     /// # Errors
     ///

@@ -19,7 +19,8 @@ pub struct Row {
     pub oddity: Option<&'static str>,
     /// Our server's outcome; `None` when it was not asked for.
     pub ours: Option<Outcome>,
-    /// The real server's outcome; `None` when it was not asked for, or the case has nothing to ask it.
+    /// The real server's outcome; `None` when it was not asked for, or the case has nothing to ask
+    /// it.
     pub theirs: Option<Outcome>,
 }
 

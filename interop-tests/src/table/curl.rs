@@ -10,7 +10,8 @@ use crate::{Client, Context, Role, check, content};
 /// Enough for several blocks, and not a multiple of any.
 const SIZE: u64 = 3_000_001;
 
-/// In bytes. Small, and without a line end: such files survive what the real server does to curl's transfers.
+/// In bytes. Small, and without a line end: such files survive what the real server does to curl's
+/// transfers.
 pub(super) const SMALL: u64 = 300;
 
 /// So many files in one session; after some more the real server stops accepting curl's data

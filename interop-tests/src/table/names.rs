@@ -34,7 +34,8 @@ pub(super) const NAMES: [(&str, &str); 25] = [
     ("the words of an error", "No such file or directory"),
 ];
 
-/// Names of other bytes, each with a word for the report. The clients of Globus send them as they are.
+/// Names of other bytes, each with a word for the report. The clients of Globus send them as they
+/// are.
 pub(super) const DROPPED: [(&str, &str); 4] = [
     ("UTF-8", "ünï-漢字-🚀"),
     ("a newline", "new\nline"),
