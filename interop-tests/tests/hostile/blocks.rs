@@ -100,8 +100,9 @@ fn a_claim_alone_takes_no_memory() {
     fixture.serves();
     let before = server.peak_memory();
     let (mut control, mut channels) = storing(&fixture, 16);
-    for channel in &mut channels {
-        channel.write_all(&Block::data(1 << 40, 0).bytes()).unwrap();
+    for (channel, index) in channels.iter_mut().zip(0..) {
+        let block = Block::data(1 << 32, index << 32);
+        channel.write_all(&block.bytes()).unwrap();
         channel.write_all(b"x").unwrap();
     }
     drop(channels);

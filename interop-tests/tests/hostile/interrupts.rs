@@ -265,25 +265,25 @@ fn commands_behind_a_transfer_wait_for_it() {
 
 #[test]
 fn a_lost_control_channel_leaves_nothing_behind() {
+    let fixture = Fixture::ours(&DATA_TIMEOUT);
+    let server = ProcessTree::of(fixture.server.pid());
+    // Once, so that what the server keeps for ever is there before it is counted.
+    let (control, channel) = sending(&fixture);
+    drop((control, channel));
+    fixture.serves();
+    let before = settled(server);
     for lose in [drop_in_order, drop_by_reset] {
-        let fixture = Fixture::ours(&DATA_TIMEOUT);
-        let server = ProcessTree::of(fixture.server.pid());
-        // Once, so that what the server keeps for ever is there before it is counted.
-        let (control, channel) = sending(&fixture);
-        drop((control, channel));
-        fixture.serves();
-        let before = settled(server);
         for start in [sending, sending_blocks, storing, storing_blocks] {
             let (control, channel) = start(&fixture);
             lose(control);
             closed(channel);
         }
-        wait_until("descriptors and threads are as before", || {
-            let now = server.usage();
-            now.descriptors <= before.descriptors && now.threads <= before.threads
-        });
-        fixture.serves();
     }
+    wait_until("descriptors and threads are as before", || {
+        let now = server.usage();
+        now.descriptors <= before.descriptors && now.threads <= before.threads
+    });
+    fixture.serves();
 }
 
 #[test]
