@@ -3,7 +3,8 @@
 //! A session (a control channel) never touches a data socket or a file's bytes. It attaches to a
 //! [`DataNode`] and speaks to it in plain values: listen or connect, a [`Plan`], cancel; and gets
 //! [`Event`]s and [`Progress`] back. [`crate::LocalNode`] is the node in the same process. Everything
-//! here can be carried over a network, so that a node may live on another machine.
+//! here but [`ListenRequest::session_drivers`] can be carried over a network, so that a node may live on
+//! another machine.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_stack::{Cancel, ListenError, SocketOptions, StackError};
+use gridhaul_stack::{Cancel, Driver, ListenError, SocketOptions, StackError};
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
 
 use crate::{Admission, TransferError};
@@ -130,6 +131,9 @@ pub struct ListenRequest {
     pub local: Vec<IpAddr>,
     /// What the session asked of its sockets.
     pub sockets: SocketOptions,
+    /// Drivers of this session only, which know who it is; each takes the place of the node's driver
+    /// of the same name.
+    pub session_drivers: Vec<Arc<dyn Driver>>,
 }
 
 /// Where a session connects to.
@@ -141,6 +145,8 @@ pub struct ConnectRequest {
     pub peers: Vec<SocketAddr>,
     /// What the session asked of its sockets.
     pub sockets: SocketOptions,
+    /// As in [`ListenRequest::session_drivers`].
+    pub session_drivers: Vec<Arc<dyn Driver>>,
 }
 
 /// Why a node does not listen.

@@ -47,8 +47,24 @@ impl Registry {
 
     /// Adds a driver; it takes the place of an earlier one of the same name.
     pub fn register(&mut self, driver: impl Driver + 'static) {
+        self.register_shared(Arc::new(driver));
+    }
+
+    /// Adds a driver that others hold too; it takes the place of an earlier one of the same name.
+    pub fn register_shared(&mut self, driver: Arc<dyn Driver>) {
         self.drivers.retain(|old| old.name() != driver.name());
-        self.drivers.push(Arc::new(driver));
+        self.drivers.push(driver);
+    }
+
+    /// These drivers and `drivers`, which take the place of those of the same name: what a session
+    /// builds its stacks from, where a driver must know who the session is.
+    #[must_use]
+    pub fn with(&self, drivers: &[Arc<dyn Driver>]) -> Self {
+        let mut registry = self.clone();
+        for driver in drivers {
+            registry.register_shared(Arc::clone(driver));
+        }
+        registry
     }
 
     /// The drivers, in the order in which they were registered.
@@ -209,5 +225,19 @@ mod tests {
         let mut registry = registry();
         registry.register(Memory);
         assert_eq!(registry.names(), "null, fault, memory");
+    }
+
+    #[test]
+    fn the_drivers_of_one_session_are_not_those_of_another() {
+        let registry = registry();
+        let session = registry.with(&[Arc::new(Trace::new(|_| {})), Arc::new(Memory)]);
+        assert_eq!(session.names(), "null, fault, trace, memory");
+        assert_eq!(registry.names(), "null, memory, fault");
+        let stack = StackSpec::parse("memory,trace").unwrap();
+        session.build(&stack).unwrap();
+        assert!(matches!(
+            registry.build(&stack),
+            Err(StackError::UnknownDriver { .. })
+        ));
     }
 }

@@ -56,6 +56,7 @@ impl Session {
             stack: self.stack_spec(),
             local: vec![self.data_address(); stripes],
             sockets: self.sockets(),
+            session_drivers: Vec::new(),
         };
         let node = Arc::clone(&user.node);
         let listening = tokio::task::spawn_blocking(move || node.listen(&wanted)).await;
@@ -86,6 +87,7 @@ impl Session {
             stack: self.stack_spec(),
             peers: peers.as_slice().to_vec(),
             sockets: self.sockets(),
+            session_drivers: Vec::new(),
         };
         match user.node.connect(&request) {
             Ok(()) => Reply::new(200, "PORT Command successful."),

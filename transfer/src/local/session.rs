@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use gridhaul_protocol::command::TransferMode;
-use gridhaul_stack::{Cancel, StackError};
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Cancel, Driver, Stack, StackError};
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError, checksum};
 
 use super::{DataChannels, DataPort, NodeShared};
@@ -57,6 +58,16 @@ impl LocalSession {
         }
     }
 
+    /// The node's drivers and those of the session make its stacks.
+    fn stack(
+        &self,
+        spec: &StackSpec,
+        session_drivers: &[Arc<dyn Driver>],
+    ) -> Result<Stack, StackError> {
+        let registry = &self.shared.config.registry;
+        registry.with(session_drivers).build(spec)
+    }
+
     /// Takes the channels for a transfer.
     fn lend(&self) -> Result<DataChannels, SequenceError> {
         let mut slot = lock(&self.channels);
@@ -98,7 +109,7 @@ impl NodeSession for LocalSession {
     fn listen(&self, request: &ListenRequest) -> Result<Vec<SocketAddr>, ListenFailure> {
         // The old listeners go first: their ports may be all that the range has.
         *lock(&self.channels) = Slot::Empty;
-        let stack = self.shared.config.registry.build(&request.stack)?;
+        let stack = self.stack(&request.stack, &request.session_drivers)?;
         let mut listeners = Vec::with_capacity(request.local.len());
         for &local in &request.local {
             listeners.push(stack.listen(local, &request.sockets)?);
@@ -113,7 +124,7 @@ impl NodeSession for LocalSession {
 
     fn connect(&self, request: &ConnectRequest) -> Result<(), StackError> {
         *lock(&self.channels) = Slot::Empty;
-        let stack = self.shared.config.registry.build(&request.stack)?;
+        let stack = self.stack(&request.stack, &request.session_drivers)?;
         let port = DataPort::Active {
             stack,
             peers: request.peers.clone(),

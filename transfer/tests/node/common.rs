@@ -88,6 +88,7 @@ impl Site {
             stack: stack(),
             local: vec![IpAddr::V4(Ipv4Addr::LOCALHOST); stripes],
             sockets: SocketOptions::default(),
+            session_drivers: Vec::new(),
         };
         self.session.listen(&request).expect("a free port")
     }
@@ -97,6 +98,7 @@ impl Site {
             stack: stack(),
             peers,
             sockets: SocketOptions::default(),
+            session_drivers: Vec::new(),
         };
         self.session
             .connect(&request)
