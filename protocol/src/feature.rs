@@ -18,6 +18,8 @@ pub enum Feature {
     RestStream,
     /// `PASV AllowDelayed;`: the address of a passive data channel may come with the transfer.
     DelayedPassive,
+    /// `AUTH TLS`: a security mechanism (RFC 4217 6); each has a line of its own.
+    Authentication(Text),
     /// `DCSC P,D`: credentials for data channels; the letters are those of the command.
     DataChannelContext,
     /// `LANG EN`: languages of replies.
@@ -57,6 +59,10 @@ pub enum SimpleFeature {
     Mlsr,
     /// `PARALLEL`: `SPAS`, `SPOR`, options of `RETR`, and MODE E (GFD.20).
     Parallel,
+    /// `PBSZ` (RFC 4217 6).
+    Pbsz,
+    /// `PROT` (RFC 4217 6).
+    Prot,
     /// `SBUF` (GFD.20).
     Sbuf,
     /// `SIZE` (RFC 3659 4).
@@ -123,6 +129,7 @@ impl Feature {
             "REST" if has("STREAM") => Some(Self::RestStream),
             "PASV" if has("ALLOWDELAYED") => Some(Self::DelayedPassive),
             "DCSC" if has("P") && has("D") => Some(Self::DataChannelContext),
+            "AUTH" => Text::new(parameters).map(Self::Authentication),
             "LANG" => Text::new(parameters).map(Self::Languages),
             "DSI" => Text::new(parameters).map(Self::Storage),
             name if parameters.is_empty() => SimpleFeature::parse(name).map(Self::Simple),
@@ -151,6 +158,7 @@ impl fmt::Display for Feature {
             }
             Self::RestStream => f.write_str("REST STREAM"),
             Self::DelayedPassive => f.write_str("PASV AllowDelayed;"),
+            Self::Authentication(mechanism) => write!(f, "AUTH {mechanism}"),
             Self::DataChannelContext => f.write_str("DCSC P,D"),
             Self::Languages(languages) => write!(f, "LANG {languages}"),
             Self::Storage(storage) => write!(f, "DSI {storage}"),
@@ -161,7 +169,7 @@ impl fmt::Display for Feature {
 }
 
 impl SimpleFeature {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 21] = [
         Self::AuthzAssert,
         Self::Dcau,
         Self::Eprt,
@@ -174,6 +182,8 @@ impl SimpleFeature {
         Self::Mlsc,
         Self::Mlsr,
         Self::Parallel,
+        Self::Pbsz,
+        Self::Prot,
         Self::Sbuf,
         Self::Size,
         Self::Spas,
@@ -197,6 +207,8 @@ impl SimpleFeature {
             Self::Mlsc => "MLSC",
             Self::Mlsr => "MLSR",
             Self::Parallel => "PARALLEL",
+            Self::Pbsz => "PBSZ",
+            Self::Prot => "PROT",
             Self::Sbuf => "SBUF",
             Self::Size => "SIZE",
             Self::Spas => "SPAS",
@@ -299,6 +311,7 @@ mod tests {
             Just(Feature::DataChannelContext),
             name().prop_map(Feature::Languages),
             name().prop_map(Feature::Storage),
+            name().prop_map(Feature::Authentication),
             proptest::sample::select(&SimpleFeature::ALL[..]).prop_map(Feature::Simple),
             "X-[A-Z]{1,6}( [a-z;]{1,6})?".prop_map(|line| Feature::Other(Text::new(line).unwrap())),
         ]

@@ -116,7 +116,7 @@ const COMMANDS: &[(&str, &str)] = &[
 
 /// Commands of RFC 2228, which the overview never showed.
 const SECURITY_COMMANDS: &[(&str, &str)] = &[
-    ("AUTH", "AUTH <sp> GSSAPI"),
+    ("AUTH", "AUTH <sp> GSSAPI | TLS"),
     ("ADAT", "ADAT <sp> base64"),
     ("ENC", "ENC <sp> base64"),
     ("MIC", "MIC <sp> base64"),

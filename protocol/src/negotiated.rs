@@ -6,6 +6,7 @@
 //! it what came of it.
 
 mod port;
+mod security;
 
 use std::mem;
 use std::time::Duration;
@@ -21,8 +22,10 @@ use crate::ranges::RangeSet;
 use crate::reply::Reply;
 
 pub use port::{Direction, Passive, PassiveRequest, Refusal, TransferEnd};
+pub use security::{DataPolicy, DataSecurity, Mechanism, PeerDemand};
 
 use port::DataPort;
+use security::Security;
 
 /// The most data channels to each stripe; a client that asks for more gets as many.
 pub const MAX_PARALLELISM: u8 = 64;
@@ -31,6 +34,7 @@ pub const MAX_PARALLELISM: u8 = 64;
 #[derive(Debug, Clone, Default)]
 pub struct Negotiated {
     settings: Settings,
+    security: Security,
     port: DataPort,
     next: NextTransfer,
     /// `RNFR` and `SITE SYMLINKFROM`, until the next command but `NOOP`.
@@ -150,6 +154,14 @@ enum FirstHalf {
 }
 
 impl Negotiated {
+    /// A session that begins.
+    pub fn new(policy: DataPolicy) -> Self {
+        Self {
+            security: Security::new(policy),
+            ..Self::default()
+        }
+    }
+
     /// What the client has set.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -165,8 +177,8 @@ impl Negotiated {
     }
 
     /// Carries out a command that needs nothing but this state: `TYPE`, `MODE`, `STRU`, `SBUF`, `TREV`,
-    /// `ALLO`, `REST`, `EPSV ALL`, `SITE RETRBUFSIZE` and its kin, and `OPTS`. The
-    /// answers are those of globus-gridftp-server 13.24. `None` is for other commands.
+    /// `ALLO`, `REST`, `EPSV ALL`, `DCAU`, `PBSZ`, `PROT`, `SITE RETRBUFSIZE` and its kin, and `OPTS`.
+    /// The answers are those of globus-gridftp-server 13.24. `None` is for other commands.
     pub fn settle(&mut self, command: &Command) -> Option<Settled> {
         let mut channels = Channels::Keep;
         let reply = match command {
@@ -209,6 +221,13 @@ impl Negotiated {
                 Reply::new(229, "EPSV ALL Successful.")
             }
             Command::Opts(options) => self.set_options(options),
+            Command::Dcau(_) | Command::Pbsz(_) | Command::Prot(_) => {
+                let (reply, changed) = self.security.settle(command)?;
+                if changed {
+                    channels = self.security_changed();
+                }
+                reply
+            }
             _ => return None,
         };
         Some(Settled { reply, channels })
@@ -220,8 +239,28 @@ impl Negotiated {
         self.security_changed()
     }
 
-    /// `DCAU`, `PROT` or `DCSC` was obeyed: no channel or listener that is there fits any more.
-    pub fn security_changed(&mut self) -> Channels {
+    /// The control channel is protected from now on.
+    pub fn authenticated(&mut self, mechanism: Mechanism) {
+        self.security.authenticated(mechanism);
+    }
+
+    /// `DCSC` was obeyed: data channels have a credential of their own, or no longer.
+    pub fn set_own_credential(&mut self, own: bool) -> Channels {
+        self.security.set_own_credential(own);
+        self.security_changed()
+    }
+
+    /// How data channels are to be made now.
+    ///
+    /// # Errors
+    ///
+    /// When what the client set makes no sense together, or the administrator forbids it.
+    pub fn data_security(&self) -> Result<DataSecurity, Refusal> {
+        self.security.of_channels()
+    }
+
+    /// No channel or listener that is there fits any more.
+    fn security_changed(&mut self) -> Channels {
         self.port = DataPort::None;
         Channels::Release
     }

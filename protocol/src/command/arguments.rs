@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, Engine};
+use zeroize::Zeroizing;
+
 use crate::address::Family;
 use crate::path::PathArgument;
 use crate::ranges::RangeSet;
@@ -146,15 +151,16 @@ impl fmt::Display for Text {
     }
 }
 
-/// A password, possibly empty: bytes without NUL and CRLF that no log ever shows.
+/// A password, possibly empty: bytes without NUL and CRLF that no log ever shows. It is wiped from
+/// memory.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Password(Vec<u8>);
+pub struct Password(Zeroizing<Vec<u8>>);
 
 impl Password {
     /// Takes a password, or `None` if it has NUL or CRLF in it.
     pub fn new(password: impl Into<Vec<u8>>) -> Option<Self> {
         let password = password.into();
-        crate::line::fits(&password).then_some(Self(password))
+        crate::line::fits(&password).then(|| Self(Zeroizing::new(password)))
     }
 
     /// The password itself.
@@ -169,9 +175,16 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Base64, not decoded yet. Tokens and credentials come in it, so logs show its length only.
+/// Base64, not decoded yet. Tokens and credentials come in it, so logs show its length only, and it is
+/// wiped from memory.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Base64(String);
+pub struct Base64(Zeroizing<String>);
+
+/// Some clients leave the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 impl Base64 {
     /// Takes a text, or `None` if it is empty or has a character that base64 does not use.
@@ -181,12 +194,22 @@ impl Base64 {
             && text
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-        fits.then_some(Self(text))
+        fits.then(|| Self(Zeroizing::new(text)))
+    }
+
+    /// The text for `bytes`.
+    pub fn encode(bytes: &[u8]) -> String {
+        BASE64.encode(bytes)
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What it stands for, or `None` if its length or its padding is wrong.
+    pub fn decode(&self) -> Option<Zeroizing<Vec<u8>>> {
+        BASE64.decode(self.0.as_bytes()).ok().map(Zeroizing::new)
     }
 }
 

@@ -114,6 +114,12 @@ pub enum Refusal {
     /// The second of two commands came without the first.
     #[error("Bad sequence of commands: send {0} first.")]
     NoFirstHalf(&'static str),
+    /// The administrator wants data to be encrypted, and the client did not ask for it.
+    #[error("Data connection auth error : Encryption is required. Send PROT P.")]
+    EncryptionRequired,
+    /// `PROT S` or `PROT P` together with `DCAU N`.
+    #[error("PROT S and PROT P need DCAU A or DCAU S: who is not authenticated is not protected.")]
+    ProtectionWithoutAuthentication,
 }
 
 impl Refusal {
@@ -123,6 +129,8 @@ impl Refusal {
             Self::NoDataPort | Self::SenderListens | Self::ReceiverConnects => 425,
             Self::StripesNeedExtendedMode | Self::RestartWithHoles => 501,
             Self::EpsvOnly | Self::NoFirstHalf(_) => 503,
+            Self::EncryptionRequired => 534,
+            Self::ProtectionWithoutAuthentication => 536,
         };
         Reply::new(code, self.to_string())
     }
@@ -133,8 +141,10 @@ impl Negotiated {
     ///
     /// # Errors
     ///
-    /// After `EPSV ALL`, if it is not `EPSV`.
+    /// After `EPSV ALL`, if it is not `EPSV`; and when data channels cannot be made as things are
+    /// ([`Negotiated::data_security`]).
     pub fn passive(&mut self, request: PassiveRequest) -> Result<Passive, Refusal> {
+        self.data_security()?;
         if self.settings.epsv_only && !matches!(request, PassiveRequest::Epsv(_)) {
             return Err(Refusal::EpsvOnly);
         }
@@ -166,8 +176,10 @@ impl Negotiated {
     ///
     /// # Errors
     ///
-    /// After `EPSV ALL`, or with several addresses in stream mode.
+    /// After `EPSV ALL`, or with several addresses in stream mode; and when data channels cannot be made
+    /// as things are ([`Negotiated::data_security`]).
     pub fn active(&mut self, addresses: &StripeAddresses) -> Result<(), Refusal> {
+        self.data_security()?;
         if self.settings.epsv_only {
             return Err(Refusal::EpsvOnly);
         }
