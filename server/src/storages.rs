@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridhaul_storage::{PosixOptions, PosixStorage, Storage, StorageError};
-use gridhaul_transfer::NodeAccount;
+use gridhaul_transfer::{AccountFiles, AttachError, NodeAccount};
 use tracing::warn;
 
 use crate::config::Config;
@@ -42,16 +42,20 @@ impl Storages {
     }
 
     /// The files of an account. May block.
-    pub(crate) fn get(&self, account: &NodeAccount) -> Result<Arc<dyn Storage>, StorageError> {
+    pub(crate) fn get(&self, account: &NodeAccount) -> Result<AccountFiles, AttachError> {
         let key = Key {
             root: account.root.clone(),
             read_only: account.read_only,
         };
         let opened = lock(&self.opened).get(&key).cloned();
-        match opened {
-            Some(storage) => Ok(storage),
-            None => self.open_key(key),
-        }
+        let storage = match opened {
+            Some(storage) => storage,
+            None => self.open_key(key)?,
+        };
+        Ok(AccountFiles {
+            storage,
+            home: PathBuf::from("/"),
+        })
     }
 
     /// Opens the server's root anew, which may be another directory now, and forgets the roots of

@@ -28,5 +28,5 @@ mod sync;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
 pub use error::{PeerError, SequenceError, TransferError};
-pub use local::{LocalNode, NodeConfig, OpenStorage};
+pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
 pub use node::*;

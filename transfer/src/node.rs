@@ -25,8 +25,8 @@ pub trait DataNode: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// When the account's root cannot be opened.
-    fn attach(&self, account: &NodeAccount) -> Result<Arc<dyn NodeSession>, StorageError>;
+    /// When the account may not be used here, or its root cannot be opened.
+    fn attach(&self, account: &NodeAccount) -> Result<Arc<dyn NodeSession>, AttachError>;
 
     /// Whether a stack could be built here; nothing is opened.
     ///
@@ -41,7 +41,11 @@ pub trait DataNode: Send + Sync + fmt::Debug {
 pub struct NodeAccount {
     /// The name that the session logged in with.
     pub name: String,
-    /// The directory that the session sees as `/`.
+    /// The local account whose rights the files are used with; `None` is the server's own, as for
+    /// anonymous and password users.
+    pub account: Option<String>,
+    /// The directory that the session sees as `/`. For a local account `$HOME` and `$USER` in it stand
+    /// for the account's home directory and its name.
     pub root: PathBuf,
     /// Nothing may be changed.
     pub read_only: bool,
@@ -49,10 +53,25 @@ pub struct NodeAccount {
     pub admission: Admission,
 }
 
+/// Why a session gets no files.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The local account may not be used here, or not now; the text says why and what to do.
+    #[error("{0}")]
+    Account(String),
+    /// The root cannot be opened.
+    #[error("Your directory cannot be opened: {}.", .0.reason())]
+    Root(#[from] StorageError),
+}
+
 /// One session's files and data channels on a node.
 pub trait NodeSession: Send + Sync + fmt::Debug {
     /// The session's files; every call blocks.
     fn storage(&self) -> Arc<dyn Storage>;
+
+    /// Where the session begins, as a path beneath its root: the home directory of its local account if
+    /// that lies there, else `/`.
+    fn home(&self) -> PathBuf;
 
     /// The checksum of a part of a file, in lower-case hexadecimal. `length` `None` is to the end; a
     /// part past the end is cut there. Blocks.

@@ -121,6 +121,7 @@ impl Session {
         let config = &self.settings.config;
         let account = NodeAccount {
             name: name.to_owned(),
+            account: None,
             root: grant.root.unwrap_or_else(|| config.root.clone()),
             read_only: grant.read_only,
             admission: config.data.admission(self.peer),
@@ -130,7 +131,7 @@ impl Session {
         let attached = tokio::task::spawn_blocking(move || node.attach(&account)).await;
         let node = attached
             .map_err(|_| "The server failed.".to_owned())?
-            .map_err(|error| format!("Your directory cannot be opened: {}.", error.reason()))?;
+            .map_err(|error| error.to_string())?;
         self.shared.journal.publish(&Event::LoggedIn {
             session: self.id,
             user: name,

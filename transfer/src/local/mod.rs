@@ -4,12 +4,13 @@ mod channels;
 mod session;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, StackError};
-use gridhaul_storage::{Storage, StorageError};
+use gridhaul_storage::Storage;
 
 pub(crate) use channels::{DataChannel, DataChannels, DataPort, Role};
 pub(crate) use session::Context;
@@ -17,7 +18,7 @@ use session::LocalSession;
 
 use crate::buffers::BufferPool;
 use crate::movers::{Permits, Threads};
-use crate::node::{DataNode, NodeAccount, NodeSession};
+use crate::node::{AttachError, DataNode, NodeAccount, NodeSession};
 
 /// What a [`LocalNode`] is made of.
 pub struct NodeConfig {
@@ -36,8 +37,16 @@ pub struct NodeConfig {
 }
 
 /// Opens an account's files, as the account.
-pub type OpenStorage =
-    Box<dyn Fn(&NodeAccount) -> Result<Arc<dyn Storage>, StorageError> + Send + Sync>;
+pub type OpenStorage = Box<dyn Fn(&NodeAccount) -> Result<AccountFiles, AttachError> + Send + Sync>;
+
+/// The files of an account.
+#[derive(Debug, Clone)]
+pub struct AccountFiles {
+    /// The files beneath its root.
+    pub storage: Arc<dyn Storage>,
+    /// Where sessions begin, as a path beneath the root.
+    pub home: PathBuf,
+}
 
 impl fmt::Debug for NodeConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,12 +92,12 @@ impl LocalNode {
 }
 
 impl DataNode for LocalNode {
-    fn attach(&self, account: &NodeAccount) -> Result<Arc<dyn NodeSession>, StorageError> {
-        let storage = (self.shared.config.open_storage)(account)?;
+    fn attach(&self, account: &NodeAccount) -> Result<Arc<dyn NodeSession>, AttachError> {
+        let files = (self.shared.config.open_storage)(account)?;
         Ok(Arc::new(LocalSession::new(
             self.shared.clone(),
             account.clone(),
-            storage,
+            files,
         )))
     }
 

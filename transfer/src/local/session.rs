@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use gridhaul_protocol::command::TransferMode;
@@ -10,7 +10,7 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Cancel, Driver, Stack, StackError};
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError, checksum};
 
-use super::{DataChannels, DataPort, NodeShared};
+use super::{AccountFiles, DataChannels, DataPort, NodeShared};
 use crate::node::{
     ConnectRequest, EventSink, ListenFailure, ListenRequest, NodeAccount, NodeSession, Plan,
     RunningTransfer, Task,
@@ -24,7 +24,7 @@ use crate::{SequenceError, TransferError, receive, send};
 pub(crate) struct LocalSession {
     shared: Arc<NodeShared>,
     account: NodeAccount,
-    storage: Arc<dyn Storage>,
+    files: AccountFiles,
     channels: Arc<Mutex<Slot>>,
 }
 
@@ -45,15 +45,11 @@ enum Slot {
 }
 
 impl LocalSession {
-    pub(super) fn new(
-        shared: Arc<NodeShared>,
-        account: NodeAccount,
-        storage: Arc<dyn Storage>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<NodeShared>, account: NodeAccount, files: AccountFiles) -> Self {
         Self {
             shared,
             account,
-            storage,
+            files,
             channels: Arc::default(),
         }
     }
@@ -91,7 +87,11 @@ impl LocalSession {
 
 impl NodeSession for LocalSession {
     fn storage(&self) -> Arc<dyn Storage> {
-        self.storage.clone()
+        self.files.storage.clone()
+    }
+
+    fn home(&self) -> PathBuf {
+        self.files.home.clone()
     }
 
     fn checksum(
@@ -102,7 +102,7 @@ impl NodeSession for LocalSession {
         length: Option<u64>,
         cancel: &Cancel,
     ) -> Result<String, StorageError> {
-        let file = self.storage.open_read(path)?;
+        let file = self.files.storage.open_read(path)?;
         checksum(&file, algorithm, offset, length, &|| cancel.is_cancelled())
     }
 
@@ -148,7 +148,7 @@ impl NodeSession for LocalSession {
             let context = Context {
                 shared: self.shared.clone(),
                 account: self.account.clone(),
-                storage: self.storage.clone(),
+                storage: self.files.storage.clone(),
                 running: running.clone(),
             };
             let slot = self.channels.clone();

@@ -10,10 +10,10 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, SocketOptions};
-use gridhaul_storage::{PosixOptions, PosixStorage, Storage};
+use gridhaul_storage::{PosixOptions, PosixStorage};
 use gridhaul_transfer::{
-    Admission, ConnectRequest, DataNode, Event, ListenRequest, LocalNode, NodeAccount, NodeConfig,
-    NodeSession, Outcome, Placement, Plan, RunningTransfer, Task,
+    AccountFiles, Admission, ConnectRequest, DataNode, Event, ListenRequest, LocalNode,
+    NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer, Task,
 };
 use tempfile::TempDir;
 
@@ -53,7 +53,10 @@ impl Site {
             registry,
             open_storage: Box::new(|account| {
                 let options = PosixOptions::default();
-                Ok(Arc::new(PosixStorage::open(&account.root, options)?) as Arc<dyn Storage>)
+                Ok(AccountFiles {
+                    storage: Arc::new(PosixStorage::open(&account.root, options)?),
+                    home: PathBuf::from("/"),
+                })
             }),
             movers: settings.movers,
             block_bytes: settings.block_bytes,
@@ -63,6 +66,7 @@ impl Site {
         let directory = TempDir::new().expect("a temporary directory");
         let account = NodeAccount {
             name: "test".to_owned(),
+            account: None,
             root: directory.path().to_owned(),
             read_only: false,
             admission: settings.admission,
