@@ -1,0 +1,475 @@
+//! X.509 certificates, parsed once.
+//!
+//! The reader is as lenient as the field needs: serial numbers may be long or negative, roots may be of
+//! version 1, names may hold any kind of string. What a certificate means is read strictly.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use der::asn1::ObjectIdentifier;
+use der::{Decode, Tag};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use x509_cert::ext::pkix::{BasicConstraints, KeyUsage};
+use x509_cert::time::Time;
+
+use crate::asn1::{Element, Elements, is_identifier};
+use crate::name::Name;
+use crate::proxy::{ProxyFamily, ProxyInfo};
+
+/// The largest certificate that is read. With the attributes of several virtual organizations they have
+/// some ten thousand bytes.
+const MAX_BYTES: usize = 256 * 1024;
+const MAX_EXTENSIONS: usize = 64;
+
+const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
+const SUBJECT_ALTERNATIVE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+const BASIC_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");
+
+/// A certificate whose structure is sound; nothing is said of its signature. A clone is cheap.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate(Arc<Parts>);
+
+struct Parts {
+    der: Vec<u8>,
+    signed: Range<usize>,
+    subject: Name,
+    issuer: Name,
+    serial: Range<usize>,
+    validity: Validity,
+    public_key_info: Range<usize>,
+    signature_algorithm: Range<usize>,
+    signature: Range<usize>,
+    extensions: Vec<Extension>,
+    proxy: Option<ProxyInfo>,
+    basic_constraints: Option<BasicConstraints>,
+    key_usage: Option<KeyUsage>,
+    dns_names: Vec<String>,
+}
+
+/// Where an extension is.
+struct Extension {
+    identifier: Range<usize>,
+    is_critical: bool,
+    content: Range<usize>,
+}
+
+/// Why bytes are no certificate, CRL or name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// Not DER, or not of the right shape.
+    #[error("{what} is malformed: {reason}")]
+    Malformed {
+        /// What was read.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl CertificateError {
+    pub(crate) fn malformed<E: fmt::Display>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |reason| Self::Malformed {
+            what,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+/// From when to when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// Not valid before.
+    pub not_before: SystemTime,
+    /// Not valid after.
+    pub not_after: SystemTime,
+}
+
+impl Certificate {
+    /// Reads one DER certificate; nothing may follow.
+    pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
+        let malformed = CertificateError::malformed("the certificate");
+        if der.len() > MAX_BYTES {
+            return Err(malformed(format!("it has more than {MAX_BYTES} bytes")));
+        }
+        let parts = Parts::parse(der).map_err(CertificateError::malformed("the certificate"))?;
+        Ok(Self(Arc::new(parts)))
+    }
+
+    /// The certificates of a PEM text, in order; other PEM sections and text between are skipped.
+    pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, CertificateError> {
+        CertificateDer::pem_slice_iter(pem)
+            .map(|section| {
+                let der = section.map_err(CertificateError::malformed("the PEM text"))?;
+                Self::from_der(&der)
+            })
+            .collect()
+    }
+
+    /// The encoding, byte for byte as it was read.
+    pub fn der(&self) -> &[u8] {
+        &self.0.der
+    }
+
+    /// Whose it is.
+    pub fn subject(&self) -> &Name {
+        &self.0.subject
+    }
+
+    /// Who signed it.
+    pub fn issuer(&self) -> &Name {
+        &self.0.issuer
+    }
+
+    /// The value bytes of the serial number.
+    pub fn serial(&self) -> &[u8] {
+        &self.0.der[self.0.serial.clone()]
+    }
+
+    /// When it is valid.
+    pub fn validity(&self) -> Validity {
+        self.0.validity
+    }
+
+    /// The DER `SubjectPublicKeyInfo`.
+    pub fn public_key_info(&self) -> &[u8] {
+        &self.0.der[self.0.public_key_info.clone()]
+    }
+
+    /// What kind of proxy it is, if it is one.
+    pub fn proxy(&self) -> Option<&ProxyInfo> {
+        self.0.proxy.as_ref()
+    }
+
+    /// Whether it names itself as its issuer.
+    pub fn is_self_issued(&self) -> bool {
+        self.subject().matches(self.issuer())
+    }
+
+    /// The `dNSName`s among its alternative names.
+    pub fn dns_names(&self) -> &[String] {
+        &self.0.dns_names
+    }
+
+    /// The content of the extension with this object identifier (dotted decimals).
+    pub fn extension(&self, identifier: &str) -> Option<&[u8]> {
+        self.find_extension(&ObjectIdentifier::new(identifier).ok()?)
+    }
+
+    pub(crate) fn find_extension(&self, identifier: &ObjectIdentifier) -> Option<&[u8]> {
+        let mut extensions = self.extensions();
+        let found = extensions.find(|extension| is_identifier(extension.identifier, identifier));
+        found.map(|extension| extension.content)
+    }
+
+    /// All extensions, in order.
+    pub(crate) fn extensions(&self) -> impl Iterator<Item = ExtensionRef<'_>> {
+        let der = &self.0.der;
+        self.0.extensions.iter().map(|extension| ExtensionRef {
+            identifier: &der[extension.identifier.clone()],
+            is_critical: extension.is_critical,
+            content: &der[extension.content.clone()],
+        })
+    }
+
+    /// What the issuer has signed.
+    pub(crate) fn signed(&self) -> &[u8] {
+        &self.0.der[self.0.signed.clone()]
+    }
+
+    /// The DER `AlgorithmIdentifier` of the signature.
+    pub(crate) fn signature_algorithm(&self) -> &[u8] {
+        &self.0.der[self.0.signature_algorithm.clone()]
+    }
+
+    pub(crate) fn signature(&self) -> &[u8] {
+        &self.0.der[self.0.signature.clone()]
+    }
+
+    pub(crate) fn basic_constraints(&self) -> Option<&BasicConstraints> {
+        self.0.basic_constraints.as_ref()
+    }
+
+    pub(crate) fn key_usage(&self) -> Option<&KeyUsage> {
+        self.0.key_usage.as_ref()
+    }
+}
+
+/// One extension.
+#[derive(Clone, Copy)]
+pub(crate) struct ExtensionRef<'a> {
+    /// The content of its OBJECT IDENTIFIER.
+    pub(crate) identifier: &'a [u8],
+    pub(crate) is_critical: bool,
+    pub(crate) content: &'a [u8],
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", self.subject())
+    }
+}
+
+impl PartialEq for Parts {
+    fn eq(&self, other: &Self) -> bool {
+        self.der == other.der
+    }
+}
+
+impl Eq for Parts {}
+
+impl Parts {
+    // RFC 5280 4.1
+    fn parse(der: &[u8]) -> der::Result<Self> {
+        let mut outer = Elements::only(der, Tag::Sequence)?.children();
+        let signed = outer.expect(Tag::Sequence)?;
+        let signature_algorithm = outer.expect(Tag::Sequence)?;
+        let signature = outer.expect(Tag::BitString)?.bit_string()?;
+        outer.finish()?;
+
+        let mut fields = signed.children();
+        // Whatever the version: roots of version 1 are trusted by their bytes, and an extension counts
+        // wherever it is.
+        let _version = fields.optional_context(0)?;
+        let serial = fields.expect(Tag::Integer)?;
+        let inner_algorithm = fields.expect(Tag::Sequence)?;
+        // RFC 5280 4.1.1.2
+        if inner_algorithm.encoding() != signature_algorithm.encoding() {
+            return Err(Tag::Sequence.value_error().into());
+        }
+        let issuer = Name::parse(fields.expect(Tag::Sequence)?.encoding())?;
+        let validity = validity(&fields.expect(Tag::Sequence)?)?;
+        let subject = Name::parse(fields.expect(Tag::Sequence)?.encoding())?;
+        let public_key_info = fields.expect(Tag::Sequence)?.range();
+        // The unique identifiers mean nothing to anybody.
+        let _ = fields.optional_context(1)?;
+        let _ = fields.optional_context(2)?;
+        let extensions = match fields.optional_context(3)? {
+            Some(tagged) => extensions(tagged.children().expect(Tag::Sequence)?)?,
+            None => Vec::new(),
+        };
+        fields.finish()?;
+
+        let find = |identifier: &ObjectIdentifier| {
+            let mut extensions = extensions.iter();
+            extensions
+                .find(|extension| is_identifier(&der[extension.identifier.clone()], identifier))
+                .map(|extension| &der[extension.content.clone()])
+        };
+        let mut proxy = None;
+        for family in [ProxyFamily::Rfc3820, ProxyFamily::Gsi3] {
+            if let Some(content) = find(&family.extension_identifier()) {
+                let info = ProxyInfo::from_extension(family, content)?;
+                if proxy.replace(info).is_some() {
+                    return Err(Tag::Sequence.value_error().into());
+                }
+            }
+        }
+        let dns_names = find(&SUBJECT_ALTERNATIVE_NAME).map_or(Ok(Vec::new()), dns_names)?;
+        let basic_constraints = find(&BASIC_CONSTRAINTS).map(Decode::from_der).transpose()?;
+        let key_usage = find(&KEY_USAGE).map(Decode::from_der).transpose()?;
+        Ok(Self {
+            signed: signed.range(),
+            subject,
+            issuer,
+            serial: serial.content_range(),
+            validity,
+            public_key_info,
+            signature_algorithm: signature_algorithm.range(),
+            signature,
+            proxy,
+            basic_constraints,
+            key_usage,
+            dns_names,
+            extensions,
+            der: der.to_vec(),
+        })
+    }
+}
+
+fn validity(element: &Element<'_>) -> der::Result<Validity> {
+    let mut times = element.children();
+    let not_before = times.next()?.decode::<Time>()?.to_system_time();
+    let not_after = times.next()?.decode::<Time>()?.to_system_time();
+    times.finish()?;
+    Ok(Validity {
+        not_before,
+        not_after,
+    })
+}
+
+fn extensions(sequence: Element<'_>) -> der::Result<Vec<Extension>> {
+    let mut found: Vec<Extension> = Vec::new();
+    let mut identifiers = Vec::new();
+    let mut elements = sequence.children();
+    while !elements.is_empty() {
+        let mut fields = elements.expect(Tag::Sequence)?.children();
+        let identifier = fields.expect(Tag::ObjectIdentifier)?;
+        let critical = fields.optional(Tag::Boolean)?;
+        let content = fields.expect(Tag::OctetString)?;
+        fields.finish()?;
+        // RFC 5280 4.2: no extension is there twice.
+        if identifiers.contains(&identifier.content()) || found.len() == MAX_EXTENSIONS {
+            return Err(Tag::Sequence.value_error().into());
+        }
+        identifiers.push(identifier.content());
+        found.push(Extension {
+            identifier: identifier.content_range(),
+            is_critical: critical.is_some_and(|flag| flag.content() != [0]),
+            content: content.content_range(),
+        });
+    }
+    Ok(found)
+}
+
+/// The `dNSName`s of a `GeneralNames`.
+fn dns_names(content: &[u8]) -> der::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut elements = Elements::only(content, Tag::Sequence)?.children();
+    while !elements.is_empty() {
+        let element = elements.next()?;
+        if element.is_context(2) && element.content().is_ascii() {
+            names.extend(String::from_utf8(element.content().to_vec()));
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_pki::{FULL, Pki, Request, USER, openssl, run};
+
+    #[test]
+    fn a_certificate_is_read_as_openssl_wrote_it() {
+        let pki = Pki::new();
+        let root = pki.root("/DC=test/CN=Root");
+        let extensions = format!("{USER}\nsubjectAltName=DNS:a.example,email:x@y,DNS:*.b.example");
+        let issued = pki.issue(&root, "/DC=test/CN=Alice", &extensions);
+        let certificate = &issued.certificate;
+        assert_eq!(certificate.subject().one_line(), "/DC=test/CN=Alice");
+        assert_eq!(certificate.issuer(), root.certificate.subject());
+        assert_eq!(certificate.serial(), [2]);
+        assert_eq!(certificate.dns_names(), ["a.example", "*.b.example"]);
+        let Validity {
+            not_before,
+            not_after,
+        } = certificate.validity();
+        let life = not_after.duration_since(not_before).expect("in order");
+        assert_eq!(life, Duration::from_secs(30 * 86400));
+        assert!(certificate.extension("2.5.29.15").is_some());
+        assert!(certificate.extension("2.5.29.30").is_none());
+        assert!(certificate.proxy().is_none());
+        assert!(!certificate.is_self_issued());
+        assert!(root.certificate.is_self_issued());
+    }
+
+    #[test]
+    fn a_proxy_is_told_by_its_extension() {
+        let pki = Pki::new();
+        let root = pki.root("/DC=test/CN=Root");
+        let user = pki.issue(&root, "/DC=test/CN=Alice", USER);
+        let proxy = pki.proxy(&user, &format!("{FULL},pathlen:3"));
+        let info = proxy.certificate.proxy().expect("a proxy");
+        assert_eq!(info.family, ProxyFamily::Rfc3820);
+        assert_eq!(info.path_length, Some(3));
+    }
+
+    #[test]
+    fn names_are_written_as_openssl_writes_them() {
+        let pki = Pki::new();
+        for subject in [
+            "/C=CH/ST=Genève/L=Meyrin/O=a, b \\\\ c/OU=\"quoted\"/CN=Jürg \\/ \\+ 漢字 €",
+            "/DC=org/DC=example/UID=u1+CN=Alice Smith 12345/emailAddress=alice@example.org",
+            "/serialNumber=77/GN=A/SN=B/title=Dr./initials=A.B./street=Way 1/postalCode=1211",
+            "/CN=host\\/gridftp.example.org/dnQualifier=x/pseudonym=y/role=z/name=n",
+            "/1.2.3.4.5=dotted/CN=~ !\"#$%&'()*,-.:;<=>?@[]^_`{|}",
+            "/unstructuredName=un/unstructuredAddress=ua/description=d/businessCategory=bc",
+            "/jurisdictionC=DE/jurisdictionL=l/jurisdictionST=s/organizationIdentifier=oi",
+        ] {
+            let request = Request {
+                subject,
+                ..Request::default()
+            };
+            let issued = pki.make(&request, None);
+            let printed = run(
+                openssl(["x509", "-noout", "-subject", "-nameopt", "compat", "-in"])
+                    .arg(&issued.certificate_file),
+            );
+            let expected = printed.trim_end().strip_prefix("subject=");
+            let ours = issued.certificate.subject().one_line();
+            assert_eq!(Some(ours), expected, "{subject}");
+        }
+    }
+
+    #[test]
+    fn a_pem_text_may_hold_other_things() {
+        let pki = Pki::new();
+        let root = pki.root("/CN=Root");
+        let text = [
+            b"some words\n",
+            &root.key_pem()[..],
+            &root.pem(),
+            b"\nmore words\n",
+        ]
+        .concat();
+        let read = Certificate::all_from_pem(&text).expect("sound");
+        assert_eq!(read, [root.certificate]);
+        assert_eq!(Certificate::all_from_pem(b"no PEM at all"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn every_cut_certificate_is_malformed() {
+        let pki = Pki::new();
+        let der = pki.root("/CN=Root").certificate.der().to_vec();
+        for length in 0..der.len() {
+            assert!(Certificate::from_der(&der[..length]).is_err(), "{length}");
+        }
+        assert!(Certificate::from_der(&[&der[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn an_extension_that_is_there_twice_is_malformed() {
+        let pki = Pki::new();
+        let der = pki.root("/CN=Root").certificate.der().to_vec();
+        // keyUsage (2.5.29.15) becomes a second basicConstraints (2.5.29.19).
+        let at = der.windows(3).position(|three| three == [0x55, 0x1d, 15]);
+        let mut changed = der.clone();
+        changed[at.expect("it has one") + 2] = 19;
+        assert!(Certificate::from_der(&changed).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Certificate::from_der(&bytes);
+            let _ = Certificate::all_from_pem(&bytes);
+            let _ = Name::from_der(&bytes);
+        }
+    }
+
+    #[test]
+    fn changed_certificates_do_not_panic() {
+        let pki = Pki::new();
+        let root = pki.root("/DC=test/CN=Root");
+        let user = pki.issue(&root, "/DC=test/CN=Alice", USER);
+        let proxy = pki.proxy(&user, FULL);
+        for issued in [root, user, proxy] {
+            let der = issued.certificate.der();
+            proptest!(|(at in 0..der.len(), value in any::<u8>())| {
+                let mut changed = der.to_vec();
+                changed[at] = value;
+                if let Ok(certificate) = Certificate::from_der(&changed) {
+                    prop_assert_eq!(certificate.der(), &changed[..]);
+                    let _ = certificate.subject().first_common_name();
+                }
+            });
+        }
+    }
+}

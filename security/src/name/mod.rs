@@ -1,0 +1,398 @@
+//! Distinguished names, in the form in which this field writes them.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use der::Tag;
+
+use crate::asn1::{Element, Elements};
+use crate::certificate::CertificateError;
+
+mod attributes;
+
+/// 2.5.4.3
+const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
+
+/// A distinguished name. Two names are equal when their encodings are; [`Name::matches`] is how
+/// certificates find their issuers.
+#[derive(Clone)]
+pub struct Name {
+    der: Arc<[u8]>,
+    one_line: Arc<str>,
+    canonical: CanonicalName,
+}
+
+/// A name as it is compared: one entry for each RDN, without case and superfluous spaces, and without
+/// the kind of string (RFC 5280 7.1, in the simple form that OpenSSL has).
+pub(crate) type CanonicalName = Arc<[Box<[u8]>]>;
+
+impl Name {
+    /// Reads a DER `Name`; nothing may follow.
+    pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
+        Self::parse(der).map_err(CertificateError::malformed("the name"))
+    }
+
+    pub(crate) fn parse(der: &[u8]) -> der::Result<Self> {
+        let mut one_line = String::new();
+        let mut canonical = Vec::new();
+        let mut rdns = Elements::only(der, Tag::Sequence)?.children();
+        while !rdns.is_empty() {
+            let attributes = attributes_of(&rdns.next()?)?;
+            for (index, attribute) in attributes.iter().enumerate() {
+                one_line.push(if index == 0 { '/' } else { '+' });
+                attribute.write_one_line(&mut one_line)?;
+            }
+            let mut set = attributes
+                .iter()
+                .map(Attribute::canonical)
+                .collect::<der::Result<Vec<_>>>()?;
+            set.sort_unstable();
+            canonical.push(set.concat().into_boxed_slice());
+        }
+        Ok(Self {
+            der: der.into(),
+            one_line: one_line.into(),
+            canonical: canonical.into(),
+        })
+    }
+
+    /// The encoding, byte for byte as it was read.
+    pub fn as_der(&self) -> &[u8] {
+        &self.der
+    }
+
+    /// `/DC=org/CN=Alice`, as `X509_NAME_oneline` of OpenSSL 3 writes it: what grid-mapfiles, signing
+    /// policies and `DCAU S` hold.
+    ///
+    /// Only printable ASCII: every other byte of a value is `\xHH`. A slash or a plus sign in a value has
+    /// a backslash before it, which OpenSSL did not write before version 3.
+    pub fn one_line(&self) -> &str {
+        &self.one_line
+    }
+
+    /// The value of the first CN, if it is text.
+    pub fn first_common_name(&self) -> Option<String> {
+        self.values_of(&COMMON_NAME).into_iter().next()
+    }
+
+    /// Whether both names are the same when case, superfluous spaces and kinds of strings do not count.
+    pub fn matches(&self, other: &Self) -> bool {
+        self.canonical == other.canonical
+    }
+
+    /// Whether `longer` is this name and exactly one CN more (RFC 3820 3.4).
+    pub fn is_extended_by(&self, longer: &Self) -> bool {
+        let Some((last, rest)) = longer.canonical.split_last() else {
+            return false;
+        };
+        *rest == *self.canonical && is_one_common_name(last)
+    }
+
+    /// Whether this name is in the subtree that `base` is the root of (RFC 5280 4.2.1.10).
+    pub(crate) fn is_within(&self, base: &Self) -> bool {
+        self.canonical.starts_with(&base.canonical)
+    }
+
+    pub(crate) fn canonical(&self) -> &CanonicalName {
+        &self.canonical
+    }
+
+    pub(crate) fn common_names(&self) -> Vec<String> {
+        self.values_of(&COMMON_NAME)
+    }
+
+    /// The values of an attribute, in order, that are text.
+    pub(crate) fn values_of(&self, identifier: &[u8]) -> Vec<String> {
+        let mut values = Vec::new();
+        let mut visit = || -> der::Result<()> {
+            let mut rdns = Elements::only(&self.der, Tag::Sequence)?.children();
+            while !rdns.is_empty() {
+                for attribute in attributes_of(&rdns.next()?)? {
+                    if attribute.identifier == identifier {
+                        values.extend(attribute.text()?);
+                    }
+                }
+            }
+            Ok(())
+        };
+        // The name was read before: this cannot fail.
+        let _ = visit();
+        values
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.canonical.is_empty()
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.der == other.der
+    }
+}
+
+impl Eq for Name {}
+
+impl std::hash::Hash for Name {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.der.hash(state);
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.one_line)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({})", self.one_line)
+    }
+}
+
+/// One `AttributeTypeAndValue`.
+struct Attribute<'a> {
+    identifier: &'a [u8],
+    value: Element<'a>,
+}
+
+fn attributes_of<'a>(rdn: &Element<'a>) -> der::Result<Vec<Attribute<'a>>> {
+    rdn.tag().assert_eq(Tag::Set)?;
+    let mut attributes = Vec::new();
+    let mut elements = rdn.children();
+    while !elements.is_empty() {
+        let mut fields = elements.expect(Tag::Sequence)?.children();
+        let identifier = fields.expect(Tag::ObjectIdentifier)?.content();
+        let value = fields.next()?;
+        fields.finish()?;
+        attributes.push(Attribute { identifier, value });
+    }
+    // X.501: a relative name has at least one attribute.
+    if attributes.is_empty() {
+        return Err(Tag::Set.value_error().into());
+    }
+    Ok(attributes)
+}
+
+impl Attribute<'_> {
+    fn write_one_line(&self, line: &mut String) -> der::Result<()> {
+        match attributes::short_name(self.identifier) {
+            Some(name) => line.push_str(name),
+            None => write_dotted(self.identifier, line)?,
+        }
+        line.push('=');
+        let bytes = match self.value.tag() {
+            // OpenSSL keeps these as they are encoded.
+            Tag::Sequence | Tag::Set => self.value.encoding(),
+            // The first byte counts unused bits.
+            Tag::BitString => self.value.content().get(1..).unwrap_or_default(),
+            _ => self.value.content(),
+        };
+        for byte in bytes {
+            match byte {
+                b'/' | b'+' => line.extend(['\\', char::from(*byte)]),
+                b' '..=b'~' => line.push(char::from(*byte)),
+                // Writing to a string does not fail.
+                _ => {
+                    let _ = write!(line, "\\x{byte:02X}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The value, if it is of a kind of string that OpenSSL compares as text.
+    fn text(&self) -> der::Result<Option<String>> {
+        let bytes = self.value.content();
+        let malformed = || self.value.tag().value_error();
+        let text = match self.value.tag() {
+            Tag::Utf8String => str::from_utf8(bytes).map_err(|_| malformed())?.to_owned(),
+            // Whatever T.61 says: everybody takes it for Latin-1.
+            Tag::PrintableString | Tag::Ia5String | Tag::VisibleString | Tag::TeletexString => {
+                bytes.iter().copied().map(char::from).collect()
+            }
+            Tag::BmpString if bytes.len().is_multiple_of(2) => bytes
+                .chunks_exact(2)
+                .map(|pair| char::from_u32(u16::from_be_bytes([pair[0], pair[1]]).into()))
+                .collect::<Option<String>>()
+                .ok_or_else(malformed)?,
+            Tag::BmpString => return Err(malformed().into()),
+            _ => return Ok(None),
+        };
+        Ok(Some(text))
+    }
+
+    /// Type and value such that equal attributes are equal bytes, and different ones are not even when
+    /// several are put together.
+    fn canonical(&self) -> der::Result<Vec<u8>> {
+        let (is_text, value) = match self.text()? {
+            Some(text) => (1, normalized(&text).into_bytes()),
+            None => (0, self.value.encoding().to_vec()),
+        };
+        let mut bytes = Vec::with_capacity(self.identifier.len() + value.len() + 17);
+        bytes.extend(self.identifier.len().to_be_bytes());
+        bytes.extend(self.identifier);
+        bytes.push(is_text);
+        bytes.extend(value.len().to_be_bytes());
+        bytes.extend(value);
+        Ok(bytes)
+    }
+}
+
+/// Whether a canonical RDN is a single CN.
+fn is_one_common_name(rdn: &[u8]) -> bool {
+    const LENGTH: usize = size_of::<usize>();
+    let start = [&COMMON_NAME.len().to_be_bytes()[..], &COMMON_NAME, &[1]].concat();
+    let Some((length, value)) = rdn
+        .strip_prefix(&start[..])
+        .and_then(<[u8]>::split_first_chunk::<LENGTH>)
+    else {
+        return false;
+    };
+    value.len() == usize::from_be_bytes(*length)
+}
+
+/// Lower case, and white space as single spaces between words. Only ASCII counts, as in OpenSSL.
+fn normalized(text: &str) -> String {
+    let is_space = |letter: char| matches!(letter, ' ' | '\t'..='\r');
+    let words: Vec<_> = text
+        .split(is_space)
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join(" ").to_ascii_lowercase()
+}
+
+/// The identifier in dotted decimals.
+fn write_dotted(content: &[u8], line: &mut String) -> der::Result<()> {
+    let malformed = || der::Error::from(der::ErrorKind::OidMalformed);
+    let mut number: u128 = 0;
+    let mut is_first = true;
+    let mut is_complete = false;
+    for byte in content {
+        // Base 128, most significant digits first.
+        if number > u128::MAX >> 7 {
+            return Err(malformed());
+        }
+        number = number << 7 | u128::from(byte & 0x7f);
+        is_complete = byte & 0x80 == 0;
+        if !is_complete {
+            continue;
+        }
+        if is_first {
+            // X.690 8.19.4: the first two arcs are one number.
+            let root = (number / 40).min(2);
+            let _ = write!(line, "{root}.{}", number - root * 40);
+        } else {
+            let _ = write!(line, ".{number}");
+        }
+        (number, is_first) = (0, false);
+    }
+    if is_complete {
+        Ok(())
+    } else {
+        Err(malformed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(content.len()).expect("short");
+        [&[tag, length][..], content].concat()
+    }
+
+    fn attribute(identifier: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
+        tlv(0x30, &[tlv(6, identifier), tlv(tag, value)].concat())
+    }
+
+    fn name(rdns: &[&[Vec<u8>]]) -> Name {
+        let sets: Vec<_> = rdns.iter().map(|rdn| tlv(0x31, &rdn.concat())).collect();
+        Name::from_der(&tlv(0x30, &sets.concat())).expect("a name")
+    }
+
+    fn common_name(tag: u8, value: &[u8]) -> Vec<u8> {
+        attribute(&COMMON_NAME, tag, value)
+    }
+
+    #[test]
+    fn bytes_that_are_not_printable_are_escaped() {
+        let name = name(&[&[common_name(0x0c, "Jürg \x01/+~".as_bytes())]]);
+        assert_eq!(name.one_line(), r"/CN=J\xC3\xBCrg \x01\/\+~");
+        assert_eq!(name.first_common_name().as_deref(), Some("Jürg \x01/+~"));
+    }
+
+    #[test]
+    fn several_attributes_of_one_rdn_are_joined() {
+        let uid = [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1];
+        let set = [common_name(0x13, b"a"), attribute(&uid, 0x0c, b"b")];
+        assert_eq!(
+            name(&[&set, &[common_name(0x13, b"c")]]).one_line(),
+            "/CN=a+UID=b/CN=c"
+        );
+    }
+
+    #[test]
+    fn unknown_types_are_dotted() {
+        let large = [
+            0x69, 0x83, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+        ];
+        let set = [
+            attribute(&[0x2a, 0x86, 0x48], 0x13, b"x"),
+            attribute(&large, 0x13, b"y"),
+        ];
+        let expected = "/1.2.840=x+2.25.36893488147419103231=y";
+        assert_eq!(name(&[&set]).one_line(), expected);
+    }
+
+    #[test]
+    fn identifiers_that_are_cut_or_endless_are_malformed() {
+        for identifier in [&[][..], &[0x2a, 0x86], &[0xff; 40]] {
+            let set = tlv(0x31, &attribute(identifier, 0x13, b"x"));
+            assert!(Name::from_der(&tlv(0x30, &set)).is_err(), "{identifier:?}");
+        }
+    }
+
+    #[test]
+    fn names_match_without_case_spaces_and_kinds_of_strings() {
+        let one = name(&[&[common_name(0x13, b"  Grid \t CA ")]]);
+        let other = name(&[&[common_name(0x1e, b"\0g\0r\0i\0d\0 \0c\0a")]]);
+        let third = name(&[&[common_name(0x0c, b"GridCA")]]);
+        assert!(one.matches(&other));
+        assert!(!one.matches(&third));
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_name_is_extended_by_exactly_one_common_name() {
+        let organization = || attribute(&[0x55, 4, 10], 0x13, b"o");
+        let issuer = name(&[&[organization()], &[common_name(0x13, b"a")]]);
+        let proxy = |rdns: &[&[Vec<u8>]]| {
+            let start: [&[Vec<u8>]; 2] = [&[organization()], &[common_name(0x13, b"a")]];
+            issuer.is_extended_by(&name(&[&start, rdns].concat()))
+        };
+        assert!(proxy(&[&[common_name(0x13, b"1")]]));
+        assert!(!proxy(&[]));
+        assert!(!proxy(&[&[organization()]]));
+        assert!(!proxy(&[&[
+            common_name(0x13, b"1"),
+            common_name(0x13, b"2")
+        ]]));
+        assert!(!proxy(&[
+            &[common_name(0x13, b"1")],
+            &[common_name(0x13, b"2")]
+        ]));
+        assert!(!issuer.is_extended_by(&name(&[&[common_name(0x13, b"a")], &[organization()]])));
+    }
+
+    #[test]
+    fn an_empty_set_and_bad_text_are_malformed() {
+        let bad_utf8 = tlv(0x31, &common_name(0x0c, &[0xff]));
+        let odd_bmp = tlv(0x31, &common_name(0x1e, b"abc"));
+        for rdn in [vec![0x31, 0], bad_utf8, odd_bmp] {
+            assert!(Name::from_der(&tlv(0x30, &rdn)).is_err(), "{rdn:?}");
+        }
+    }
+}
