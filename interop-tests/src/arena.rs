@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::case::{Failure, Partners};
-use crate::{Client, Kind, Launch, LaunchError, Server, content, url};
+use crate::case::{Case, Failure, Partners};
+use crate::{Client, Kind, Launch, LaunchError, Pki, Server, content, url};
 
 /// The account `nobody` of Debian.
 const NOBODY: u32 = 65534;
@@ -33,12 +33,16 @@ pub enum Role {
     ReadOnly,
     /// Serves the whole machine, so that paths are the machine's.
     WholeMachine,
+    /// As the main one, for users with certificates.
+    Gsi,
+    /// As the second one, for users with certificates.
+    SecondGsi,
 }
 
 /// Servers, started when first used, and the tree they serve.
 #[derive(Debug)]
 pub struct Arena {
-    servers: [OnceLock<Result<Server, LaunchError>>; 10],
+    servers: [OnceLock<Result<Server, LaunchError>>; 14],
     /// Removed after the servers have ended.
     directory: TempDir,
 }
@@ -71,6 +75,10 @@ impl Arena {
     /// When it cannot be started, now or at the first use.
     pub fn server(&self, kind: Kind, role: Role) -> Result<&Server, Failure> {
         let index = role as usize * 2 + usize::from(kind == Kind::Globus);
+        let pki = match role {
+            Role::Gsi | Role::SecondGsi => Some(pki()?),
+            _ => None,
+        };
         let start = || {
             let root = match role {
                 Role::WholeMachine => PathBuf::from("/"),
@@ -78,9 +86,12 @@ impl Arena {
             };
             let launch = Launch::new(kind, root);
             match role {
-                Role::Main | Role::Second | Role::WholeMachine => launch,
                 Role::Ipv6 => launch.ipv6(),
                 Role::ReadOnly => launch.read_only(),
+                _ => match pki {
+                    Some(pki) => launch.gsi(pki),
+                    None => launch,
+                },
             }
             .start()
         };
@@ -90,34 +101,37 @@ impl Arena {
             .map_err(|error| Failure::Wrong(error.to_string()))
     }
 
-    /// Directories and servers for one run of a case called `name`.
+    /// Directories and servers for one run of a case. The server of its first role is the source, and
+    /// the destination if there is but one; that of the other role is its partner.
     ///
     /// # Errors
     ///
     /// When a server does not start or a directory cannot be made.
-    pub fn context(
-        &self,
-        name: &str,
-        subject: Kind,
-        partners: Partners,
-    ) -> Result<Context<'_>, Failure> {
-        let (source, destination) = match partners {
-            Partners::One => ((subject, Role::Main), (subject, Role::Main)),
-            Partners::Alike => ((subject, Role::Main), (subject, Role::Second)),
-            Partners::ToGlobus => ((subject, Role::Main), (Kind::Globus, Role::Second)),
-            Partners::FromGlobus => ((Kind::Globus, Role::Second), (subject, Role::Main)),
+    pub fn context(&self, case: &Case, subject: Kind) -> Result<Context<'_>, Failure> {
+        let [first, second] = case.roles;
+        let (source, destination) = match case.partners {
+            Partners::One => ((subject, first), (subject, first)),
+            Partners::Alike => ((subject, first), (subject, second)),
+            Partners::ToGlobus => ((subject, first), (Kind::Globus, second)),
+            Partners::FromGlobus => ((Kind::Globus, second), (subject, first)),
         };
         let directory = format!(
             "{}-{}",
             subject.name(),
-            name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+            case.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
         );
+        let mut environment = match case.user {
+            Some(user) => pki()?.environment(user),
+            None => Vec::new(),
+        };
+        environment.extend(case.environment.iter().cloned());
         let context = Context {
             arena: self,
             subject,
             source: self.server(source.0, source.1)?,
             destination: self.server(destination.0, destination.1)?,
             directory,
+            environment,
         };
         for directory in [context.remote(""), context.local("")] {
             fs::create_dir(&directory)?;
@@ -138,6 +152,7 @@ pub struct Context<'a> {
     source: &'a Server,
     destination: &'a Server,
     directory: String,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl<'a> Context<'a> {
@@ -170,6 +185,15 @@ impl<'a> Context<'a> {
             ));
         }
         self.arena.server(self.subject, role)
+    }
+
+    /// The certificates and keys of the tests.
+    ///
+    /// # Errors
+    ///
+    /// When they could not be made.
+    pub fn pki(&self) -> Result<&'static Pki, Failure> {
+        pki()
     }
 
     /// `name` relative to the servers' root.
@@ -287,6 +311,11 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
+    /// The environment in which client programs act for the case's user.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        self.environment.clone()
+    }
+
     /// `globus-url-copy` with `arguments`.
     pub fn globus_url_copy<A: Into<OsString>>(
         &self,
@@ -294,6 +323,7 @@ impl<'a> Context<'a> {
     ) -> Client {
         Client::new("globus-url-copy")
             .args(arguments)
+            .envs(self.environment())
             .directory(self.local(""))
     }
 }
@@ -304,6 +334,10 @@ impl Drop for Context<'_> {
         let _ = remove(&self.remote(""));
         let _ = remove(&self.local(""));
     }
+}
+
+fn pki() -> Result<&'static Pki, Failure> {
+    Pki::shared().map_err(|error| Failure::Wrong(error.to_string()))
 }
 
 /// Removes a tree, also directories in it that a case has closed to us.

@@ -1,11 +1,12 @@
 //! What a case is, and what it says when it has run.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::arena::Context;
-use crate::{ClientError, Finished, LaunchError};
+use crate::arena::{Context, Role};
+use crate::{ClientError, Finished, LaunchError, UserKind};
 
 /// One case of the table: something that a user does with one client program.
 #[derive(Clone)]
@@ -16,6 +17,12 @@ pub struct Case {
     pub partners: Partners,
     /// Why the real server is not expected to pass, if it is not. Ours must pass all the same.
     pub oddity: Option<&'static str>,
+    /// Which servers play the first and the second part.
+    pub(crate) roles: [Role; 2],
+    /// Whom client programs act for; an anonymous user if nobody.
+    pub(crate) user: Option<UserKind>,
+    /// Variables of the environment of client programs.
+    pub(crate) environment: Vec<(OsString, OsString)>,
     run: Arc<Run>,
 }
 
@@ -31,6 +38,9 @@ impl Case {
             name: name.into(),
             partners: Partners::One,
             oddity: None,
+            roles: [Role::Main, Role::Second],
+            user: None,
+            environment: Vec::new(),
             run: Arc::new(run),
         }
     }
@@ -53,6 +63,21 @@ impl Case {
     #[must_use]
     pub fn oddity(mut self, reason: &'static str) -> Self {
         self.oddity = Some(reason);
+        self
+    }
+
+    /// Takes servers for users with certificates, and has clients act for `user`.
+    #[must_use]
+    pub fn gsi(mut self, user: UserKind) -> Self {
+        self.roles = [Role::Gsi, Role::SecondGsi];
+        self.user = Some(user);
+        self
+    }
+
+    /// Sets a variable of the environment of client programs.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
         self
     }
 

@@ -17,7 +17,7 @@ use crate::group::Group;
 const OUTPUT_LIMIT: usize = 8 << 20;
 
 /// Debian's package for each program that the table needs.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("globus-url-copy", "globus-gass-copy-progs"),
     ("globus-gridftp-server", "globus-gridftp-server-progs"),
     (
@@ -27,6 +27,9 @@ const PACKAGES: [(&str, &str); 6] = [
     ("curl", "curl"),
     ("lftp", "lftp"),
     ("python3", "python3"),
+    ("openssl", "openssl"),
+    ("grid-proxy-init", "globus-proxy-utils"),
+    ("voms-proxy-fake", "voms-clients"),
 ];
 
 /// A client program and what it is to do.
@@ -71,6 +74,13 @@ impl Client {
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets variables of the program's environment.
+    #[must_use]
+    pub fn envs(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        self.environment.extend(variables);
         self
     }
 

@@ -18,18 +18,22 @@ use std::time::Duration;
 
 use crate::client::find;
 use crate::group::Group;
-use crate::{ClientError, Kind, Server};
+use crate::{ClientError, Kind, Pki, Server};
 
 /// How long a server may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// How a server is to be started: anonymous, writable, on loopback, unless said otherwise.
+/// The option of both programs that lets in accounts in which nobody can log in.
+const DISABLED_LOGIN: &str = "allow-disabled-login";
+
+/// How a server is to be started: for anonymous users, writable, on loopback, unless said otherwise.
 #[derive(Debug)]
 pub struct Launch {
     kind: Kind,
     root: PathBuf,
     address: IpAddr,
     anonymous_write: bool,
+    pki: Option<&'static Pki>,
     wrapper: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
@@ -43,6 +47,7 @@ impl Launch {
             root: root.into(),
             address: Ipv4Addr::LOCALHOST.into(),
             anonymous_write: true,
+            pki: None,
             wrapper: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -60,6 +65,13 @@ impl Launch {
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.anonymous_write = false;
+        self
+    }
+
+    /// Lets in the users of the grid-mapfile, as their accounts, instead of anonymous ones.
+    #[must_use]
+    pub fn gsi(mut self, pki: &'static Pki) -> Self {
+        self.pki = Some(pki);
         self
     }
 
@@ -113,6 +125,7 @@ impl Launch {
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
+            .envs(self.globus_environment())
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir("/")
             .stdin(Stdio::null())
@@ -128,6 +141,7 @@ impl Launch {
             kind: self.kind,
             root: self.root.clone(),
             address,
+            gsi: self.pki.is_some(),
             group,
             logs,
         })
@@ -137,7 +151,23 @@ impl Launch {
         let listen = SocketAddr::new(self.address, 0).to_string();
         let mut arguments: Vec<OsString> = ["serve", "--root"].map(Into::into).into();
         arguments.push(self.root.clone().into());
-        arguments.extend(["--listen", &listen, "--anonymous"].map(Into::into));
+        arguments.extend(["--listen", &listen].map(Into::into));
+        if let Some(pki) = self.pki {
+            arguments.push("--gsi".into());
+            for (flag, path) in [
+                ("--cert", pki.host_certificate()),
+                ("--key", pki.host_key()),
+                ("--trust", pki.trust()),
+                ("--gridmap", pki.gridmap()),
+                ("--vomsdir", pki.voms_directory()),
+            ] {
+                arguments.extend([flag.into(), path.into()]);
+            }
+            // The accounts of the tests are Debian's own, in which nobody can log in otherwise.
+            arguments.push(format!("--{DISABLED_LOGIN}").into());
+            return arguments;
+        }
+        arguments.push("--anonymous".into());
         if self.anonymous_write {
             arguments.push("--anonymous-write".into());
         }
@@ -158,6 +188,10 @@ impl Launch {
             "-home-dir".into(),
             self.root.clone().into(),
         ]);
+        if self.pki.is_some() {
+            arguments.push(format!("-{DISABLED_LOGIN}").into());
+            return arguments;
+        }
         arguments.push("-aa".into());
         if rustix::process::geteuid().is_root() {
             arguments.extend(["-anonymous-user", "nobody"].map(Into::into));
@@ -166,6 +200,19 @@ impl Launch {
             arguments.extend(["-rp", "R/"].map(Into::into));
         }
         arguments
+    }
+
+    /// The real server takes its security files from its environment only.
+    fn globus_environment(&self) -> Vec<(OsString, OsString)> {
+        match (self.kind, self.pki) {
+            (Kind::Globus, Some(pki)) => vec![
+                ("X509_USER_CERT".into(), pki.host_certificate().into()),
+                ("X509_USER_KEY".into(), pki.host_key().into()),
+                ("X509_CERT_DIR".into(), pki.trust().into()),
+                ("GRIDMAP".into(), pki.gridmap().into()),
+            ],
+            _ => Vec::new(),
+        }
     }
 
     /// The address in a server's first line. Ours names it; the real one gives a host name.

@@ -167,7 +167,7 @@ pub fn run(
 fn run_one(case: &Case, kind: Kind, arena: &Arena) -> Outcome {
     let started = Instant::now();
     let result = arena
-        .context(&case.name, kind, case.partners)
+        .context(case, kind)
         .and_then(|context| case.run(&context));
     let verdict = match result {
         Ok(observation) => Verdict::Passed(observation),

@@ -46,6 +46,7 @@ pub struct Server {
     pub(crate) kind: Kind,
     pub(crate) root: PathBuf,
     pub(crate) address: SocketAddr,
+    pub(crate) gsi: bool,
     pub(crate) group: Group,
     pub(crate) logs: TempDir,
 }
@@ -90,15 +91,19 @@ impl Server {
         }
     }
 
-    /// The `ftp://` URL of `path`, relative to the root. Bytes that mean something in a URL are
+    /// The `ftp://` or `gsiftp://` URL of `path`, relative to the root. Bytes that mean something in a URL are
     /// escaped; a slash at the end stays.
     pub fn url(&self, path: &str) -> String {
         format!("{}{}", self.base(), url::escape(&self.path(path)))
     }
 
-    /// `ftp://HOST:PORT`.
+    /// `ftp://ADDRESS:PORT`, or `gsiftp://localhost:PORT`: the name in the host certificate.
     pub fn base(&self) -> String {
-        format!("ftp://{}", self.address)
+        if self.gsi {
+            format!("gsiftp://localhost:{}", self.address.port())
+        } else {
+            format!("ftp://{}", self.address)
+        }
     }
 
     /// What the server has logged so far.

@@ -36,6 +36,8 @@ groups! {
     ftplib: "ftplib/",
     curl: "curl/",
     lftp: "lftp/",
+    gsi_get: "gsi/get ",
+    gsi_put: "gsi/put ",
 }
 
 #[test]

@@ -107,6 +107,7 @@ pub(super) fn gfal<A: Into<std::ffi::OsString>>(
 ) -> Client {
     Client::new(program)
         .args(arguments)
+        .envs(context.environment())
         .directory(context.local(""))
 }
 

@@ -5,6 +5,7 @@ mod curl_commands;
 mod errors;
 mod gfal_copy;
 mod gfal_names;
+mod gsi;
 mod lftp;
 mod names;
 mod options;
@@ -35,6 +36,7 @@ pub fn cases() -> Vec<Case> {
         python::cases(),
         curl::cases(),
         lftp::cases(),
+        gsi::cases(),
     ]
     .into_iter()
     .flatten()
