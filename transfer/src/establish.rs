@@ -1,15 +1,17 @@
 //! Establishes data channels, for whichever direction needs them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use gridhaul_stack::{
     AcceptError, Cancel, Channel, ChannelError, Incoming, Operation, StackListener,
 };
 
+use crate::handshakes::Handshakes;
 use crate::local::{Context, DataPort};
-use crate::movers::{Permit, Permits};
+use crate::movers::{Crew, Permit, Permits};
 use crate::node::Event;
+use crate::sync::lock;
 use crate::{SequenceError, TransferError};
 
 impl Context {
@@ -36,14 +38,57 @@ impl Context {
                 // RFC 959 4.2: 150 says that the file is ready and the data connection about to be
                 // opened; there are clients that open it only then.
                 self.running.tell(Event::Started { reused: false });
-                let deadline = Instant::now() + self.shared.config.data_timeout;
-                let incoming = self
-                    .accept(listener, &self.running.cancel, deadline)?
-                    .ok_or(TransferError::NoConnection(self.shared.config.data_timeout))?;
-                let permit = self.permit(permits, 1)?;
-                let channel = incoming.establish(&self.connecting())?;
-                Ok((permit, channel))
+                let channel = self.first_channel(listener)?;
+                Ok((self.permit(permits, 1)?, channel))
             }
+        }
+    }
+
+    /// The first connection that proves itself, if its stack asks for a proof.
+    fn first_channel(
+        &self,
+        listener: &mut StackListener,
+    ) -> Result<Box<dyn Channel>, TransferError> {
+        let timeout = self.shared.config.data_timeout;
+        let deadline = Instant::now() + timeout;
+        let accepting = &self.running.accepting;
+        let handshakes = Arc::new(Handshakes::new(self));
+        let winner = Arc::new(Mutex::new(None));
+        let crew = Crew::new(&self.shared, &self.running);
+        let accepted = loop {
+            let next = handshakes.slot().and_then(|slot| {
+                let incoming = self.accept(listener, accepting, deadline)?;
+                Ok(incoming.map(|incoming| (slot, incoming)))
+            });
+            let (slot, incoming) = match next {
+                Ok(Some(next)) => next,
+                // Too late, or somebody was let in, or the transfer was cancelled.
+                Ok(None) | Err(ChannelError::Cancelled) => break Ok(()),
+                Err(error) => break Err(TransferError::from(error)),
+            };
+            if !incoming.has_handshake() {
+                return Ok(incoming.establish(&self.connecting())?);
+            }
+            let (context, handshakes, winner) = (self.clone(), handshakes.clone(), winner.clone());
+            let spawned = crew.spawn(move || {
+                let _slot = slot;
+                if let Some(channel) = handshakes.establish(incoming)? {
+                    lock(&winner).get_or_insert(channel);
+                    context.running.accepting.cancel();
+                }
+                Ok(())
+            });
+            if spawned.is_err() {
+                accepting.cancel();
+                break spawned;
+            }
+        };
+        crew.join();
+        accepted?;
+        match lock(&winner).take() {
+            Some(channel) => Ok(channel),
+            None if self.running.failed() => Err(ChannelError::Cancelled.into()),
+            None => Err(handshakes.nobody(timeout)),
         }
     }
 

@@ -17,6 +17,7 @@ mod buffers;
 mod dispenser;
 mod error;
 mod establish;
+mod handshakes;
 mod ledger;
 mod local;
 mod movers;

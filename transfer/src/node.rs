@@ -291,8 +291,19 @@ pub struct Outcome {
     pub buffer_bytes: usize,
     /// The largest block that was moved at once, in bytes.
     pub block_bytes: usize,
-    /// Data connections from hosts that may not open one; they were closed.
+    /// Data connections from hosts that may not open one, or whose handshake failed; they were closed.
     pub refused: usize,
+    /// The last of them that failed its handshake.
+    pub last_refusal: Option<Refusal>,
+}
+
+/// A data connection that failed its handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Who called.
+    pub peer: SocketAddr,
+    /// What was wrong: with data channel authentication, who the peer is and who it had to be.
+    pub reason: String,
 }
 
 /// Bytes moved so far.

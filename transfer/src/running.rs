@@ -1,16 +1,16 @@
 //! A transfer under way, as its movers and its session share it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_stack::{Cancel, Channel, Operation};
+use gridhaul_stack::{Cancel, Channel, ChannelError, Operation};
 
 use crate::ledger::Ledger;
-use crate::node::{CancelReason, Event, EventSink, Outcome, Progress, RunningTransfer};
+use crate::node::{CancelReason, Event, EventSink, Outcome, Progress, Refusal, RunningTransfer};
 use crate::sync::lock;
 use crate::{PeerError, TransferError};
 
@@ -38,6 +38,7 @@ struct Tally {
     buffer_bytes: usize,
     block_bytes: usize,
     refused: usize,
+    last_refusal: Option<Refusal>,
 }
 
 /// Each address is remembered once; more than a transfer has stripes is no use to anybody.
@@ -109,6 +110,14 @@ impl Running {
         lock(&self.tally).refused += 1;
     }
 
+    /// Counts a connection whose handshake failed, and remembers why.
+    pub(crate) fn note_failed_handshake(&self, peer: SocketAddr, error: &ChannelError) {
+        let reason = error.to_string();
+        let mut tally = lock(&self.tally);
+        tally.refused += 1;
+        tally.last_refusal = Some(Refusal { peer, reason });
+    }
+
     /// The end: what the session is told, once.
     pub(crate) fn finish(&self) {
         let progress = self.progress();
@@ -123,6 +132,7 @@ impl Running {
             buffer_bytes: tally.buffer_bytes,
             block_bytes: tally.block_bytes,
             refused: tally.refused,
+            last_refusal: tally.last_refusal.take(),
         };
         drop(tally);
         self.tell(Event::Finished(outcome));

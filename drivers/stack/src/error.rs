@@ -96,12 +96,21 @@ pub enum ChannelError {
         /// Where the file ended, in bytes.
         end: u64,
     },
-    /// A transform found the stream to be wrong (a bad record, a failed proof of identity).
+    /// A transform found the stream to be wrong: a bad record, a peer that does not speak the
+    /// transform.
     #[error("{driver}: {reason}")]
     Protocol {
         /// The driver that says so.
         driver: &'static str,
         /// What was wrong.
+        reason: String,
+    },
+    /// The peer speaks the transform, but one end does not accept who the other is.
+    #[error("{driver}: {reason}")]
+    Refused {
+        /// The driver that says so.
+        driver: &'static str,
+        /// Who was refused, and why.
         reason: String,
     },
 }

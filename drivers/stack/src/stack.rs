@@ -98,6 +98,11 @@ impl Incoming {
         self.channel.peer()
     }
 
+    /// Whether [`Incoming::establish`] may have to wait for the peer.
+    pub fn has_handshake(&self) -> bool {
+        !self.transforms.is_empty()
+    }
+
     /// Lets every transform do its handshake as [`Side::Acceptor`].
     ///
     /// # Errors

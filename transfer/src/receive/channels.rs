@@ -9,8 +9,9 @@ use gridhaul_stack::{ChannelError, Incoming, StackListener};
 
 use super::Part;
 use super::blocks::{Blocks, ChannelEnd};
+use crate::handshakes::Handshakes;
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
-use crate::movers::Crew;
+use crate::movers::{Crew, Permit};
 use crate::node::Event;
 use crate::sync::lock;
 use crate::{SequenceError, TransferError};
@@ -32,6 +33,8 @@ pub(super) fn receive(
         part: part.clone(),
         crew: Crew::new(&context.shared, &context.running),
         started: AtomicBool::new(reused),
+        handshakes: listeners.iter().map(|_| Handshakes::new(context)).collect(),
+        turn: Mutex::default(),
         served: listeners
             .iter()
             .map(|_| Mutex::new(Served::new()))
@@ -62,6 +65,10 @@ struct Receiving {
     crew: Crew,
     /// The session was told that data comes.
     started: AtomicBool,
+    /// Those of each stripe's listener.
+    handshakes: Vec<Handshakes>,
+    /// Held by the channel that waits for its permit.
+    turn: Mutex<()>,
     served: Vec<Mutex<Served>>,
 }
 
@@ -150,19 +157,25 @@ impl Receiving {
         let running = &self.context.running;
         let timeout = self.context.shared.config.data_timeout;
         let mut deadline = Instant::now() + timeout;
+        let handshakes = &self.handshakes[stripe];
         loop {
-            let accepted = self.context.accept(listener, &running.accepting, deadline);
+            let accepted = handshakes.slot().and_then(|slot| {
+                let context = &self.context;
+                let incoming = context.accept(listener, &running.accepting, deadline)?;
+                Ok(incoming.map(|incoming| (slot, incoming)))
+            });
             match accepted {
-                Ok(Some(incoming)) => {
-                    let permit = self.context.permit(&self.context.shared.receivers, 1)?;
-                    lock(&self.served[stripe]).active += 1;
+                Ok(Some((slot, incoming))) => {
                     let receiving = self.clone();
-                    self.crew.spawn(move || {
-                        let _permit = permit;
-                        receiving.establish(stripe, incoming)
-                    })?;
+                    self.crew
+                        .spawn(move || receiving.establish(stripe, incoming, slot))?;
                 }
                 Ok(None) => {
+                    // Whoever is in the middle of a handshake came in time.
+                    match handshakes.settle() {
+                        Err(ChannelError::Cancelled) => continue,
+                        settled => settled?,
+                    }
                     let served = lock(&self.served[stripe]);
                     let quiet_until = served.quiet_since + timeout;
                     if served.active > 0 {
@@ -172,7 +185,7 @@ impl Receiving {
                     } else if self.started.load(Ordering::Acquire) {
                         return Err(running.missing_ends(stripe, timeout).into());
                     } else {
-                        return Err(TransferError::NoConnection(timeout));
+                        return Err(handshakes.nobody(timeout));
                     }
                 }
                 Err(ChannelError::Cancelled) => return self.accept_late(stripe, listener),
@@ -194,32 +207,49 @@ impl Receiving {
                 self.context
                     .accept(listener, &running.cancel, Instant::now())?
         {
-            lock(&self.served[stripe]).active += 1;
             let receiving = self.clone();
-            self.crew
-                .spawn(move || receiving.establish(stripe, incoming))?;
+            self.crew.spawn(move || {
+                let channel = receiving.handshakes[stripe].establish(incoming)?;
+                channel.map_or(Ok(()), |channel| {
+                    receiving.serve(stripe, DataChannel::new(channel))
+                })
+            })?;
         }
         Ok(())
     }
 
-    fn establish(&self, stripe: usize, incoming: Incoming) -> Result<(), TransferError> {
-        let channel = incoming.establish(&self.context.connecting());
-        let result = match channel {
-            Ok(channel) => {
-                // GFD.20 3.4, and observed: 150 comes with the first data connection.
-                if !self.started.swap(true, Ordering::AcqRel) {
-                    self.context.running.tell(Event::Started { reused: false });
-                }
-                self.receive_channel(stripe, DataChannel::new(channel))
-            }
-            Err(error) => Err(error.into()),
+    /// Receives from a connection once it has proved itself. It keeps its slot until it has a permit,
+    /// so that few threads wait for one.
+    fn establish(
+        &self,
+        stripe: usize,
+        incoming: Incoming,
+        slot: Permit,
+    ) -> Result<(), TransferError> {
+        let Some(channel) = self.handshakes[stripe].establish(incoming)? else {
+            return Ok(());
         };
-        self.quiet(stripe);
-        result
+        let permit = {
+            // One transfer stands in the queue for permits once, not with all its channels.
+            let _turn = lock(&self.turn);
+            self.context.permit(&self.context.shared.receivers, 1)
+        };
+        let _permit = permit?;
+        // GFD.20 3.4, and observed: 150 comes with the first data connection.
+        if !self.started.swap(true, Ordering::AcqRel) {
+            self.context.running.tell(Event::Started { reused: false });
+        }
+        lock(&self.served[stripe]).active += 1;
+        drop(slot);
+        self.receive_and_count(stripe, DataChannel::new(channel))
     }
 
     fn serve(&self, stripe: usize, channel: DataChannel) -> Result<(), TransferError> {
         lock(&self.served[stripe]).active += 1;
+        self.receive_and_count(stripe, channel)
+    }
+
+    fn receive_and_count(&self, stripe: usize, channel: DataChannel) -> Result<(), TransferError> {
         let result = self.receive_channel(stripe, channel);
         self.quiet(stripe);
         result

@@ -2,4 +2,5 @@
 
 mod common;
 mod copies;
+mod handshakes;
 mod peers;

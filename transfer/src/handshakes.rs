@@ -1,0 +1,134 @@
+//! Handshakes on accepted connections: several at a time, and none holds up another.
+//!
+//! A data port is open to whoever finds it. Whoever proves the right identity is let in; anything else is
+//! closed and counted, and the transfer waits on for the right peer. A peer that is somebody, but not who
+//! it must be, may be the right host with the wrong credential, and its user waits for the reason: so
+//! from then on the right peer has little time left to come.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use gridhaul_stack::{Channel, ChannelError, Incoming, Operation};
+
+use crate::TransferError;
+use crate::local::Context;
+use crate::movers::{Permit, Permits};
+use crate::sync::lock;
+
+/// Connections of one listener that were accepted and are not served yet. Further ones wait in the
+/// kernel.
+const MAX_PENDING: usize = 16;
+
+/// A listener that draws more failed handshakes is given up, and its transfer with it: each costs a
+/// signature.
+const MAX_FAILED: usize = 256;
+
+/// The time that one handshake may take: far longer than the slowest honest one.
+const MAX_TIME: Duration = Duration::from_secs(20);
+
+/// How long the right peer may let itself be waited for after another one was refused.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The handshakes of one listener in one transfer.
+#[derive(Debug)]
+pub(crate) struct Handshakes {
+    context: Context,
+    slots: Arc<Permits>,
+    /// Somebody was let in.
+    has_succeeded: AtomicBool,
+    failures: Mutex<Failures>,
+}
+
+#[derive(Debug, Default)]
+struct Failures {
+    count: usize,
+    /// Somebody was refused, and the time for the right peer runs.
+    is_limited: bool,
+    last: Option<ChannelError>,
+}
+
+impl Handshakes {
+    pub(crate) fn new(context: &Context) -> Self {
+        Self {
+            context: context.clone(),
+            slots: Permits::new(MAX_PENDING),
+            has_succeeded: AtomicBool::new(false),
+            failures: Mutex::default(),
+        }
+    }
+
+    /// The right to accept a connection, held until it is served or closed.
+    pub(crate) fn slot(&self) -> Result<Permit, ChannelError> {
+        let accepting = &self.context.running.accepting;
+        self.slots.take(1, accepting, &|_| {})
+    }
+
+    /// Waits until every connection that has a slot is served or closed.
+    pub(crate) fn settle(&self) -> Result<(), ChannelError> {
+        let accepting = &self.context.running.accepting;
+        self.slots.take(MAX_PENDING, accepting, &|_| {}).map(drop)
+    }
+
+    /// Lets a connection prove itself; `None` if it did not, and was closed, or if no further channel
+    /// is wanted.
+    ///
+    /// # Errors
+    ///
+    /// When the transfer must not wait any longer for a better one.
+    pub(crate) fn establish(
+        &self,
+        incoming: Incoming,
+    ) -> Result<Option<Box<dyn Channel>>, TransferError> {
+        let peer = incoming.peer();
+        let time = MAX_TIME.min(self.context.shared.config.data_timeout);
+        let operation = Operation {
+            deadline: Some(Instant::now() + time),
+            cancel: &self.context.running.accepting,
+        };
+        match incoming.establish(&operation) {
+            Ok(channel) => {
+                self.has_succeeded.store(true, Ordering::Release);
+                Ok(Some(channel))
+            }
+            Err(ChannelError::Cancelled) => Ok(None),
+            Err(error) => self.fail(peer, error).map(|()| None),
+        }
+    }
+
+    /// Why nobody was let in, after `waited`.
+    pub(crate) fn nobody(&self, waited: Duration) -> TransferError {
+        match lock(&self.failures).last.take() {
+            Some(error) => error.into(),
+            None => TransferError::NoConnection(waited),
+        }
+    }
+
+    fn fail(&self, peer: SocketAddr, error: ChannelError) -> Result<(), TransferError> {
+        let running = &self.context.running;
+        running.note_failed_handshake(peer, &error);
+        let mut failures = lock(&self.failures);
+        failures.count += 1;
+        if failures.count > MAX_FAILED {
+            return Err(error.into());
+        }
+        let is_first_refused =
+            matches!(error, ChannelError::Refused { .. }) && !failures.is_limited;
+        if !is_first_refused {
+            failures.last = Some(error);
+            return Ok(());
+        }
+        failures.is_limited = true;
+        drop(failures);
+        let operation = Operation {
+            deadline: None,
+            cancel: &running.accepting,
+        };
+        let outcome = operation.sleep(GRACE.min(self.context.shared.config.data_timeout));
+        if outcome.is_err() || self.has_succeeded.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(error.into())
+    }
+}
