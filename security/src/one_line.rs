@@ -2,8 +2,8 @@
 //! attributes that OpenSSL has since written otherwise.
 
 /// Reads what stands in a file, and writes it as [`Name::one_line`](crate::name::Name::one_line) does:
-/// `\xHH` is a byte, a backslash before anything else is taken off, and bytes that are not printable
-/// ASCII become `\xHH`.
+/// `\xHH` is a byte, a backslash before anything but a slash or a plus sign is taken off, and bytes that
+/// are not printable ASCII become `\xHH`.
 pub(crate) fn read(text: &[u8]) -> String {
     let mut name = String::with_capacity(text.len());
     let mut rest = text;
@@ -13,6 +13,7 @@ pub(crate) fn read(text: &[u8]) -> String {
                 (Some(high), Some(low)) => (high << 4 | low, behind),
                 _ => (b'x', &rest[2..]),
             },
+            (b'\\', [b'/' | b'+', ..]) => (b'\\', behind),
             (b'\\', [escaped, behind @ ..]) => (*escaped, behind),
             (b'\\', []) => break,
             _ => (first, behind),
@@ -23,8 +24,10 @@ pub(crate) fn read(text: &[u8]) -> String {
     name
 }
 
-/// One spelling for the attributes that have several: `USERID` is `UID`, and `E` and `Email` are
-/// `emailAddress`. globus-gridftp-server and the VOMS library compare names so.
+/// One spelling for what has several: `USERID` is `UID`, and `E` and `Email` are `emailAddress`, as
+/// globus-gridftp-server and the VOMS library have it; and a slash or a plus sign in a value has a
+/// backslash before it only if an attribute could begin there. OpenSSL 3 writes `/CN=host\/x.org` where
+/// older versions, and with them most files of sites, have `/CN=host/x.org`.
 pub(crate) fn spell(name: &str) -> String {
     const SPELLINGS: &[(&str, &str)] = &[
         ("/USERID=", "/UID="),
@@ -34,19 +37,36 @@ pub(crate) fn spell(name: &str) -> String {
     ];
     let mut spelled = String::with_capacity(name.len());
     let mut rest = name;
-    while let Some(slash) = rest.find('/') {
-        let (before, from) = rest.split_at(slash);
+    while let Some(next) = rest.find(['/', '\\']) {
+        let (before, from) = rest.split_at(next);
         spelled.push_str(before);
         let known = SPELLINGS.iter().find(|(other, _)| {
             from.get(..other.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(other))
         });
-        let (other, one) = known.unwrap_or(&("/", "/"));
-        spelled.push_str(one);
-        rest = &from[other.len()..];
+        let (read, written) = match known {
+            Some((other, one)) => (other.len(), *one),
+            None if is_escaped_value(from) => (2, &from[1..2]),
+            // With the character that is escaped: it does not begin anything.
+            None if from.starts_with("\\/") => (2, &from[..2]),
+            None => (1, &from[..1]),
+        };
+        spelled.push_str(written);
+        rest = &from[read..];
     }
     spelled.push_str(rest);
     spelled
+}
+
+/// Whether `text` begins with an escaped sign that cannot be taken for the start of an attribute.
+fn is_escaped_value(text: &str) -> bool {
+    let behind = text
+        .strip_prefix("\\/")
+        .or_else(|| text.strip_prefix("\\+"));
+    behind.is_some_and(|behind| {
+        let value = behind.split(['/', '+']).next().unwrap_or_default();
+        !value.contains('=')
+    })
 }
 
 fn push(name: &mut String, byte: u8) {
@@ -81,6 +101,7 @@ mod tests {
             (br#"/CN=Alice \"Al\" Smith"#, r#"/CN=Alice "Al" Smith"#),
             (br"/CN=a\\b", r"/CN=a\b"),
             (br"/CN=\x41\xg1", "/CN=Axg1"),
+            (br"/CN=host\/x.org\+1", r"/CN=host\/x.org\+1"),
             (br"/CN=a\x4", "/CN=ax4"),
             (b"/CN=a\\", "/CN=a"),
             (b"", ""),
@@ -97,6 +118,9 @@ mod tests {
             ("/O=x/EMAILADDRESS=a@b.org", "/O=x/emailAddress=a@b.org"),
             ("/userid=1/CN=a/E=b", "/UID=1/CN=a/emailAddress=b"),
             ("/UID=1/OE=c/CN=host/x.org", "/UID=1/OE=c/CN=host/x.org"),
+            (r"/CN=host\/x.org\+1/E=a", "/CN=host/x.org+1/emailAddress=a"),
+            (r"/CN=a\/E=b\+O=c/CN=d", r"/CN=a\/E=b\+O=c/CN=d"),
+            (r"/CN=a\b\", r"/CN=a\b\"),
             ("/E=", "/emailAddress="),
             ("E=a//", "E=a//"),
             ("/CN=\u{fc}/E\u{fc}", "/CN=\u{fc}/E\u{fc}"),
