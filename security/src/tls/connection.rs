@@ -1,0 +1,162 @@
+//! A connection whose records rustls protects: for contexts, whose tokens are small and few.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::{ClientConnection, ProtocolVersion, ServerConnection, SupportedCipherSuite};
+
+use super::hello::Hellos;
+use super::verifier::PeerVerifier;
+use super::{TlsError, TlsSettings, config};
+use crate::trust::Peer;
+
+/// One end of a TLS connection that takes whole records.
+pub(crate) struct Connection {
+    connection: rustls::Connection,
+    verifier: Arc<PeerVerifier>,
+    hellos: Hellos,
+}
+
+impl Connection {
+    /// The side that begins.
+    pub(crate) fn connector(settings: &TlsSettings) -> Result<Self, TlsError> {
+        let (config, verifier) = config::client(settings)?;
+        let connection = ClientConnection::new(config, config::no_name())
+            .map_err(|error| TlsError::protocol(error.to_string()))?;
+        Ok(Self::new(connection.into(), verifier))
+    }
+
+    /// The side that waits.
+    pub(crate) fn acceptor(settings: &TlsSettings) -> Result<Self, TlsError> {
+        let (config, verifier) = config::server(settings)?;
+        let connection =
+            ServerConnection::new(config).map_err(|error| TlsError::protocol(error.to_string()))?;
+        Ok(Self::new(connection.into(), verifier))
+    }
+
+    fn new(mut connection: rustls::Connection, verifier: Arc<PeerVerifier>) -> Self {
+        connection.set_buffer_limit(None);
+        Self {
+            connection,
+            verifier,
+            hellos: Hellos::default(),
+        }
+    }
+
+    /// Takes whole records. Appends what must be sent to `output`, and what the peer said to `plaintext`.
+    ///
+    /// # Errors
+    ///
+    /// When the connection cannot go on; `output` then has the alert to send.
+    pub(crate) fn advance(
+        &mut self,
+        records: &[u8],
+        output: &mut Vec<u8>,
+        plaintext: &mut Vec<u8>,
+    ) -> Result<(), TlsError> {
+        let result = if self.connection.is_handshaking() {
+            let mut records = records.to_vec();
+            self.hellos.hide_names(&mut records);
+            self.take(&records, plaintext)
+        } else {
+            self.take(records, plaintext)
+        };
+        self.send(output);
+        result
+    }
+
+    fn take(&mut self, mut records: &[u8], plaintext: &mut Vec<u8>) -> Result<(), TlsError> {
+        while !records.is_empty() {
+            let read = self
+                .connection
+                .read_tls(&mut records)
+                .map_err(|error| TlsError::protocol(error.to_string()))?;
+            if read == 0 {
+                return Err(TlsError::protocol("the peer ended the connection before"));
+            }
+            let state = self
+                .hellos
+                .during(|| self.connection.process_new_packets())
+                .map_err(|error| match self.verifier.refusal() {
+                    Some(refusal) => refusal.clone().into(),
+                    None => TlsError::protocol(error.to_string()),
+                })?;
+            let start = plaintext.len();
+            plaintext.resize(start + state.plaintext_bytes_to_read(), 0);
+            self.connection
+                .reader()
+                .read_exact(&mut plaintext[start..])
+                .map_err(|error| TlsError::protocol(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Appends what waits to be sent.
+    fn send(&mut self, output: &mut Vec<u8>) {
+        // A Vec takes everything, so the only failure there is cannot happen.
+        while self.connection.wants_write() && self.connection.write_tls(output).is_ok() {}
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Appends `plaintext` to `output` as records, after the handshake.
+    pub(crate) fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
+        self.connection
+            .writer()
+            .write_all(plaintext)
+            .map_err(|error| TlsError::protocol(error.to_string()))?;
+        self.send(output);
+        Ok(())
+    }
+
+    /// Who is at the other end, after the handshake.
+    pub(crate) fn peer(&self) -> Option<&Peer> {
+        self.verifier.peer().filter(|_| !self.is_handshaking())
+    }
+
+    pub(crate) fn suite(&self) -> Option<SupportedCipherSuite> {
+        self.connection.negotiated_cipher_suite()
+    }
+
+    /// Keying material for something else (RFC 5705), after the handshake.
+    pub(crate) fn export<const LENGTH: usize>(
+        &self,
+        label: &[u8],
+    ) -> Result<[u8; LENGTH], TlsError> {
+        self.connection
+            .export_keying_material([0; LENGTH], label, None)
+            .map_err(|error| TlsError::protocol(error.to_string()))
+    }
+
+    /// For the log, after the handshake.
+    pub(crate) fn description(&self) -> String {
+        describe(self.connection.protocol_version(), self.suite())
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("handshaking", &self.is_handshaking())
+            .finish_non_exhaustive()
+    }
+}
+
+/// `TLS 1.3, TLS13_AES_256_GCM_SHA384`.
+pub(super) fn describe(
+    version: Option<ProtocolVersion>,
+    suite: Option<SupportedCipherSuite>,
+) -> String {
+    let version = match version {
+        Some(ProtocolVersion::TLSv1_3) => "TLS 1.3",
+        Some(ProtocolVersion::TLSv1_2) => "TLS 1.2",
+        _ => return "no TLS yet".to_owned(),
+    };
+    match suite.and_then(|suite| suite.suite().as_str()) {
+        Some(suite) => format!("{version}, {suite}"),
+        None => version.to_owned(),
+    }
+}

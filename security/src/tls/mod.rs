@@ -1,0 +1,93 @@
+//! TLS as GSI uses it, without I/O: chains with proxies, no resumption, any server name.
+//!
+//! rustls makes the handshake. [`TlsEngine`] is for bulk data: it protects records itself, with the keys
+//! that rustls agreed on, since that saves two copies and an allocation for each record. Contexts
+//! ([`crate::context`]) exchange small tokens and leave the records to rustls.
+
+mod config;
+mod connection;
+mod engine;
+mod hello;
+mod protection;
+mod provider;
+mod traffic;
+mod verifier;
+
+use std::sync::Arc;
+
+use crate::credential::Credential;
+use crate::trust::{ChainError, TrustStore};
+
+pub(crate) use connection::Connection;
+pub use engine::TlsEngine;
+
+/// The largest record: header, content, and what protection adds (RFC 5246 6.2.3; RFC 8446 5.2 allows
+/// less).
+pub const MAX_RECORD: usize = RECORD_HEADER + MAX_FRAGMENT + 2048;
+
+/// Type, version and length: what has to be read to know where a record ends.
+pub const RECORD_HEADER: usize = 5;
+
+/// The largest content of a record.
+const MAX_FRAGMENT: usize = 1 << 14;
+
+/// What a handshake needs.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// What we present.
+    pub credential: Arc<Credential>,
+    /// Whom we accept.
+    pub trust: Arc<TrustStore>,
+    /// What we agree to.
+    pub versions: TlsVersions,
+}
+
+/// The versions of TLS that a side agrees to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersions {
+    /// TLS 1.2 and 1.3.
+    #[default]
+    From12To13,
+    /// TLS 1.2 only.
+    Only12,
+    /// TLS 1.3 only.
+    Only13,
+}
+
+/// Why a connection failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The peer's chain is not accepted.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    /// The peer broke the protocol, or we do not agree on anything.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+impl TlsSettings {
+    /// Settings with every version that we know.
+    pub fn new(credential: Arc<Credential>, trust: Arc<TrustStore>) -> Self {
+        Self {
+            credential,
+            trust,
+            versions: TlsVersions::default(),
+        }
+    }
+}
+
+impl TlsError {
+    fn protocol(reason: impl Into<String>) -> Self {
+        Self::Protocol(reason.into())
+    }
+}
+
+/// The length of the record that `bytes` begin with, with its header; `None` if the header is not whole.
+pub fn record_length(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [_, _, _, high, low, ..] => {
+            Some(RECORD_HEADER + usize::from(u16::from_be_bytes([*high, *low])))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,66 @@
+//! The cryptography that connections use.
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
+use rustls::crypto::{CipherSuiteCommon, CryptoProvider};
+use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
+
+use super::hello::TrueHash;
+
+/// Best first. AES-GCM comes before ChaCha20-Poly1305, for speed, and since GSI knows no integrity-only
+/// tokens with the latter.
+const SUITES: [SupportedCipherSuite; 9] = [
+    cipher_suite::TLS13_AES_256_GCM_SHA384,
+    cipher_suite::TLS13_AES_128_GCM_SHA256,
+    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+];
+
+/// aws-lc-rs, with hash functions that see what was sent ([`super::hello`]).
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+        Arc::new(CryptoProvider {
+            cipher_suites: SUITES.map(with_true_hash).to_vec(),
+            kx_groups: vec![kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],
+            ..default_provider()
+        })
+    });
+    Arc::clone(&PROVIDER)
+}
+
+/// A copy for the rest of the program's life, which is what rustls asks for. It is made once.
+fn with_true_hash(suite: SupportedCipherSuite) -> SupportedCipherSuite {
+    match suite {
+        SupportedCipherSuite::Tls12(suite) => {
+            SupportedCipherSuite::Tls12(Box::leak(Box::new(Tls12CipherSuite {
+                common: common(&suite.common),
+                prf_provider: suite.prf_provider,
+                kx: suite.kx,
+                sign: suite.sign,
+                aead_alg: suite.aead_alg,
+            })))
+        }
+        SupportedCipherSuite::Tls13(suite) => {
+            SupportedCipherSuite::Tls13(Box::leak(Box::new(Tls13CipherSuite {
+                common: common(&suite.common),
+                hkdf_provider: suite.hkdf_provider,
+                aead_alg: suite.aead_alg,
+                quic: None,
+            })))
+        }
+    }
+}
+
+fn common(common: &CipherSuiteCommon) -> CipherSuiteCommon {
+    CipherSuiteCommon {
+        suite: common.suite,
+        hash_provider: Box::leak(Box::new(TrueHash(common.hash_provider))),
+        confidentiality_limit: common.confidentiality_limit,
+    }
+}

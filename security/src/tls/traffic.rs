@@ -1,0 +1,375 @@
+//! What follows the handshake: data, alerts, and the messages that change keys.
+
+use std::fmt;
+use std::ops::Range;
+
+use rustls::client::ClientConnectionData;
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+use rustls::{AlertDescription, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
+
+use super::protection::{
+    ALERT, APPLICATION_DATA, HANDSHAKE, MAX_OVERHEAD, Opener, RecordError, Sealer,
+};
+use super::{MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, connection, record_length};
+
+/// The header of a handshake message: type and length.
+const MESSAGE_HEADER: usize = 4;
+
+/// Handshake messages that may come after the handshake (RFC 8446 4.6).
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// The longest such message: OpenSSL puts the client's chain into its tickets.
+const MAX_MESSAGE: usize = 1 << 16;
+
+/// How many alerts and handshake messages may come without data between them.
+const MAX_CONTROL_RECORDS: u32 = 32;
+
+/// A connection after its handshake.
+pub(super) struct Traffic {
+    keys: KeySchedule,
+    sealer: Sealer,
+    opener: Opener,
+    /// A record that is not whole yet.
+    partial: Vec<u8>,
+    /// A handshake message that is not whole yet.
+    message: Vec<u8>,
+    control_records: u32,
+    is_closed_by_peer: bool,
+    is_closed: bool,
+}
+
+/// Makes the next keys of a connection.
+pub(super) enum KeySchedule {
+    Connector(KernelConnection<ClientConnectionData>),
+    Acceptor(KernelConnection<ServerConnectionData>),
+}
+
+impl KeySchedule {
+    fn version(&self) -> ProtocolVersion {
+        match self {
+            Self::Connector(connection) => connection.protocol_version(),
+            Self::Acceptor(connection) => connection.protocol_version(),
+        }
+    }
+
+    fn description(&self) -> String {
+        let suite = match self {
+            Self::Connector(connection) => connection.negotiated_cipher_suite(),
+            Self::Acceptor(connection) => connection.negotiated_cipher_suite(),
+        };
+        connection::describe(Some(self.version()), Some(suite))
+    }
+
+    fn next_sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        match self {
+            Self::Connector(connection) => connection.update_tx_secret(),
+            Self::Acceptor(connection) => connection.update_tx_secret(),
+        }
+    }
+
+    fn next_receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        match self {
+            Self::Connector(connection) => connection.update_rx_secret(),
+            Self::Acceptor(connection) => connection.update_rx_secret(),
+        }
+    }
+}
+
+/// A failure, and what the peer is told of it.
+struct Failure {
+    alert: Option<AlertDescription>,
+    reason: String,
+}
+
+impl Failure {
+    fn new(alert: AlertDescription, reason: impl Into<String>) -> Self {
+        Self {
+            alert: Some(alert),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        Self::new(error.alert(), error.to_string())
+    }
+}
+
+impl From<rustls::Error> for Failure {
+    fn from(error: rustls::Error) -> Self {
+        Self::new(AlertDescription::InternalError, error.to_string())
+    }
+}
+
+impl Traffic {
+    pub(super) fn new(keys: KeySchedule, secrets: ExtractedSecrets) -> Result<Self, TlsError> {
+        let version = keys.version();
+        let unknown = || TlsError::protocol("the cipher suite is none that we know");
+        Ok(Self {
+            sealer: Sealer::new(version, secrets.tx).ok_or_else(unknown)?,
+            opener: Opener::new(version, secrets.rx).ok_or_else(unknown)?,
+            keys,
+            partial: Vec::new(),
+            message: Vec::new(),
+            control_records: 0,
+            is_closed_by_peer: false,
+            is_closed: false,
+        })
+    }
+
+    pub(super) fn is_closed_by_peer(&self) -> bool {
+        self.is_closed_by_peer
+    }
+
+    pub(super) fn description(&self) -> String {
+        self.keys.description()
+    }
+
+    /// As [`super::TlsEngine::advance`].
+    pub(super) fn advance(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        plaintext: &mut Vec<u8>,
+    ) -> Result<(), TlsError> {
+        self.take(input, output, plaintext)
+            .map_err(|failure| self.fail(failure, output))
+    }
+
+    fn take(
+        &mut self,
+        mut input: &[u8],
+        output: &mut Vec<u8>,
+        plaintext: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        while !self.partial.is_empty() && !input.is_empty() {
+            let wanted = whole_length(&self.partial)?.unwrap_or(RECORD_HEADER);
+            let missing = (wanted - self.partial.len()).min(input.len());
+            let (piece, rest) = input.split_at(missing);
+            self.partial.extend_from_slice(piece);
+            input = rest;
+            if whole_length(&self.partial)? == Some(self.partial.len()) {
+                let mut record = std::mem::take(&mut self.partial);
+                self.record(&record, output, plaintext)?;
+                record.clear();
+                self.partial = record;
+            }
+        }
+        while !self.is_closed_by_peer {
+            let Some(length) = whole_length(input)?.filter(|length| *length <= input.len()) else {
+                self.partial.extend_from_slice(input);
+                break;
+            };
+            let (record, rest) = input.split_at(length);
+            self.record(record, output, plaintext)?;
+            input = rest;
+        }
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        record: &[u8],
+        output: &mut Vec<u8>,
+        plaintext: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let start = plaintext.len();
+        match self.opener.open(record, plaintext)? {
+            APPLICATION_DATA => self.data(),
+            kind => {
+                let content = plaintext.split_off(start);
+                self.control(kind, &content, output)
+            }
+        }
+    }
+
+    /// As [`super::TlsEngine::open_in_place`].
+    pub(super) fn open_in_place(
+        &mut self,
+        record: &mut [u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Range<usize>, TlsError> {
+        self.opener
+            .open_in_place(record)
+            .map_err(Failure::from)
+            .and_then(|(kind, range)| match kind {
+                APPLICATION_DATA => self.data().map(|()| range),
+                kind => self.control(kind, &record[range], output).map(|()| 0..0),
+            })
+            .map_err(|failure| self.fail(failure, output))
+    }
+
+    fn data(&mut self) -> Result<(), Failure> {
+        // RFC 8446 5.1: messages are not interleaved with other records.
+        if !self.message.is_empty() {
+            return Err(RecordError::Unexpected.into());
+        }
+        self.control_records = 0;
+        Ok(())
+    }
+
+    fn control(&mut self, kind: u8, content: &[u8], output: &mut Vec<u8>) -> Result<(), Failure> {
+        self.control_records += 1;
+        if self.control_records > MAX_CONTROL_RECORDS {
+            return Err(Failure::new(
+                AlertDescription::UnexpectedMessage,
+                "the peer sends alerts and handshake messages without end",
+            ));
+        }
+        match kind {
+            ALERT => self.alert(content),
+            HANDSHAKE if self.keys.version() == ProtocolVersion::TLSv1_3 => {
+                self.handshake(content, output)
+            }
+            HANDSHAKE => Err(Failure::new(
+                AlertDescription::NoRenegotiation,
+                "the peer wants another handshake, which TLS 1.3 has abolished",
+            )),
+            _ => Err(RecordError::Unexpected.into()),
+        }
+    }
+
+    fn alert(&mut self, content: &[u8]) -> Result<(), Failure> {
+        let &[_, description] = content else {
+            return Err(Failure::new(
+                AlertDescription::DecodeError,
+                "an alert is malformed",
+            ));
+        };
+        match AlertDescription::from(description) {
+            AlertDescription::CloseNotify => self.is_closed_by_peer = true,
+            // RFC 8446 6.1: a close_notify follows.
+            AlertDescription::UserCanceled => {}
+            other => {
+                return Err(Failure {
+                    alert: None,
+                    reason: format!("the peer ended the connection: {other:?}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn handshake(&mut self, content: &[u8], output: &mut Vec<u8>) -> Result<(), Failure> {
+        self.message.extend_from_slice(content);
+        while let Some((header, rest)) = self.message.split_first_chunk::<MESSAGE_HEADER>() {
+            let &[kind, a, b, c] = header;
+            let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+            if length > MAX_MESSAGE {
+                return Err(Failure::new(
+                    AlertDescription::DecodeError,
+                    "a handshake message is too long",
+                ));
+            }
+            let Some(body) = rest.get(..length) else {
+                break;
+            };
+            match kind {
+                // We never resume.
+                NEW_SESSION_TICKET if matches!(self.keys, KeySchedule::Connector(_)) => {}
+                KEY_UPDATE => {
+                    // RFC 8446 5.1: keys change where a record ends.
+                    let request = match body {
+                        [request @ 0..=1] if rest.len() == 1 => *request,
+                        _ => {
+                            return Err(Failure::new(
+                                AlertDescription::IllegalParameter,
+                                "a key update is malformed",
+                            ));
+                        }
+                    };
+                    self.opener = Opener::new(self.keys.version(), self.keys.next_receiving()?)
+                        .ok_or(RecordError::Exhausted)?;
+                    if request == 1 {
+                        self.update_keys(output)?;
+                    }
+                }
+                _ => return Err(RecordError::Unexpected.into()),
+            }
+            self.message.drain(..MESSAGE_HEADER + length);
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that the next record has other keys, and changes them.
+    fn update_keys(&mut self, output: &mut Vec<u8>) -> Result<(), Failure> {
+        const NOT_REQUESTED: u8 = 0;
+        self.append(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, NOT_REQUESTED], output)?;
+        self.sealer = Sealer::new(self.keys.version(), self.keys.next_sending()?)
+            .ok_or(RecordError::Exhausted)?;
+        Ok(())
+    }
+
+    /// Appends `plaintext` to `output`, in records as long as they may be.
+    pub(super) fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
+        if self.is_closed {
+            return Err(TlsError::protocol("this end of the connection is closed"));
+        }
+        let records = plaintext.len().div_ceil(MAX_FRAGMENT);
+        output.reserve(plaintext.len() + records * MAX_OVERHEAD);
+        plaintext
+            .chunks(MAX_FRAGMENT)
+            .try_for_each(|content| {
+                if self.sealer.wants_update() {
+                    self.update_keys(output)?;
+                }
+                self.append(APPLICATION_DATA, content, output)
+            })
+            .map_err(|failure| TlsError::Protocol(failure.reason))
+    }
+
+    /// Appends a close_notify, once.
+    pub(super) fn close(&mut self, output: &mut Vec<u8>) {
+        self.last_alert(AlertDescription::CloseNotify, output);
+    }
+
+    fn append(&mut self, kind: u8, content: &[u8], output: &mut Vec<u8>) -> Result<(), Failure> {
+        let start = output.len();
+        output.resize(start + self.sealer.record_length(content.len()), 0);
+        self.sealer.seal(kind, content, &mut output[start..])?;
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure, output: &mut Vec<u8>) -> TlsError {
+        if let Some(alert) = failure.alert {
+            self.last_alert(alert, output);
+        }
+        self.is_closed = true;
+        self.is_closed_by_peer = true;
+        TlsError::Protocol(failure.reason)
+    }
+
+    fn last_alert(&mut self, alert: AlertDescription, output: &mut Vec<u8>) {
+        const WARNING: u8 = 1;
+        const FATAL: u8 = 2;
+        if std::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
+        let level = match alert {
+            AlertDescription::CloseNotify => WARNING,
+            _ => FATAL,
+        };
+        let start = output.len();
+        // Without keys left there is nothing that could be said.
+        if self.append(ALERT, &[level, alert.into()], output).is_err() {
+            output.truncate(start);
+        }
+    }
+}
+
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traffic").finish_non_exhaustive()
+    }
+}
+
+/// The length of the record that begins here, if that can be seen.
+fn whole_length(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
+    match record_length(bytes) {
+        Some(length) if length > MAX_RECORD => Err(RecordError::TooLong),
+        length => Ok(length),
+    }
+}

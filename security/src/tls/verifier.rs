@@ -1,0 +1,208 @@
+//! Asks the trust store about the peer's chain, and verifies that the peer has the key.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use der::Decode;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, PeerMisbehaved, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use x509_cert::spki::SubjectPublicKeyInfoRef;
+
+use super::hello;
+use crate::certificate::Certificate;
+use crate::trust::{ChainError, Peer, TrustStore};
+
+/// Verifies the peer of one connection, whichever side it is, and keeps what came of it.
+///
+/// rustls has helpers for the signatures, but they parse the certificate and give up at ProxyCertInfo,
+/// which is critical. Bare public keys are verified instead.
+#[derive(Debug)]
+pub(super) struct PeerVerifier {
+    trust: Arc<TrustStore>,
+    provider: Arc<CryptoProvider>,
+    outcome: OnceLock<Result<Peer, ChainError>>,
+}
+
+impl PeerVerifier {
+    pub(super) fn new(trust: Arc<TrustStore>, provider: Arc<CryptoProvider>) -> Self {
+        Self {
+            trust,
+            provider,
+            outcome: OnceLock::new(),
+        }
+    }
+
+    /// Who the peer turned out to be. Its signature may not have been verified yet: that is so when the
+    /// handshake is done.
+    pub(super) fn peer(&self) -> Option<&Peer> {
+        self.outcome.get()?.as_ref().ok()
+    }
+
+    /// Why the peer's chain was not accepted.
+    pub(super) fn refusal(&self) -> Option<&ChainError> {
+        self.outcome.get()?.as_ref().err()
+    }
+
+    fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let chain = std::iter::once(leaf)
+            .chain(rest)
+            .map(|der| Certificate::from_der(der))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
+        match self
+            .outcome
+            .get_or_init(|| self.trust.validate(&chain, now))
+        {
+            Ok(_) => Ok(()),
+            Err(error) => Err(rustls::Error::InvalidCertificate(alert(error))),
+        }
+    }
+
+    fn public_key(&self) -> Result<&[u8], rustls::Error> {
+        // rustls verifies signatures after the certificate (RFC 8446 4.4.3).
+        self.peer()
+            .and_then(|peer| peer.chain.first())
+            .map(Certificate::public_key_info)
+            .ok_or(rustls::Error::NoCertificatesPresented)
+    }
+
+    fn verify_tls12(
+        &self,
+        transcript: &[u8],
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let transcript = hello::true_transcript(transcript);
+        let key = SubjectPublicKeyInfoRef::from_der(self.public_key()?)
+            .ok()
+            .and_then(|key| key.subject_public_key.as_bytes())
+            .ok_or(CertificateError::BadEncoding)?;
+        let (_, algorithms) = self
+            .provider
+            .signature_verification_algorithms
+            .mapping
+            .iter()
+            .find(|(scheme, _)| *scheme == signed.scheme)
+            .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+        // RFC 5246 7.4.1.4.1: the scheme does not say which curve it is. A key of another kind fails.
+        algorithms
+            .iter()
+            .any(|algorithm| {
+                algorithm
+                    .verify_signature(key, &transcript, signed.signature())
+                    .is_ok()
+            })
+            .then(HandshakeSignatureValid::assertion)
+            .ok_or_else(|| CertificateError::BadSignature.into())
+    }
+
+    fn verify_tls13(
+        &self,
+        message: &[u8],
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature_with_raw_key(
+            message,
+            &SubjectPublicKeyInfoDer::from(self.public_key()?),
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// What the peer is told. The reason itself stays here.
+fn alert(_error: &ChainError) -> CertificateError {
+    CertificateError::UnknownIssuer
+}
+
+impl ClientCertVerifier for PeerVerifier {
+    // No hints: GSI clients have one chain, and send it.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.verify(leaf, rest, now)
+            .map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        _: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verify_tls12(message, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        _: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verify_tls13(message, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl ServerCertVerifier for PeerVerifier {
+    // Names of hosts are not compared: data channels compare identities, which their callers know.
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verify(leaf, rest, now)
+            .map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        _: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verify_tls12(message, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        _: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verify_tls13(message, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
