@@ -1,0 +1,49 @@
+//! Delegation: certification requests and the proxies that are signed for them.
+
+mod der;
+mod pool;
+mod proxy;
+mod request;
+
+use crate::certificate::{Certificate, CertificateError};
+use crate::key::KeyError;
+
+pub use pool::KeyPool;
+pub use proxy::sign;
+pub use request::request;
+
+/// Why a delegation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DelegationError {
+    /// The request is not what a request must be.
+    #[error("the request for a proxy is malformed: {0}")]
+    Request(String),
+    /// Whoever asks does not have the key that the request names.
+    #[error("the request for a proxy is not signed with the key that it is for")]
+    NoPossession,
+    /// The issuer may not sign such a proxy.
+    #[error("{issuer} cannot sign this proxy: {reason}")]
+    Issuer {
+        /// The subject of its certificate.
+        issuer: String,
+        /// The rule.
+        reason: &'static str,
+    },
+    /// A key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// What was made cannot be read.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+/// The certificate that a token begins with. GSI initiators may send more behind it.
+pub(crate) fn first_certificate(token: &[u8]) -> Result<Certificate, CertificateError> {
+    let first = crate::asn1::Elements::new(token)
+        .next()
+        .map_err(|error| CertificateError::Malformed {
+            what: "the certificate",
+            reason: error.to_string(),
+        })?;
+    Certificate::from_der(first.encoding())
+}

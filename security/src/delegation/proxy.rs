@@ -1,0 +1,171 @@
+//! Signs proxy certificates (RFC 3820), as globus-gssapi-gsi 14.20 does.
+
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use der::asn1::{GeneralizedTime, ObjectIdentifier, UtcTime};
+use der::{Encode, Tag};
+
+use super::DelegationError;
+use super::der::{
+    BIT_STRING, SEQUENCE, algorithm, bit_string, common_name, context, element, extension, number,
+    proxy_cert_info,
+};
+use super::request::public_key_info;
+use crate::asn1::Elements;
+use crate::certificate::Certificate;
+use crate::credential::Credential;
+use crate::proxy::{ProxyFamily, ProxyPolicy};
+
+const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
+const EXTENDED_KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.37");
+
+/// How far back a proxy is valid, for clocks that are behind.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+
+/// Bits of the first byte of a key usage (RFC 5280 4.2.1.3).
+const DIGITAL_SIGNATURE: u8 = 0x80;
+const NON_REPUDIATION: u8 = 0x40;
+const KEY_CERT_SIGN: u8 = 0x04;
+
+/// Signs a proxy for a request. It ends when the first certificate of the issuer ends.
+///
+/// # Errors
+///
+/// When the request is wrong, or the issuer may not sign such a proxy: nobody would accept it.
+pub fn sign(
+    issuer: &Credential,
+    request: &[u8],
+    policy: ProxyPolicy,
+    now: SystemTime,
+) -> Result<Certificate, DelegationError> {
+    let refused = |reason| DelegationError::Issuer {
+        issuer: issuer.leaf().subject().one_line().to_owned(),
+        reason,
+    };
+    let key_info = public_key_info(request)?;
+    let language = policy
+        .language()
+        .ok_or_else(|| refused("its policy cannot be written"))?;
+    check(issuer, &policy, now).map_err(refused)?;
+
+    let serial = serial(key_info);
+    let leaf = issuer.leaf();
+    let family = leaf
+        .proxy()
+        .map_or(ProxyFamily::Rfc3820, |proxy| proxy.family);
+    let subject = extended(leaf.subject().as_der(), &serial.to_string())
+        .ok_or_else(|| refused("its subject is malformed"))?;
+    let usages = usages(leaf).ok_or_else(|| {
+        refused("its key usage is malformed, or has no digital signatures (RFC 3820 3.2)")
+    })?;
+    let validity = validity(now - CLOCK_SKEW, issuer.expires())
+        .map_err(|_| refused("its end cannot be written"))?;
+    let information = extension(
+        &family.extension_identifier(),
+        true,
+        &proxy_cert_info(&language),
+    );
+    let extensions = element(SEQUENCE, &[&usages, &information]);
+
+    let algorithm = algorithm(issuer.key().signature_kind()?);
+    const VERSION_3: u32 = 2;
+    let body = element(
+        SEQUENCE,
+        &[
+            &element(context(0), &[&number(VERSION_3)]),
+            &number(serial),
+            &algorithm,
+            leaf.subject().as_der(),
+            &validity,
+            &subject,
+            key_info,
+            &element(context(3), &[&extensions]),
+        ],
+    );
+    let signature = bit_string(&issuer.key().sign(&body)?);
+    let certificate = element(SEQUENCE, &[&body, &algorithm, &signature]);
+    Ok(Certificate::from_der(&certificate)?)
+}
+
+/// What RFC 3820 wants of the issuer of a proxy.
+fn check(issuer: &Credential, policy: &ProxyPolicy, now: SystemTime) -> Result<(), &'static str> {
+    if issuer.expires() <= now {
+        return Err("it has expired");
+    }
+    let proxies = issuer
+        .chain()
+        .iter()
+        .map_while(Certificate::proxy)
+        .enumerate();
+    for (below, proxy) in proxies {
+        if proxy.path_length.is_some_and(|most| below >= most as usize) {
+            return Err("its path length allows no more proxies (RFC 3820 3.8)");
+        }
+    }
+    let is_limited = issuer
+        .leaf()
+        .proxy()
+        .is_some_and(|proxy| proxy.policy == ProxyPolicy::Limited);
+    if is_limited && *policy == ProxyPolicy::InheritAll {
+        return Err("below a limited proxy no full one may follow");
+    }
+    Ok(())
+}
+
+/// Any number will do that the issuer has not used. GSI derives one from the key.
+fn serial(key_info: &[u8]) -> u32 {
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, key_info);
+    match *hash.as_ref() {
+        [a, b, c, d, ..] => u32::from_le_bytes([a, b, c, d >> 1]),
+        _ => 0,
+    }
+}
+
+/// RFC 3820 3.4: the issuer's name and one CN more.
+fn extended(name: &[u8], value: &str) -> Option<Vec<u8>> {
+    let name = Elements::only(name, Tag::Sequence).ok()?;
+    Some(element(SEQUENCE, &[name.content(), &common_name(value)]))
+}
+
+fn validity(from: SystemTime, to: SystemTime) -> der::Result<Vec<u8>> {
+    Ok(element(SEQUENCE, &[&time(from)?, &time(to)?]))
+}
+
+/// RFC 5280 4.1.2.5: two digits of the year until 2049, four from then on.
+fn time(time: SystemTime) -> der::Result<Vec<u8>> {
+    match UtcTime::from_system_time(time) {
+        Ok(time) => time.to_der(),
+        Err(_) => GeneralizedTime::from_system_time(time)?.to_der(),
+    }
+}
+
+/// The extensions that say what the key is for: as the issuer's are, but for what no proxy may do. A key
+/// usage without digital signatures gives nothing.
+fn usages(issuer: &Certificate) -> Option<Vec<u8>> {
+    let mut extensions = Vec::new();
+    if let Some(content) = issuer.extension(&EXTENDED_KEY_USAGE.to_string()) {
+        extensions.extend(extension(&EXTENDED_KEY_USAGE, false, content));
+    }
+    if let Some(content) = issuer.extension(&KEY_USAGE.to_string()) {
+        extensions.extend(extension(&KEY_USAGE, true, &key_usage(content)?));
+    }
+    Some(extensions)
+}
+
+/// A `KeyUsage` less non-repudiation and the signing of certificates.
+fn key_usage(content: &[u8]) -> Option<Vec<u8>> {
+    let bits = Elements::only(content, Tag::BitString).ok()?.content();
+    let (_unused, bits) = bits.split_first()?;
+    let first = bits.first()? & !(NON_REPUDIATION | KEY_CERT_SIGN);
+    if first & DIGITAL_SIGNATURE == 0 {
+        return None;
+    }
+    // The second byte has one bit: decipherOnly. X.690 11.2.2: no zeros at the end.
+    let bits = match bits.get(1) {
+        Some(second) if *second != 0 => vec![first, *second],
+        _ => vec![first],
+    };
+    let unused = bits.last()?.trailing_zeros().to_be_bytes()[3];
+    Some(element(BIT_STRING, &[&[unused], &bits]))
+}
