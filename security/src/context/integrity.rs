@@ -1,0 +1,119 @@
+//! Tokens that protect a message against changes only. GridFTP clients do not make them; programs that
+//! ask GSSAPI for the quality of protection "OPENSSL_BIG" do.
+//!
+//! A token is 1a 03 00, the length of the code, the code, the message. The code is a sequence number, the
+//! message's length and an AES-GMAC tag. Observed from globus-gssapi-gsi 14.20.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use rustls::CipherSuite;
+use zeroize::Zeroizing;
+
+use super::ContextError;
+use crate::tls::Connection;
+
+const HEADER: [u8; 3] = [0x1a, 3, 0];
+const KEY_LABEL: &[u8] = b"EXPERIMENTAL-GSI-MAC-KEY";
+const IV_LABEL: &[u8] = b"EXPERIMENTAL-GSI-MAC-IV-FIXED";
+
+/// What the exporter makes for the nonce, of which the beginning is used.
+const IV_EXPORT: usize = 12;
+const IV_FIXED: usize = 4;
+
+const SEQUENCE: usize = 8;
+const LENGTH: usize = 4;
+const TAG: usize = 16;
+const CODE: usize = SEQUENCE + LENGTH + TAG;
+
+/// Whether a token is of this kind.
+pub(super) fn is_integrity_token(token: &[u8]) -> bool {
+    token.first() == Some(&HEADER[0])
+}
+
+/// Verifies the peer's tokens.
+pub(super) struct IntegrityKeys {
+    key: LessSafeKey,
+    fixed: [u8; IV_FIXED],
+    sequence: u64,
+}
+
+impl IntegrityKeys {
+    /// The keys of a connection. None exist for ChaCha20-Poly1305.
+    pub(super) fn new(tls: &Connection) -> Result<Self, ContextError> {
+        let suite = tls.suite().map(|suite| suite.suite());
+        let key = match suite {
+            Some(
+                CipherSuite::TLS13_AES_256_GCM_SHA384
+                | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+                | CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+            ) => UnboundKey::new(&AES_256_GCM, &*Zeroizing::new(tls.export::<32>(KEY_LABEL)?)),
+            Some(
+                CipherSuite::TLS13_AES_128_GCM_SHA256
+                | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+                | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            ) => UnboundKey::new(&AES_128_GCM, &*Zeroizing::new(tls.export::<16>(KEY_LABEL)?)),
+            _ => {
+                return Err(ContextError::protocol(
+                    "an integrity-only token came, but the cipher suite has none",
+                ));
+            }
+        };
+        let iv = tls.export::<IV_EXPORT>(IV_LABEL)?;
+        let (fixed, _) = iv.split_first_chunk().expect("it is longer");
+        Ok(Self {
+            key: LessSafeKey::new(key.map_err(|_| wrong())?),
+            fixed: *fixed,
+            sequence: 0,
+        })
+    }
+
+    /// The message of the next token.
+    pub(super) fn open(&mut self, token: &[u8]) -> Result<Vec<u8>, ContextError> {
+        let (code, message) = parse(token).ok_or_else(wrong)?;
+        let (sequence, code) = code.split_at(SEQUENCE);
+        let (length, tag) = code.split_at(LENGTH);
+        if sequence != self.sequence.to_be_bytes() {
+            return Err(ContextError::protocol(
+                "an integrity-only token is not the next one: it was repeated, or others are missing",
+            ));
+        }
+        if u32::try_from(message.len()).map(u32::to_be_bytes) != Ok(length.try_into().expect("4")) {
+            return Err(wrong());
+        }
+        let mut nonce = [0; SEQUENCE + IV_FIXED];
+        nonce[..SEQUENCE].copy_from_slice(sequence);
+        nonce[SEQUENCE..].copy_from_slice(&self.fixed);
+        self.key
+            .open_separate_gather(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(message),
+                &[],
+                tag,
+                &mut [],
+            )
+            .map_err(|_| wrong())?;
+        self.sequence = self.sequence.checked_add(1).ok_or_else(wrong)?;
+        Ok(message.to_vec())
+    }
+}
+
+/// The code and the message.
+fn parse(token: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = token.strip_prefix(&HEADER)?;
+    let (length, rest) = rest.split_first_chunk()?;
+    if usize::from(u16::from_be_bytes(*length)) != CODE {
+        return None;
+    }
+    rest.split_at_checked(CODE)
+}
+
+fn wrong() -> ContextError {
+    ContextError::protocol("an integrity-only token was changed on its way, or is malformed")
+}
+
+impl fmt::Debug for IntegrityKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntegrityKeys").finish_non_exhaustive()
+    }
+}
