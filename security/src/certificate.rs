@@ -8,11 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use der::Tag;
 use der::asn1::ObjectIdentifier;
-use der::{Decode, Tag};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use x509_cert::ext::pkix::{BasicConstraints, KeyUsage};
 use x509_cert::time::Time;
 
 use crate::asn1::{Element, Elements, is_identifier};
@@ -24,9 +23,12 @@ use crate::proxy::{ProxyFamily, ProxyInfo};
 const MAX_BYTES: usize = 256 * 1024;
 const MAX_EXTENSIONS: usize = 64;
 
-const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
-const SUBJECT_ALTERNATIVE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
-const BASIC_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");
+const SUBJECT_KEY_IDENTIFIER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.14");
+pub(crate) const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
+pub(crate) const SUBJECT_ALTERNATIVE_NAME: ObjectIdentifier =
+    ObjectIdentifier::new_unwrap("2.5.29.17");
+pub(crate) const BASIC_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");
+const AUTHORITY_KEY_IDENTIFIER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.35");
 
 /// A certificate whose structure is sound; nothing is said of its signature. A clone is cheap.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,6 +49,21 @@ struct Parts {
     basic_constraints: Option<BasicConstraints>,
     key_usage: Option<KeyUsage>,
     dns_names: Vec<String>,
+}
+
+/// RFC 5280 4.2.1.9
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BasicConstraints {
+    pub(crate) is_authority: bool,
+    /// How many authorities may follow below it.
+    pub(crate) path_length: Option<u32>,
+}
+
+/// What a key may be used for (RFC 5280 4.2.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyUsage {
+    pub(crate) may_sign: bool,
+    pub(crate) may_sign_certificates: bool,
 }
 
 /// Where an extension is.
@@ -174,6 +191,31 @@ impl Certificate {
         })
     }
 
+    /// Whether names and key identifiers do not speak against `issuer`; its signature is another matter.
+    pub(crate) fn may_be_issued_by(&self, issuer: &Self) -> bool {
+        if !issuer.subject().matches(self.issuer()) {
+            return false;
+        }
+        match (self.issuer_key_identifier(), issuer.key_identifier()) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        }
+    }
+
+    /// RFC 5280 4.2.1.1; `None` if there is none that can be read.
+    fn issuer_key_identifier(&self) -> Option<&[u8]> {
+        let extension = self.find_extension(&AUTHORITY_KEY_IDENTIFIER)?;
+        let mut fields = Elements::only(extension, Tag::Sequence).ok()?.children();
+        Some(fields.optional_context(0).ok()??.content())
+    }
+
+    /// RFC 5280 4.2.1.2; `None` if there is none that can be read.
+    fn key_identifier(&self) -> Option<&[u8]> {
+        let extension = self.find_extension(&SUBJECT_KEY_IDENTIFIER)?;
+        let identifier = Elements::only(extension, Tag::OctetString).ok()?;
+        Some(identifier.content())
+    }
+
     /// What the issuer has signed.
     pub(crate) fn signed(&self) -> &[u8] {
         &self.0.der[self.0.signed.clone()]
@@ -188,12 +230,13 @@ impl Certificate {
         &self.0.der[self.0.signature.clone()]
     }
 
-    pub(crate) fn basic_constraints(&self) -> Option<&BasicConstraints> {
-        self.0.basic_constraints.as_ref()
+    pub(crate) fn basic_constraints(&self) -> Option<BasicConstraints> {
+        self.0.basic_constraints
     }
 
-    pub(crate) fn key_usage(&self) -> Option<&KeyUsage> {
-        self.0.key_usage.as_ref()
+    /// `None` is for everything.
+    pub(crate) fn key_usage(&self) -> Option<KeyUsage> {
+        self.0.key_usage
     }
 }
 
@@ -268,8 +311,10 @@ impl Parts {
             }
         }
         let dns_names = find(&SUBJECT_ALTERNATIVE_NAME).map_or(Ok(Vec::new()), dns_names)?;
-        let basic_constraints = find(&BASIC_CONSTRAINTS).map(Decode::from_der).transpose()?;
-        let key_usage = find(&KEY_USAGE).map(Decode::from_der).transpose()?;
+        let basic_constraints = find(&BASIC_CONSTRAINTS)
+            .map(basic_constraints)
+            .transpose()?;
+        let key_usage = find(&KEY_USAGE).map(key_usage).transpose()?;
         Ok(Self {
             signed: signed.range(),
             subject,
@@ -291,13 +336,18 @@ impl Parts {
 
 fn validity(element: &Element<'_>) -> der::Result<Validity> {
     let mut times = element.children();
-    let not_before = times.next()?.decode::<Time>()?.to_system_time();
-    let not_after = times.next()?.decode::<Time>()?.to_system_time();
+    let not_before = time(&times.next()?)?;
+    let not_after = time(&times.next()?)?;
     times.finish()?;
     Ok(Validity {
         not_before,
         not_after,
     })
+}
+
+/// A `Time`, in certificates and revocation lists.
+pub(crate) fn time(element: &Element<'_>) -> der::Result<SystemTime> {
+    Ok(element.decode::<Time>()?.to_system_time())
 }
 
 fn extensions(sequence: Element<'_>) -> der::Result<Vec<Extension>> {
@@ -322,6 +372,29 @@ fn extensions(sequence: Element<'_>) -> der::Result<Vec<Extension>> {
         });
     }
     Ok(found)
+}
+
+fn basic_constraints(content: &[u8]) -> der::Result<BasicConstraints> {
+    let mut fields = Elements::only(content, Tag::Sequence)?.children();
+    let flag = fields.optional(Tag::Boolean)?;
+    let path_length = fields.optional(Tag::Integer)?;
+    fields.finish()?;
+    Ok(BasicConstraints {
+        is_authority: flag.is_some_and(|flag| flag.content() != [0]),
+        path_length: path_length
+            .map(|number| number.small_number())
+            .transpose()?,
+    })
+}
+
+fn key_usage(content: &[u8]) -> der::Result<KeyUsage> {
+    // The first byte counts unused bits at the end; the first bit is the highest of the second byte.
+    let bits = Elements::only(content, Tag::BitString)?.content();
+    let first = bits.get(1).copied().unwrap_or(0);
+    Ok(KeyUsage {
+        may_sign: first & 0x80 != 0,
+        may_sign_certificates: first & 0x04 != 0,
+    })
 }
 
 /// The `dNSName`s of a `GeneralNames`.

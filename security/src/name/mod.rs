@@ -179,7 +179,7 @@ impl Attribute<'_> {
     fn write_one_line(&self, line: &mut String) -> der::Result<()> {
         match attributes::short_name(self.identifier) {
             Some(name) => line.push_str(name),
-            None => write_dotted(self.identifier, line)?,
+            None => line.push_str(&dotted(self.identifier)?),
         }
         line.push('=');
         let bytes = match self.value.tag() {
@@ -263,8 +263,9 @@ fn normalized(text: &str) -> String {
     words.join(" ").to_ascii_lowercase()
 }
 
-/// The identifier in dotted decimals.
-fn write_dotted(content: &[u8], line: &mut String) -> der::Result<()> {
+/// The content of an OBJECT IDENTIFIER in dotted decimals.
+pub(crate) fn dotted(content: &[u8]) -> der::Result<String> {
+    let mut line = String::new();
     let malformed = || der::Error::from(der::ErrorKind::OidMalformed);
     let mut number: u128 = 0;
     let mut is_first = true;
@@ -288,10 +289,9 @@ fn write_dotted(content: &[u8], line: &mut String) -> der::Result<()> {
         }
         (number, is_first) = (0, false);
     }
-    if is_complete {
-        Ok(())
-    } else {
-        Err(malformed())
+    match is_complete {
+        true => Ok(line),
+        false => Err(malformed()),
     }
 }
 

@@ -1,0 +1,140 @@
+//! Whom we trust: certificate authorities with their signing policies and revocation lists, and the
+//! validation of chains against them.
+//!
+//! A chain is first put together ([`search`]), from what was sent and from the trust directory, until it
+//! ends with an anchor; signatures are verified on the way. Then the rules are applied to it, from the
+//! anchor down: those for authorities and users ([`authorities`]), and those for proxies ([`proxies`]).
+//! Everything refuses what globus-gridftp-server refuses, and says why in a [`ChainError`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::certificate::Certificate;
+use crate::name::{CanonicalName, Name};
+
+mod authorities;
+mod builder;
+mod constraints;
+mod error;
+mod proxies;
+mod revocation;
+mod search;
+mod signing_policy;
+#[cfg(test)]
+mod test_world;
+
+pub use builder::{TrustBuilder, TrustProblem};
+pub use error::ChainError;
+pub use revocation::RevocationList;
+
+use signing_policy::SigningPolicy;
+
+/// Certificate authorities, signing policies and revocation lists. It never changes; a directory that
+/// changes gives another one ([`crate::files::TrustDirectory`]).
+#[derive(Clone, Debug, Default)]
+pub struct TrustStore {
+    directory: Arc<Directory>,
+    /// Trusted by byte equality, without a signing policy.
+    extra_anchors: Arc<[Certificate]>,
+}
+
+/// What the files of a directory hold.
+#[derive(Debug, Default)]
+struct Directory {
+    authorities: HashMap<CanonicalName, Vec<Certificate>>,
+    /// Those of `HASH.signing_policy`, and the others.
+    policies: [Vec<SigningPolicy>; 2],
+    revocation_lists: HashMap<CanonicalName, Vec<RevocationList>>,
+}
+
+/// Who a chain turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The chain as it was verified: leaf first, the anchor last.
+    pub chain: Vec<Certificate>,
+    /// The subject of the first certificate that is neither a full nor a limited proxy.
+    pub identity: Name,
+    /// There is a limited proxy in the chain.
+    pub limited: bool,
+    /// When the first certificate of the chain ends.
+    pub expires: SystemTime,
+}
+
+impl TrustStore {
+    /// Validates a chain as a peer sent it: leaf first, the rest in any order, with or without roots.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that it breaks. If it can be put together in several ways, the first way counts.
+    pub fn validate(&self, chain: &[Certificate], now: SystemTime) -> Result<Peer, ChainError> {
+        search::validate(self, chain, now)
+    }
+
+    /// This store and `anchors`, which need no signing policy: for the data channels of a session that
+    /// said `DCSC P`. Proxies among them are left out: they are trusted when their user is.
+    #[must_use]
+    pub fn with_anchors(&self, anchors: &[Certificate]) -> Self {
+        let anchors = anchors.iter().filter(|anchor| anchor.proxy().is_none());
+        let extra_anchors = self.extra_anchors.iter().chain(anchors).cloned().collect();
+        Self {
+            directory: Arc::clone(&self.directory),
+            extra_anchors,
+        }
+    }
+
+    /// The certificates of the directory, in no order.
+    pub fn authorities(&self) -> impl Iterator<Item = &Certificate> {
+        self.directory.authorities.values().flatten()
+    }
+
+    /// The revocation lists of the directory, in no order.
+    pub fn revocation_lists(&self) -> impl Iterator<Item = &RevocationList> {
+        self.directory.revocation_lists.values().flatten()
+    }
+
+    /// Whether a signing policy of the directory says anything about an authority.
+    pub fn has_signing_policy(&self, authority: &Name) -> bool {
+        self.signing_policies(authority).next().is_some()
+    }
+
+    /// When the first revocation list ends.
+    pub fn next_update(&self) -> Option<SystemTime> {
+        let ends = self.revocation_lists().map(RevocationList::next_update);
+        ends.flatten().min()
+    }
+
+    fn is_extra_anchor(&self, certificate: &Certificate) -> bool {
+        self.extra_anchors.contains(certificate)
+    }
+
+    /// Whether a chain may end with this certificate of the directory. An authority that another one
+    /// issued is not the end: that one must be trusted too.
+    fn is_directory_anchor(&self, certificate: &Certificate) -> bool {
+        certificate.is_self_issued()
+            && certificate.may_be_issued_by(certificate)
+            && self
+                .authorities_named(certificate.subject())
+                .contains(certificate)
+    }
+
+    fn authorities_named(&self, name: &Name) -> &[Certificate] {
+        let found = self.directory.authorities.get(name.canonical());
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    fn revocation_lists_of(&self, issuer: &Name) -> &[RevocationList] {
+        let found = self.directory.revocation_lists.get(issuer.canonical());
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    /// What counts for an authority: `HASH.signing_policy` alone if there is one, which is the only one
+    /// that globus-gridftp-server reads.
+    fn signing_policies(&self, authority: &Name) -> impl Iterator<Item = &SigningPolicy> {
+        let name = authority.one_line();
+        let mentions =
+            |policies: &&Vec<SigningPolicy>| policies.iter().any(|policy| policy.mentions(name));
+        let policies = self.directory.policies.iter().find(mentions);
+        policies.into_iter().flatten()
+    }
+}

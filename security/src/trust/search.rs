@@ -1,0 +1,213 @@
+//! Puts chains together: from the leaf, from issuer to issuer, to an anchor.
+//!
+//! Certificates are linked by names, key identifiers and signatures. What was sent may hold several
+//! authorities of one name (after a change of keys, or when two authorities vouch for a third), so that
+//! there may be several ways, and they are tried in turn. The number of signatures that are verified for
+//! one chain is limited.
+
+use std::time::SystemTime;
+
+use super::{ChainError, Peer, TrustStore, authorities, proxies};
+use crate::certificate::Certificate;
+use crate::credential::{MAX_CHAIN, identity};
+use crate::proxy::ProxyPolicy;
+use crate::signature::{self, SignatureError};
+
+/// How many signatures are verified for one chain. A usual one has three to five.
+const MAX_SIGNATURES: usize = 3 * MAX_CHAIN;
+
+/// How many complete ways are tried.
+const MAX_PATHS: usize = 8;
+
+pub(super) fn validate(
+    store: &TrustStore,
+    sent: &[Certificate],
+    now: SystemTime,
+) -> Result<Peer, ChainError> {
+    let leaf = sent.first().ok_or(ChainError::Empty)?;
+    if sent.len() > MAX_CHAIN {
+        return Err(ChainError::TooLong { limit: MAX_CHAIN });
+    }
+    let mut search = Search {
+        store,
+        sent,
+        now,
+        signatures_left: MAX_SIGNATURES,
+        paths_left: MAX_PATHS,
+        failure: None,
+    };
+    match search.extend(&mut vec![leaf]) {
+        Some(peer) => Ok(peer),
+        None => Err(search.failure.map_or(ChainError::Empty, |(_, error)| error)),
+    }
+}
+
+struct Search<'a> {
+    store: &'a TrustStore,
+    sent: &'a [Certificate],
+    now: SystemTime,
+    signatures_left: usize,
+    paths_left: usize,
+    failure: Option<(Significance, ChainError)>,
+}
+
+/// How much a failure says: the first one of the most significant kind is reported.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Significance {
+    /// A way led nowhere.
+    NoIssuer,
+    /// There was an issuer, and it has not signed.
+    Link,
+    /// A way to an anchor broke a rule.
+    Rule,
+    /// There was no end of ways.
+    Limit,
+}
+
+impl<'a> Search<'a> {
+    /// Goes on from the end of `path`, which is left as it was.
+    fn extend(&mut self, path: &mut Vec<&'a Certificate>) -> Option<Peer> {
+        let certificate = *path.last()?;
+        let is_end = self.store.is_directory_anchor(certificate);
+        if is_end || self.store.is_extra_anchor(certificate) {
+            match self.finish(path) {
+                Ok(peer) => return Some(peer),
+                Err(error) => self.note(Significance::Rule, error),
+            }
+        }
+        if is_end {
+            return None;
+        }
+        let mut has_issuer = false;
+        for issuer in self.candidates(certificate) {
+            if path.iter().any(|before| *before == issuer) {
+                continue;
+            }
+            has_issuer = true;
+            if !self.may_go_on(path) {
+                return None;
+            }
+            if let Err(error) = verify(certificate, issuer) {
+                self.note(Significance::Link, error);
+                continue;
+            }
+            path.push(issuer);
+            let found = self.extend(path);
+            path.pop();
+            if found.is_some() {
+                return found;
+            }
+        }
+        if !has_issuer {
+            self.note(Significance::NoIssuer, no_issuer(certificate));
+        }
+        None
+    }
+
+    /// What may have issued a certificate: authorities of the directory first.
+    fn candidates(&self, certificate: &Certificate) -> Vec<&'a Certificate> {
+        let known = self.store.authorities_named(certificate.issuer()).iter();
+        let extra = self.store.extra_anchors.iter();
+        let mut candidates: Vec<&Certificate> = Vec::new();
+        for issuer in known.chain(extra).chain(self.sent) {
+            if certificate.may_be_issued_by(issuer) && !candidates.contains(&issuer) {
+                candidates.push(issuer);
+            }
+        }
+        candidates
+    }
+
+    fn may_go_on(&mut self, path: &[&Certificate]) -> bool {
+        if path.len() == MAX_CHAIN {
+            self.note(
+                Significance::Limit,
+                ChainError::TooLong { limit: MAX_CHAIN },
+            );
+            return false;
+        }
+        let Some(left) = self.signatures_left.checked_sub(1) else {
+            self.note(Significance::Limit, too_many_paths(path));
+            return false;
+        };
+        self.signatures_left = left;
+        true
+    }
+
+    /// Applies the rules to a complete path.
+    fn finish(&mut self, path: &[&Certificate]) -> Result<Peer, ChainError> {
+        let Some(left) = self.paths_left.checked_sub(1) else {
+            return Err(too_many_paths(path));
+        };
+        self.paths_left = left;
+        let user = proxies::count(path);
+        authorities::check(self.store, &path[user..], self.now)?;
+        proxies::check(&path[..=user], self.now)?;
+        for proxy in &path[..user] {
+            authorities::check_name_constraints(&path[user + 1..], proxy)?;
+        }
+        let chain: Vec<_> = path.iter().copied().cloned().collect();
+        let leaf = path[0];
+        let ends = chain.iter().map(|one| one.validity().not_after);
+        Ok(Peer {
+            identity: identity(&chain).unwrap_or(leaf.subject()).clone(),
+            limited: chain.iter().any(is_limited),
+            expires: ends.fold(leaf.validity().not_after, SystemTime::min),
+            chain,
+        })
+    }
+
+    fn note(&mut self, significance: Significance, error: ChainError) {
+        let known = self.failure.as_ref().map(|(known, _)| *known);
+        if known.is_none_or(|known| known < significance) {
+            self.failure = Some((significance, error));
+        }
+    }
+}
+
+fn verify(certificate: &Certificate, issuer: &Certificate) -> Result<(), ChainError> {
+    let verified = signature::verify(
+        issuer.public_key_info(),
+        certificate.signature_algorithm(),
+        certificate.signed(),
+        certificate.signature(),
+    );
+    verified.map_err(|error| {
+        let certificate = certificate.subject().clone();
+        match error {
+            SignatureError::Broken(algorithm) => ChainError::BrokenAlgorithm {
+                certificate,
+                algorithm,
+            },
+            SignatureError::Unknown => ChainError::UnknownAlgorithm { certificate },
+            SignatureError::Wrong => ChainError::Signature {
+                certificate,
+                issuer: issuer.subject().clone(),
+            },
+        }
+    })
+}
+
+fn no_issuer(certificate: &Certificate) -> ChainError {
+    let (subject, issuer) = (certificate.subject().clone(), certificate.issuer().clone());
+    match certificate.is_self_issued() {
+        true => ChainError::UntrustedRoot {
+            certificate: subject,
+        },
+        false => ChainError::UnknownIssuer {
+            certificate: subject,
+            issuer,
+        },
+    }
+}
+
+fn too_many_paths(path: &[&Certificate]) -> ChainError {
+    ChainError::TooManyPaths {
+        certificate: path[0].subject().clone(),
+    }
+}
+
+fn is_limited(certificate: &Certificate) -> bool {
+    certificate
+        .proxy()
+        .is_some_and(|proxy| proxy.policy == ProxyPolicy::Limited)
+}

@@ -1,0 +1,92 @@
+//! A trust directory for tests, and the `openssl` program's opinion of chains.
+
+use std::fs;
+
+use super::{ChainError, Peer, TrustBuilder, TrustStore};
+use crate::certificate::Certificate;
+use crate::test_pki::{Issued, Pki, USER, now, openssl};
+
+/// An authority that may issue `/DC=test/...`, and a user.
+pub(super) struct World {
+    pub(super) pki: Pki,
+    pub(super) root: Issued,
+    pub(super) user: Issued,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let pki = Pki::new();
+        let root = pki.root("/DC=test/CN=Root");
+        let user = pki.issue(&root, "/DC=test/CN=Alice", USER);
+        Self { pki, root, user }
+    }
+
+    /// A directory with the root.
+    pub(super) fn store(&self) -> TrustStore {
+        self.store_with(&[])
+    }
+
+    /// A directory with the root and other files.
+    pub(super) fn store_with(&self, files: &[(&str, Vec<u8>)]) -> TrustStore {
+        let root = [
+            ("root.pem", self.root.pem()),
+            ("root.signing_policy", policy(&self.root, "/DC=test/*")),
+        ];
+        store(&[&root, files].concat())
+    }
+
+    /// Validates against the directory with the root, and asks OpenSSL, which must be of the same
+    /// opinion.
+    pub(super) fn validate(&self, chain: &[&Issued]) -> Result<Peer, ChainError> {
+        let verdict = self.validate_alone(chain);
+        assert_eq!(verdict.is_ok(), self.openssl_accepts(chain), "{verdict:?}");
+        verdict
+    }
+
+    /// Validates where OpenSSL is of another opinion, or does not know the rule.
+    pub(super) fn validate_alone(&self, chain: &[&Issued]) -> Result<Peer, ChainError> {
+        self.store().validate(&certificates(chain), now())
+    }
+
+    fn openssl_accepts(&self, chain: &[&Issued]) -> bool {
+        let sent: Vec<u8> = chain[1..].iter().flat_map(|one| one.pem()).collect();
+        let untrusted = self.pki.path().join("untrusted.pem");
+        fs::write(&untrusted, sent).expect("written");
+        let mut command = openssl([
+            "verify",
+            "-allow_proxy_certs",
+            "-auth_level",
+            "2",
+            "-no-CApath",
+        ]);
+        command.arg("-CAfile").arg(&self.root.certificate_file);
+        if chain.len() > 1 {
+            command.arg("-untrusted").arg(&untrusted);
+        }
+        let output = command.arg(&chain[0].certificate_file).output();
+        output.expect("openssl is installed").status.success()
+    }
+}
+
+pub(super) fn certificates(chain: &[&Issued]) -> Vec<Certificate> {
+    chain.iter().map(|one| one.certificate.clone()).collect()
+}
+
+pub(super) fn store(files: &[(&str, Vec<u8>)]) -> TrustStore {
+    let mut builder = TrustBuilder::default();
+    for (file, content) in files {
+        builder.add(file, content);
+    }
+    let (store, problems) = builder.build();
+    assert_eq!(problems, []);
+    store
+}
+
+/// A signing policy.
+pub(super) fn policy(authority: &Issued, pattern: &str) -> Vec<u8> {
+    let name = authority.certificate.subject();
+    let text = format!(
+        "access_id_CA X509 '{name}'\npos_rights globus CA:sign\ncond_subjects globus '\"{pattern}\"'\n"
+    );
+    text.into_bytes()
+}
