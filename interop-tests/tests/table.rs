@@ -36,8 +36,15 @@ groups! {
     ftplib: "ftplib/",
     curl: "curl/",
     lftp: "lftp/",
+    jglobus: "jglobus/",
     gsi_get: "gsi/get ",
     gsi_put: "gsi/put ",
+    gsi_third_party: "gsi/third-party ",
+    gsi_stacks: "gsi/stacks ",
+    gsi_accounts: "gsi/accounts ",
+    gsi_refused: "gsi/refused ",
+    gsi_globus_url_copy: "gsi/globus-url-copy/",
+    gsi_gfal2: "gsi/gfal2 ",
 }
 
 #[test]

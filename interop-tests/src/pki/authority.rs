@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Client, PkiError, run, write_private};
+use super::{Client, ORGANISATION, PkiError, run, write_private};
 
 /// How `openssl ca` keeps its books, and that it takes subjects as they are given. Names are in UTF-8
 /// throughout, so that a subject is encoded alike wherever it occurs.
@@ -120,6 +120,24 @@ impl Authority {
             key: key.clone(),
             books,
         })
+    }
+
+    /// An authority below this one that may only issue certificates for the test organisation, though
+    /// its signing policy allows more.
+    pub(super) fn narrow(&self, top: &Path) -> Result<Self, PkiError> {
+        let subject = format!("{ORGANISATION}/CN=Narrow Authority");
+        let key = Key::new(top, "narrow")?;
+        let extensions = format!(
+            "{AUTHORITY_EXTENSIONS}nameConstraints = critical,permitted;dirName:permitted\n\
+             [permitted]\nDC = test\nO = Grid\n"
+        );
+        self.issue(&Issue {
+            extensions: &extensions,
+            ..Issue::new("narrow", &subject, &key)
+        })?;
+        let narrow = Self::of(top, "narrow", &subject, &key)?;
+        narrow.trust(top, &["/DC=test/*"])?;
+        Ok(narrow)
     }
 
     pub(super) fn certificate(&self) -> &Path {

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::authority::{AUTHORITY_EXTENSIONS, Authority, Issue, Key};
+use super::authority::{Authority, Issue, Key};
 use super::{ORGANISATION, PkiError, write_credential};
 
 /// What is wrong.
@@ -120,12 +120,13 @@ const FUTURE: [&str; 2] = ["20900101000000Z", "20910101000000Z"];
 /// Makes all of them, in the order of their kinds.
 pub(super) fn make(
     top: &Path,
-    authority: &Authority,
+    [authority, narrow]: [&Authority; 2],
     user: &Key,
 ) -> Result<Vec<BadCredential>, PkiError> {
     let maker = Maker {
         top,
         authority,
+        narrow,
         user,
         proxy: Key::new(top, "proxy")?,
         stranger: Key::new(top, "stranger")?,
@@ -139,6 +140,7 @@ pub(super) fn make(
 struct Maker<'a> {
     top: &'a Path,
     authority: &'a Authority,
+    narrow: &'a Authority,
     user: &'a Key,
     proxy: Key,
     stranger: Key,
@@ -148,7 +150,9 @@ impl Maker<'_> {
     fn make(&self, kind: BadKind) -> Result<BadCredential, PkiError> {
         let name = format!("bad-{kind:?}");
         let subject = match kind {
-            BadKind::OutsideSigningPolicy => "/DC=test/O=Elsewhere/CN=Mallory".into(),
+            BadKind::OutsideSigningPolicy | BadKind::NameConstraintBroken => {
+                format!("/DC=test/O=Elsewhere/CN=Mallory {kind:?}")
+            }
             _ => format!("{ORGANISATION}/CN=Mallory {kind:?}"),
         };
         let issue = Issue::new(&name, &subject, self.user);
@@ -203,20 +207,7 @@ impl Maker<'_> {
                     ..issue
                 },
             ),
-            BadKind::NameConstraintBroken => {
-                let narrow = "/DC=test/O=Grid/CN=Narrow Authority";
-                let extensions = format!(
-                    "{AUTHORITY_EXTENSIONS}nameConstraints = critical,permitted;dirName:permitted\n\
-                     [permitted]\nDC = test\nO = Elsewhere\n"
-                );
-                authority.issue(&Issue {
-                    extensions: &extensions,
-                    ..Issue::new("narrow", narrow, &self.stranger)
-                })?;
-                let narrow = Authority::of(self.top, "narrow", narrow, &self.stranger)?;
-                narrow.trust(self.top, &["/DC=test/*"])?;
-                self.certificate(&narrow, &issue)
-            }
+            BadKind::NameConstraintBroken => self.certificate(self.narrow, &issue),
             BadKind::ProxyExpired => self.proxies(kind, &subject, &[("", FULL, "", Some(PAST))]),
             BadKind::PathLengthExceeded => {
                 let none = ",pathlen:0";

@@ -77,8 +77,9 @@ impl Pki {
         })?;
         let accounts = Accounts::of_this_machine()?;
         let user_key = Key::new(top, "user")?;
-        let users = users::make(top, &authority, &user_key, &accounts)?;
-        let bad = bad::make(top, &authority, &user_key)?;
+        let narrow = authority.narrow(top)?;
+        let users = users::make(top, [&authority, &narrow], &user_key, &accounts)?;
+        let bad = bad::make(top, [&authority, &narrow], &user_key)?;
         // The last thing that the authority says: whom it has revoked by now.
         authority.revocations(top)?;
         users::write_map(top, &users, &bad, &accounts)?;

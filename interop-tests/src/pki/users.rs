@@ -31,11 +31,13 @@ pub enum UserKind {
     ProxyOfProxy,
     /// Another user, who has another account, and may use the first one's too.
     Second,
+    /// A user of an authority that may only issue certificates for some names.
+    Constrained,
 }
 
 impl UserKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Plain,
         Self::Spaces,
         Self::Utf8,
@@ -43,6 +45,7 @@ impl UserKind {
         Self::Limited,
         Self::ProxyOfProxy,
         Self::Second,
+        Self::Constrained,
     ];
 
     /// The word that names of cases and files use.
@@ -55,6 +58,7 @@ impl UserKind {
             Self::Limited => "limited",
             Self::ProxyOfProxy => "proxy of proxy",
             Self::Second => "second",
+            Self::Constrained => "constrained",
         }
     }
 
@@ -63,6 +67,7 @@ impl UserKind {
             Self::Spaces => "Alice Smith 12345",
             Self::Utf8 => "Jörg Müller",
             Self::Second => "Bob Jones: 77",
+            Self::Constrained => "carol",
             Self::Plain | Self::Voms | Self::Limited | Self::ProxyOfProxy => "alice",
         }
     }
@@ -140,7 +145,7 @@ impl Accounts {
 /// Makes all users, in the order of their kinds.
 pub(super) fn make(
     top: &Path,
-    authority: &Authority,
+    [authority, narrow]: [&Authority; 2],
     key: &Key,
     accounts: &Accounts,
 ) -> Result<Vec<UserCredential>, PkiError> {
@@ -154,12 +159,17 @@ pub(super) fn make(
                 UserKind::Voms | UserKind::Limited | UserKind::ProxyOfProxy => {
                     top.join("plain.pem")
                 }
+                UserKind::Constrained => narrow.issue(&Issue::new(&name, &subject, key))?,
                 _ => authority.issue(&Issue::new(&name, &subject, key))?,
             };
             let credential = top.join(format!("{name}.credential"));
             let proxy = || Client::new("grid-proxy-init").arg("-q");
             match kind {
                 UserKind::Plain => write_credential(&credential, &certificate, &key.file, &[])?,
+                UserKind::Constrained => {
+                    let above = [narrow.certificate()];
+                    write_credential(&credential, &certificate, &key.file, &above)?;
+                }
                 UserKind::Spaces | UserKind::Utf8 | UserKind::Second => {
                     sign_proxy(top, proxy(), [&certificate, &key.file, &credential])?;
                 }

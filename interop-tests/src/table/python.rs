@@ -159,6 +159,7 @@ fn gfal2(context: &Context<'_>, function: &str) -> Result<Observation, Failure> 
             .arg(function)
             .args([context.from(""), context.to("")])
             .args([context.remote(""), context.local("")].map(PathBuf::into_os_string))
+            .envs(context.environment())
     };
     let mut finished = client().run()?;
     for _ in 1..CRASHING_ATTEMPTS {
