@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(feature("REST Stream"), Feature::RestStream);
         assert_eq!(
             feature("AUTH TLS"),
-            Feature::Other(Text::new("AUTH TLS").unwrap())
+            Feature::Authentication(Text::new("TLS").unwrap())
         );
         assert_eq!(feature("REST"), Feature::Other(Text::new("REST").unwrap()));
         assert_eq!(Feature::parse(b""), None);

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_security::voms::Fqan;
 use tracing::{debug, info, warn};
 
 use crate::transfer_log::TransferLog;
@@ -16,10 +17,37 @@ pub(crate) enum Event<'a> {
     SessionOpened { session: u64, peer: SocketAddr },
     /// A client was turned away before anything was read from it.
     ConnectionRefused { peer: SocketAddr, reason: &'a str },
+    /// A control channel is protected.
+    Authenticated {
+        session: u64,
+        /// As in `AUTH`.
+        mechanism: &'a str,
+        /// The version of TLS and its cipher.
+        protection: &'a str,
+        /// Who the client proved to be, in one-line form.
+        identity: Option<&'a str>,
+        /// Whether there is a credential for data channels, or why not.
+        delegated: Option<&'a str>,
+    },
+    /// A client did not prove who it is, or broke the protocol.
+    AuthenticationFailed {
+        session: u64,
+        peer: IpAddr,
+        mechanism: &'a str,
+        /// It names the certificate that is wrong, if one is.
+        reason: &'a str,
+    },
+    /// Something that would have been needed to protect a channel cannot be used.
+    SecurityUnusable { session: u64, reason: &'a str },
+    /// A part of what a client proved does not count.
+    AttributeIgnored { session: u64, reason: &'a str },
     /// A client logged in.
     LoggedIn {
         session: u64,
         user: &'a str,
+        /// Who it proved to be, in one-line form.
+        identity: Option<&'a str>,
+        attributes: &'a [Fqan],
         read_only: bool,
     },
     /// A client tried to.
@@ -27,6 +55,15 @@ pub(crate) enum Event<'a> {
         session: u64,
         peer: IpAddr,
         user: &'a str,
+        /// As above.
+        identity: Option<&'a str>,
+        reason: &'a str,
+    },
+    /// What a client sent in a session with protected commands could not be believed.
+    ProtectionBroken {
+        session: u64,
+        peer: IpAddr,
+        identity: Option<&'a str>,
         reason: &'a str,
     },
     /// What the client says of itself.
@@ -79,20 +116,58 @@ impl Journal {
         match *event {
             Event::SessionOpened { session, peer } => info!(session, %peer, "session opened"),
             Event::ConnectionRefused { peer, reason } => warn!(%peer, reason, "connection refused"),
+            Event::Authenticated {
+                session,
+                mechanism,
+                protection,
+                identity,
+                delegated,
+            } => {
+                info!(
+                    session,
+                    mechanism, protection, identity, delegated, "authenticated"
+                );
+            }
+            Event::AuthenticationFailed {
+                session,
+                peer,
+                mechanism,
+                reason,
+            } => {
+                warn!(session, %peer, mechanism, reason, "authentication failed");
+            }
+            Event::SecurityUnusable { session, reason } => {
+                warn!(session, reason, "a credential cannot be used");
+            }
+            Event::AttributeIgnored { session, reason } => {
+                warn!(session, reason, "an attribute was ignored");
+            }
             Event::LoggedIn {
                 session,
                 user,
+                identity,
+                attributes,
                 read_only,
             } => {
-                info!(session, user, read_only, "logged in");
+                let attributes = joined(attributes);
+                info!(session, user, identity, attributes, read_only, "logged in");
             }
             Event::LoginFailed {
                 session,
                 peer,
                 user,
+                identity,
                 reason,
             } => {
-                warn!(session, %peer, user, reason, "login failed");
+                warn!(session, %peer, user, identity, reason, "login failed");
+            }
+            Event::ProtectionBroken {
+                session,
+                peer,
+                identity,
+                reason,
+            } => {
+                warn!(session, %peer, identity, reason, "a command was refused");
             }
             Event::ClientInfo { session, info } => debug!(session, info, "client"),
             Event::Command { session, command } => debug!(session, ?command, "command"),
@@ -127,4 +202,10 @@ impl Journal {
             warn!(%error, "the transfer log cannot be written");
         }
     }
+}
+
+/// `None` for none, so that the log does not speak of what most sessions lack.
+fn joined(attributes: &[Fqan]) -> Option<String> {
+    let names: Vec<&str> = attributes.iter().map(Fqan::as_str).collect();
+    (!names.is_empty()).then(|| names.join(" "))
 }

@@ -9,8 +9,10 @@ use gridhaul_protocol::negotiated::{Passive, PassiveRequest};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
-use gridhaul_transfer::{ConnectRequest, ListenRequest};
+use gridhaul_transfer::{Admission, ConnectRequest, ListenRequest};
 
+use super::authenticate::Protection;
+use super::channel_security::{ChannelStack, GSI};
 use super::{Session, User, names, replies};
 
 impl Session {
@@ -52,11 +54,12 @@ impl Session {
         } else {
             1
         };
+        let ChannelStack { stack, drivers } = self.channel_stack().await?;
         let wanted = ListenRequest {
-            stack: self.stack_spec(),
+            stack,
+            session_drivers: drivers,
             local: vec![self.data_address(); stripes],
             sockets: self.sockets(),
-            session_drivers: Vec::new(),
         };
         let node = Arc::clone(&user.node);
         let listening = tokio::task::spawn_blocking(move || node.listen(&wanted)).await;
@@ -75,33 +78,47 @@ impl Session {
     }
 
     /// `PORT`, `EPRT`, `SPOR`: one address for each stripe.
-    pub(super) fn active(&mut self, user: &User, peers: &StripeAddresses) -> Reply {
-        let peers_checked = self.check_peers(peers.as_slice());
-        if let Err(reply) = peers_checked {
-            return reply;
+    pub(super) async fn active(&mut self, user: &User, peers: &StripeAddresses) -> Reply {
+        match self.connect(user, peers).await {
+            Ok(reply) | Err(reply) => reply,
         }
-        if let Err(refusal) = self.negotiated.active(peers) {
-            return refusal.reply();
-        }
+    }
+
+    async fn connect(&mut self, user: &User, peers: &StripeAddresses) -> Result<Reply, Reply> {
+        self.check_peers(peers.as_slice())?;
+        self.negotiated
+            .active(peers)
+            .map_err(|refusal| refusal.reply())?;
+        let ChannelStack { stack, drivers } = match self.channel_stack().await {
+            Ok(stack) => stack,
+            Err(reply) => {
+                self.negotiated.port_failed();
+                return Err(reply);
+            }
+        };
         let request = ConnectRequest {
-            stack: self.stack_spec(),
+            stack,
+            session_drivers: drivers,
             peers: peers.as_slice().to_vec(),
             sockets: self.sockets(),
-            session_drivers: Vec::new(),
         };
         match user.node.connect(&request) {
-            Ok(()) => Reply::new(200, "PORT Command successful."),
+            Ok(()) => Ok(Reply::new(200, "PORT Command successful.")),
             Err(error) => {
                 self.negotiated.port_failed();
-                replies::connect_error(&error)
+                Err(replies::connect_error(&error))
             }
         }
     }
 
     /// Data goes to the client and to hosts that the administrator named. RFC 2577 3: else a client
-    /// could make the server talk to mail servers, for example.
+    /// could make the server talk to mail servers, for example. Who has proved an identity may name any
+    /// host, which third-party copies need.
     fn check_peers(&self, peers: &[SocketAddr]) -> Result<(), Reply> {
-        let admission = self.settings.config.data.admission(self.peer);
+        let admission = match self.protection {
+            Protection::Gsi(_) => Admission::Anyone,
+            _ => self.settings.config.data.admission(self.peer),
+        };
         for peer in peers {
             let (host, port) = (peer.ip(), peer.port());
             if port < 1024 {
@@ -136,19 +153,14 @@ impl Session {
 
     fn client_stack(&self, text: &str) -> Result<StackSpec, String> {
         let stack = StackSpec::parse(text).map_err(|error| error.to_string())?;
+        // Where authentication has its place in a stack is always for the client to say.
         let allowed = &self.settings.config.data.allowed_drivers;
-        let known = self.shared.registry.check_allowed(&stack, allowed);
+        let allowed = [allowed.as_slice(), &[GSI.to_owned()]].concat();
+        let known = self.shared.registry.check_allowed(&stack, &allowed);
         known
             .and_then(|()| self.shared.node.check_stack(&stack))
             .map_err(|error: StackError| error.to_string())?;
         Ok(self.settings.with_ports(stack))
-    }
-
-    fn stack_spec(&self) -> StackSpec {
-        self.stack
-            .as_deref()
-            .unwrap_or(&self.settings.stack)
-            .clone()
     }
 
     /// The buffers that the client asked for.

@@ -4,13 +4,20 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use gridhaul_protocol::command::{Command, CommandError};
 use gridhaul_protocol::line::{LineDecoder, LineError};
 use gridhaul_protocol::reply::Reply;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use gridhaul_security::context::Context;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio_rustls::TlsAcceptor;
+
+use super::protection;
+use super::stream::Stream;
 
 /// Commands that may wait while another one is carried out; then reading stops.
 const MOST_WAITING: usize = 64;
@@ -24,7 +31,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The connection on which commands and replies travel.
 #[derive(Debug)]
 pub(crate) struct Control {
-    stream: TcpStream,
+    stream: Stream,
+    /// What commands come in, and replies go out in, after a GSI login.
+    context: Option<Box<Context>>,
     decoder: LineDecoder,
     /// Bytes that were read and not looked at, because enough commands wait.
     unread: Vec<u8>,
@@ -51,6 +60,12 @@ pub(crate) enum Fault {
     Line(#[from] LineError),
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// It is not in a token of the security context that there is.
+    #[error("commands must be protected in this session")]
+    Unprotected,
+    /// Its token cannot be opened. No later one can.
+    #[error("the token of a command was refused: {0}")]
+    Token(String),
 }
 
 impl Request {
@@ -60,9 +75,10 @@ impl Request {
 }
 
 impl Control {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: impl Into<Stream>) -> Self {
         Self {
-            stream,
+            stream: stream.into(),
+            context: None,
             decoder: LineDecoder::for_commands(),
             unread: Vec::new(),
             waiting: VecDeque::new(),
@@ -121,25 +137,23 @@ impl Control {
             self.decode();
             return Ok(());
         }
-        loop {
-            self.stream.readable().await?;
-            match self.read() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
-            }
-        }
+        std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    /// Reads without waiting. The buffer lives on the stack, and not in the session.
-    fn read(&mut self) -> io::Result<()> {
-        let mut buffer = [0; READ_BYTES];
-        let count = self.stream.try_read(&mut buffer)?;
-        if count == 0 {
-            self.ended = true;
+    /// The buffer lives on the stack, and not in the session.
+    fn poll_receive(&mut self, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+        let mut buffer = ReadBuf::uninit(&mut buffer);
+        match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+            Ok(()) => {}
+            // A TLS client that did not say goodbye. Lines that are not whole mean nothing anyway.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Poll::Ready(Err(error)),
         }
-        self.unread.extend_from_slice(&buffer[..count]);
+        self.ended |= buffer.filled().is_empty();
+        self.unread.extend_from_slice(buffer.filled());
         self.decode();
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     fn decode(&mut self) {
@@ -155,7 +169,7 @@ impl Control {
                 Err(error) => Err(error.into()),
             };
             let request = Request {
-                content,
+                content: self.opened(content),
                 aborted: false,
                 bytes,
             };
@@ -171,14 +185,63 @@ impl Control {
         self.unread = input.to_vec();
     }
 
+    /// What a line says behind the protection that the session has.
+    fn opened(&mut self, content: Result<Command, Fault>) -> Result<Command, Fault> {
+        match &mut self.context {
+            Some(context) => protection::open(context, content?),
+            None => content,
+        }
+    }
+
+    /// From now on commands and replies are protected; also those commands that wait already.
+    pub(crate) fn protect(&mut self, context: Context) {
+        self.context = Some(Box::new(context));
+        for mut request in std::mem::take(&mut self.waiting) {
+            request.content = self.opened(request.content);
+            request.aborted = false;
+            self.waiting.push_back(request);
+        }
+        self.abort_waits = self.waiting.iter().any(Request::is_abort);
+    }
+
+    /// Whether the stream can be protected by TLS, and nothing has come that the client may have meant
+    /// to be in it.
+    pub(crate) fn takes_tls(&self) -> bool {
+        self.stream.takes_tls()
+            && self.waiting.is_empty()
+            && self.unread.is_empty()
+            && !self.decoder.is_inside_line()
+    }
+
+    /// Waits for the client's TLS handshake. Returns what was agreed, for the log.
+    pub(crate) async fn accept_tls(&mut self, acceptor: &TlsAcceptor) -> io::Result<String> {
+        self.stream.accept_tls(acceptor).await?;
+        Ok(self.stream.tls_description().unwrap_or_default())
+    }
+
     /// Adds a reply to what will be sent.
     pub(crate) fn reply(&mut self, reply: &Reply) {
+        self.raw(&reply.encode());
+    }
+
+    /// Adds a reply that nothing can protect any more: the context is lost.
+    pub(crate) fn reply_in_clear(&mut self, reply: &Reply) {
         self.output.extend_from_slice(&reply.encode());
     }
 
-    /// Adds a part of a reply that is sent piece by piece.
-    pub(crate) fn raw(&mut self, piece: &[u8]) {
-        self.output.extend_from_slice(piece);
+    /// Adds a part of a reply that is sent piece by piece: whole lines.
+    pub(crate) fn raw(&mut self, lines: &[u8]) {
+        let sealed = match &mut self.context {
+            Some(context) => protection::seal(context, lines, &mut self.output),
+            None => {
+                self.output.extend_from_slice(lines);
+                Ok(())
+            }
+        };
+        // Nothing can be said any more that the client would believe.
+        if sealed.is_err() {
+            self.ended = true;
+        }
     }
 
     /// The bytes of replies that were not sent yet.
@@ -188,24 +251,23 @@ impl Control {
 
     /// Sends all replies, in one write where possible.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        let output = std::mem::take(&mut self.output);
-        let sent = match self.stream.try_write(&output) {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
-        if sent == output.len() {
+        if self.output.is_empty() {
             return Ok(());
         }
-        let rest = self.stream.write_all(&output[sent..]);
-        tokio::time::timeout(WRITE_TIMEOUT, rest).await?
+        let output = std::mem::take(&mut self.output);
+        let stream = &mut self.stream;
+        let sent = async {
+            stream.write_all(&output).await?;
+            stream.flush().await
+        };
+        tokio::time::timeout(WRITE_TIMEOUT, sent).await?
     }
 
     /// Ends the connection in an orderly way.
     pub(crate) async fn close(mut self) {
         // The client may be gone already, which is as good.
         let _ = self.flush().await;
-        let _ = self.stream.shutdown().await;
+        let _ = tokio::time::timeout(WRITE_TIMEOUT, self.stream.shutdown()).await;
     }
 }
 
@@ -214,7 +276,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use tokio::io::AsyncReadExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 

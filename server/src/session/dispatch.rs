@@ -3,16 +3,15 @@
 use std::net::SocketAddr;
 
 use gridhaul_protocol::address::StripeAddresses;
-use gridhaul_protocol::command::{
-    Command, DataChannelAuthentication, ProtectionLevel, SiteCommand, Text,
-};
+use gridhaul_protocol::command::{Command, SiteCommand, Text};
 use gridhaul_protocol::help;
 use gridhaul_protocol::negotiated::PassiveRequest;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 
+use super::authenticate::Protection;
 use super::control::{Control, Fault, Request};
-use super::features::features;
+use super::features::{Told, features};
 use super::order::Motion;
 use super::{End, Session, User};
 use crate::events::Event;
@@ -40,6 +39,11 @@ impl Session {
                     (_, command) if request.aborted && takes_long(&command) => {
                         Reply::new(426, "Aborted before it began.")
                     }
+                    // They change what the next reply goes through, and send their own.
+                    (_, Command::Auth(mechanism)) => {
+                        return self.authenticate(control, &mechanism).await;
+                    }
+                    (_, Command::Adat(token)) => return self.take_token(control, &token).await,
                     (Some(user), Command::Mlsc(path)) => {
                         return self.list_on_control(control, &user, path.as_ref()).await;
                     }
@@ -49,9 +53,27 @@ impl Session {
             }
             Err(Fault::Line(error)) => Reply::new(500, format!("Invalid command: {error}.")),
             Err(Fault::Command(error)) => error.reply(),
+            // RFC 2228 3.
+            Err(fault @ Fault::Unprotected) => {
+                self.report_unprotected(&fault);
+                Reply::new(533, format!("{fault}."))
+            }
+            Err(fault @ Fault::Token(_)) => {
+                self.report_unprotected(&fault);
+                return Err(End::Broken(fault.to_string()));
+            }
         };
         self.send(control, &reply);
         Ok(())
+    }
+
+    fn report_unprotected(&self, fault: &Fault) {
+        self.shared.journal.publish(&Event::ProtectionBroken {
+            session: self.id,
+            peer: self.peer,
+            identity: self.identity(),
+            reason: &fault.to_string(),
+        });
     }
 
     async fn execute_before_login(
@@ -60,16 +82,54 @@ impl Session {
         command: Command,
     ) -> Result<Reply, End> {
         Ok(match command {
+            Command::Quit => return Err(End::Quit(211)),
+            _ if self.must_authenticate() => Reply::new(530, "Must perform GSSAPI authentication."),
             Command::User(name) => self.name(&name),
             Command::Pass(password) => self.password(control, &password).await?,
-            Command::Quit => return Err(End::Quit(211)),
             Command::Help(topic) | Command::Site(SiteCommand::Help(topic)) => {
                 help::reply(text(&topic))
             }
-            Command::Feat => features(false, self.negotiated.settings().facts),
+            Command::Feat => self.features(),
             Command::Noop => noop(),
-            Command::Auth(_) => no_security(),
-            _ => Reply::new(530, "Please login with USER and PASS."),
+            Command::Pbsz(_) | Command::Prot(_) if self.is_protected() => self
+                .negotiated
+                .settle(&command)
+                .map_or_else(please_log_in, |settled| settled.reply),
+            command if belongs_to_security(&command) => self.refuse_security(&command),
+            _ => please_log_in(),
+        })
+    }
+
+    /// Whether there is no way to log in but GSI, and the client has not begun with it.
+    fn must_authenticate(&self) -> bool {
+        let config = &self.settings.config;
+        let without_gsi =
+            config.anonymous.is_some() || config.passwords.is_some() || self.local_user.is_some();
+        config.security.gsi.is_some() && !without_gsi && !self.is_protected()
+    }
+
+    fn is_protected(&self) -> bool {
+        matches!(self.protection, Protection::Gsi(_) | Protection::Tls)
+    }
+
+    fn refuse_security(&self, command: &Command) -> Reply {
+        match (command, self.is_protected()) {
+            // Whoever wants the channel in clear later could as well be somebody else by then.
+            (Command::Ccc, true) => Reply::new(533, "The control channel stays protected."),
+            (_, true) => Reply::new(503, "Commands are protected already."),
+            (_, false) => Reply::new(503, "There is no security context: send AUTH first."),
+        }
+    }
+
+    fn features(&self) -> Reply {
+        let security = &self.settings.config.security;
+        features(&Told {
+            logged_in: self.login.user().is_some(),
+            with_gsi: matches!(self.protection, Protection::Gsi(_)),
+            offers_gsi: security.gsi.is_some() && !self.is_protected(),
+            offers_tls: security.tls && !self.is_protected(),
+            has_tls: security.tls || matches!(self.protection, Protection::Tls),
+            facts: self.negotiated.settings().facts,
         })
     }
 
@@ -93,18 +153,20 @@ impl Session {
             return self.move_data(control, user, command.verb(), motion).await;
         }
         match command {
-            Command::Port(peer) => Ok(self.active(user, &one(peer.into()))),
-            Command::Eprt(peer) => Ok(self.active(user, &one(peer))),
-            Command::Spor(peers) => Ok(self.active(user, &peers)),
+            Command::Port(peer) => Ok(self.active(user, &one(peer.into())).await),
+            Command::Eprt(peer) => Ok(self.active(user, &one(peer)).await),
+            Command::Spor(peers) => Ok(self.active(user, &peers).await),
+            Command::Dcsc(context) => Ok(self.set_channel_credential(user, &context)),
             Command::Scks {
                 algorithm,
                 checksum,
             } => Ok(self.expect_checksum(&algorithm, &checksum)),
-            Command::Feat => Ok(features(true, self.negotiated.settings().facts)),
+            Command::Feat => Ok(self.features()),
             Command::User(name) => Ok(self.name(&name)),
             Command::Pass(password) => self.password(control, &password).await,
             Command::Quit => Err(End::Quit(221)),
             Command::Site(command) => self.site(control, user, command).await,
+            command if belongs_to_security(&command) => Ok(self.refuse_security(&command)),
             command => self.execute_on_name(control, user, command).await,
         }
     }
@@ -161,22 +223,6 @@ fn answer(user: &User, command: &Command) -> Option<Reply> {
         Command::Noop => noop(),
         Command::Lang(language) => lang(text(language)),
         Command::Stat(None) => Reply::new(212, "GridFTP server status."),
-
-        Command::Auth(_) => no_security(),
-        Command::Pbsz(bytes) => Reply::new(200, format!("PBSZ={bytes}")),
-        Command::Prot(ProtectionLevel::Clear) => Reply::new(200, "Protection level set to C."),
-        Command::Prot(_) => Reply::new(
-            536,
-            "Protection level not supported: data channels are not protected in a session without GSI.",
-        ),
-        Command::Dcau(DataChannelAuthentication::None) => Reply::new(200, "DCAU N."),
-        Command::Dcau(_) | Command::Dcsc(_) => Reply::new(
-            504,
-            "Data channels are not authenticated in a session without GSI; send DCAU N.",
-        ),
-        Command::Adat(_) | Command::Enc(_) | Command::Mic(_) | Command::Conf(_) | Command::Ccc => {
-            Reply::new(503, "There is no security context in this session.")
-        }
         _ => return None,
     })
 }
@@ -194,10 +240,20 @@ pub(super) fn noop() -> Reply {
     Reply::new(200, "NOOP command successful.")
 }
 
-fn no_security() -> Reply {
-    Reply::new(
-        504,
-        "Unknown authentication type: this server has no security mechanism.",
+fn please_log_in() -> Reply {
+    Reply::new(530, "Please login with USER and PASS.")
+}
+
+/// Commands that mean something only while, or after, a channel is protected.
+fn belongs_to_security(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Enc(_)
+            | Command::Mic(_)
+            | Command::Conf(_)
+            | Command::Ccc
+            | Command::Pbsz(_)
+            | Command::Prot(_)
     )
 }
 

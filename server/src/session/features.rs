@@ -6,17 +6,33 @@ use gridhaul_protocol::feature::{self, ChecksumPreference, FactSupport, Feature,
 use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::ChecksumAlgorithm;
 
+/// What the answer depends on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Told {
+    pub(super) logged_in: bool,
+    /// The session is one with GSI.
+    pub(super) with_gsi: bool,
+    /// `AUTH GSSAPI` may come now.
+    pub(super) offers_gsi: bool,
+    /// `AUTH TLS` may come now.
+    pub(super) offers_tls: bool,
+    /// There is TLS, or may be.
+    pub(super) has_tls: bool,
+    pub(super) facts: FactSelection,
+}
+
 /// What this server can do. Checksums are told to those who have logged in, as globus-gridftp-server
 /// 13.24 does; the order is its order.
-pub(super) fn features(logged_in: bool, selection: FactSelection) -> Reply {
+pub(super) fn features(told: &Told) -> Reply {
     let mut features = Vec::new();
-    if logged_in {
+    if told.logged_in {
         features.push(Feature::Checksums(checksums()));
     }
     let simple = |feature| Feature::Simple(feature);
     features.extend(Text::new(format!("posix-{}", crate::VERSION_NUMBER)).map(Feature::Storage));
     features.extend([
         simple(SimpleFeature::StorAttr),
+        Feature::DataChannelContext,
         simple(SimpleFeature::Mfmt),
         simple(SimpleFeature::Whoami),
         simple(SimpleFeature::Mlsr),
@@ -24,10 +40,14 @@ pub(super) fn features(logged_in: bool, selection: FactSelection) -> Reply {
         simple(SimpleFeature::Utf8),
     ]);
     features.extend(Text::new("EN").map(Feature::Languages));
+    // Clients take DCAU A for granted where they find this.
+    if told.with_gsi {
+        features.push(simple(SimpleFeature::Dcau));
+    }
     features.extend([
         simple(SimpleFeature::Parallel),
         simple(SimpleFeature::Size),
-        Feature::Facts(facts(selection)),
+        Feature::Facts(facts(told.facts)),
         simple(SimpleFeature::Eret),
         simple(SimpleFeature::Esto),
         simple(SimpleFeature::Spas),
@@ -36,6 +56,13 @@ pub(super) fn features(logged_in: bool, selection: FactSelection) -> Reply {
         simple(SimpleFeature::Mdtm),
         Feature::DelayedPassive,
     ]);
+    // RFC 4217 6.
+    let mechanisms = [(told.offers_gsi, "GSSAPI"), (told.offers_tls, "TLS")];
+    let offered = mechanisms.into_iter().filter(|(offered, _)| *offered);
+    features.extend(offered.filter_map(|(_, name)| Text::new(name).map(Feature::Authentication)));
+    if told.has_tls {
+        features.extend([simple(SimpleFeature::Pbsz), simple(SimpleFeature::Prot)]);
+    }
     feature::reply(&features)
 }
 
@@ -76,7 +103,10 @@ mod tests {
 
     #[test]
     fn clients_find_what_they_look_for() {
-        let reply = features(true, FactSelection::default());
+        let reply = features(&Told {
+            logged_in: true,
+            ..Told::default()
+        });
         let text = String::from_utf8(reply.encode()).expect("ASCII");
         for line in [
             " CKSM ADLER32:10;CRC32:10;CRC32C:10;MD5:10;SHA1:10;SHA256:11;SHA512:12;\r\n",
@@ -85,17 +115,43 @@ mod tests {
             " PARALLEL\r\n",
             " PASV AllowDelayed;\r\n",
             " SIZE\r\n",
+            " DCSC P,D\r\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
-        for word in ["DCAU", "DCSC", "HTTP", "AUTHZ_ASSERT"] {
+        for word in ["DCAU", "HTTP", "AUTH", "PBSZ"] {
             assert!(!text.contains(word), "{word}");
         }
     }
 
     #[test]
+    fn what_is_secure_is_told_where_it_is_to_be_had() {
+        let text = |told: &Told| String::from_utf8(features(told).encode()).expect("ASCII");
+        let gsi = text(&Told {
+            with_gsi: true,
+            ..Told::default()
+        });
+        assert!(gsi.contains(" DCAU\r\n") && !gsi.contains("AUTH"), "{gsi}");
+        let both = text(&Told {
+            offers_gsi: true,
+            offers_tls: true,
+            has_tls: true,
+            ..Told::default()
+        });
+        for line in [
+            " AUTH GSSAPI\r\n",
+            " AUTH TLS\r\n",
+            " PBSZ\r\n",
+            " PROT\r\n",
+        ] {
+            assert!(both.contains(line), "{line}: {both}");
+        }
+        assert!(!both.contains("DCAU"), "{both}");
+    }
+
+    #[test]
     fn checksums_are_not_told_to_strangers() {
-        let reply = features(false, FactSelection::default());
+        let reply = features(&Told::default());
         assert!(!String::from_utf8_lossy(&reply.encode()).contains("CKSM"));
     }
 }

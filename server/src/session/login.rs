@@ -1,40 +1,58 @@
 //! `USER` and `PASS`.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_protocol::command::{Password, Text};
-use gridhaul_protocol::path::RemotePath;
+use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
-use gridhaul_transfer::NodeAccount;
+use gridhaul_security::voms::Fqan;
+use gridhaul_transfer::{Admission, NodeAccount};
 
+use super::authenticate::{Initiator, Protection};
 use super::control::Control;
-use super::{End, Session, User};
+use super::{End, Session, User, replies};
 use crate::events::Event;
 use crate::passwords::Grant;
 
 /// How far a client is with logging in.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Login {
-    /// Not yet; so many passwords were wrong.
-    Nobody { failures: u32 },
+    /// Not yet.
+    #[default]
+    Nobody,
     /// A name was given.
-    Named { name: String, failures: u32 },
+    Named(String),
     /// Done.
     Done(User),
 }
 
-impl Default for Login {
-    fn default() -> Self {
-        Self::Nobody { failures: 0 }
-    }
+/// Who a session belongs to when another program asked for name and proof: ssh.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalUser {
+    pub(crate) name: String,
+    /// Where the session begins.
+    pub(crate) home: RemotePath,
 }
+
+/// What a client may use.
+struct Admitted {
+    account: NodeAccount,
+    /// Where the session begins; `None` is for the node to say.
+    home: Option<RemotePath>,
+    attributes: Vec<Fqan>,
+}
+
+/// With this name a client asks for the account that its identity is mapped to.
+const GLOBUS_MAPPING: &str = ":globus-mapping:";
 
 impl Login {
     pub(super) fn user(&self) -> Option<&User> {
         match self {
             Self::Done(user) => Some(user),
-            Self::Nobody { .. } | Self::Named { .. } => None,
+            Self::Nobody | Self::Named(_) => None,
         }
     }
 
@@ -49,16 +67,11 @@ impl Login {
 impl Session {
     /// `USER`.
     pub(super) fn name(&mut self, name: &Text) -> Reply {
-        let failures = match self.login {
-            Login::Done(_) => return already_logged_in(),
-            Login::Nobody { failures } | Login::Named { failures, .. } => failures,
-        };
-        let reply = Reply::new(331, format!("Password required for {name}."));
-        self.login = Login::Named {
-            name: name.as_str().to_owned(),
-            failures,
-        };
-        reply
+        if self.login.user().is_some() {
+            return already_logged_in();
+        }
+        self.login = Login::Named(name.as_str().to_owned());
+        Reply::new(331, format!("Password required for {name}."))
     }
 
     /// `PASS`.
@@ -67,32 +80,109 @@ impl Session {
         control: &mut Control,
         password: &Password,
     ) -> Result<Reply, End> {
-        let (name, failures) = match std::mem::take(&mut self.login) {
-            Login::Named { name, failures } => (name, failures),
+        let name = match std::mem::take(&mut self.login) {
+            Login::Named(name) => name,
             done @ Login::Done(_) => {
                 self.login = done;
                 return Ok(already_logged_in());
             }
-            nobody @ Login::Nobody { .. } => {
-                self.login = nobody;
-                return Ok(Reply::new(503, "Login with USER first."));
-            }
+            Login::Nobody => return Ok(Reply::new(503, "Login with USER first.")),
         };
-        let reason = match self.grant(&name, password).await {
-            Some(grant) => match self.attach(&name, grant).await {
+        let admitted = match (&self.protection, &self.local_user) {
+            (Protection::Gsi(initiator), _) => {
+                self.admit_initiator(Arc::clone(initiator), &name).await
+            }
+            (_, Some(user)) => Ok(self.admit_local_user(user.clone())),
+            _ => self.admit_by_password(&name, password).await,
+        };
+        let reason = match admitted {
+            Ok(admitted) => match self.attach(admitted).await {
                 Ok(user) => {
+                    let reply = Reply::new(230, format!("User {} logged in.", user.name));
                     self.login = Login::Done(user);
-                    return Ok(Reply::new(230, format!("User {name} logged in.")));
+                    return Ok(reply);
                 }
                 Err(reason) => reason,
             },
-            // The same words for a wrong name and a wrong password.
-            None => "Access denied by configuration.".to_owned(),
+            Err(reason) => reason,
         };
-        self.refuse(control, &name, failures + 1, &reason).await
+        self.refuse(control, &name, &reason).await
+    }
+
+    /// Whoever logged in with GSI proves nothing more; the name says which account is wanted.
+    async fn admit_initiator(
+        &self,
+        initiator: Arc<Initiator>,
+        name: &str,
+    ) -> Result<Admitted, String> {
+        let security = self.settings.security.clone().ok_or("The server failed.")?;
+        let requested = (name != GLOBUS_MAPPING).then(|| name.to_owned());
+        let authorized = tokio::task::spawn_blocking(move || {
+            security.authorize(&initiator.peer, requested.as_deref())
+        });
+        let authorized = authorized
+            .await
+            .map_err(|_| "The server failed.".to_owned())?
+            .map_err(|denied| denied.to_string())?;
+        for note in &authorized.notes {
+            self.shared.journal.publish(&Event::AttributeIgnored {
+                session: self.id,
+                reason: note,
+            });
+        }
+        let config = &self.settings.config;
+        Ok(Admitted {
+            account: NodeAccount {
+                name: authorized.account.clone(),
+                account: Some(authorized.account),
+                root: authorized.root.unwrap_or_else(|| config.root.clone()),
+                read_only: authorized.read_only,
+                // With DCAU only whoever proves the right identity gets through; and a client that says
+                // DCAU N knows that its data may come from anywhere, as third-party copies of gfal2 do.
+                admission: Admission::Anyone,
+            },
+            home: None,
+            attributes: authorized.attributes,
+        })
+    }
+
+    fn admit_local_user(&self, user: LocalUser) -> Admitted {
+        let config = &self.settings.config;
+        Admitted {
+            account: NodeAccount {
+                name: user.name,
+                account: None,
+                root: config.root.clone(),
+                read_only: false,
+                // Third-party copies are the client's business here as well.
+                admission: Admission::Anyone,
+            },
+            home: Some(user.home),
+            attributes: Vec::new(),
+        }
     }
 
     /// What the client may use under this name with this password.
+    async fn admit_by_password(&self, name: &str, password: &Password) -> Result<Admitted, String> {
+        let config = &self.settings.config;
+        // The same words for a wrong name and a wrong password.
+        let grant = self
+            .grant(name, password)
+            .await
+            .ok_or("Access denied by configuration.")?;
+        Ok(Admitted {
+            account: NodeAccount {
+                name: name.to_owned(),
+                account: None,
+                root: grant.root.unwrap_or_else(|| config.root.clone()),
+                read_only: grant.read_only,
+                admission: config.data.admission(self.peer),
+            },
+            home: Some(RemotePath::root()),
+            attributes: Vec::new(),
+        })
+    }
+
     async fn grant(&self, name: &str, password: &Password) -> Option<Grant> {
         let config = &self.settings.config;
         let passwords = &self.settings.passwords;
@@ -117,38 +207,45 @@ impl Session {
     }
 
     /// Opens the files that the user may use.
-    async fn attach(&self, name: &str, grant: Grant) -> Result<User, String> {
-        let config = &self.settings.config;
-        let account = NodeAccount {
-            name: name.to_owned(),
-            account: None,
-            root: grant.root.unwrap_or_else(|| config.root.clone()),
-            read_only: grant.read_only,
-            admission: config.data.admission(self.peer),
-        };
-        let read_only = account.read_only;
+    async fn attach(&self, admitted: Admitted) -> Result<User, String> {
+        let Admitted {
+            account,
+            home,
+            attributes,
+        } = admitted;
+        let (name, read_only) = (account.name.clone(), account.read_only);
         let node = Arc::clone(&self.shared.node);
         let attached = tokio::task::spawn_blocking(move || node.attach(&account)).await;
         let node = attached
             .map_err(|_| "The server failed.".to_owned())?
             .map_err(|error| error.to_string())?;
+        let directory = home.unwrap_or_else(|| beginning(&node.home()));
         self.shared.journal.publish(&Event::LoggedIn {
             session: self.id,
-            user: name,
+            user: &name,
+            identity: self.identity(),
+            attributes: &attributes,
             read_only,
         });
         Ok(User {
-            name: name.to_owned(),
+            name,
             node,
-            directory: RemotePath::root(),
+            directory,
         })
+    }
+
+    /// Who the client proved to be, in one-line form.
+    pub(super) fn identity(&self) -> Option<&str> {
+        match &self.protection {
+            Protection::Gsi(initiator) => Some(initiator.peer.identity.one_line()),
+            _ => None,
+        }
     }
 
     async fn refuse(
         &mut self,
         control: &mut Control,
         name: &str,
-        failures: u32,
         reason: &str,
     ) -> Result<Reply, End> {
         /// Whoever guesses passwords has to wait.
@@ -158,17 +255,37 @@ impl Session {
             session: self.id,
             peer: self.peer,
             user: name,
+            identity: self.identity(),
             reason,
         });
-        self.login = Login::Nobody { failures };
-        tokio::time::sleep(DELAY).await;
-        let reply = Reply::new(530, format!("Login incorrect. : {reason}"));
-        if failures >= self.settings.config.limits.login_attempts {
+        self.failures += 1;
+        let reply = if self.identity().is_some() {
+            replies::not_mapped(reason)
+        } else {
+            tokio::time::sleep(DELAY).await;
+            Reply::new(530, format!("Login incorrect. : {reason}"))
+        };
+        if let Err(end) = self.check_failures() {
             self.send(control, &reply);
-            return Err(End::WrongLogins);
+            return Err(end);
         }
         Ok(reply)
     }
+
+    /// Ends the session of a client that was refused too often.
+    pub(super) fn check_failures(&self) -> Result<(), End> {
+        if self.failures >= self.settings.config.limits.login_attempts {
+            return Err(End::WrongLogins);
+        }
+        Ok(())
+    }
+}
+
+/// A home directory as a session has it; one that cannot be is the root.
+pub(crate) fn beginning(home: &Path) -> RemotePath {
+    PathArgument::new(home.as_os_str().as_bytes())
+        .and_then(|home| RemotePath::root().join(&home).ok())
+        .map_or_else(RemotePath::root, |home| home.without_parents())
 }
 
 fn already_logged_in() -> Reply {

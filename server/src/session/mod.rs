@@ -5,6 +5,8 @@
 //! command after another, and reads the control channel all the while, so that `ABOR`, `STAT` and the
 //! end of the connection are noticed in the middle of a transfer.
 
+mod authenticate;
+mod channel_security;
 mod channels;
 mod control;
 mod dispatch;
@@ -15,10 +17,12 @@ mod listing;
 mod login;
 mod names;
 mod order;
+mod protection;
 mod replies;
 mod site;
 mod sorted;
 mod status;
+mod stream;
 mod transfer;
 mod watch;
 
@@ -26,21 +30,25 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_protocol::negotiated::{Channels, Negotiated};
+use gridhaul_protocol::negotiated::{Channels, DataPolicy, Negotiated};
 use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_security::credential::Credential;
 use gridhaul_storage::StorageError;
 use gridhaul_transfer::NodeSession;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::events::Event;
 use crate::server::{Settings, Shared};
 use crate::shutdown::{Phase, PhaseWatch};
 
+use authenticate::Protection;
 use control::{Control, Request};
 use login::Login;
+
+pub(crate) use login::{LocalUser, beginning};
+pub(crate) use stream::Stream;
 
 /// Replies are collected while more commands wait, up to so many bytes.
 const UNSENT_BYTES: usize = 16 * 1024;
@@ -57,10 +65,17 @@ pub(crate) struct Session {
     /// Our address on the control connection, IPv4 where it is.
     local: IpAddr,
     connected: Instant,
+    protection: Protection,
+    /// Whoever comes is this user, whatever name and password are given.
+    local_user: Option<LocalUser>,
     login: Login,
+    /// Passwords, certificates and identities that were refused.
+    failures: u32,
     negotiated: Negotiated,
     /// Why the last `RNFR` failed.
     rename_refusal: Option<StorageError>,
+    /// `DCSC P`.
+    own_credential: Option<Arc<Credential>>,
     /// `SITE SETNETSTACK`; `None` is the server's own.
     stack: Option<Box<StackSpec>>,
     /// `SITE TASKID`.
@@ -87,6 +102,10 @@ enum End {
     Idle,
     #[error("too many wrong logins")]
     WrongLogins,
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(String),
+    #[error("the protection of the control channel was broken: {0}")]
+    Broken(String),
     #[error("the server is shutting down")]
     Shutdown,
     #[error("the control connection failed: {0}")]
@@ -97,9 +116,14 @@ impl End {
     /// The last reply, if the client may still read one.
     fn reply(&self) -> Option<Reply> {
         match self {
-            Self::ClosedByClient | Self::Network(_) => None,
+            Self::ClosedByClient | Self::Handshake(_) | Self::Network(_) => None,
             Self::Quit(code) => Some(Reply::new(*code, "Goodbye.")),
             Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
+            // RFC 2228 3: a failed check. No later command could be believed.
+            Self::Broken(reason) => Some(Reply::new(
+                535,
+                format!("{reason}; closing control connection."),
+            )),
             Self::WrongLogins => Some(Reply::new(
                 421,
                 "Too many wrong logins: closing control connection.",
@@ -123,28 +147,49 @@ impl Session {
         shared
             .journal
             .publish(&Event::SessionOpened { session: id, peer });
+        let settings = shared.settings();
+        let security = &settings.config.security;
+        let policy = DataPolicy {
+            authenticated: security.require_dcau,
+            encrypted: security.encrypt_data,
+        };
         Self {
-            settings: shared.settings(),
+            settings,
             shared,
             phase,
             id,
             peer: peer.ip().to_canonical(),
             local: local.ip().to_canonical(),
             connected: Instant::now(),
-            login: Login::default(),
-            negotiated: Negotiated::default(),
+            protection: Protection::None,
+            local_user: None,
+            login: Login::Nobody,
+            failures: 0,
+            negotiated: Negotiated::new(policy),
             rename_refusal: None,
+            own_credential: None,
             stack: None,
             task_id: None,
         }
     }
 
+    /// A session of a user that another program has let in already.
+    #[must_use]
+    pub(crate) fn of_local_user(self, user: LocalUser) -> Self {
+        Self {
+            local_user: Some(user),
+            ..self
+        }
+    }
+
     /// Serves the client until it goes, or has to.
-    pub(crate) async fn run(mut self, stream: TcpStream) {
+    pub(crate) async fn run(mut self, stream: impl Into<Stream>) {
         let mut control = Control::new(stream);
         let Err(end) = self.serve(&mut control).await;
-        if let Some(reply) = end.reply() {
-            self.send(&mut control, &reply);
+        match (end.reply(), &end) {
+            (Some(reply), End::Broken(_)) => control.reply_in_clear(&reply),
+            (Some(reply), _) => self.send(&mut control, &reply),
+            (None, _) => {}
         }
         if let Some(user) = self.login.user() {
             user.node.release();

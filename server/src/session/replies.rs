@@ -104,6 +104,30 @@ pub(crate) fn listing_error(error: &TransferError) -> Reply {
     }
 }
 
+/// An identity may not log in, or not as it wanted to.
+pub(crate) fn not_mapped(reason: &str) -> Reply {
+    Reply::coded(530, format!("Login incorrect. : {reason}"), [""], "End.")
+}
+
+/// Data channels were to be authenticated, and there is nothing to do it with.
+pub(crate) fn no_channel_credential(reason: &str) -> Reply {
+    Reply::new(
+        535,
+        format!(
+            "Data channels cannot be authenticated: {reason}. Delegate a credential when you log in, or \
+             send DCSC P, or DCAU N."
+        ),
+    )
+}
+
+/// The server's own credential cannot be used. RFC 2228 3: a resource is not there now.
+pub(crate) fn no_server_credential() -> Reply {
+    Reply::new(
+        431,
+        "Server side credential failure; the reason is in the server's log.",
+    )
+}
+
 /// `PASV` and its kin failed.
 pub(crate) fn listen_error(error: &ListenFailure) -> Reply {
     // RFC 959 5.4 has no 425 for PASV, but it is the code for "can't open data connection".

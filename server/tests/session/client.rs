@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use gridhaul_protocol::address::PassiveAddress;
 use gridhaul_protocol::block::{Descriptor, HEADER_BYTES, Header};
+use gridhaul_protocol::command::Base64;
 use gridhaul_protocol::reply::{Reply, ReplyDecoder};
+use gridhaul_security::context::Context;
+use rustls::ClientConnection;
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -14,8 +17,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The client's end of a control channel.
 pub(crate) struct Client {
     stream: TcpStream,
+    protection: Protection,
     decoder: ReplyDecoder,
     unread: Vec<u8>,
+}
+
+/// What commands and replies travel in.
+pub(crate) enum Protection {
+    None,
+    Gsi(Box<Context>),
+    Tls(Box<ClientConnection>),
 }
 
 impl Client {
@@ -25,8 +36,25 @@ impl Client {
         stream.set_nodelay(true).expect("set");
         Self {
             stream,
+            protection: Protection::None,
             decoder: ReplyDecoder::new(),
             unread: Vec::new(),
+        }
+    }
+
+    /// From now on commands and replies are protected.
+    pub(crate) fn protect(&mut self, protection: Protection) {
+        self.protection = protection;
+    }
+
+    /// What a line looks like on the network, without its end.
+    pub(crate) fn sealed(&mut self, line: &str) -> String {
+        match &mut self.protection {
+            Protection::Gsi(context) => {
+                let token = context.wrap(format!("{line}\r\n").as_bytes());
+                format!("ENC {}", Base64::encode(&token.expect("wrapped")))
+            }
+            Protection::None | Protection::Tls(_) => line.to_owned(),
         }
     }
 
@@ -37,16 +65,28 @@ impl Client {
 
     /// Sends a line.
     pub(crate) fn send(&mut self, line: &str) {
-        self.send_bytes(format!("{line}\r\n").as_bytes());
+        let sealed = self.sealed(line);
+        self.send_bytes(format!("{sealed}\r\n").as_bytes());
     }
 
+    /// Sends bytes as they are, except in TLS.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("sent");
+        match &mut self.protection {
+            Protection::Tls(connection) => {
+                rustls::Stream::new(connection.as_mut(), &mut self.stream).write_all(bytes)
+            }
+            Protection::None | Protection::Gsi(_) => self.stream.write_all(bytes),
+        }
+        .expect("sent");
     }
 
     /// The next reply.
     pub(crate) fn reply(&mut self) -> Reply {
-        self.next_reply().expect("the server closed the connection")
+        let reply = self.next_reply().expect("the server closed the connection");
+        match &mut self.protection {
+            Protection::Gsi(context) if reply.code() == 632 => opened(context, &reply),
+            _ => reply,
+        }
     }
 
     /// The next reply, or `None` when the server has closed.
@@ -59,7 +99,13 @@ impl Client {
                 return Some(reply.expect("a well-formed reply"));
             }
             let mut buffer = [0; 4096];
-            let count = self.stream.read(&mut buffer).expect("a reply in time");
+            let count = match &mut self.protection {
+                Protection::Tls(connection) => {
+                    rustls::Stream::new(connection.as_mut(), &mut self.stream).read(&mut buffer)
+                }
+                Protection::None | Protection::Gsi(_) => self.stream.read(&mut buffer),
+            }
+            .expect("a reply in time");
             if count == 0 {
                 return None;
             }
@@ -96,13 +142,16 @@ impl Client {
     }
 
     pub(crate) fn connect_data(&self, reply: &Reply) -> TcpStream {
-        let host = self.stream.peer_addr().expect("connected").ip();
-        let address = PassiveAddress::parse(reply)
-            .expect("an address")
-            .addresses(host)[0];
-        let data = TcpStream::connect(address).expect("connected");
+        let data = TcpStream::connect(self.data_address(reply)).expect("connected");
         data.set_read_timeout(Some(PATIENCE)).expect("set");
         data
+    }
+
+    /// Where the server listens for data connections.
+    pub(crate) fn data_address(&self, reply: &Reply) -> SocketAddr {
+        let host = self.stream.peer_addr().expect("connected").ip();
+        let address = PassiveAddress::parse(reply).expect("an address");
+        address.addresses(host)[0]
     }
 
     /// Sends `PORT` for a listener.
@@ -134,6 +183,20 @@ impl Client {
         drop(data);
         self.expect_reply(226);
     }
+}
+
+/// The reply that 632 carries, a line in each token.
+fn opened(context: &mut Context, sealed: &Reply) -> Reply {
+    let mut text = Vec::new();
+    for token in sealed.lines() {
+        let token = std::str::from_utf8(token).expect("ASCII");
+        let token = Base64::new(token).and_then(|token| token.decode());
+        let line = context.unwrap(&token.expect("base64")).expect("opened");
+        assert!(line.ends_with(b"\r\n"), "{}", line.escape_ascii());
+        text.extend(line);
+    }
+    let reply = ReplyDecoder::new().decode(&mut text.as_slice());
+    reply.expect("a whole reply").expect("a well-formed reply")
 }
 
 /// All bytes of a reply.

@@ -55,6 +55,10 @@ fn little_is_said_before_login() {
         assert_eq!(text, "530 Please login with USER and PASS.\r\n", "{line}");
     }
     client.expect("AUTH GSSAPI", 504);
+    client.expect("AUTH TLS", 504);
+    client.expect("ADAT AAAA", 503);
+    client.expect("PBSZ 0", 503);
+    client.expect("PROT P", 503);
     client.expect("NOOP", 200);
     client.expect("HELP", 214);
     client.expect("SITE HELP", 214);

@@ -2,9 +2,13 @@
 
 mod client;
 mod control;
+mod gsi;
+mod gsi_data;
 mod listings;
 mod login;
 mod names;
+mod pki;
 mod ports;
 mod served;
+mod tls;
 mod transfers;

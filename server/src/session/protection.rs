@@ -1,0 +1,77 @@
+//! Commands and replies in the tokens of a security context: `ENC`, `MIC`, `CONF`, and 632.
+
+use gridhaul_protocol::command::{Base64, Command};
+use gridhaul_protocol::line::MAX_LINE_BYTES;
+use gridhaul_security::context::{Context, ContextError};
+use zeroize::Zeroizing;
+
+use super::control::Fault;
+
+/// The command in a token. Clients use the three commands alike (observed from globus-url-copy 10.12,
+/// which sends `MIC` where the cipher does not encrypt).
+///
+/// # Errors
+///
+/// When the command came without protection, or the token is not the next one that the client has
+/// made; then the context is lost.
+pub(super) fn open(context: &mut Context, command: Command) -> Result<Command, Fault> {
+    let (Command::Enc(token) | Command::Mic(token) | Command::Conf(token)) = command else {
+        return Err(Fault::Unprotected);
+    };
+    let broken = |reason: &str| Fault::Token(reason.to_owned());
+    let token = token.decode().ok_or_else(|| broken("it is no base64"))?;
+    let line = context
+        .unwrap(&token)
+        .map_err(|error| broken(&error.to_string()))?;
+    // Passwords and credentials come in it.
+    let line = Zeroizing::new(line);
+    if line.len() > MAX_LINE_BYTES {
+        return Err(broken("it holds more than a line"));
+    }
+    let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+    Ok(Command::parse(line)?)
+}
+
+/// Appends a reply, or whole lines of one, to `output` as tokens: each line is one, as in
+/// globus-gridftp-server 13.24.
+///
+/// # Errors
+///
+/// When the context is lost.
+pub(super) fn seal(
+    context: &mut Context,
+    lines: &[u8],
+    output: &mut Vec<u8>,
+) -> Result<(), ContextError> {
+    for line in lines.split_inclusive(|&byte| byte == b'\n') {
+        let token = context.wrap(line)?;
+        output.extend_from_slice(if ends_reply(line) { b"632 " } else { b"632-" });
+        output.extend_from_slice(Base64::encode(&token).as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+    Ok(())
+}
+
+/// RFC 959 4.2: the last line of a reply is the one with a space after its code.
+fn ends_reply(line: &[u8]) -> bool {
+    matches!(line, [a, b, c, b' ', ..] if [a, b, c].iter().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_protocol::reply::Reply;
+
+    use super::*;
+
+    #[test]
+    fn only_the_last_line_ends_a_reply() {
+        let reply = Reply::spaced(211, "Extensions supported", ["SIZE", "226 x"], "End.");
+        let encoded = reply.encode();
+        let ends: Vec<bool> = encoded
+            .split_inclusive(|&byte| byte == b'\n')
+            .map(ends_reply)
+            .collect();
+        assert_eq!(ends, [false, false, false, true]);
+    }
+}
