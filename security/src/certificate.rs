@@ -191,11 +191,8 @@ impl Certificate {
         })
     }
 
-    /// Whether names and key identifiers do not speak against `issuer`; its signature is another matter.
-    pub(crate) fn may_be_issued_by(&self, issuer: &Self) -> bool {
-        if !issuer.subject().matches(self.issuer()) {
-            return false;
-        }
+    /// Whether the key identifiers do not speak against `issuer`; names and signatures are another matter.
+    pub(crate) fn may_be_signed_with_key_of(&self, issuer: &Self) -> bool {
         match (self.issuer_key_identifier(), issuer.key_identifier()) {
             (Some(one), Some(other)) => one == other,
             _ => true,

@@ -44,6 +44,8 @@ pub(crate) struct Request<'a> {
     pub(crate) extensions: &'a str,
     /// Arguments of `openssl req -newkey`.
     pub(crate) key: &'a [&'a str],
+    /// A key that is there already, instead.
+    pub(crate) existing_key: Option<&'a Path>,
     /// Arguments of `openssl x509 -req`: digest and padding.
     pub(crate) signing: &'a [&'a str],
     pub(crate) days: u32,
@@ -55,6 +57,7 @@ impl Default for Request<'_> {
             subject: "/DC=test/CN=nobody",
             extensions: "",
             key: &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+            existing_key: None,
             signing: &["-sha256"],
             days: DAYS,
         }
@@ -116,19 +119,22 @@ impl Pki {
         self.made.set(number);
         let file = |extension: &str| self.path().join(format!("{number}.{extension}"));
         let (key_file, request_file) = (file("key"), file("csr"));
-        run(openssl([
-            "req",
-            "-new",
-            "-utf8",
-            "-multivalue-rdn",
-            "-nodes",
-            "-newkey",
-        ])
-        .args(request.key)
-        .args(["-subj", request.subject, "-keyout"])
-        .arg(&key_file)
-        .arg("-out")
-        .arg(&request_file));
+        let mut command = openssl(["req", "-new", "-utf8", "-multivalue-rdn", "-nodes"]);
+        match request.existing_key {
+            Some(key) => {
+                fs::copy(key, &key_file).expect("written before");
+                command.arg("-key").arg(key)
+            }
+            None => command
+                .arg("-newkey")
+                .args(request.key)
+                .arg("-keyout")
+                .arg(&key_file),
+        };
+        command
+            .args(["-subj", request.subject, "-out"])
+            .arg(&request_file);
+        run(&mut command);
         let extensions = file("ext");
         let text = format!("extensions=main\n[main]\n{}\n", request.extensions);
         fs::write(&extensions, text).expect("written");
@@ -164,6 +170,16 @@ impl Pki {
 
     /// A revocation list in PEM, valid from now for some days, with these certificates in it.
     pub(crate) fn revocation_list(&self, issuer: &Issued, revoked: &[&Issued]) -> Vec<u8> {
+        self.revocation_list_of(issuer, revoked, &["-crldays", "10"])
+    }
+
+    /// The same with other arguments of `openssl ca -gencrl`.
+    pub(crate) fn revocation_list_of(
+        &self,
+        issuer: &Issued,
+        revoked: &[&Issued],
+        arguments: &[&str],
+    ) -> Vec<u8> {
         let number = self.made.get() + 1;
         self.made.set(number);
         let file = |extension: &str| self.path().join(format!("{number}.{extension}"));
@@ -186,8 +202,9 @@ impl Pki {
             database.display()
         );
         fs::write(&configuration, text).expect("written");
-        run(openssl(["ca", "-gencrl", "-crldays", "10", "-config"])
+        run(openssl(["ca", "-gencrl", "-config"])
             .arg(&configuration)
+            .args(arguments)
             .arg("-cert")
             .arg(&issuer.certificate_file)
             .arg("-keyfile")

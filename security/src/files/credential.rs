@@ -1,11 +1,148 @@
 //! Credentials in files.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use zeroize::Zeroizing;
+
 use super::FileError;
-use crate::credential::Credential;
+use super::maps::{failed, read};
+use crate::certificate::Certificate;
+use crate::credential::{Credential, CredentialError};
+use crate::key::PrivateKey;
+
+/// Larger files are refused.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The permissions of others than the owner.
+const OTHERS: u32 = 0o077;
 
 /// Reads a certificate chain and its key, which may be one file.
+///
+/// # Errors
+///
+/// When a file cannot be read or used, and when others than its owner may do anything with the key's.
+/// globus-gridftp-server refuses such keys too.
 pub fn read_credential(certificates: &Path, key: &Path) -> Result<Credential, FileError> {
-    todo!("{certificates:?} {key:?}")
+    let wrong = |path: &Path, error| FileError::Credential {
+        path: path.to_owned(),
+        error,
+    };
+    let pem = read_key(key)?;
+    let private = PrivateKey::from_pem(&pem).map_err(|error| wrong(key, error.into()))?;
+    let chain = if certificates == key {
+        Certificate::all_from_pem(&pem)
+    } else {
+        let (_, pem) = read(certificates, MAX_BYTES).map_err(failed(certificates))?;
+        Certificate::all_from_pem(&pem)
+    };
+    chain
+        .map_err(CredentialError::from)
+        .and_then(|chain| Credential::new(chain, private))
+        .map_err(|error| wrong(certificates, error))
+}
+
+fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
+    let mut file = File::open(path).map_err(failed(path))?;
+    let metadata = file.metadata().map_err(failed(path))?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        return Err(FileError::Permissions {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    let size = metadata.len();
+    if !metadata.is_file() || size > MAX_BYTES {
+        let words = format!("it is no file of at most {MAX_BYTES} bytes");
+        return Err(failed(path)(io::Error::other(words)));
+    }
+    // All at once: a buffer that grows leaves its bytes behind.
+    let mut pem = Zeroizing::new(vec![0; usize::try_from(size).unwrap_or(0)]);
+    file.read_exact(&mut pem).map_err(failed(path))?;
+    Ok(pem)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::test_pki::{FULL, Pki, USER};
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("our file");
+    }
+
+    #[test]
+    fn certificate_and_key_may_be_two_files() {
+        let pki = Pki::new();
+        let host = pki.root("/CN=host");
+        set_mode(&host.key_file, 0o400);
+        let credential = read_credential(&host.certificate_file, &host.key_file);
+        assert_eq!(*credential.expect("sound").leaf(), host.certificate);
+    }
+
+    #[test]
+    fn a_proxy_is_one_file() {
+        let pki = Pki::new();
+        let user = pki.issue(&pki.root("/CN=Root"), "/CN=Alice", USER);
+        let proxy = pki.proxy(&user, FULL);
+        let file = pki.path().join("proxy");
+        fs::write(&file, [proxy.pem(), proxy.key_pem(), user.pem()].concat()).expect("written");
+        set_mode(&file, 0o600);
+        let credential = read_credential(&file, &file).expect("sound");
+        assert_eq!(credential.identity(), user.certificate.subject());
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused_with_advice() {
+        let pki = Pki::new();
+        let host = pki.root("/CN=host");
+        for mode in [0o604, 0o640, 0o610] {
+            set_mode(&host.key_file, mode);
+            let error = read_credential(&host.certificate_file, &host.key_file);
+            let words = error.expect_err("too open").to_string();
+            assert!(words.contains(&format!("{mode:04o}")), "{words}");
+            assert!(words.contains("chmod 0600"), "{words}");
+        }
+    }
+
+    #[test]
+    fn each_error_names_its_file() {
+        let pki = Pki::new();
+        let (host, other) = (pki.root("/CN=host"), pki.root("/CN=other"));
+        for key in [&host.key_file, &other.key_file] {
+            set_mode(key, 0o600);
+        }
+        let missing = pki.path().join("missing");
+        let empty = pki.path().join("empty");
+        fs::write(&empty, "").expect("written");
+        set_mode(&empty, 0o600);
+        for (certificates, key, named) in [
+            (&missing, &host.key_file, &missing),
+            (&host.certificate_file, &missing, &missing),
+            (&empty, &host.key_file, &empty),
+            (&host.certificate_file, &empty, &empty),
+            (
+                &host.certificate_file,
+                &other.key_file,
+                &host.certificate_file,
+            ),
+        ] {
+            let error = read_credential(certificates, key).expect_err("refused");
+            let words = error.to_string();
+            assert!(words.contains(&named.display().to_string()), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_no_key() {
+        let pki = Pki::new();
+        set_mode(pki.path(), 0o700);
+        assert!(read_credential(pki.path(), pki.path()).is_err());
+    }
 }

@@ -112,7 +112,7 @@ impl TrustStore {
     /// issued is not the end: that one must be trusted too.
     fn is_directory_anchor(&self, certificate: &Certificate) -> bool {
         certificate.is_self_issued()
-            && certificate.may_be_issued_by(certificate)
+            && certificate.may_be_signed_with_key_of(certificate)
             && self
                 .authorities_named(certificate.subject())
                 .contains(certificate)

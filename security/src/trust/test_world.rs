@@ -38,34 +38,48 @@ impl World {
     /// Validates against the directory with the root, and asks OpenSSL, which must be of the same
     /// opinion.
     pub(super) fn validate(&self, chain: &[&Issued]) -> Result<Peer, ChainError> {
-        let verdict = self.validate_alone(chain);
-        assert_eq!(verdict.is_ok(), self.openssl_accepts(chain), "{verdict:?}");
-        verdict
+        validate(&self.pki, &self.root, chain)
     }
 
     /// Validates where OpenSSL is of another opinion, or does not know the rule.
     pub(super) fn validate_alone(&self, chain: &[&Issued]) -> Result<Peer, ChainError> {
         self.store().validate(&certificates(chain), now())
     }
+}
 
-    fn openssl_accepts(&self, chain: &[&Issued]) -> bool {
-        let sent: Vec<u8> = chain[1..].iter().flat_map(|one| one.pem()).collect();
-        let untrusted = self.pki.path().join("untrusted.pem");
-        fs::write(&untrusted, sent).expect("written");
-        let mut command = openssl([
-            "verify",
-            "-allow_proxy_certs",
-            "-auth_level",
-            "2",
-            "-no-CApath",
-        ]);
-        command.arg("-CAfile").arg(&self.root.certificate_file);
-        if chain.len() > 1 {
-            command.arg("-untrusted").arg(&untrusted);
-        }
-        let output = command.arg(&chain[0].certificate_file).output();
-        output.expect("openssl is installed").status.success()
+/// Validates against a directory with this root, which may issue `/DC=test/...`. OpenSSL must be of the
+/// same opinion.
+pub(super) fn validate(pki: &Pki, root: &Issued, chain: &[&Issued]) -> Result<Peer, ChainError> {
+    let files = [
+        ("root.pem", root.pem()),
+        ("root.signing_policy", policy(root, "/DC=test/*")),
+    ];
+    let verdict = store(&files).validate(&certificates(chain), now());
+    assert_eq!(
+        verdict.is_ok(),
+        openssl_accepts(pki, root, chain),
+        "{verdict:?}"
+    );
+    verdict
+}
+
+fn openssl_accepts(pki: &Pki, root: &Issued, chain: &[&Issued]) -> bool {
+    let sent: Vec<u8> = chain[1..].iter().flat_map(|one| one.pem()).collect();
+    let untrusted = pki.path().join("untrusted.pem");
+    fs::write(&untrusted, sent).expect("written");
+    let mut command = openssl([
+        "verify",
+        "-allow_proxy_certs",
+        "-auth_level",
+        "2",
+        "-no-CApath",
+    ]);
+    command.arg("-CAfile").arg(&root.certificate_file);
+    if chain.len() > 1 {
+        command.arg("-untrusted").arg(&untrusted);
     }
+    let output = command.arg(&chain[0].certificate_file).output();
+    output.expect("openssl is installed").status.success()
 }
 
 pub(super) fn certificates(chain: &[&Issued]) -> Vec<Certificate> {
