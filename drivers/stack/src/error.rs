@@ -105,12 +105,12 @@ pub enum ChannelError {
         /// What was wrong.
         reason: String,
     },
-    /// The peer speaks the transform, but one end does not accept who the other is.
+    /// The peer proved to a transform who it is, and is not who it must be.
     #[error("{driver}: {reason}")]
     Refused {
         /// The driver that says so.
         driver: &'static str,
-        /// Who was refused, and why.
+        /// Who the peer is, and who it must be.
         reason: String,
     },
 }

@@ -1,0 +1,175 @@
+//! The driver `ftps`: the data channels of sessions that said `AUTH TLS` (RFC 4217).
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::{
+    Built, Channel, ChannelError, Driver, Operation, Side, StackError, Transform,
+};
+use rustls::{ServerConfig, ServerConnection};
+
+use crate::channel::{End, Engine, TlsChannel};
+use crate::handshake;
+use crate::record::protocol;
+
+const NAME: &str = "ftps";
+
+/// The driver `ftps`: data goes in TLS records, and we show the server's certificate, whoever connected.
+/// It has no options. Who is at the other end is proved on the control channel only.
+#[derive(Debug, Clone)]
+pub struct Ftps {
+    config: Option<Arc<ServerConfig>>,
+}
+
+impl Ftps {
+    /// The driver of a program: its name and options are known, its channels cannot be made.
+    pub fn without_session() -> Self {
+        Self { config: None }
+    }
+
+    /// The driver of one session, with what the control channel is accepted with.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        let mut config = Arc::unwrap_or_clone(config);
+        // A client that sends data never reads. Tickets that it did not read make its kernel reset the
+        // connection when it closes, and the end of the data is lost.
+        config.send_tls13_tickets = 0;
+        Self {
+            config: Some(Arc::new(config)),
+        }
+    }
+}
+
+impl Driver for Ftps {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn options(&self) -> &'static [OptionDoc] {
+        &[]
+    }
+
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+        Options::new(self, options)?;
+        Ok(Built::Transform(Arc::new(self.clone())))
+    }
+}
+
+impl Transform for Ftps {
+    /// RFC 4217 7: the FTP server is the TLS server, also of connections that it makes.
+    fn wrap(
+        &self,
+        mut channel: Box<dyn Channel>,
+        _side: Side,
+        operation: &Operation<'_>,
+    ) -> Result<Box<dyn Channel>, ChannelError> {
+        let config = self.config.clone().ok_or_else(|| {
+            let reason =
+                "data channels are protected like this only in sessions that said AUTH TLS";
+            protocol(NAME, reason)
+        })?;
+        let connection =
+            ServerConnection::new(config).map_err(|error| protocol(NAME, error.to_string()))?;
+        let mut engine = Rustls::new(connection.into());
+        handshake::connect(&mut *channel, &mut engine, NAME, |_| Ok(()), operation)?;
+        Ok(engine.protect(channel))
+    }
+}
+
+/// A connection by rustls that is given whole records.
+pub(crate) struct Rustls {
+    connection: rustls::Connection,
+    is_closed_by_peer: bool,
+}
+
+impl Rustls {
+    pub(crate) fn new(mut connection: rustls::Connection) -> Self {
+        // What is written to it is taken out at once.
+        connection.set_buffer_limit(None);
+        Self {
+            connection,
+            is_closed_by_peer: false,
+        }
+    }
+
+    /// The channel after its handshake.
+    pub(crate) fn protect(self, channel: Box<dyn Channel>) -> Box<dyn Channel> {
+        // A client may take an end without close_notify for an attack, and many leave it out themselves.
+        Box::new(TlsChannel::new(channel, self, NAME, End::Notified))
+    }
+
+    /// Takes a record, and says how many bytes of content there are.
+    fn take(&mut self, mut record: &[u8], output: &mut Vec<u8>) -> Result<usize, String> {
+        while !record.is_empty() {
+            let count = self.connection.read_tls(&mut record).map_err(text)?;
+            if count == 0 {
+                return Err("the peer ended the connection before".to_owned());
+            }
+        }
+        let state = self.connection.process_new_packets();
+        self.move_output(output)?;
+        let state = state.map_err(|error| error.to_string())?;
+        self.is_closed_by_peer = state.peer_has_closed();
+        Ok(state.plaintext_bytes_to_read())
+    }
+
+    fn move_output(&mut self, output: &mut Vec<u8>) -> Result<(), String> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(output).map_err(text)?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Rustls {
+    fn advance(&mut self, record: &[u8], output: &mut Vec<u8>) -> Result<(), String> {
+        match self.take(record, output)? {
+            0 => Ok(()),
+            _ => Err("the peer sent data before its time".to_owned()),
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    fn open(&mut self, record: &mut [u8], output: &mut Vec<u8>) -> Result<Range<usize>, String> {
+        let count = self.take(record, output)?;
+        // The content of a record is shorter than the record.
+        self.connection
+            .reader()
+            .read_exact(&mut record[..count])
+            .map_err(text)?;
+        Ok(0..count)
+    }
+
+    fn seal(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), String> {
+        self.connection
+            .writer()
+            .write_all(plaintext)
+            .map_err(text)?;
+        self.move_output(output)
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        self.is_closed_by_peer
+    }
+
+    fn close(&mut self, output: &mut Vec<u8>) {
+        self.connection.send_close_notify();
+        // A vector takes everything.
+        let _ = self.move_output(output);
+    }
+}
+
+fn text(error: io::Error) -> String {
+    error.to_string()
+}
+
+impl fmt::Debug for Rustls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rustls").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,24 @@
+//! The transforms `gsi` and `ftps`: data channels that prove who is at their other end, and are
+//! protected.
+//!
+//! Both take no options, and are drivers of one session: what they prove, whom they accept and what
+//! happens to the bytes is what the session agreed on with its client (`DCAU`, `PROT`). A program
+//! registers [`Gsi::without_session`] and [`Ftps::without_session`], so that their names can stand in
+//! stacks; a session puts its own in their place.
+//!
+//! Whoever connected is the TLS client of `gsi`, whatever the direction of the data; the server of a
+//! session is always the TLS server of `ftps`.
+
+mod channel;
+mod ftps;
+mod gsi;
+mod handshake;
+mod identity;
+mod incoming;
+mod pieces;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use ftps::Ftps;
+pub use gsi::{ChannelSecurity, Gsi, Protection};
