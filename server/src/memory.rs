@@ -8,9 +8,13 @@ pub(crate) fn default_buffer_bytes() -> usize {
     const LEAST: u64 = 64 << 20;
     const MOST: u64 = 1 << 30;
 
-    let limits = [machine(), control_group()];
-    let limit = limits.into_iter().flatten().min().unwrap_or(LEAST * 4);
+    let limit = limit().unwrap_or(LEAST * 4);
     usize::try_from((limit / 4).clamp(LEAST, MOST)).unwrap_or(usize::MAX)
+}
+
+/// What the process may have: the memory of the machine, or of the control group if that is less.
+pub(crate) fn limit() -> Option<u64> {
+    [machine(), control_group()].into_iter().flatten().min()
 }
 
 fn machine() -> Option<u64> {

@@ -52,10 +52,7 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
     if !uid.is_root() {
         return Ok(identity(uid, Gid::effective(), false));
     }
-    let account = find(user)?;
-    if account.uid.is_root() {
-        return Err(PrivilegeError::Root(user.to_owned()));
-    }
+    let account = unprivileged(user)?;
     let system = |call| {
         move |error| PrivilegeError::System {
             account: user.to_owned(),
@@ -73,6 +70,23 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
         return Err(PrivilegeError::Recoverable);
     }
     Ok(identity(account.uid, account.gid, true))
+}
+
+/// Whether a process of root could become the account `user`, as [`drop_root`] would.
+///
+/// # Errors
+///
+/// When there is no such account, or it is root.
+pub fn check_user(user: &str) -> Result<(), PrivilegeError> {
+    unprivileged(user).map(drop)
+}
+
+fn unprivileged(user: &str) -> Result<User, PrivilegeError> {
+    let account = find(user)?;
+    if account.uid.is_root() {
+        return Err(PrivilegeError::Root(user.to_owned()));
+    }
+    Ok(account)
 }
 
 fn find(user: &str) -> Result<User, PrivilegeError> {

@@ -1,0 +1,190 @@
+//! The server's own certificate.
+
+use std::time::{Duration, SystemTime};
+
+use gridhaul_security::certificate::{Certificate, Validity};
+use gridhaul_security::files::read_credential;
+use gridhaul_security::trust::TrustStore;
+use jiff::Timestamp;
+
+use super::report::{Report, Verdict, counted};
+use crate::config::HostFiles;
+
+const ABOUT: &str = "certificate";
+
+/// Time enough to get another one.
+const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Whether clients will accept the server that presents it. `trust` is whom they are taken to trust.
+pub(super) fn check(
+    report: &mut Report,
+    files: &HostFiles,
+    trust: Option<&TrustStore>,
+    host: &str,
+    now: SystemTime,
+) {
+    let credential = match read_credential(&files.certificates, &files.key) {
+        Ok(credential) => credential,
+        Err(error) => {
+            report.error(ABOUT, error);
+            return;
+        }
+    };
+    let leaf = credential.leaf();
+    report.ok(
+        ABOUT,
+        format!(
+            "{} is {}, with its key",
+            files.certificates.display(),
+            leaf.subject().one_line()
+        ),
+    );
+    let (verdict, text) = lifetime(leaf.validity(), now);
+    report.add(verdict, ABOUT, format!("it {text}"));
+    if verdict == Verdict::Error {
+        return;
+    }
+    if let Some(trust) = trust {
+        match trust.validate(credential.chain(), now) {
+            Ok(peer) => {
+                let anchor = peer.chain.last().unwrap_or(leaf).subject();
+                report.ok(ABOUT, format!("its chain leads to {}", anchor.one_line()));
+            }
+            Err(error) => report.error(
+                ABOUT,
+                format!("its chain does not hold against the trust directory: {error}"),
+            ),
+        }
+    }
+    check_names(report, leaf, host);
+}
+
+/// Clients compare the name in the URL with the DNS names, and where there are none with the CN.
+fn check_names(report: &mut Report, leaf: &Certificate, host: &str) {
+    let names = leaf.dns_names();
+    if names.is_empty() {
+        let name = leaf.subject().first_common_name().unwrap_or_default();
+        return report.warning(
+            ABOUT,
+            format!(
+                "it has no DNS name (subjectAltName): clients may connect to '{name}', its CN, and \
+                 many accept none without; get one with the host's name"
+            ),
+        );
+    }
+    let listed = names.join(", ");
+    if names.iter().any(|name| covers(name, host)) {
+        report.ok(ABOUT, format!("clients may connect to {listed}"));
+    } else {
+        report.warning(
+            ABOUT,
+            format!(
+                "this host is called {host}, and the certificate is for {listed}: clients must connect \
+                 to one of these names"
+            ),
+        );
+    }
+}
+
+/// Whether a name in a certificate is good for this host, which may know itself without its domain.
+fn covers(name: &str, host: &str) -> bool {
+    let Some((first, domain)) = name.split_once('.') else {
+        return name.eq_ignore_ascii_case(host);
+    };
+    match host.split_once('.') {
+        None => first == "*" || first.eq_ignore_ascii_case(host),
+        Some((_, own)) if first == "*" => domain.eq_ignore_ascii_case(own),
+        Some(_) => name.eq_ignore_ascii_case(host),
+    }
+}
+
+/// How something with this validity stands now, as the end of a sentence.
+pub(super) fn lifetime(validity: Validity, now: SystemTime) -> (Verdict, String) {
+    let Validity {
+        not_before,
+        not_after,
+    } = validity;
+    if now < not_before {
+        let text = format!(
+            "is not valid before {}, and the clock says {}: set the clock, or wait",
+            time(not_before),
+            time(now)
+        );
+        return (Verdict::Error, text);
+    }
+    match not_after.duration_since(now) {
+        Err(_) => {
+            let text = format!(
+                "has expired on {}: get a new one, or set the clock, which says {}",
+                time(not_after),
+                time(now)
+            );
+            (Verdict::Error, text)
+        }
+        Ok(left) if left < SOON => {
+            let days = usize::try_from(left.as_secs() / (24 * 3600)).unwrap_or(usize::MAX);
+            let text = format!(
+                "expires in {}, on {}: renew it",
+                counted(days, "day"),
+                time(not_after)
+            );
+            (Verdict::Warning, text)
+        }
+        Ok(_) => (Verdict::Ok, format!("is valid until {}", time(not_after))),
+    }
+}
+
+/// A time in UTC, to the second.
+pub(super) fn time(time: SystemTime) -> String {
+    Timestamp::try_from(time).map_or_else(
+        |_| "a time beyond the calendar".to_owned(),
+        |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    #[test]
+    fn a_name_covers_a_host_with_or_without_its_domain() {
+        for (name, host, covered) in [
+            ("ftp.example.org", "ftp.example.org", true),
+            ("FTP.example.org", "ftp.Example.org", true),
+            ("ftp.example.org", "ftp", true),
+            ("ftp.example.org", "ftp.example.com", false),
+            ("ftp.example.org", "example.org", false),
+            ("*.example.org", "ftp.example.org", true),
+            ("*.example.org", "a.ftp.example.org", false),
+            ("*.example.org", "ftp", true),
+            ("localhost", "localhost", true),
+            ("localhost", "ftp.example.org", false),
+        ] {
+            assert_eq!(covers(name, host), covered, "{name} {host}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_validity_is_announced() {
+        let not_before = SystemTime::UNIX_EPOCH + 1000 * DAY;
+        let validity = Validity {
+            not_before,
+            not_after: not_before + 365 * DAY,
+        };
+        for (day, verdict, words) in [
+            (0, Verdict::Ok, "is valid until 1973-09-27 00:00:00 UTC"),
+            (340, Verdict::Warning, "expires in 25 days, on 1973-09-27"),
+            (364, Verdict::Warning, "expires in 1 day, on"),
+            (366, Verdict::Error, "has expired on 1973-09-27"),
+        ] {
+            let (found, text) = lifetime(validity, not_before + day * DAY);
+            assert_eq!(found, verdict, "{text}");
+            assert!(text.starts_with(words), "{text}");
+        }
+        let (found, text) = lifetime(validity, not_before - DAY);
+        assert_eq!(found, Verdict::Error);
+        assert!(text.contains("the clock says 1972-09-26"), "{text}");
+    }
+}

@@ -1,0 +1,63 @@
+//! Directories and files besides those that security is made of.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use super::report::Report;
+use crate::config::Config;
+use crate::passwords::Passwords;
+use crate::privileges;
+use crate::storages::Storages;
+
+pub(super) fn check(report: &mut Report, config: &Config) {
+    check_root(report, config);
+    if let Some(path) = &config.passwords {
+        match Passwords::read(path) {
+            Ok(_) => report.ok("passwords", format!("{} can be read", path.display())),
+            Err(error) => report.error("passwords", error),
+        }
+    }
+    let logs = [
+        ("transfer-log", &config.transfer_log),
+        ("log-file", &config.log.file),
+    ];
+    for (about, path) in logs {
+        if let Some(path) = path {
+            check_log(report, about, path);
+        }
+    }
+    if rustix::process::geteuid().is_root() {
+        match privileges::check_user(&config.user) {
+            Ok(()) => report.ok("user", format!("the server will run as {}", config.user)),
+            Err(error) => report.error("user", error),
+        }
+    }
+}
+
+fn check_root(report: &mut Report, config: &Config) {
+    let root = config.root.display();
+    match Storages::open(config) {
+        Ok(_) => report.ok("root", format!("{root} can be served")),
+        Err(error) => report.error("root", format!("cannot serve {root}: {error}")),
+    }
+}
+
+/// Opens a log as the server would, but does not make it.
+fn check_log(report: &mut Report, about: &'static str, path: &Path) {
+    let shown = path.display();
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let opened = OpenOptions::new().append(true).open(path).map(drop);
+    let opened = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::read_dir(parent.unwrap_or(Path::new("."))).map(drop)
+        }
+        opened => opened,
+    };
+    match opened {
+        Ok(()) => report.ok(about, format!("{shown} can be written")),
+        Err(error) => report.error(about, format!("{shown}: {error}")),
+    }
+}

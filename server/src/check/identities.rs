@@ -1,0 +1,128 @@
+//! What identities may use: the grid-mapfile, the accounts in it and in rules, the vomsdir.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use gridhaul_accounts::AccountPolicy;
+use gridhaul_security::files::{GridmapFile, VomsDirectory};
+
+use super::report::{Report, Verdict, counted};
+use crate::config::{Gsi, Outcome, Rule};
+
+/// More accounts are not looked up: each may be a round trip to a directory service.
+const MOST_ACCOUNTS: usize = 10_000;
+
+pub(super) fn check(report: &mut Report, gsi: &Gsi, policy: &AccountPolicy) {
+    // Who names an account, by account.
+    let mut accounts = BTreeMap::new();
+    if let Some(path) = &gsi.gridmap {
+        check_gridmap(report, path, &mut accounts);
+    }
+    for rule in &gsi.rules {
+        if let Outcome::Grant {
+            account: Some(account),
+            ..
+        } = rule.outcome()
+        {
+            let by = accounts.entry(account.clone());
+            by.or_insert_with(|| "an [[authorize]] rule".to_owned());
+        }
+    }
+    check_accounts(report, &accounts, policy);
+    let asked = gsi.rules.iter().any(Rule::asks_for_attributes);
+    match &gsi.vomsdir {
+        Some(path) => check_vomsdir(report, path, asked),
+        None => report.ok(
+            "vomsdir",
+            "there is none, so VOMS attributes count for nothing",
+        ),
+    }
+}
+
+fn check_gridmap(report: &mut Report, path: &Path, accounts: &mut BTreeMap<String, String>) {
+    const ABOUT: &str = "gridmap";
+    let shown = path.display();
+    let file = match GridmapFile::open(path) {
+        Ok(file) => file,
+        Err(error) => return report.error(ABOUT, error),
+    };
+    let gridmap = file.current();
+    for entry in gridmap.entries() {
+        for account in &entry.accounts {
+            let by = accounts.entry(account.clone());
+            by.or_insert_with(|| format!("line {} of {shown}", entry.line));
+        }
+    }
+    match gridmap.entries().len() {
+        0 => report.warning(ABOUT, format!("{shown} maps nobody")),
+        subjects => report.ok(
+            ABOUT,
+            format!("{shown} maps {}", counted(subjects, "subject")),
+        ),
+    }
+    report.problems(Verdict::Error, ABOUT, file.problems());
+    let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o002 != 0 {
+        report.error(
+            ABOUT,
+            format!("{shown} may be written by anybody, who could map themselves: chmod o-w it"),
+        );
+    }
+}
+
+fn check_accounts(
+    report: &mut Report,
+    accounts: &BTreeMap<String, String>,
+    policy: &AccountPolicy,
+) {
+    const ABOUT: &str = "accounts";
+    let looked_at = accounts.len().min(MOST_ACCOUNTS);
+    let refused: Vec<String> = accounts
+        .iter()
+        .take(MOST_ACCOUNTS)
+        .filter_map(|(account, by)| {
+            let refusal = policy.check_name(account).err()?;
+            Some(format!("{by}: {refusal}"))
+        })
+        .collect();
+    let usable = looked_at - refused.len();
+    let text = format!("{usable} of {} can be used", counted(looked_at, "account"));
+    // Maps keep people who have left. A map of nobody else is a mistake.
+    if usable == 0 && looked_at > 0 {
+        report.error(ABOUT, text);
+    } else {
+        report.ok(ABOUT, text);
+    }
+    report.problems(Verdict::Warning, ABOUT, refused);
+    if looked_at < accounts.len() {
+        let more = accounts.len() - looked_at;
+        report.warning(ABOUT, format!("{more} more were not looked at"));
+    }
+}
+
+fn check_vomsdir(report: &mut Report, path: &Path, asked: bool) {
+    const ABOUT: &str = "vomsdir";
+    let shown = path.display();
+    let directory = match VomsDirectory::open(path) {
+        Ok(directory) => directory,
+        Err(error) => return report.error(ABOUT, error),
+    };
+    let servers = directory.current();
+    let organizations: Vec<_> = servers.organizations().collect();
+    if organizations.is_empty() {
+        let verdict = if asked { Verdict::Error } else { Verdict::Ok };
+        report.add(
+            verdict,
+            ABOUT,
+            format!("{shown} names no server: VOMS attributes count for nothing"),
+        );
+    } else {
+        report.ok(
+            ABOUT,
+            format!("{shown} names servers of {}", organizations.join(", ")),
+        );
+    }
+    report.problems(Verdict::Error, ABOUT, directory.problems());
+}

@@ -1,0 +1,118 @@
+//! What the machine grants: descriptors, memory, and what confines the files of accounts.
+
+use std::path::Path;
+
+use gridhaul_accounts::kernel_has_landlock;
+use rustix::process::{Resource, getrlimit};
+
+use super::report::Report;
+use crate::config::Config;
+use crate::memory;
+use crate::server;
+
+pub(super) fn check(report: &mut Report, config: &Config) {
+    check_descriptors(report, config);
+    check_memory(report, config);
+    check_drivers(report, config);
+}
+
+/// A connection needs a descriptor, a transfer two (its file and a listener), a data channel one.
+fn check_descriptors(report: &mut Report, config: &Config) {
+    const ABOUT: &str = "descriptors";
+    /// The log, the runtime's own, directories.
+    const OTHERS: usize = 100;
+
+    let limits = &config.limits;
+    let channels = limits.movers.saturating_mul(2);
+    let needed = limits.connections + limits.transfers.saturating_mul(2) + channels + OTHERS;
+    // The server raises the limit that counts to the highest that it may have.
+    match getrlimit(Resource::Nofile).maximum {
+        Some(granted) if granted < needed as u64 => report.warning(
+            ABOUT,
+            format!(
+                "the limit is {granted}, and {} connections with {} transfers may need {needed}: raise \
+                 it (LimitNOFILE= of the service), or lower max-connections",
+                limits.connections, limits.transfers
+            ),
+        ),
+        Some(granted) => report.ok(ABOUT, format!("the limit is {granted}, {needed} suffice")),
+        None => report.ok(ABOUT, "there is no limit"),
+    }
+}
+
+fn check_memory(report: &mut Report, config: &Config) {
+    const ABOUT: &str = "buffer-memory";
+    let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let wanted = config
+        .limits
+        .buffer_memory
+        .unwrap_or_else(|| memory::default_buffer_bytes() as u64);
+    match memory::limit() {
+        Some(limit) if wanted > limit => report.error(
+            ABOUT,
+            format!(
+                "{} is more than the {} that the server may have: lower it",
+                mebibytes(wanted),
+                mebibytes(limit)
+            ),
+        ),
+        Some(limit) if wanted > limit / 2 => report.warning(
+            ABOUT,
+            format!(
+                "{} is more than half of the {} that the server may have: little is left for caches",
+                mebibytes(wanted),
+                mebibytes(limit)
+            ),
+        ),
+        _ => report.ok(ABOUT, mebibytes(wanted)),
+    }
+}
+
+fn check_drivers(report: &mut Report, config: &Config) {
+    let registry = server::drivers();
+    match server::stack(config, &registry) {
+        Ok(_) => report.ok(
+            "stack",
+            format!(
+                "data channels run over {}; this program has {}",
+                config.data.stack,
+                registry.names()
+            ),
+        ),
+        Err(error) => report.error("stack", error),
+    }
+    for name in &config.data.allowed_drivers {
+        if !registry.drivers().any(|driver| driver.name() == name) {
+            report.warning(
+                "allowed-drivers",
+                format!(
+                    "this program has no driver '{name}', only {}",
+                    registry.names()
+                ),
+            );
+        }
+    }
+}
+
+/// What confines the processes that work with the files of accounts. Without it they have the rights of
+/// their account, and no more.
+pub(super) fn check_confinement(report: &mut Report) {
+    const ABOUT: &str = "confinement";
+    if kernel_has_landlock() {
+        report.ok(ABOUT, "the kernel has Landlock");
+    } else {
+        report.warning(
+            ABOUT,
+            "the kernel has no Landlock, or it is off: accounts are kept in their directories by path \
+             resolution alone; Linux 5.19 and later have it, with landlock in the lsm= list",
+        );
+    }
+    if Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        report.ok(ABOUT, "the kernel has seccomp filters");
+    } else {
+        report.warning(
+            ABOUT,
+            "the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)",
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! `gridhaul-server check`: looks at everything that serving depends on, and starts nothing.
+//!
+//! It takes the flags and the configuration file of `serve`, finds files in the same places, reads them with
+//! the same code, and says what it found in a line each: what is wrong, and what to do about it.
+
+mod certificate;
+mod files;
+mod identities;
+mod machine;
+mod network;
+mod report;
+mod trust;
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use gridhaul_accounts::AccountPolicy;
+
+use crate::config::{Config, ServeArguments};
+use report::{Report, Verdict};
+
+/// Checks what `serve` would do with these arguments. Returns whether there is no error.
+///
+/// # Errors
+///
+/// When the report cannot be written.
+pub fn check(arguments: &ServeArguments, output: &mut impl Write) -> io::Result<bool> {
+    let mut report = Report::default();
+    match Config::load(arguments) {
+        Ok(config) => check_all(&mut report, &config),
+        Err(error) => report.error("configuration", error),
+    }
+    report.write(output)?;
+    Ok(report.count(Verdict::Error) == 0)
+}
+
+fn check_all(report: &mut Report, config: &Config) {
+    let now = SystemTime::now();
+    let security = &config.security;
+    let trust = security
+        .gsi
+        .as_ref()
+        .and_then(|gsi| trust::check(report, &gsi.trust, now));
+    if let Some(host) = &security.host {
+        certificate::check(report, host, trust.as_deref(), &crate::host_name(), now);
+    }
+    if let Some(gsi) = &security.gsi {
+        identities::check(report, gsi, &AccountPolicy::default());
+        machine::check_confinement(report);
+    }
+    files::check(report, config);
+    network::check(report, config);
+    machine::check(report, config);
+}

@@ -1,0 +1,137 @@
+//! What was found, in the order in which it was looked for.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As it should be.
+    Ok,
+    /// The server works, but not for everybody, or not for long.
+    Warning,
+    /// The server does not start, or nobody can use a part of it.
+    Error,
+}
+
+/// The findings.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    findings: Vec<Finding>,
+}
+
+/// One line of the report.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) verdict: Verdict,
+    /// What was looked at.
+    pub(super) about: &'static str,
+    pub(super) text: String,
+}
+
+impl Report {
+    pub(super) fn ok(&mut self, about: &'static str, text: impl Display) {
+        self.add(Verdict::Ok, about, text);
+    }
+
+    pub(super) fn warning(&mut self, about: &'static str, text: impl Display) {
+        self.add(Verdict::Warning, about, text);
+    }
+
+    pub(super) fn error(&mut self, about: &'static str, text: impl Display) {
+        self.add(Verdict::Error, about, text);
+    }
+
+    pub(super) fn add(&mut self, verdict: Verdict, about: &'static str, text: impl Display) {
+        let text = text.to_string();
+        self.findings.push(Finding {
+            verdict,
+            about,
+            text,
+        });
+    }
+
+    /// Adds what is wrong with parts of a file that works otherwise.
+    pub(super) fn problems(
+        &mut self,
+        verdict: Verdict,
+        about: &'static str,
+        problems: impl IntoIterator<Item = impl Display>,
+    ) {
+        /// Whoever mends these finds the others with the next run.
+        const MOST: usize = 20;
+
+        let mut problems = problems.into_iter();
+        for problem in problems.by_ref().take(MOST) {
+            self.add(verdict, about, problem);
+        }
+        match problems.count() {
+            0 => {}
+            more => self.add(verdict, about, format!("{more} more like these")),
+        }
+    }
+
+    pub(super) fn count(&self, verdict: Verdict) -> usize {
+        let findings = self.findings.iter();
+        findings
+            .filter(|finding| finding.verdict == verdict)
+            .count()
+    }
+
+    /// One line for each finding, and one that sums them up.
+    pub(super) fn write(&self, output: &mut impl Write) -> io::Result<()> {
+        for Finding {
+            verdict,
+            about,
+            text,
+        } in &self.findings
+        {
+            let word = match verdict {
+                Verdict::Ok => "ok",
+                Verdict::Warning => "warning",
+                Verdict::Error => "error",
+            };
+            // Names of files may hold anything, and a finding is one line.
+            let text = text.replace(char::is_control, "?");
+            writeln!(output, "{word:<8} {about}: {text}")?;
+        }
+        let errors = counted(self.count(Verdict::Error), "error");
+        let warnings = counted(self.count(Verdict::Warning), "warning");
+        writeln!(output, "{errors}, {warnings}")
+    }
+
+    #[cfg(test)]
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+}
+
+/// `1 error`, `2 errors`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_a_line_and_the_last_line_sums_up() {
+        let mut report = Report::default();
+        report.ok("root", "/srv");
+        report.warning("gridmap", "line 3: a\nb");
+        report.problems(Verdict::Error, "trust", 0..23);
+        let mut text = Vec::new();
+        report.write(&mut text).expect("written");
+        let text = String::from_utf8(text).expect("UTF-8");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "ok       root: /srv");
+        assert_eq!(lines[1], "warning  gridmap: line 3: a?b");
+        assert_eq!(lines[21], "error    trust: 19");
+        assert_eq!(
+            lines[22..],
+            ["error    trust: 3 more like these", "21 errors, 1 warning"]
+        );
+    }
+}

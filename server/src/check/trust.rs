@@ -1,0 +1,117 @@
+//! The trust directory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use gridhaul_security::files::TrustDirectory;
+use gridhaul_security::trust::{RevocationList, TrustStore};
+
+use super::certificate::{lifetime, time};
+use super::report::{Report, Verdict, counted};
+
+const ABOUT: &str = "trust";
+
+/// Revocation lists live for days, and are fetched several times a day.
+const SOON: Duration = Duration::from_secs(24 * 3600);
+
+/// Whom the server will let prove an identity; what it will trust, if there is a directory.
+pub(super) fn check(report: &mut Report, path: &Path, now: SystemTime) -> Option<Arc<TrustStore>> {
+    let shown = path.display();
+    let directory = match TrustDirectory::open(path) {
+        Ok(directory) => directory,
+        Err(error) => {
+            report.error(ABOUT, error);
+            return None;
+        }
+    };
+    let store = directory.current();
+    let authorities = match store.authorities().count() {
+        1 => "1 authority".to_owned(),
+        count => format!("{count} authorities"),
+    };
+    let lists = counted(store.revocation_lists().count(), "revocation list");
+    let text = format!("{shown} has {authorities} and {lists}");
+    if store.authorities().next().is_none() {
+        report.error(
+            ABOUT,
+            format!("{text}: nobody can log in with a certificate"),
+        );
+    } else {
+        report.ok(ABOUT, text);
+    }
+    let problems = directory.problems();
+    let problems = problems
+        .iter()
+        .map(|problem| format!("{shown}/{}: {}", problem.file, problem.reason));
+    report.problems(Verdict::Warning, ABOUT, problems);
+    check_authorities(report, &store, now);
+    check_lists(report, &store, now);
+    Some(store)
+}
+
+/// Others than these authorities work, so they are worth warnings.
+fn check_authorities(report: &mut Report, store: &TrustStore, now: SystemTime) {
+    let mut weak = Vec::new();
+    for authority in store.authorities() {
+        let name = authority.subject();
+        if !store.has_signing_policy(name) {
+            weak.push(format!(
+                "{name} has no signing policy, so that nobody whom it certified is accepted: install \
+                 its .signing_policy file beside it"
+            ));
+        }
+        let (verdict, text) = lifetime(authority.validity(), now);
+        if verdict != Verdict::Ok {
+            weak.push(format!("{name} {text}"));
+        }
+    }
+    weak.sort();
+    report.problems(Verdict::Warning, ABOUT, weak);
+}
+
+/// An authority whose list has expired is as good as none.
+fn check_lists(report: &mut Report, store: &TrustStore, now: SystemTime) {
+    const ABOUT: &str = "revocation";
+
+    let mut dead = Vec::new();
+    let mut dying = Vec::new();
+    for list in store.revocation_lists() {
+        let issuer = list.issuer();
+        match standing(list, now) {
+            (Verdict::Ok, _) => {}
+            (Verdict::Warning, text) => dying.push(format!("the list of {issuer} {text}")),
+            (Verdict::Error, text) => dead.push(format!("the list of {issuer} {text}")),
+        }
+    }
+    dead.sort();
+    dying.sort();
+    report.problems(Verdict::Error, ABOUT, dead);
+    report.problems(Verdict::Warning, ABOUT, dying);
+}
+
+fn standing(list: &RevocationList, now: SystemTime) -> (Verdict, String) {
+    if list.this_update() > now {
+        let text = format!(
+            "was made on {}, and the clock says {}: set the clock",
+            time(list.this_update()),
+            time(now)
+        );
+        return (Verdict::Error, text);
+    }
+    match list.next_update() {
+        Some(end) if end < now => (
+            Verdict::Error,
+            format!(
+                "has expired on {}, so that nobody whom it certified is accepted: fetch a new one \
+                 (fetch-crl)",
+                time(end)
+            ),
+        ),
+        Some(end) if end < now + SOON => (
+            Verdict::Warning,
+            format!("expires on {}: fetch a new one (fetch-crl)", time(end)),
+        ),
+        _ => (Verdict::Ok, String::new()),
+    }
+}

@@ -1,0 +1,358 @@
+//! `gridhaul-server check`: what it says of sound sites and of broken ones.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a site has: certificates made with the `openssl` program, and files of maps.
+struct Site(tempfile::TempDir);
+
+/// What the program said.
+struct Said {
+    status: i32,
+    lines: Vec<String>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let site = Self(tempfile::tempdir().expect("a directory"));
+        fs::create_dir(site.path("root")).expect("made");
+        fs::create_dir(site.path("certificates")).expect("made");
+        site.authority("certificates/ca.pem", "/O=Grid/CN=Test CA", 3650);
+        site.write(
+            "certificates/ca.signing_policy",
+            "access_id_CA X509 '/O=Grid/CN=Test CA'\npos_rights globus CA:sign\n\
+             cond_subjects globus '\"/O=Grid/*\"'\n",
+        );
+        site.issue("host", "DNS:localhost,DNS:*.example.org", 365);
+        site.write("grid-mapfile", "\"/O=Grid/CN=Alice Smith\" daemon\n");
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).expect("written");
+    }
+
+    fn mode(&self, name: &str, mode: u32) {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(self.path(name), permissions).expect("set");
+    }
+
+    fn openssl(&self, arguments: &[&str]) {
+        let done = Command::new("openssl")
+            .args(arguments)
+            .current_dir(self.0.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("openssl is installed");
+        let words = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {words}");
+    }
+
+    /// A certificate authority that signs itself; its key is `ca.key`.
+    fn authority(&self, file: &str, subject: &str, days: i32) {
+        self.openssl(
+            &[
+                &["req", "-x509", "-nodes", "-newkey", "ec"][..],
+                &["-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", "ca.key"],
+                &["-out", file, "-subj", subject, "-days", &days.to_string()],
+                &["-addext", "basicConstraints=critical,CA:TRUE"],
+                &["-addext", "keyUsage=critical,keyCertSign,cRLSign"],
+            ]
+            .concat(),
+        );
+    }
+
+    /// `NAME.pem` and `NAME.key`, for hosts with these names.
+    fn issue(&self, name: &str, names: &str, days: i32) {
+        let [certificate, key] = ["pem", "key"].map(|ending| format!("{name}.{ending}"));
+        self.openssl(
+            &[
+                &["req", "-nodes", "-newkey", "ec"][..],
+                &["-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", &key],
+                &["-out", "request", "-subj", "/O=Grid/CN=localhost"],
+            ]
+            .concat(),
+        );
+        self.write("extensions", &format!("subjectAltName={names}\n"));
+        self.openssl(
+            &[
+                &["x509", "-req", "-in", "request", "-out", &certificate][..],
+                &["-CA", "certificates/ca.pem", "-CAkey", "ca.key"],
+                &["-set_serial", "5", "-days", &days.to_string()],
+                &["-extfile", "extensions"],
+            ]
+            .concat(),
+        );
+        self.mode(&key, 0o600);
+    }
+
+    /// A revocation list of the authority that is valid from and until these times.
+    fn revocations(&self, from: &str, until: &str) {
+        self.write("index", "");
+        self.write(
+            "ca.conf",
+            "[ca]\ndefault_ca = a\n[a]\ndatabase = index\ndefault_md = sha256\n",
+        );
+        self.openssl(
+            &[
+                &["ca", "-config", "ca.conf", "-gencrl"][..],
+                &["-cert", "certificates/ca.pem", "-keyfile", "ca.key"],
+                &["-crl_lastupdate", from, "-crl_nextupdate", until],
+                &["-out", "certificates/ca.crl"],
+            ]
+            .concat(),
+        );
+    }
+
+    /// Checks the site as a server with GSI.
+    fn check(&self, flags: &[&str]) -> Said {
+        let file = |name: &str| self.path(name).to_str().expect("UTF-8").to_owned();
+        let site = [
+            ("--cert", file("host.pem")),
+            ("--key", file("host.key")),
+            ("--trust", file("certificates")),
+            ("--gridmap", file("grid-mapfile")),
+            ("--root", file("root")),
+        ];
+        let mut arguments = vec!["--gsi", "--listen", "127.0.0.1:0"];
+        for (flag, value) in &site {
+            if !flags.contains(flag) {
+                arguments.extend([*flag, value.as_str()]);
+            }
+        }
+        check(&[&arguments, flags].concat())
+    }
+}
+
+fn check(arguments: &[&str]) -> Said {
+    let done = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"))
+        .arg("check")
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .expect("started");
+    let text = String::from_utf8(done.stdout).expect("UTF-8");
+    Said {
+        status: done.status.code().expect("an exit status"),
+        lines: text.lines().map(str::to_owned).collect(),
+    }
+}
+
+impl Said {
+    /// Fails unless there is a line that begins and continues so.
+    #[track_caller]
+    fn says(&self, beginning: &str, words: &str) -> &Self {
+        let mut lines = self.lines.iter();
+        let found = lines.any(|line| {
+            // The verdicts are padded.
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            line.starts_with(beginning) && line.contains(words)
+        });
+        assert!(found, "{beginning} ... {words} is not in {:#?}", self.lines);
+        self
+    }
+
+    #[track_caller]
+    fn fails(&self) -> &Self {
+        assert_eq!(self.status, 1, "{:#?}", self.lines);
+        self
+    }
+
+    #[track_caller]
+    fn passes(&self) -> &Self {
+        assert_eq!(self.status, 0, "{:#?}", self.lines);
+        assert!(!self.lines.iter().any(|line| line.starts_with("error")));
+        self
+    }
+}
+
+#[test]
+fn a_sound_site_passes() {
+    let site = Site::new();
+    let said = site.check(&[]);
+    said.passes()
+        .says("ok certificate:", "is /O=Grid/CN=localhost, with its key")
+        .says("ok certificate:", "is valid until")
+        .says("ok certificate:", "its chain leads to /O=Grid/CN=Test CA")
+        .says("ok trust:", "1 authority")
+        .says("ok gridmap:", "maps 1 subject")
+        .says("ok root:", "can be served")
+        .says("ok stack:", "tcp")
+        .says("0 errors", "warning");
+    for line in &said.lines[..said.lines.len() - 1] {
+        assert!(
+            ["ok ", "warning "]
+                .iter()
+                .any(|word| line.starts_with(word)),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_certificate_is_named() {
+    let site = Site::new();
+    site.mode("host.key", 0o644);
+    site.check(&[])
+        .fails()
+        .says("error certificate:", "chmod 0600");
+    site.mode("host.key", 0o600);
+
+    site.issue("other", "DNS:localhost", 365);
+    let other = site.path("other.key");
+    let said = site.check(&["--key", other.to_str().expect("UTF-8")]);
+    said.fails()
+        .says("error certificate:", "does not belong to the certificate");
+    let said = site.check(&["--cert", "/nonexistent/host.pem"]);
+    said.fails()
+        .says("error certificate:", "/nonexistent/host.pem: No such file");
+
+    site.issue("host", "DNS:localhost", 10);
+    site.check(&[])
+        .says("warning certificate:", "expires in 9 days");
+    site.issue("host", "DNS:elsewhere.example.org", 365);
+    site.check(&[])
+        .says("warning certificate:", "is for elsewhere.example.org");
+    site.issue("host", "email:a@b.org", 365);
+    site.check(&[]).says(
+        "warning certificate:",
+        "clients may connect to 'localhost', its CN",
+    );
+    site.issue("host", "DNS:localhost", -1);
+    site.check(&[])
+        .fails()
+        .says("error certificate:", "has expired on");
+}
+
+#[test]
+fn what_is_wrong_with_the_trust_directory_is_named() {
+    let site = Site::new();
+    site.revocations("20200101000000Z", "20200201000000Z");
+    site.check(&[])
+        .fails()
+        .says("error revocation:", "has expired on 2020-02-01");
+    site.revocations("20200101000000Z", "20990101000000Z");
+    site.check(&[])
+        .says("ok trust:", "1 authority and 1 revocation list");
+
+    fs::remove_file(site.path("certificates/ca.signing_policy")).expect("removed");
+    let said = site.check(&[]);
+    said.fails()
+        .says("warning trust:", "/O=Grid/CN=Test CA has no signing policy")
+        .says(
+            "error certificate:",
+            "does not hold against the trust directory",
+        );
+    site.write("certificates/broken.pem", "nothing");
+    site.check(&[]).says("warning trust:", "broken.pem");
+
+    site.authority("certificates/ca.pem", "/O=Grid/CN=Other CA", 10);
+    let said = site.check(&[]);
+    said.fails()
+        .says("warning trust:", "/O=Grid/CN=Other CA expires in 9 days")
+        .says("error certificate:", "issued by /O=Grid/CN=Test CA");
+
+    let empty = tempfile::tempdir().expect("a directory");
+    let said = site.check(&["--trust", empty.path().to_str().expect("UTF-8")]);
+    said.fails().says("error trust:", "0 authorities");
+    let said = site.check(&["--trust", "/nonexistent"]);
+    said.fails()
+        .says("error trust:", "/nonexistent: No such file");
+}
+
+#[test]
+fn what_is_wrong_with_maps_and_accounts_is_named() {
+    let site = Site::new();
+    site.write(
+        "grid-mapfile",
+        "\"/O=Grid/CN=a\" no-such-account\n/O=Grid/CN=Al Smith daemon\n\"/O=Grid/CN=b\" root,daemon\n",
+    );
+    let said = site.check(&[]);
+    said.fails()
+        .says("error gridmap:", "line 2: the subject seems to have spaces")
+        .says("ok gridmap:", "maps 2 subjects")
+        .says("ok accounts:", "1 of 3 accounts can be used")
+        .says("warning accounts:", "line 1 of")
+        .says(
+            "warning accounts:",
+            "there is no local account 'no-such-account'",
+        )
+        .says("warning accounts:", "'root' is root");
+    site.write("grid-mapfile", "\"/O=Grid/CN=a\" no-such-account\n");
+    let said = site.check(&[]);
+    said.fails()
+        .says("error accounts:", "0 of 1 account can be used");
+    site.write("grid-mapfile", "# nobody\n");
+    site.check(&[])
+        .passes()
+        .says("warning gridmap:", "maps nobody");
+    site.mode("grid-mapfile", 0o666);
+    site.check(&[])
+        .fails()
+        .says("error gridmap:", "may be written by anybody");
+
+    let vomsdir = site.path("vomsdir");
+    fs::create_dir_all(vomsdir.join("atlas")).expect("made");
+    let flags = ["--vomsdir", vomsdir.to_str().expect("UTF-8")];
+    site.check(&flags).says("ok vomsdir:", "names no server");
+    site.write("vomsdir/atlas/voms.lsc", "/CN=voms\n");
+    site.check(&flags)
+        .says("error vomsdir:", "a chain has no issuer");
+    site.write("vomsdir/atlas/voms.lsc", "/CN=voms\n/CN=ca\n");
+    site.check(&flags)
+        .says("ok vomsdir:", "names servers of atlas");
+}
+
+#[test]
+fn what_is_wrong_with_directories_and_ports_is_named() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| root.path().join(name).to_str().expect("UTF-8").to_owned();
+    let anonymous = |flags: &[&str]| check(&[&["--anonymous"], flags].concat());
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("bound").to_string();
+    let said = anonymous(&["--root", &path(""), "--listen", &address]);
+    said.passes()
+        .says("warning listen:", &format!("{address} is in use"));
+    let said = anonymous(&["--root", &path(""), "--listen", "192.0.2.1:2811"]);
+    said.fails()
+        .says("error listen:", "cannot listen at 192.0.2.1:2811");
+
+    let free = ["--listen", "127.0.0.1:0"];
+    let with = |flags: &[&str]| anonymous(&[&free, flags].concat());
+    with(&["--root", &path("none")])
+        .fails()
+        .says("error root:", "No such file");
+    let said = with(&["--root", &path(""), "--port-range", "50000-50009"]);
+    said.passes()
+        .says("warning port-range:", "has 10 ports, and there may be 500");
+    let said = with(&["--root", &path(""), "--transfer-log", &path("none/log")]);
+    said.fails().says("error transfer-log:", "No such file");
+    let said = with(&["--root", &path(""), "--transfer-log", &path("log")]);
+    said.passes().says("ok transfer-log:", "can be written");
+    assert!(!Path::new(&path("log")).exists(), "nothing is made");
+    let said = with(&["--root", &path(""), "--stack", "udt"]);
+    said.fails().says("error stack:", "udt");
+    let said = with(&["--root", &path(""), "--buffer-memory", "1000000G"]);
+    said.fails().says("error buffer-memory:", "lower it");
+    let said = with(&["--root", &path(""), "--passwords", &path("users")]);
+    said.fails().says("error passwords:", "No such file");
+}
+
+#[test]
+fn a_configuration_that_does_not_fit_together_is_an_error() {
+    check(&["--anonymous-write"])
+        .fails()
+        .says("error configuration:", "--anonymous");
+    let said = check(&["--config", "/nonexistent/config.toml"]);
+    said.fails()
+        .says("error configuration:", "/nonexistent/config.toml");
+}
