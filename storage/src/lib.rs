@@ -16,5 +16,5 @@ mod store;
 pub use checksum::{Checksum, ChecksumAlgorithm, UnknownChecksumAlgorithm, checksum};
 pub use error::{StorageError, StorageErrorKind};
 pub use metadata::{Access, Account, FileKind, Metadata};
-pub use posix::{PosixOptions, PosixStorage};
+pub use posix::{PosixOptions, PosixStorage, group_number};
 pub use store::{DirectoryEntry, DirectoryStream, OpenedFile, Storage, WriteMode};

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Gid, Group, Uid, User};
 
+use crate::Account;
+
 /// How many answers are kept of each kind.
 const KEPT: usize = 4096;
 
@@ -19,27 +21,43 @@ const LIFETIME: Duration = Duration::from_secs(300);
 static USERS: Names = Names::new();
 static GROUPS: Names = Names::new();
 
-/// The name of a user, where there is one.
-pub(super) fn user_name(id: u32) -> Option<String> {
-    USERS.name(id, |id| {
-        let user = User::from_uid(Uid::from_raw(id)).ok().flatten();
-        user.map(|user| user.name)
-    })
-}
+impl Account {
+    /// A user, with the name that the account database has.
+    pub fn user(id: u32) -> Self {
+        let ask = |id| {
+            let user = User::from_uid(Uid::from_raw(id)).ok().flatten();
+            user.map(|user| user.name)
+        };
+        let name = USERS.name(id, ask);
+        Self { id, name }
+    }
 
-/// The name of a group, where there is one.
-pub(super) fn group_name(id: u32) -> Option<String> {
-    GROUPS.name(id, |id| {
-        let group = Group::from_gid(Gid::from_raw(id)).ok().flatten();
-        group.map(|group| group.name)
-    })
+    /// A group, with the name that the account database has.
+    pub fn group(id: u32) -> Self {
+        let ask = |id| {
+            let group = Group::from_gid(Gid::from_raw(id)).ok().flatten();
+            group.map(|group| group.name)
+        };
+        let name = GROUPS.name(id, ask);
+        Self { id, name }
+    }
+
+    /// A user or a group whose name nobody was asked for.
+    pub fn number(id: u32) -> Self {
+        Self { id, name: None }
+    }
 }
 
 /// The number of a group given by name or, where no group has that name, by number.
-pub(super) fn group_id(group: &str) -> Option<u32> {
+pub fn group_number(group: &str) -> Option<u32> {
     if let Ok(Some(found)) = Group::from_name(group) {
         return Some(found.gid.as_raw());
     }
+    plain_number(group)
+}
+
+/// The number of a group given by number.
+pub(super) fn plain_number(group: &str) -> Option<u32> {
     // The kernel takes the highest number for "leave it as it is".
     group.parse().ok().filter(|&id| id != u32::MAX)
 }
@@ -97,14 +115,15 @@ mod tests {
 
     #[test]
     fn the_superuser_has_a_name() {
-        assert_eq!(user_name(0).as_deref(), Some("root"));
-        assert_eq!(group_name(0).as_deref(), Some("root"));
+        assert_eq!(Account::user(0).name.as_deref(), Some("root"));
+        assert_eq!(Account::group(0).name.as_deref(), Some("root"));
+        assert_eq!(Account::number(0).name, None);
     }
 
     #[test]
     fn groups_go_by_name_and_by_number() {
-        assert_eq!(group_id("root"), Some(0));
-        assert_eq!(group_id("4000000123"), Some(4_000_000_123));
+        assert_eq!(group_number("root"), Some(0));
+        assert_eq!(group_number("4000000123"), Some(4_000_000_123));
         for wrong in [
             "no-such-group",
             "",
@@ -113,7 +132,7 @@ mod tests {
             "4294967296",
             "a\0b",
         ] {
-            assert_eq!(group_id(wrong), None, "{wrong:?}");
+            assert_eq!(group_number(wrong), None, "{wrong:?}");
         }
     }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{Access as Question, AtFlags, CWD, FileType, Statx, StatxFlags};
 use rustix::io::Errno;
 
-use super::accounts;
 use super::resolve::{Root, path_of};
 use crate::{Access, Account, FileKind, Metadata};
 
@@ -19,6 +18,8 @@ pub(super) struct View {
     pub(super) root: Root,
     /// Nothing may be changed, whatever the kernel would say.
     pub(super) read_only: bool,
+    /// The account database is asked for names.
+    pub(super) account_names: bool,
     /// The user that this process acts as.
     user: u32,
     /// The groups that this process acts with.
@@ -37,13 +38,14 @@ pub(super) enum Judge {
 
 impl View {
     /// Takes the identity that this process has now for the one that will use the root.
-    pub(super) fn new(root: Root, read_only: bool) -> Self {
+    pub(super) fn new(root: Root, read_only: bool, account_names: bool) -> Self {
         // The groups of a process can always be read; without them there is the main group.
         let mut groups = rustix::process::getgroups().unwrap_or_default();
         groups.push(rustix::process::getegid());
         Self {
             root,
             read_only,
+            account_names,
             user: rustix::process::geteuid().as_raw(),
             groups: groups.into_iter().map(rustix::fs::Gid::as_raw).collect(),
         }
@@ -66,7 +68,7 @@ impl View {
     /// The facts of an entry of a listing that is not followed.
     pub(super) fn entry(&self, facts: &Statx, link_target: Option<PathBuf>) -> Metadata {
         let access = self.access_by_mode(facts);
-        describe(facts, link_target, access)
+        self.describe(facts, link_target, access)
     }
 
     fn metadata(
@@ -82,7 +84,31 @@ impl View {
                 .unwrap_or_else(|| self.access_by_mode(facts)),
             Judge::ModeBits => self.access_by_mode(facts),
         };
-        describe(facts, link_target, access)
+        self.describe(facts, link_target, access)
+    }
+
+    fn describe(&self, facts: &Statx, link_target: Option<PathBuf>, access: Access) -> Metadata {
+        let (owner, group) = if self.account_names {
+            (Account::user(facts.stx_uid), Account::group(facts.stx_gid))
+        } else {
+            (
+                Account::number(facts.stx_uid),
+                Account::number(facts.stx_gid),
+            )
+        };
+        Metadata {
+            kind: kind(facts),
+            size: facts.stx_size,
+            mode: u32::from(facts.stx_mode) & 0o7777,
+            owner,
+            group,
+            links: u64::from(facts.stx_nlink),
+            modified: time(facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
+            device: rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor),
+            inode: facts.stx_ino,
+            link_target,
+            access,
+        }
     }
 
     /// `None` where the kernel cannot be asked, which is where `/proc` is missing.
@@ -168,28 +194,6 @@ const WANTED: StatxFlags = StatxFlags::TYPE
 
 fn facts_of(held: impl AsFd) -> Result<Statx, Errno> {
     rustix::fs::statx(held, "", AtFlags::EMPTY_PATH, WANTED)
-}
-
-fn describe(facts: &Statx, link_target: Option<PathBuf>, access: Access) -> Metadata {
-    Metadata {
-        kind: kind(facts),
-        size: facts.stx_size,
-        mode: u32::from(facts.stx_mode) & 0o7777,
-        owner: Account {
-            id: facts.stx_uid,
-            name: accounts::user_name(facts.stx_uid),
-        },
-        group: Account {
-            id: facts.stx_gid,
-            name: accounts::group_name(facts.stx_gid),
-        },
-        links: u64::from(facts.stx_nlink),
-        modified: time(facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
-        device: rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor),
-        inode: facts.stx_ino,
-        link_target,
-        access,
-    }
 }
 
 /// Nanoseconds count forwards, also before 1970.

@@ -17,6 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{Advice, AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
+pub use self::accounts::group_number;
 use self::facts::{Judge, View};
 use self::list::Listing;
 use self::resolve::{Root, path_of};
@@ -31,6 +32,10 @@ pub struct PosixOptions {
     pub file_mode: u32,
     /// Permission bits of new directories, less the umask of the process.
     pub directory_mode: u32,
+    /// Whether the account database is asked for the names of users and groups. Without it metadata has
+    /// numbers alone, and [`Storage::set_group`] takes nothing else: for a process that cannot reach the
+    /// database.
+    pub account_names: bool,
 }
 
 impl Default for PosixOptions {
@@ -39,6 +44,7 @@ impl Default for PosixOptions {
             read_only: false,
             file_mode: 0o644,
             directory_mode: 0o755,
+            account_names: true,
         }
     }
 }
@@ -68,7 +74,7 @@ impl PosixStorage {
     pub fn open(root: &Path, options: PosixOptions) -> Result<Self, StorageError> {
         let root = Root::open(root)?;
         Ok(Self {
-            view: Arc::new(View::new(root, options.read_only)),
+            view: Arc::new(View::new(root, options.read_only, options.account_names)),
             file_mode: permissions(options.file_mode).map_err(failed("open"))?,
             directory_mode: permissions(options.directory_mode).map_err(failed("mkdir"))?,
         })
@@ -161,8 +167,12 @@ impl Storage for PosixStorage {
         let root = self.writable("chgrp")?;
         let held = root.hold(path).map_err(failed("chgrp"))?;
         // observed from globus-gridftp-server 13.24: an unknown group is not permitted.
-        let group =
-            accounts::group_id(group).ok_or_else(|| StorageError::new("chgrp", Errno::PERM))?;
+        let number = if self.view.account_names {
+            group_number(group)
+        } else {
+            accounts::plain_number(group)
+        };
+        let group = number.ok_or_else(|| StorageError::new("chgrp", Errno::PERM))?;
         let group = Some(Gid::from_raw(group));
         rustix::fs::chownat(held, "", None, group, AtFlags::EMPTY_PATH).map_err(failed("chgrp"))
     }

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gridhaul_storage::{Access, FileKind, PosixOptions, PosixStorage, Storage as _};
+use gridhaul_storage::{Access, FileKind, PosixOptions, Storage as _};
 use rustix::io::Errno;
 
-use crate::{Fixture, content, entries, errno, is_superuser, path, write};
+use crate::{Fixture, content, entries, errno, is_superuser, open, path, write};
 
 #[test]
 fn facts_are_those_of_the_system() {
@@ -164,7 +164,7 @@ fn access_of_the_own_account() {
         read_only: true,
         ..PosixOptions::default()
     };
-    let read_only = PosixStorage::open(fixture.directory.path(), read_only).unwrap();
+    let read_only = open(fixture.directory.path(), read_only).unwrap();
     let all = is_superuser();
     for mode in [0o000, 0o100, 0o200, 0o400, 0o500, 0o600, 0o700] {
         write(storage, path("f"), b"").unwrap();

@@ -6,19 +6,19 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gridhaul_storage::{PosixOptions, PosixStorage, Storage};
+use gridhaul_storage::{PosixOptions, Storage};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use crate::{content, entries, errno, path, snapshot, while_disturbed, write};
+use crate::{Files, content, entries, errno, open, path, snapshot, while_disturbed, write};
 
 const SECRET: &[u8] = b"outside";
 
 /// A served directory `root`, and beside it `outside`, which nobody may reach.
 struct Prison {
     directory: TempDir,
-    storage: PosixStorage,
+    storage: Files,
 }
 
 impl Prison {
@@ -30,7 +30,7 @@ impl Prison {
         fs::write(at("outside/tree/leaf"), SECRET).unwrap();
         fs::create_dir_all(at("root/dir")).unwrap();
         fs::write(at("root/inside"), b"inside").unwrap();
-        let storage = PosixStorage::open(&at("root"), PosixOptions::default()).unwrap();
+        let storage = open(&at("root"), PosixOptions::default()).unwrap();
         Self { directory, storage }
     }
 
@@ -201,7 +201,7 @@ fn dot_dot_at_the_root_stays_there() {
 #[test]
 fn magic_links_are_refused() {
     let prison = Prison::new();
-    let proc = PosixStorage::open(path("/proc"), PosixOptions::default()).unwrap();
+    let proc = open(path("/proc"), PosixOptions::default()).unwrap();
     let before = prison.state_outside();
     let outside = prison.outside();
     for magic in [

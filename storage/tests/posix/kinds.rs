@@ -1,14 +1,12 @@
 //! Opening what is no regular file, and regular files in every mode.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
-use gridhaul_storage::{FileKind, PosixOptions, PosixStorage, Storage as _, WriteMode};
+use gridhaul_storage::{FileKind, PosixOptions, Storage as _, WriteMode};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Fixture, content, errno, path, write_mode};
+use crate::{Fixture, content, errno, open, path, write_mode};
 
 #[test]
 fn directories_are_refused_in_the_systems_words() {
@@ -61,7 +59,7 @@ fn fifos_and_sockets_are_refused_without_waiting() {
 
 #[test]
 fn devices_are_refused() {
-    let devices = PosixStorage::open(path("/dev"), PosixOptions::default()).unwrap();
+    let devices = open(path("/dev"), PosixOptions::default()).unwrap();
     assert_eq!(
         errno(devices.open_read(path("null"))),
         Some(Errno::OPNOTSUPP)
@@ -101,45 +99,4 @@ fn writing_cuts_or_keeps() {
         errno(storage.truncate(path("f"), u64::MAX)),
         Some(Errno::INVAL)
     );
-}
-
-#[test]
-fn new_files_and_directories_get_their_modes() {
-    let fixture = Fixture::new();
-    let options = PosixOptions {
-        file_mode: 0o600,
-        directory_mode: 0o2700,
-        ..PosixOptions::default()
-    };
-    let storage = PosixStorage::open(fixture.directory.path(), options).unwrap();
-    write_mode(&storage, path("f"), WriteMode::Keep, b"").unwrap();
-    storage.make_directory(path("d")).unwrap();
-    let mode = |name| {
-        fs::metadata(fixture.real(name))
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777
-    };
-    assert_eq!((mode("f"), mode("d")), (0o600, 0o700));
-    let options = PosixOptions {
-        file_mode: 0o100_644,
-        ..PosixOptions::default()
-    };
-    let opened = PosixStorage::open(fixture.directory.path(), options);
-    assert_eq!(errno(opened), Some(Errno::INVAL));
-}
-
-#[test]
-fn roots_that_are_none() {
-    let fixture = Fixture::new();
-    fs::write(fixture.real("f"), b"").unwrap();
-    let open = |name| {
-        errno(PosixStorage::open(
-            &fixture.real(name),
-            PosixOptions::default(),
-        ))
-    };
-    assert_eq!(open("no"), Some(Errno::NOENT));
-    assert_eq!(open("f"), Some(Errno::NOTDIR));
 }

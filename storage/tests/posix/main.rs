@@ -1,149 +1,24 @@
-//! What `PosixStorage` does with real directories.
+//! What `PosixStorage` does with real directories. Most of it is asked of other storages as well.
 
 mod attributes;
 mod escape;
+mod fixture;
 mod kinds;
 mod listing;
 mod model;
 mod names;
+mod options;
 mod read_only;
 mod remove_tree;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::Path;
 
-use gridhaul_storage::{
-    DirectoryEntry, OpenedFile, PosixOptions, PosixStorage, Storage, StorageError, WriteMode,
-};
-use rustix::io::Errno;
-use tempfile::TempDir;
+use fixture::*;
+use gridhaul_storage::{PosixOptions, PosixStorage, StorageError};
 
-/// A directory of the machine and the storage beneath it.
-struct Fixture {
-    storage: PosixStorage,
-    directory: TempDir,
-}
+/// The storage that is tested.
+type Files = PosixStorage;
 
-impl Fixture {
-    fn new() -> Self {
-        let directory = TempDir::new().unwrap();
-        let storage = PosixStorage::open(directory.path(), PosixOptions::default()).unwrap();
-        Self { storage, directory }
-    }
-
-    /// Where a path of the storage is on the machine.
-    fn real(&self, path: &str) -> PathBuf {
-        self.directory.path().join(path)
-    }
-}
-
-fn path(path: &str) -> &Path {
-    Path::new(path)
-}
-
-fn errno<T>(result: Result<T, StorageError>) -> Option<Errno> {
-    result.err().map(|error| error.errno)
-}
-
-fn content(file: &OpenedFile) -> Vec<u8> {
-    let mut content = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let offset = content.len() as u64;
-        match rustix::io::pread(file, &mut buffer, offset).unwrap() {
-            0 => return content,
-            read => content.extend_from_slice(&buffer[..read]),
-        }
-    }
-}
-
-fn write(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<(), StorageError> {
-    write_mode(storage, path, WriteMode::Truncate, content)
-}
-
-fn write_mode(
-    storage: &dyn Storage,
-    path: &Path,
-    mode: WriteMode,
-    content: &[u8],
-) -> Result<(), StorageError> {
-    let file = storage.open_write(path, mode)?;
-    assert_eq!(
-        rustix::io::pwrite(&file, content, 0).unwrap(),
-        content.len()
-    );
-    file.close()
-}
-
-fn entries(storage: &dyn Storage, path: &Path) -> Result<Vec<DirectoryEntry>, StorageError> {
-    let mut stream = storage.list(path)?;
-    let mut entries = Vec::new();
-    while let Some(entry) = stream.next_entry()? {
-        entries.push(entry);
-    }
-    Ok(entries)
-}
-
-/// All that is in a directory, by path: kind, permission bits, and content or target.
-fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![directory.to_owned()];
-    while let Some(place) = waiting.pop() {
-        for entry in fs::read_dir(&place).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = fs::symlink_metadata(&path).unwrap();
-            let content = if metadata.is_dir() {
-                waiting.push(path.clone());
-                Vec::new()
-            } else if metadata.is_symlink() {
-                fs::read_link(&path)
-                    .unwrap()
-                    .into_os_string()
-                    .into_encoded_bytes()
-            } else {
-                fs::read(&path).unwrap()
-            };
-            let name = path.strip_prefix(directory).unwrap().to_owned();
-            found.insert(name, (metadata.permissions().mode(), content));
-        }
-    }
-    found
-}
-
-/// Runs `disturb` in another thread while `work` runs here, each of them `rounds` times at least.
-fn while_disturbed(rounds: usize, disturb: impl Fn(usize) + Sync, work: impl Fn(usize)) {
-    let finished = AtomicBool::new(false);
-    let disturbed = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        let disturber = scope.spawn(|| {
-            for round in 0.. {
-                if finished.load(Ordering::Relaxed) {
-                    break;
-                }
-                disturb(round);
-                disturbed.store(round + 1, Ordering::Relaxed);
-            }
-        });
-        // The flag is set also when `work` fails, for the scope waits for the thread.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            (0..)
-                .take_while(|&round| {
-                    let behind = disturbed.load(Ordering::Relaxed) < rounds;
-                    round < rounds || behind && !disturber.is_finished()
-                })
-                .for_each(work);
-        }));
-        finished.store(true, Ordering::Relaxed);
-        disturber.join().unwrap();
-        if let Err(panic) = result {
-            std::panic::resume_unwind(panic);
-        }
-    });
-}
-
-fn is_superuser() -> bool {
-    rustix::process::geteuid().is_root()
+fn open(root: &Path, options: PosixOptions) -> Result<Files, StorageError> {
+    PosixStorage::open(root, options)
 }

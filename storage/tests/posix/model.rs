@@ -9,12 +9,12 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gridhaul_storage::{FileKind, PosixOptions, PosixStorage, Storage, StorageError, WriteMode};
+use gridhaul_storage::{FileKind, PosixOptions, Storage, StorageError, WriteMode};
 use proptest::prelude::*;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tempfile::TempDir;
 
-use crate::{content, entries, snapshot, write_mode};
+use crate::{content, entries, open, snapshot, write_mode};
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -97,7 +97,7 @@ proptest! {
     ) {
         let ours = TempDir::new().unwrap();
         let theirs = TempDir::new().unwrap();
-        let storage = PosixStorage::open(ours.path(), PosixOptions::default()).unwrap();
+        let storage = open(ours.path(), PosixOptions::default()).unwrap();
         for operation in operations {
             let answer = by_storage(&storage, &operation).map_err(|error| error.errno.raw_os_error());
             let expected = by_system(theirs.path(), &operation)

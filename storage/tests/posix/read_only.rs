@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::UNIX_EPOCH;
 
-use gridhaul_storage::{PosixOptions, PosixStorage, Storage as _, StorageError, WriteMode};
+use gridhaul_storage::{PosixOptions, Storage as _, StorageError, WriteMode};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use crate::{content, entries, path, snapshot};
+use crate::{content, entries, open, path, snapshot};
 
 #[test]
 fn every_changing_call_is_refused() {
@@ -20,7 +20,7 @@ fn every_changing_call_is_refused() {
         read_only: true,
         ..PosixOptions::default()
     };
-    let storage = PosixStorage::open(directory.path(), options).unwrap();
+    let storage = open(directory.path(), options).unwrap();
     let before = snapshot(directory.path());
     let answers: [(&str, Result<(), StorageError>); 14] = [
         (
