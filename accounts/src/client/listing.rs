@@ -1,0 +1,95 @@
+//! A listing that a broker reads, a message of entries at a time.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gridhaul_storage::{DirectoryEntry, DirectoryStream, StorageError};
+use rustix::io::Errno;
+
+use super::broker::{Answered, Broker, Repeat};
+use crate::messages::{Entry, Reply, Request};
+
+const CALL: &str = "scandir";
+
+/// The rest of a listing: what came already, and where the broker keeps what is left.
+pub(super) struct Listing {
+    broker: Arc<Broker>,
+    /// The process that reads the directory; another one knows nothing of it.
+    generation: u64,
+    waiting: std::vec::IntoIter<Entry>,
+    more: Option<u32>,
+}
+
+impl Listing {
+    /// Takes the first answer.
+    pub(super) fn new(broker: &Arc<Broker>, first: Answered) -> Result<Self, StorageError> {
+        let generation = first.generation;
+        let (entries, more) = entries(first)?;
+        if more.is_some() {
+            broker.count_listing(generation, true);
+        }
+        Ok(Self {
+            broker: Arc::clone(broker),
+            generation,
+            waiting: entries.into_iter(),
+            more,
+        })
+    }
+
+    /// Asks for what comes next.
+    fn fill(&mut self, number: u32) -> Result<(), StorageError> {
+        let here = Repeat::NeverElsewhere(self.generation);
+        let answered = self
+            .broker
+            .call_for_much(CALL, Request::Continue(number), here)
+            .and_then(entries);
+        // After an error the broker has forgotten the listing.
+        self.more = answered.as_ref().map_or(None, |(_, more)| *more);
+        if self.more.is_none() {
+            self.broker.count_listing(self.generation, false);
+        }
+        self.waiting = answered?.0.into_iter();
+        Ok(())
+    }
+}
+
+impl DirectoryStream for Listing {
+    fn next_entry(&mut self) -> Result<Option<DirectoryEntry>, StorageError> {
+        loop {
+            if let Some(entry) = self.waiting.next() {
+                return Ok(Some(entry.into_entry()));
+            }
+            match self.more {
+                Some(number) => self.fill(number)?,
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        if let Some(number) = self.more {
+            self.broker.count_listing(self.generation, false);
+            let here = Repeat::NeverElsewhere(self.generation);
+            // If this fails the broker is gone, and the listing with it.
+            let _ = self.broker.call(CALL, Request::Forget(number), here);
+        }
+    }
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listing")
+            .field("waiting", &self.waiting.len())
+            .field("more", &self.more)
+            .finish_non_exhaustive()
+    }
+}
+
+fn entries(answered: Answered) -> Result<(Vec<Entry>, Option<u32>), StorageError> {
+    match answered.reply {
+        Reply::Entries { entries, more } => Ok((entries, more)),
+        _ => Err(StorageError::new(CALL, Errno::PROTO)),
+    }
+}

@@ -1,0 +1,186 @@
+//! `Storage` by way of a broker: one message there and one back for each call.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gridhaul_storage::{
+    DirectoryStream, Metadata, OpenedFile, Storage, StorageError, WriteMode, group_number,
+};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::broker::{Answered, Broker, Repeat};
+use super::listing::Listing;
+use crate::messages::{LONGEST_PATH, Reply, Request, Time};
+
+/// The files of a local account beneath its root, used with the rights of the account.
+///
+/// The broker that opens them is started again when it has ended, whether it was idle or died. A call
+/// that it had received when it died is made again if that is without harm; else it fails with `EIO`.
+#[derive(Debug)]
+pub struct AccountStorage {
+    broker: Arc<Broker>,
+}
+
+impl AccountStorage {
+    pub(super) fn new(broker: Arc<Broker>) -> Self {
+        Self { broker }
+    }
+
+    /// Where sessions of the account begin, as a path beneath the root: its home directory if it lies
+    /// there, else `/`.
+    pub fn home(&self) -> PathBuf {
+        self.broker.home()
+    }
+
+    /// The number of the broker's process, if it runs now.
+    pub fn broker(&self) -> Option<u32> {
+        self.broker.pid()
+    }
+
+    fn open(&self, request: Request<'_>) -> Result<OpenedFile, StorageError> {
+        const CALL: &str = "open";
+        // Opening for writing can be repeated as well: nobody has written to the file yet.
+        let answered = self.broker.call(CALL, request, Repeat::Safe)?;
+        let (Reply::Opened, Some(file)) = (answered.reply, answered.descriptor) else {
+            return Err(StorageError::new(CALL, Errno::PROTO));
+        };
+        // A mover reads and writes without fear of waiting, whatever a broker sent.
+        let facts = rustix::fs::fstat(&file).map_err(|errno| StorageError::new(CALL, errno))?;
+        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
+            return Err(StorageError::new(CALL, Errno::PROTO));
+        }
+        Ok(OpenedFile::new(
+            file,
+            u64::try_from(facts.st_size).unwrap_or(0),
+        ))
+    }
+
+    fn change(
+        &self,
+        call: &'static str,
+        request: Request<'_>,
+        repeat: Repeat,
+    ) -> Result<(), StorageError> {
+        done(call, self.broker.call(call, request, repeat)?)
+    }
+}
+
+impl Storage for AccountStorage {
+    fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError> {
+        self.open(Request::OpenRead(bytes("open", path)?))
+    }
+
+    fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
+        self.open(Request::OpenWrite {
+            path: bytes("open", path)?,
+            truncate: mode == WriteMode::Truncate,
+        })
+    }
+
+    fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {
+        const CALL: &str = "stat";
+        let request = Request::Stat(bytes(CALL, path)?);
+        match self.broker.call(CALL, request, Repeat::Safe)?.reply {
+            Reply::Facts(facts) => Ok(facts.into_metadata()),
+            _ => Err(StorageError::new(CALL, Errno::PROTO)),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {
+        const CALL: &str = "scandir";
+        let request = Request::List(bytes(CALL, path)?);
+        let first = self.broker.call_for_much(CALL, request, Repeat::Safe)?;
+        Ok(Box::new(Listing::new(&self.broker, first)?))
+    }
+
+    fn make_directory(&self, path: &Path) -> Result<(), StorageError> {
+        const CALL: &str = "mkdir";
+        let request = Request::MakeDirectory(bytes(CALL, path)?);
+        self.change(CALL, request, Repeat::Never)
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), StorageError> {
+        const CALL: &str = "unlink";
+        let request = Request::RemoveFile(bytes(CALL, path)?);
+        self.change(CALL, request, Repeat::Never)
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<(), StorageError> {
+        const CALL: &str = "rmdir";
+        let request = Request::RemoveDirectory(bytes(CALL, path)?);
+        self.change(CALL, request, Repeat::Never)
+    }
+
+    fn remove_tree(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<(), StorageError> {
+        const CALL: &str = "unlink";
+        let request = Request::RemoveTree(bytes(CALL, path)?);
+        done(CALL, self.broker.call_until(CALL, request, cancelled)?)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
+        const CALL: &str = "rename";
+        let request = Request::Rename {
+            from: bytes(CALL, from)?,
+            to: bytes(CALL, to)?,
+        };
+        self.change(CALL, request, Repeat::Never)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> Result<(), StorageError> {
+        const CALL: &str = "chmod";
+        let path = bytes(CALL, path)?;
+        self.change(CALL, Request::SetMode { path, mode }, Repeat::Safe)
+    }
+
+    fn set_group(&self, path: &Path, group: &str) -> Result<(), StorageError> {
+        const CALL: &str = "chgrp";
+        let request = Request::SetGroup {
+            path: bytes(CALL, path)?,
+            group: group_number(group),
+        };
+        self.change(CALL, request, Repeat::Safe)
+    }
+
+    fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError> {
+        const CALL: &str = "utime";
+        let request = Request::SetModified {
+            path: bytes(CALL, path)?,
+            time: Time::new(modified),
+        };
+        self.change(CALL, request, Repeat::Safe)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> Result<(), StorageError> {
+        const CALL: &str = "symlink";
+        let request = Request::Symlink {
+            target: bytes(CALL, target)?,
+            link: bytes(CALL, link)?,
+        };
+        self.change(CALL, request, Repeat::Never)
+    }
+
+    fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError> {
+        const CALL: &str = "truncate";
+        let path = bytes(CALL, path)?;
+        self.change(CALL, Request::Truncate { path, length }, Repeat::Safe)
+    }
+}
+
+/// A path as a message has it. One that the kernel would refuse for its length is not sent.
+fn bytes<'path>(call: &'static str, path: &'path Path) -> Result<&'path [u8], StorageError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > LONGEST_PATH {
+        return Err(StorageError::new(call, Errno::NAMETOOLONG));
+    }
+    Ok(bytes)
+}
+
+fn done(call: &'static str, answered: Answered) -> Result<(), StorageError> {
+    match answered.reply {
+        Reply::Done => Ok(()),
+        _ => Err(StorageError::new(call, Errno::PROTO)),
+    }
+}

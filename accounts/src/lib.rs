@@ -1,0 +1,31 @@
+//! Files as the account that owns them.
+//!
+//! The server has no rights of its own worth having. A [`Monitor`], started as root before there is a
+//! thread or a network, starts a broker for each active account: a process with the account's user, its
+//! groups, and nothing else. The broker opens, lists and renames beneath the account's root, and passes
+//! open descriptors back, over which the server moves bytes without asking anybody. So the kernel
+//! decides what an account may do, and files belong to it.
+//!
+//! [`Accounts`] is the server's side: brokers are started at the first login, end when nobody needs them,
+//! and come back. [`AccountStorage`] is a [`Storage`](gridhaul_storage::Storage) like any other.
+//! Without root there is one account, the server's own ([`open_own`]).
+//!
+//! What it will not do: pass judgement on passwords (no login happens here), or ask PAM. The monitor would
+//! have to run foreign modules with root's rights.
+
+mod account;
+mod broker;
+mod client;
+mod kernel;
+mod messages;
+mod monitor;
+mod own;
+mod policy;
+mod process;
+mod socket;
+
+pub use client::{AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits};
+pub use kernel::kernel_has_landlock;
+pub use monitor::{Monitor, MonitorError, MonitorOptions};
+pub use own::open_own;
+pub use policy::{AccountPolicy, Refusal};

@@ -1,0 +1,79 @@
+//! The one account of a server that was started without root: its own.
+
+use std::path::PathBuf;
+
+use gridhaul_storage::{PosixOptions, PosixStorage};
+use nix::unistd::Uid;
+
+use crate::account::LocalAccount;
+use crate::client::{AccountError, AccountRequest};
+use crate::policy::Refusal;
+
+/// Opens the files of the account that this process runs as, and tells where its sessions begin, as a
+/// path beneath the root.
+///
+/// # Errors
+///
+/// When another account is asked for, or the root cannot be opened.
+pub fn open_own(request: &AccountRequest) -> Result<(PosixStorage, PathBuf), AccountError> {
+    let own = LocalAccount::own();
+    let account = match LocalAccount::find(&request.account) {
+        // Two names may have one number.
+        Ok(account) if account.uid == Uid::effective().as_raw() => account,
+        _ => {
+            return Err(AccountError::NotOurs {
+                own: own.map_or_else(|| Uid::effective().to_string(), |own| own.name),
+                wanted: request.account.clone(),
+            });
+        }
+    };
+    let root = account.expand(&request.root);
+    let options = PosixOptions {
+        read_only: request.read_only,
+        file_mode: request.file_mode,
+        ..PosixOptions::default()
+    };
+    let storage = PosixStorage::open(&root, options).map_err(|error| Refusal::Directory {
+        account: account.name.clone(),
+        root: root.display().to_string(),
+        reason: error.reason(),
+    })?;
+    let home = account.home_beneath(&root, &storage);
+    Ok((storage, home))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gridhaul_storage::Storage as _;
+
+    use super::*;
+
+    fn request(account: &str, root: &Path) -> AccountRequest {
+        AccountRequest {
+            account: account.to_owned(),
+            root: root.to_owned(),
+            read_only: false,
+            file_mode: 0o644,
+        }
+    }
+
+    #[test]
+    fn without_root_there_is_one_account() {
+        let own = LocalAccount::own().expect("an account that is known").name;
+        let root = tempfile::tempdir().unwrap();
+        let (storage, home) = open_own(&request(&own, root.path())).unwrap();
+        storage.stat(Path::new("/")).unwrap();
+        assert_eq!(home, Path::new("/"));
+        for other in ["daemon", "no-such-account"] {
+            let error = open_own(&request(other, root.path())).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(&format!("'{own}'")), "{text}");
+            assert!(text.contains(&format!("'{other}'")), "{text}");
+        }
+        let missing = root.path().join("missing");
+        let error = open_own(&request(&own, &missing)).unwrap_err();
+        assert!(error.to_string().contains("No such file"), "{error}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Messages and descriptors over a Unix socket.
+//!
+//! Sockets are of the kind that keeps messages apart (`SOCK_SEQPACKET`): each message is sent and
+//! received with one call, whole or not at all. An empty message is the end, and none is sent.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
+};
+
+/// The most descriptors in a message.
+pub(crate) const MOST_DESCRIPTORS: usize = 16;
+
+const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS));
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A message of so many bytes.
+    Message(usize),
+    /// The other end is gone.
+    End,
+}
+
+/// Two ends that are connected to each other.
+pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+/// Sends a message with descriptors. May wait until the other end has room for it.
+pub(crate) fn send(
+    socket: impl AsFd,
+    message: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    if descriptors.len() > MOST_DESCRIPTORS {
+        return Err(Errno::MSGSIZE);
+    }
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::MSGSIZE);
+    }
+    let message = [IoSlice::new(message)];
+    retry_on_intr(|| rustix::net::sendmsg(&socket, &message, &mut control, SendFlags::NOSIGNAL))?;
+    Ok(())
+}
+
+/// Waits for a message and puts it into `buffer`, its descriptors into `descriptors`.
+///
+/// # Errors
+///
+/// Also when the message does not fit: it is lost then.
+pub(crate) fn receive(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> Result<Received, Errno> {
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = retry_on_intr(|| {
+        rustix::net::recvmsg(
+            &socket,
+            &mut [IoSliceMut::new(buffer)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received);
+        }
+    }
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(Errno::MSGSIZE);
+    }
+    match received.bytes {
+        0 => Ok(Received::End),
+        bytes => Ok(Received::Message(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn messages_stay_apart_and_carry_descriptors() {
+        let (here, there) = pair().unwrap();
+        let file = File::open("/dev/zero").unwrap();
+        send(&here, b"one", &[]).unwrap();
+        send(&here, b"other", &[file.as_fd(), file.as_fd()]).unwrap();
+        drop(here);
+        let mut buffer = [0; 16];
+        let mut descriptors = Vec::new();
+        let received = receive(&there, &mut buffer, &mut descriptors).unwrap();
+        assert!(matches!(received, Received::Message(3)) && descriptors.is_empty());
+        let received = receive(&there, &mut buffer, &mut descriptors).unwrap();
+        assert!(matches!(received, Received::Message(5)));
+        assert_eq!((&buffer[..5], descriptors.len()), (&b"other"[..], 2));
+        let mut byte = [1];
+        File::from(descriptors.remove(0))
+            .read_exact(&mut byte)
+            .unwrap();
+        assert_eq!(byte, [0]);
+        let end = receive(&there, &mut buffer, &mut descriptors).unwrap();
+        assert!(matches!(end, Received::End));
+        assert_eq!(send(&there, b"late", &[]).unwrap_err(), Errno::PIPE);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        let (here, there) = pair().unwrap();
+        send(&here, &[7; 17], &[]).unwrap();
+        let error = receive(&there, &mut [0; 16], &mut Vec::new()).unwrap_err();
+        assert_eq!(error, Errno::MSGSIZE);
+        let file = File::open("/dev/zero").unwrap();
+        let many = vec![file.as_fd(); MOST_DESCRIPTORS + 1];
+        assert_eq!(send(&here, b"x", &many).unwrap_err(), Errno::MSGSIZE);
+    }
+}

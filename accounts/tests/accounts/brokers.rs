@@ -1,0 +1,353 @@
+//! Brokers come and go, and are not too many.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gridhaul_accounts::AccountError;
+use gridhaul_storage::Storage as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::machine::{ALICE, BOB, CAROL};
+use crate::{
+    ACCOUNTS, PATIENCE, Served, accounts, content, directory_of, errno, names, own, path, request,
+    status, write,
+};
+
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+fn pid(process: u32) -> Pid {
+    Pid::from_raw(process.try_into().unwrap()).unwrap()
+}
+
+/// Waits until a process has ended.
+fn wait_for_end(process: u32) {
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    match pidfd_open(pid(process), PidfdFlags::empty()) {
+        Ok(process) => {
+            let mut polled = [PollFd::new(&process, PollFlags::IN)];
+            assert_eq!(poll(&mut polled, Some(&patience)), Ok(1), "it runs still");
+        }
+        Err(errno) => assert_eq!(errno, Errno::SRCH),
+    }
+}
+
+fn kill(process: u32) {
+    kill_process(pid(process), Signal::KILL).unwrap();
+    wait_for_end(process);
+}
+
+#[test]
+fn a_broker_that_died_comes_back_with_the_next_call() {
+    let served = Served::new(ALICE);
+    let storage = &served.storage;
+    write(storage, path("f"), b"content").unwrap();
+    let mut last = storage.broker().unwrap();
+    let calls: [&dyn Fn(); 4] = [
+        &|| drop(storage.stat(path("f")).unwrap()),
+        &|| drop(storage.open_read(path("f")).unwrap()),
+        &|| storage.make_directory(path("d")).unwrap(),
+        &|| assert_eq!(names(storage, path("/")).unwrap().len(), 2),
+    ];
+    for call in calls {
+        kill(last);
+        call();
+        let now = storage.broker().unwrap();
+        assert_ne!(last, now);
+        last = now;
+    }
+}
+
+#[test]
+fn calls_that_read_do_not_notice_that_brokers_die() {
+    let served = Served::new(BOB);
+    let storage = &served.storage;
+    write(storage, path("f"), b"content").unwrap();
+    let stopped = AtomicBool::new(false);
+    let done: [AtomicUsize; 8] = Default::default();
+    std::thread::scope(|scope| {
+        for (number, done) in done.iter().enumerate() {
+            let stopped = &stopped;
+            scope.spawn(move || {
+                while !stopped.load(Ordering::Relaxed) {
+                    match number % 4 {
+                        0 => assert_eq!(storage.stat(path("f")).unwrap().size, 7),
+                        1 => {
+                            assert_eq!(content(&storage.open_read(path("f")).unwrap()), b"content")
+                        }
+                        2 => assert!(names(storage, path("/")).unwrap().contains(&"f".to_owned())),
+                        // This may have been done by the one that died, and cannot be done twice.
+                        _ => {
+                            let name = format!("d{number}");
+                            let made = errno(storage.make_directory(path(&name)));
+                            assert!(matches!(made, None | Some(Errno::IO | Errno::EXIST)));
+                            let removed = errno(storage.remove_directory(path(&name)));
+                            assert!(matches!(removed, None | Some(Errno::IO | Errno::NOENT)));
+                        }
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        // The threads end also when this one fails.
+        let _stop = OnDrop(|| stopped.store(true, Ordering::Relaxed));
+        // Each process dies when every thread has had an answer from it, in the middle of whatever they
+        // do then: a call survives one death, not two.
+        for _ in 0..20 {
+            let before = done.each_ref().map(|done| done.load(Ordering::Relaxed));
+            let begun = Instant::now();
+            let behind =
+                |(done, before): (&AtomicUsize, &usize)| done.load(Ordering::Relaxed) < before + 3;
+            while done.iter().zip(&before).any(behind) {
+                assert!(begun.elapsed() < PATIENCE, "nothing is done any more");
+                std::thread::yield_now();
+            }
+            kill(storage.broker().unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_listing_ends_with_its_broker_in_an_error() {
+    let served = Served::new(CAROL);
+    let storage = &served.storage;
+    for number in 0..1000 {
+        fs::write(served.real(&format!("file{number}")), "").unwrap();
+    }
+    let mut stream = storage.list(path("/")).unwrap();
+    stream.next_entry().unwrap().unwrap();
+    kill(storage.broker().unwrap());
+    let mut entries = 1;
+    let error = loop {
+        match stream.next_entry() {
+            Ok(Some(_)) => entries += 1,
+            Ok(None) => panic!("{entries} entries were taken for all"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.call, error.errno), ("scandir", Errno::IO));
+    drop(stream);
+    assert_eq!(names(storage, path("/")).unwrap().len(), 1000);
+}
+
+#[test]
+fn an_idle_broker_ends_and_comes_back() {
+    let accounts = accounts(8, Duration::from_millis(20));
+    let served = Served::by(&accounts, ALICE);
+    for _ in 0..3 {
+        served.storage.stat(path("/")).unwrap();
+        // It may have ended again already.
+        if let Some(broker) = served.storage.broker() {
+            wait_for_end(broker);
+        }
+    }
+    // A listing is work, however long it takes.
+    for number in 0..1000 {
+        fs::write(served.real(&format!("file{number}")), "").unwrap();
+    }
+    let mut stream = served.storage.list(path("/")).unwrap();
+    let other = Served::by(&accounts, BOB);
+    if let Some(broker) = other.storage.broker() {
+        wait_for_end(broker);
+    }
+    let mut entries = 0;
+    while stream.next_entry().unwrap().is_some() {
+        entries += 1;
+    }
+    assert_eq!(entries, 1000);
+}
+
+#[test]
+fn there_are_no_more_brokers_than_allowed() {
+    let accounts = accounts(2, Duration::from_secs(600));
+    let alice = Served::by(&accounts, ALICE);
+    let bob = Served::by(&accounts, BOB);
+    bob.storage.stat(path("/")).unwrap();
+    alice.storage.stat(path("/")).unwrap();
+    let ended = bob.storage.broker().unwrap();
+    let carol = Served::by(&accounts, CAROL);
+    // The one that was idle for longest made room, and comes back in place of the next.
+    wait_for_end(ended);
+    assert_eq!(bob.storage.broker(), None);
+    let ended = alice.storage.broker().unwrap();
+    bob.storage.stat(path("/")).unwrap();
+    wait_for_end(ended);
+
+    // Those that are at work stay.
+    let streams = [&bob, &carol].map(|served| {
+        for number in 0..1000 {
+            fs::write(served.real(&format!("file{number}")), "").unwrap();
+        }
+        served.storage.list(path("/")).unwrap()
+    });
+    assert_eq!(errno(alice.storage.stat(path("/"))), Some(Errno::AGAIN));
+    let fresh = accounts.open(&request(ALICE.name, "/")).unwrap_err();
+    assert!(matches!(fresh, AccountError::Busy(2)), "{fresh}");
+    drop(streams);
+    alice.storage.stat(path("/")).unwrap();
+}
+
+#[test]
+fn nothing_is_left_when_the_server_ends() {
+    let accounts = accounts(8, Duration::from_secs(600));
+    let served = Served::by(&accounts, ALICE);
+    let broker = served.storage.broker().unwrap();
+    let monitor = status(broker, "PPid").parse().unwrap();
+    drop(accounts);
+    // Sessions that are there go on, without a way to another broker.
+    served.storage.stat(path("/")).unwrap();
+    wait_for_end(monitor);
+    kill(broker);
+    assert_eq!(errno(served.storage.stat(path("/"))), Some(Errno::IO));
+    drop(served);
+
+    let again = Served::new(ALICE);
+    let broker = again.storage.broker().unwrap();
+    let Served { directory, storage } = again;
+    drop(storage);
+    ACCOUNTS.renew();
+    wait_for_end(broker);
+    drop(directory);
+}
+
+#[test]
+fn a_hundred_calls_at_a_time() {
+    let served = Served::new(ALICE);
+    let storage = &served.storage;
+    std::thread::scope(|scope| {
+        for number in 0..100 {
+            scope.spawn(move || {
+                let name = PathBuf::from(format!("file{number}"));
+                let own = format!("content of {number}");
+                for _ in 0..20 {
+                    write(storage, &name, own.as_bytes()).unwrap();
+                    let file = storage.open_read(&name).unwrap();
+                    assert_eq!(content(&file), own.as_bytes());
+                    assert_eq!(storage.stat(&name).unwrap().size, own.len() as u64);
+                }
+                storage.remove_file(&name).unwrap();
+            });
+        }
+    });
+    assert_eq!(names(storage, path("/")).unwrap().len(), 0);
+}
+
+#[test]
+fn logins_of_one_account_share_a_broker() {
+    let directory = directory_of(BOB.uid, BOB.uid, 0o700);
+    let request = request(BOB.name, directory.path());
+    let brokers: Vec<_> = std::thread::scope(|scope| {
+        let logins: Vec<_> = (0..20)
+            .map(|_| scope.spawn(|| ACCOUNTS.open(&request).unwrap()))
+            .collect();
+        logins
+            .into_iter()
+            .map(|login| login.join().unwrap())
+            .collect()
+    });
+    let first = brokers[0].broker().unwrap();
+    assert!(
+        brokers
+            .iter()
+            .all(|storage| storage.broker() == Some(first))
+    );
+}
+
+#[test]
+fn a_hundred_thousand_entries_come_in_pieces_and_hold_up_nobody() {
+    const FILES: usize = 100_000;
+    let served = Served::new(CAROL);
+    let storage = &served.storage;
+    let directory = served.real("d");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..FILES {
+        fs::write(directory.join(number.to_string()), "").unwrap();
+    }
+    own(&directory, CAROL.uid, CAROL.uid, 0o700);
+    let broker = storage.broker().unwrap();
+    let resident = |process: &str| {
+        let pages = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
+        let resident: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
+        resident * 4096
+    };
+    let mut stream = storage.list(path("d")).unwrap();
+    let before = (resident("self"), resident(&broker.to_string()));
+    let mut seen = vec![false; FILES];
+    while let Some(entry) = stream.next_entry().unwrap() {
+        let number: usize = entry.name.to_str().unwrap().parse().unwrap();
+        assert!(
+            !std::mem::replace(&mut seen[number], true),
+            "{number} came twice"
+        );
+        if number.is_multiple_of(1000) {
+            storage.stat(path("d")).unwrap();
+        }
+    }
+    assert!(seen.into_iter().all(|seen| seen));
+    assert_eq!(storage.broker(), Some(broker));
+    let after = (resident("self"), resident(&broker.to_string()));
+    // The names and facts alone are 10 MB. Other tests run in this process meanwhile.
+    assert!(
+        after.1.saturating_sub(before.1) < 2_000_000,
+        "{before:?} {after:?}"
+    );
+    assert!(
+        after.0.saturating_sub(before.0) < 64_000_000,
+        "{before:?} {after:?}"
+    );
+}
+
+#[test]
+fn a_removal_is_cancelled_while_it_runs() {
+    let served = Served::new(ALICE);
+    let storage = &served.storage;
+    let tree = served.real("t");
+    // Far more than is removed until the question comes.
+    for directory in 0..200 {
+        let directory = tree.join(directory.to_string());
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..500 {
+            fs::write(directory.join(file.to_string()), "").unwrap();
+        }
+        own(&directory, ALICE.uid, ALICE.uid, 0o700);
+    }
+    own(&tree, ALICE.uid, ALICE.uid, 0o700);
+    let result = errno(storage.remove_tree(path("t"), &|| true));
+    match result {
+        Some(Errno::CANCELED) => assert!(tree.exists()),
+        // A machine that removes a hundred thousand files in a tenth of a second is not asked.
+        None => assert!(!tree.exists()),
+        other => panic!("{other:?}"),
+    }
+    storage.stat(path("/")).unwrap();
+}
+
+#[test]
+fn descriptors_are_given_back() {
+    let served = Served::new(BOB);
+    let storage = &served.storage;
+    write(storage, path("f"), b"x").unwrap();
+    for number in 0..1000 {
+        fs::write(served.real(&format!("file{number}")), "").unwrap();
+    }
+    let broker = storage.broker().unwrap();
+    let held = || fs::read_dir(format!("/proc/{broker}/fd")).unwrap().count();
+    let before = held();
+    for _ in 0..1000 {
+        storage.open_read(path("f")).unwrap();
+        storage.list(path("/")).unwrap();
+        errno(storage.open_read(path("none"))).unwrap();
+    }
+    assert_eq!(held(), before);
+    assert_eq!(storage.broker(), Some(broker));
+    assert_eq!(errno(storage.list(Path::new("f"))), Some(Errno::NOTDIR));
+}

@@ -1,0 +1,114 @@
+//! Accounts and a file system that only this test program sees: a mount namespace of its own, with
+//! another account database and an empty `/mnt`. Nothing of it is left when the program ends.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+
+/// Where the tests have their directories.
+pub(crate) const PLACE: &str = "/mnt";
+
+/// An account of the tests; its number is that of its group too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TestAccount {
+    pub(crate) name: &'static str,
+    pub(crate) uid: u32,
+    shell: &'static str,
+    /// The last field but one of its line in the shadow database.
+    expires: &'static str,
+}
+
+pub(crate) const ALICE: TestAccount = TestAccount {
+    name: "gridhaul-alice",
+    uid: 64_001,
+    shell: "/bin/sh",
+    expires: "",
+};
+pub(crate) const BOB: TestAccount = TestAccount {
+    name: "gridhaul-bob",
+    uid: 64_002,
+    ..ALICE
+};
+/// Her shell lets nobody in, which is no reason to refuse her.
+pub(crate) const CAROL: TestAccount = TestAccount {
+    name: "gridhaul-carol",
+    uid: 64_003,
+    shell: "/usr/sbin/nologin",
+    expires: "99999",
+};
+pub(crate) const DISABLED: TestAccount = TestAccount {
+    name: "gridhaul-disabled",
+    uid: 64_004,
+    shell: "/nonexistent/shell",
+    ..ALICE
+};
+pub(crate) const EXPIRED: TestAccount = TestAccount {
+    name: "gridhaul-expired",
+    uid: 64_005,
+    expires: "1",
+    ..ALICE
+};
+const ALL: [TestAccount; 5] = [ALICE, BOB, CAROL, DISABLED, EXPIRED];
+
+/// The group that Alice and Bob are in besides their own.
+pub(crate) const TEAM: (&str, u32) = ("gridhaul-team", 64_010);
+
+/// Must be called before there is a second thread.
+pub(crate) fn arrange() -> Result<(), String> {
+    let failed = |what: &'static str| {
+        move |error: rustix::io::Errno| format!("{what} is not possible here: {error}")
+    };
+    // SAFETY: the namespace of mounts is nobody's safety, and there is one thread.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
+        .map_err(failed("a mount namespace"))?;
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .map_err(failed("a private mount"))?;
+    mount("none", PLACE, "tmpfs", MountFlags::empty(), None).map_err(failed("a tmpfs"))?;
+    extend().map_err(|error| format!("another account database is not possible: {error}"))?;
+    for account in ALL {
+        let home = account.home();
+        let made = fs::create_dir_all(&home)
+            .and_then(|()| chown(&home, Some(account.uid), Some(account.uid)))
+            .and_then(|()| fs::set_permissions(&home, Permissions::from_mode(0o700)));
+        made.map_err(|error| format!("{home}: {error}"))?;
+    }
+    Ok(())
+}
+
+impl TestAccount {
+    pub(crate) fn home(self) -> String {
+        format!("{PLACE}/home/{}", self.name)
+    }
+}
+
+/// Puts copies with a few more lines over the files of the account database.
+fn extend() -> std::io::Result<()> {
+    let mut users = String::new();
+    let mut secrets = String::new();
+    let mut groups = format!("{}:x:{}:{},{}\n", TEAM.0, TEAM.1, ALICE.name, BOB.name);
+    for account in ALL {
+        let TestAccount {
+            name, uid, shell, ..
+        } = account;
+        users += &format!("{name}:x:{uid}:{uid}::{}:{shell}\n", account.home());
+        secrets += &format!("{name}:!:19000:::::{}:\n", account.expires);
+        groups += &format!("{name}:x:{uid}:\n");
+    }
+    for (file, lines) in [("passwd", users), ("shadow", secrets), ("group", groups)] {
+        let original = Path::new("/etc").join(file);
+        let copy = Path::new(PLACE).join(file);
+        fs::copy(&original, &copy)?;
+        File::options()
+            .append(true)
+            .open(&copy)?
+            .write_all(lines.as_bytes())?;
+        mount_bind(&copy, &original)?;
+    }
+    Ok(())
+}

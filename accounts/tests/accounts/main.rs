@@ -1,0 +1,130 @@
+//! Files of three accounts, as the kernel lets them have them.
+
+mod brokers;
+mod machine;
+#[path = "../common/monitored.rs"]
+mod monitored;
+mod rights;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use gridhaul_accounts::{
+    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, MonitorOptions,
+};
+use gridhaul_storage::{OpenedFile, Storage, StorageError, WriteMode};
+use machine::{PLACE, TestAccount};
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+/// What tests share that do not count brokers.
+static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| accounts(64, Duration::from_secs(600)));
+
+/// What takes longer never ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `daemon`, which every machine has, is below it.
+const LEAST_UID: u32 = 2;
+
+fn monitor_options() -> Result<MonitorOptions, String> {
+    machine::arrange()?;
+    Ok(MonitorOptions {
+        policy: AccountPolicy {
+            least_uid: LEAST_UID,
+            ..AccountPolicy::default()
+        },
+        umask: Some(0o027),
+    })
+}
+
+fn accounts(brokers: usize, idle: Duration) -> Accounts {
+    Accounts::new(monitored::take_monitor(), BrokerLimits { brokers, idle })
+}
+
+fn request(account: &str, root: impl AsRef<Path>) -> AccountRequest {
+    AccountRequest {
+        account: account.to_owned(),
+        root: root.as_ref().to_owned(),
+        read_only: false,
+        file_mode: 0o666,
+    }
+}
+
+/// A directory of an account, served to it.
+struct Served {
+    directory: TempDir,
+    storage: AccountStorage,
+}
+
+impl Served {
+    fn new(account: TestAccount) -> Self {
+        Self::by(&ACCOUNTS, account)
+    }
+
+    fn by(accounts: &Accounts, account: TestAccount) -> Self {
+        let directory = directory_of(account.uid, account.uid, 0o700);
+        let storage = accounts
+            .open(&request(account.name, directory.path()))
+            .expect("the account may");
+        Self { directory, storage }
+    }
+
+    fn real(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+}
+
+fn directory_of(uid: u32, gid: u32, mode: u32) -> TempDir {
+    let directory = TempDir::new_in(PLACE).unwrap();
+    own(directory.path(), uid, gid, mode);
+    directory
+}
+
+fn own(path: &Path, uid: u32, gid: u32, mode: u32) {
+    chown(path, Some(uid), Some(gid)).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn path(path: &str) -> &Path {
+    Path::new(path)
+}
+
+fn errno<T>(result: Result<T, StorageError>) -> Option<Errno> {
+    result.err().map(|error| error.errno)
+}
+
+fn write(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<(), StorageError> {
+    let file = storage.open_write(path, WriteMode::Truncate)?;
+    let written = rustix::io::pwrite(&file, content, 0).unwrap();
+    assert_eq!(written, content.len());
+    file.close()
+}
+
+fn content(file: &OpenedFile) -> Vec<u8> {
+    let mut content = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
+    let read = rustix::io::pread(file, &mut content, 0).unwrap();
+    assert_eq!(read, content.len());
+    content
+}
+
+fn names(storage: &dyn Storage, path: &Path) -> Result<Vec<String>, StorageError> {
+    let mut stream = storage.list(path)?;
+    let mut names = Vec::new();
+    while let Some(entry) = stream.next_entry()? {
+        names.push(entry.name.into_string().unwrap());
+    }
+    Ok(names)
+}
+
+/// A line of what the kernel says of a process, without its title.
+fn status(pid: u32, title: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(title));
+    line.expect("every process has it")
+        .trim_start_matches(':')
+        .trim()
+        .to_owned()
+}

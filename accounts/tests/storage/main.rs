@@ -1,0 +1,67 @@
+//! What is asked of `PosixStorage`, asked of `AccountStorage`: by way of a broker everything is the same.
+//! Not among it are the tests that interfere between two entries of a removal or of a listing: a broker
+//! does not ask then, and reads ahead.
+//!
+//! The account is root, for the tests set up files as root. Without root nothing is tested, which is said.
+
+#[path = "../../../storage/tests/posix/attributes.rs"]
+mod attributes;
+#[path = "../../../storage/tests/posix/escape.rs"]
+mod escape;
+#[path = "../../../storage/tests/posix/fixture.rs"]
+mod fixture;
+#[path = "../../../storage/tests/posix/kinds.rs"]
+mod kinds;
+#[path = "../../../storage/tests/posix/listing.rs"]
+mod listing;
+#[path = "../../../storage/tests/posix/model.rs"]
+mod model;
+#[path = "../common/monitored.rs"]
+mod monitored;
+#[path = "../../../storage/tests/posix/names.rs"]
+mod names;
+#[path = "../../../storage/tests/posix/read_only.rs"]
+mod read_only;
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use fixture::*;
+use gridhaul_accounts::{
+    AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, MonitorOptions,
+};
+use gridhaul_storage::{PosixOptions, StorageError};
+
+/// The storage that is tested.
+type Files = AccountStorage;
+
+static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| {
+    let monitor = monitored::take_monitor();
+    let limits = BrokerLimits {
+        brokers: 16,
+        idle: Duration::from_secs(60),
+    };
+    Accounts::new(monitor, limits)
+});
+
+fn open(root: &Path, options: PosixOptions) -> Result<Files, StorageError> {
+    let request = AccountRequest {
+        account: "root".to_owned(),
+        root: root.to_owned(),
+        read_only: options.read_only,
+        file_mode: options.file_mode,
+    };
+    Ok(ACCOUNTS.open(&request).expect("root may"))
+}
+
+fn monitor_options() -> Result<MonitorOptions, String> {
+    let policy = AccountPolicy {
+        allow_root: true,
+        ..AccountPolicy::default()
+    };
+    Ok(MonitorOptions {
+        policy,
+        umask: None,
+    })
+}
