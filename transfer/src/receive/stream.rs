@@ -36,6 +36,7 @@ pub(super) fn receive_file(
         };
         let received = channel.receive_into(range, &running.operation());
         if received.inspect_err(|_| channel.abort())? < RANGE_BYTES {
+            answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));
         }
     }
@@ -67,6 +68,7 @@ pub(super) fn receive_text(
         let done = moved.load(Ordering::Acquire);
         write_all_at(file.as_fd(), &text, offset + done, &moved)?;
         if received == Received::EndOfStream {
+            answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));
         }
     }
@@ -78,6 +80,12 @@ fn receive(
     context: &Context,
 ) -> Result<Received, TransferError> {
     Ok(channel.receive(buffer, &context.running.operation())?)
+}
+
+/// Ends our direction as well: senders over TLS may wait for that (observed from Python's ftplib). Those
+/// that are gone already lose nothing.
+fn answer_end(channel: &mut dyn Channel, context: &Context) {
+    let _ = channel.finish(&context.running.operation());
 }
 
 /// Turns CRLF into LF; a CR that stands alone stays.
