@@ -128,7 +128,7 @@ impl Session {
             with_gsi: matches!(self.protection, Protection::Gsi(_)),
             offers_gsi: security.gsi.is_some() && !self.is_protected(),
             offers_tls: security.tls && !self.is_protected(),
-            has_tls: security.tls || matches!(self.protection, Protection::Tls),
+            has_tls: security.tls && !matches!(self.protection, Protection::Gsi(_)),
             facts: self.negotiated.settings().facts,
         })
     }
