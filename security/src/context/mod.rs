@@ -15,6 +15,8 @@
 //! A HelloRetryRequest adds two tokens in front. Observed from globus-gssapi-gsi 14.20.
 
 mod integrity;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -212,6 +214,9 @@ impl Context {
         token: &[u8],
         output: &mut Vec<u8>,
     ) -> Result<State, ContextError> {
+        if matches!(state, State::Complete | State::Failed) {
+            return Err(ContextError::protocol("the context takes no more tokens"));
+        }
         self.tokens += 1;
         if self.tokens > MAX_TOKENS {
             return Err(ContextError::protocol("the context takes too many tokens"));
@@ -232,9 +237,7 @@ impl Context {
                 self.delegated = Some(self.take_proxy(key, &message));
                 Ok(State::Complete)
             }
-            State::Complete | State::Failed => {
-                Err(ContextError::protocol("the context takes no more tokens"))
-            }
+            done @ (State::Complete | State::Failed) => Ok(done),
         }
     }
 
@@ -266,7 +269,12 @@ impl Context {
     fn take_flag(&mut self, message: &[u8], output: &mut Vec<u8>) -> Result<State, ContextError> {
         match (message, &self.role) {
             ([DO_NOT_DELEGATE], _) => Ok(State::Complete),
-            ([DELEGATE], Role::Acceptor { keys: Some(keys), .. }) => {
+            (
+                [DELEGATE],
+                Role::Acceptor {
+                    keys: Some(keys), ..
+                },
+            ) => {
                 let key = keys.take()?;
                 let request = delegation::request(&key)?;
                 self.tls.wrap(&request, output)?;

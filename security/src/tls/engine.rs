@@ -45,6 +45,15 @@ enum Side {
     Acceptor(UnbufferedServerConnection),
 }
 
+impl Side {
+    fn wants_write(&self) -> bool {
+        match self {
+            Self::Connector(connection) => connection.wants_write(),
+            Self::Acceptor(connection) => connection.wants_write(),
+        }
+    }
+}
+
 /// What rustls wants next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -247,7 +256,13 @@ impl Handshake {
 
     /// Appends the alert of a handshake that failed.
     fn flush(&mut self, output: &mut Vec<u8>) {
-        while let (_, Ok(Next::Work)) = self.work(0, output) {}
+        // While there is something to send rustls does not look at its input, of which it may have kept
+        // account no more.
+        while self.side.wants_write() {
+            if !matches!(self.work(0, output), (_, Ok(Next::Work))) {
+                return;
+            }
+        }
     }
 
     /// The connection after the handshake, and what came behind it.

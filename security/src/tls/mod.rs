@@ -7,9 +7,15 @@
 mod config;
 mod connection;
 mod engine;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod hello;
+#[cfg(test)]
+mod interop;
 mod protection;
 mod provider;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod verifier;
 

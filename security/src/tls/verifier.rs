@@ -126,9 +126,16 @@ impl PeerVerifier {
     }
 }
 
-/// What the peer is told. The reason itself stays here.
-fn alert(_error: &ChainError) -> CertificateError {
-    CertificateError::UnknownIssuer
+/// What the peer is told: an alert. The reason itself stays here.
+fn alert(error: &ChainError) -> CertificateError {
+    match error {
+        ChainError::Expired { .. } | ChainError::NotYetValid { .. } => CertificateError::Expired,
+        ChainError::Revoked { .. } => CertificateError::Revoked,
+        ChainError::UnknownIssuer { .. } | ChainError::UntrustedRoot { .. } => {
+            CertificateError::UnknownIssuer
+        }
+        _ => CertificateError::ApplicationVerificationFailure,
+    }
 }
 
 impl ClientCertVerifier for PeerVerifier {
