@@ -41,6 +41,11 @@ pub struct Identity {
     pub dropped: bool,
 }
 
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    Uid::effective().is_root()
+}
+
 /// Becomes the account `user`, by name or number, with its groups, if the process is root's; else
 /// leaves everything as it is.
 ///

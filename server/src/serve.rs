@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gridhaul_accounts::{Monitor, MonitorError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
@@ -27,6 +28,9 @@ pub enum ServeError {
     /// The server does not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Nothing can act for local accounts.
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
     /// Root cannot be given up.
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
@@ -45,8 +49,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
     let config = Config::load(arguments)?;
+    // Before anything is opened: what this process has now, those that act as accounts have as well.
+    let monitor = monitor(&config)?;
     let logging = Logging::start(&config.log)?;
-    let server = PreparedServer::new(config.clone())?;
+    let server = PreparedServer::with_monitor(config.clone(), monitor)?;
     let identity = privileges::drop_root(&config.user)?;
     if identity.dropped {
         info!(
@@ -68,6 +74,15 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     });
     runtime.shutdown_timeout(LAST_THREADS);
     served
+}
+
+/// What opens files with the rights of local accounts, if sessions have any and root can give them.
+fn monitor(config: &Config) -> Result<Option<Monitor>, MonitorError> {
+    if config.security.gsi.is_some() && privileges::is_root() {
+        Monitor::start(config.accounts.monitor).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 fn runtime(config: &Config) -> io::Result<Runtime> {

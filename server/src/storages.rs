@@ -4,18 +4,22 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gridhaul_accounts::{AccountRequest, Accounts, Monitor, open_own};
 use gridhaul_storage::{PosixOptions, PosixStorage, Storage, StorageError};
 use gridhaul_transfer::{AccountFiles, AttachError, NodeAccount};
 use tracing::warn;
 
 use crate::config::Config;
 
-/// Holds the root directories that sessions use: the server's own from the start, so that it may lie
-/// where only root gets to, those of single users when they first log in.
+/// Holds the root directories that sessions use with the server's own rights: the server's own from the
+/// start, so that it may lie where only root gets to, those of single users when they first log in. Files
+/// of local accounts are opened by processes that act as the account.
 #[derive(Debug)]
 pub(crate) struct Storages {
     options: PosixOptions,
     opened: Mutex<HashMap<Key, Arc<dyn Storage>>>,
+    /// Without it there is one account, that of this process.
+    accounts: Option<Accounts>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,7 +30,7 @@ struct Key {
 
 impl Storages {
     /// Opens the server's root.
-    pub(crate) fn open(config: &Config) -> Result<Self, StorageError> {
+    pub(crate) fn open(config: &Config, monitor: Option<Monitor>) -> Result<Self, StorageError> {
         let options = PosixOptions {
             file_mode: config.perms,
             ..PosixOptions::default()
@@ -34,6 +38,7 @@ impl Storages {
         let storages = Self {
             options,
             opened: Mutex::default(),
+            accounts: monitor.map(|monitor| Accounts::new(monitor, config.accounts.brokers)),
         };
         for key in own_keys(config) {
             storages.open_key(key)?;
@@ -43,24 +48,54 @@ impl Storages {
 
     /// The files of an account. May block.
     pub(crate) fn get(&self, account: &NodeAccount) -> Result<AccountFiles, AttachError> {
+        match &account.account {
+            Some(local) => self.get_local(local, account),
+            None => Ok(AccountFiles {
+                storage: self.get_own(account)?,
+                home: PathBuf::from("/"),
+            }),
+        }
+    }
+
+    fn get_local(&self, local: &str, account: &NodeAccount) -> Result<AccountFiles, AttachError> {
+        let request = AccountRequest {
+            account: local.to_owned(),
+            root: account.root.clone(),
+            read_only: account.read_only,
+            file_mode: self.options.file_mode,
+        };
+        let opened = match &self.accounts {
+            Some(accounts) => accounts.open(&request).map(|storage| AccountFiles {
+                home: storage.home(),
+                storage: Arc::new(storage),
+            }),
+            None => open_own(&request).map(|(storage, home)| AccountFiles {
+                storage: Arc::new(storage),
+                home,
+            }),
+        };
+        opened.map_err(|error| AttachError::Account(error.to_string()))
+    }
+
+    fn get_own(&self, account: &NodeAccount) -> Result<Arc<dyn Storage>, StorageError> {
         let key = Key {
             root: account.root.clone(),
             read_only: account.read_only,
         };
         let opened = lock(&self.opened).get(&key).cloned();
-        let storage = match opened {
-            Some(storage) => storage,
-            None => self.open_key(key)?,
-        };
-        Ok(AccountFiles {
-            storage,
-            home: PathBuf::from("/"),
-        })
+        match opened {
+            Some(storage) => Ok(storage),
+            None => self.open_key(key),
+        }
     }
 
     /// Opens the server's root anew, which may be another directory now, and forgets the roots of
-    /// users. What cannot be opened any more, because root's rights are gone, stays as it is.
+    /// users. What cannot be opened any more, because root's rights are gone, stays as it is. Local accounts
+    /// are looked up again when they next log in.
     pub(crate) fn reload(&self, config: &Config) {
+        if let Some(accounts) = &self.accounts {
+            accounts.renew();
+        }
         let own = own_keys(config);
         lock(&self.opened).retain(|key, _| own.contains(key));
         for key in own {
