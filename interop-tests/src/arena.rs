@@ -37,12 +37,14 @@ pub enum Role {
     Gsi,
     /// As the second one, for users with certificates.
     SecondGsi,
+    /// For anonymous users and one with a password, who may ask for TLS.
+    Tls,
 }
 
 /// Servers, started when first used, and the tree they serve.
 #[derive(Debug)]
 pub struct Arena {
-    servers: [OnceLock<Result<Server, LaunchError>>; 14],
+    servers: [OnceLock<Result<Server, LaunchError>>; 16],
     /// Removed after the servers have ended.
     directory: TempDir,
 }
@@ -75,8 +77,9 @@ impl Arena {
     /// When it cannot be started, now or at the first use.
     pub fn server(&self, kind: Kind, role: Role) -> Result<&Server, Failure> {
         let index = role as usize * 2 + usize::from(kind == Kind::Globus);
+        // Made now, because it may fail.
         let pki = match role {
-            Role::Gsi | Role::SecondGsi => Some(pki()?),
+            Role::Gsi | Role::SecondGsi | Role::Tls => Some(pki()?),
             _ => None,
         };
         let start = || {
@@ -85,13 +88,12 @@ impl Arena {
                 _ => self.directory.path().join("root"),
             };
             let launch = Launch::new(kind, root);
-            match role {
-                Role::Ipv6 => launch.ipv6(),
-                Role::ReadOnly => launch.read_only(),
-                _ => match pki {
-                    Some(pki) => launch.gsi(pki),
-                    None => launch,
-                },
+            match (role, pki) {
+                (Role::Ipv6, _) => launch.ipv6(),
+                (Role::ReadOnly, _) => launch.read_only(),
+                (Role::Tls, Some(pki)) => launch.tls(pki),
+                (_, Some(pki)) => launch.gsi(pki),
+                (_, None) => launch,
             }
             .start()
         };

@@ -23,7 +23,8 @@ use crate::{ClientError, Kind, Pki, Server};
 /// How long a server may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// The option of both programs that lets in accounts in which nobody can log in.
+/// The option of both programs that lets in accounts in which nobody can log in: those of the tests are
+/// Debian's own.
 const DISABLED_LOGIN: &str = "allow-disabled-login";
 
 /// How a server is to be started: for anonymous users, writable, on loopback, unless said otherwise.
@@ -33,10 +34,18 @@ pub struct Launch {
     root: PathBuf,
     address: IpAddr,
     anonymous_write: bool,
-    pki: Option<&'static Pki>,
+    access: Access,
     wrapper: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
+}
+
+/// Who gets in, and how.
+#[derive(Clone, Copy, Debug)]
+enum Access {
+    Anonymous,
+    Gsi(&'static Pki),
+    Tls(&'static Pki),
 }
 
 impl Launch {
@@ -47,7 +56,7 @@ impl Launch {
             root: root.into(),
             address: Ipv4Addr::LOCALHOST.into(),
             anonymous_write: true,
-            pki: None,
+            access: Access::Anonymous,
             wrapper: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -71,7 +80,15 @@ impl Launch {
     /// Lets in the users of the grid-mapfile, as their accounts, instead of anonymous ones.
     #[must_use]
     pub fn gsi(mut self, pki: &'static Pki) -> Self {
-        self.pki = Some(pki);
+        self.access = Access::Gsi(pki);
+        self
+    }
+
+    /// Lets anonymous users, and the one user that has a password, ask for TLS (RFC 4217), if the
+    /// program can do that.
+    #[must_use]
+    pub fn tls(mut self, pki: &'static Pki) -> Self {
+        self.access = Access::Tls(pki);
         self
     }
 
@@ -141,7 +158,7 @@ impl Launch {
             kind: self.kind,
             root: self.root.clone(),
             address,
-            gsi: self.pki.is_some(),
+            gsi: !self.is_anonymous(),
             group,
             logs,
         })
@@ -152,24 +169,32 @@ impl Launch {
         let mut arguments: Vec<OsString> = ["serve", "--root"].map(Into::into).into();
         arguments.push(self.root.clone().into());
         arguments.extend(["--listen", &listen].map(Into::into));
-        if let Some(pki) = self.pki {
-            arguments.push("--gsi".into());
-            for (flag, path) in [
+        let files = match self.access {
+            Access::Anonymous => Vec::new(),
+            Access::Gsi(pki) => {
+                arguments.extend(["--gsi".into(), format!("--{DISABLED_LOGIN}").into()]);
+                vec![
+                    ("--cert", pki.host_certificate()),
+                    ("--key", pki.host_key()),
+                    ("--trust", pki.trust()),
+                    ("--gridmap", pki.gridmap()),
+                    ("--vomsdir", pki.voms_directory()),
+                ]
+            }
+            Access::Tls(pki) => vec![
                 ("--cert", pki.host_certificate()),
                 ("--key", pki.host_key()),
-                ("--trust", pki.trust()),
-                ("--gridmap", pki.gridmap()),
-                ("--vomsdir", pki.voms_directory()),
-            ] {
-                arguments.extend([flag.into(), path.into()]);
-            }
-            // The accounts of the tests are Debian's own, in which nobody can log in otherwise.
-            arguments.push(format!("--{DISABLED_LOGIN}").into());
-            return arguments;
+                ("--passwords", pki.passwords()),
+            ],
+        };
+        for (flag, path) in files {
+            arguments.extend([flag.into(), path.into()]);
         }
-        arguments.push("--anonymous".into());
-        if self.anonymous_write {
-            arguments.push("--anonymous-write".into());
+        if self.is_anonymous() {
+            arguments.push("--anonymous".into());
+            if self.anonymous_write {
+                arguments.push("--anonymous-write".into());
+            }
         }
         arguments
     }
@@ -188,7 +213,7 @@ impl Launch {
             "-home-dir".into(),
             self.root.clone().into(),
         ]);
-        if self.pki.is_some() {
+        if !self.is_anonymous() {
             arguments.push(format!("-{DISABLED_LOGIN}").into());
             return arguments;
         }
@@ -202,10 +227,14 @@ impl Launch {
         arguments
     }
 
+    fn is_anonymous(&self) -> bool {
+        !matches!(self.access, Access::Gsi(_))
+    }
+
     /// The real server takes its security files from its environment only.
     fn globus_environment(&self) -> Vec<(OsString, OsString)> {
-        match (self.kind, self.pki) {
-            (Kind::Globus, Some(pki)) => vec![
+        match (self.kind, self.access) {
+            (Kind::Globus, Access::Gsi(pki)) => vec![
                 ("X509_USER_CERT".into(), pki.host_certificate().into()),
                 ("X509_USER_KEY".into(), pki.host_key().into()),
                 ("X509_CERT_DIR".into(), pki.trust().into()),
@@ -278,7 +307,11 @@ pub(crate) fn program(kind: Kind) -> Result<PathBuf, LaunchError> {
 }
 
 /// Our program: see the module's description.
-fn gridhaul_program() -> Result<PathBuf, LaunchError> {
+///
+/// # Errors
+///
+/// When it has not been built.
+pub fn gridhaul_program() -> Result<PathBuf, LaunchError> {
     if let Some(program) = std::env::var_os("GRIDHAUL_SERVER") {
         return Ok(program.into());
     }

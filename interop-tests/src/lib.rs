@@ -28,8 +28,10 @@ pub mod url;
 pub use arena::{Arena, Context, Role, give_away};
 pub use case::{Case, Failure, Observation, Partners, check};
 pub use client::{Client, ClientError, Finished};
-pub use launch::{Launch, LaunchError};
-pub use pki::{Accounts, BadCredential, BadKind, Pki, PkiError, UserCredential, UserKind};
+pub use launch::{Launch, LaunchError, gridhaul_program};
+pub use pki::{
+    Accounts, BadCredential, BadKind, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential, UserKind,
+};
 pub use relay::Relay;
 pub use report::Report;
 pub use run::{Outcome, Row, Verdict, run};

@@ -37,6 +37,7 @@ groups! {
     curl: "curl/",
     lftp: "lftp/",
     jglobus: "jglobus/",
+    tls: "tls/",
     gsi_get: "gsi/get ",
     gsi_put: "gsi/put ",
     gsi_third_party: "gsi/third-party ",

@@ -19,10 +19,10 @@ use std::sync::OnceLock;
 use authority::{Authority, Issue, Key};
 
 use crate::bench::scratch::Scratch;
-use crate::{Client, ClientError, Finished};
+use crate::{Client, ClientError, Finished, Kind};
 
 pub use bad::{BadCredential, BadKind};
-pub use users::{Accounts, UserCredential, UserKind};
+pub use users::{Accounts, PASSWORD, PASSWORD_USER, UserCredential, UserKind};
 
 /// The organisation that all good subjects belong to.
 const ORGANISATION: &str = "/DC=test/O=Grid";
@@ -83,6 +83,7 @@ impl Pki {
         // The last thing that the authority says: whom it has revoked by now.
         authority.revocations(top)?;
         users::write_map(top, &users, &bad, &accounts)?;
+        users::write_passwords(top)?;
         Ok(Self {
             users,
             bad,
@@ -109,6 +110,16 @@ impl Pki {
     /// The grid-mapfile.
     pub fn gridmap(&self) -> PathBuf {
         self.scratch.path().join("grid-mapfile")
+    }
+
+    /// The certificate of the authority that everybody trusts.
+    pub fn authority(&self) -> PathBuf {
+        self.scratch.path().join("authority.pem")
+    }
+
+    /// A password file for our server, with [`PASSWORD_USER`] and his password.
+    pub fn passwords(&self) -> PathBuf {
+        self.scratch.path().join("passwords")
     }
 
     /// The directory of `.lsc` files.
@@ -223,12 +234,11 @@ mod tests {
     #[test]
     fn openssl_agrees_that_users_are_good() {
         let pki = Pki::shared().unwrap();
-        let authority = pki.scratch.path().join("authority.pem");
         for kind in UserKind::ALL {
             let credential = &pki.user(kind).credential;
             let verified = Client::new("openssl")
                 .args(["verify", "-allow_proxy_certs", "-CAfile"])
-                .arg(&authority)
+                .arg(pki.authority())
                 .arg("-untrusted")
                 .args([credential, credential])
                 .run()

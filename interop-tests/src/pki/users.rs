@@ -6,7 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::authority::{Authority, Issue, Key};
 use super::bad::BadCredential;
-use super::{Client, ORGANISATION, PkiError, run, write_credential};
+use super::{Client, Kind, ORGANISATION, PkiError, run, write_credential};
+
+/// The user who has no certificate, but a password.
+pub const PASSWORD_USER: &str = "ada";
+
+/// The password of [`PASSWORD_USER`].
+pub const PASSWORD: &str = "byron 1815";
 
 /// The virtual organisation of [`UserKind::Voms`].
 const VO: &str = "testvo";
@@ -285,5 +291,17 @@ pub(super) fn write_map(
         let _ = writeln!(map, "\"{subject}\" {accounts}");
     }
     fs::write(top.join("grid-mapfile"), map)?;
+    Ok(())
+}
+
+/// Makes the password file by our own program; without that, servers of ours do not start either.
+pub(super) fn write_passwords(top: &Path) -> Result<(), PkiError> {
+    let Ok(program) = Kind::Gridhaul.program() else {
+        return Ok(());
+    };
+    let make = Client::new(program)
+        .args(["passwd", "passwords", PASSWORD_USER])
+        .input(format!("{PASSWORD}\n"));
+    run(top, make)?;
     Ok(())
 }

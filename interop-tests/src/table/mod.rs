@@ -14,6 +14,7 @@ mod python;
 mod recursive;
 mod restart;
 mod sync;
+mod tls;
 mod transfers;
 
 use std::time::{Duration, SystemTime};
@@ -36,6 +37,7 @@ pub fn cases() -> Vec<Case> {
         python::cases(),
         curl::cases(),
         lftp::cases(),
+        tls::cases(),
         gsi::cases(),
     ]
     .into_iter()
