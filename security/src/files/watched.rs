@@ -22,7 +22,7 @@ struct State<T, Stamp> {
     failure: Option<Arc<FileError>>,
 }
 
-impl<T, Stamp: PartialEq> Watched<T, Stamp> {
+impl<T, Stamp> Watched<T, Stamp> {
     pub(super) fn new(stamp: Stamp, value: T) -> Self {
         Self(Mutex::new(State {
             looked: Instant::now(),
@@ -50,13 +50,16 @@ impl<T, Stamp: PartialEq> Watched<T, Stamp> {
                         state.value = Arc::new(value);
                     }
                 }
-                Err(error) => state.failure = Some(Arc::new(error)),
+                Err(error) => {
+                    state.failure.get_or_insert_with(|| Arc::new(error));
+                }
             }
         }
         Arc::clone(&state.value)
     }
 
-    /// Why the value is not what the files say, if the last look at them failed.
+    /// Why the value is not what the files say, if the last look at them failed: the same one until
+    /// a look succeeds.
     pub(super) fn failure(&self) -> Option<Arc<FileError>> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.failure.clone()
@@ -64,7 +67,7 @@ impl<T, Stamp: PartialEq> Watched<T, Stamp> {
 }
 
 /// What of a file is another one when its content is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FileStamp {
     device: u64,
     inode: u64,
@@ -116,7 +119,11 @@ mod tests {
         let watched = Watched::new(1, "old");
         let mut now = Instant::now() + INTERVAL;
         assert_eq!(*watched.current(now, |_| Err(failed())), "old");
-        assert!(watched.failure().is_some());
+        let first = watched.failure().expect("the look failed");
+        now += INTERVAL;
+        watched.current(now, |_| Err(failed()));
+        let second = watched.failure().expect("the look failed");
+        assert!(Arc::ptr_eq(&first, &second));
         now += INTERVAL;
         let unchanged = watched.current(now, |stamp| {
             assert_eq!(*stamp, 1);
