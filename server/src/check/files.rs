@@ -37,7 +37,7 @@ pub(super) fn check(report: &mut Report, config: &Config) {
 
 fn check_root(report: &mut Report, config: &Config) {
     let root = config.root.display();
-    match Storages::open(config) {
+    match Storages::open(config, None) {
         Ok(_) => report.ok("root", format!("{root} can be served")),
         Err(error) => report.error("root", format!("cannot serve {root}: {error}")),
     }
@@ -46,14 +46,13 @@ fn check_root(report: &mut Report, config: &Config) {
 /// Opens a log as the server would, but does not make it.
 fn check_log(report: &mut Report, about: &'static str, path: &Path) {
     let shown = path.display();
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
     let opened = OpenOptions::new().append(true).open(path).map(drop);
     let opened = match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::read_dir(parent.unwrap_or(Path::new("."))).map(drop)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::read_dir(parent).map(drop),
         opened => opened,
     };
     match opened {

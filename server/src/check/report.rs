@@ -22,11 +22,11 @@ pub(super) struct Report {
 
 /// One line of the report.
 #[derive(Debug)]
-pub(super) struct Finding {
-    pub(super) verdict: Verdict,
+struct Finding {
+    verdict: Verdict,
     /// What was looked at.
-    pub(super) about: &'static str,
-    pub(super) text: String,
+    about: &'static str,
+    text: String,
 }
 
 impl Report {
@@ -98,11 +98,6 @@ impl Report {
         let errors = counted(self.count(Verdict::Error), "error");
         let warnings = counted(self.count(Verdict::Warning), "warning");
         writeln!(output, "{errors}, {warnings}")
-    }
-
-    #[cfg(test)]
-    pub(super) fn findings(&self) -> &[Finding] {
-        &self.findings
     }
 }
 
