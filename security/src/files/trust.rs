@@ -1,5 +1,6 @@
 //! Trust directories.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::time::Instant;
 use super::FileError;
 use super::maps::{failed, read};
 use super::watched::{FileStamp, Watched};
-use crate::trust::{TrustBuilder, TrustProblem, TrustStore};
+use crate::trust::{TrustBuilder, TrustFile, TrustFileKind, TrustProblem, TrustStore};
 
 /// More files are an error. The directories of the field have some thousand.
 const MAX_FILES: usize = 50_000;
@@ -22,7 +23,7 @@ const MAX_FILE_BYTES: u64 = 128 << 20;
 #[derive(Debug)]
 pub struct TrustDirectory {
     path: PathBuf,
-    content: Watched<Content, Vec<Entry>>,
+    content: Watched<Content, Files>,
 }
 
 #[derive(Debug)]
@@ -31,10 +32,22 @@ struct Content {
     problems: Vec<TrustProblem>,
 }
 
-/// A file that means something, and what it was when it was read; `None` is a link to nothing.
+/// The files, and what was read from them: one that has not changed need not be parsed again, and a link
+/// to one not at all.
+#[derive(Debug, Default)]
+struct Files {
+    entries: Vec<Entry>,
+    parsed: HashMap<Key, Arc<Result<TrustFile, String>>>,
+}
+
+type Key = (TrustFileKind, FileStamp);
+
+/// A file that means something.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     name: String,
+    kind: TrustFileKind,
+    /// What it was when it was read; `None` is a link to nothing.
     stamp: Option<FileStamp>,
 }
 
@@ -42,10 +55,10 @@ impl TrustDirectory {
     /// Reads a directory.
     pub fn open(path: &Path) -> Result<Self, FileError> {
         let entries = list(path).map_err(failed(path))?;
-        let content = read_all(path, &entries);
+        let (files, content) = read_all(path, entries, &Files::default());
         Ok(Self {
             path: path.to_owned(),
-            content: Watched::new(entries, content),
+            content: Watched::new(files, content),
         })
     }
 
@@ -55,23 +68,20 @@ impl TrustDirectory {
         Arc::clone(&self.look(Instant::now()).store)
     }
 
-    /// The files that could not be used.
-    pub fn problems(&self) -> Vec<TrustProblem> {
-        self.look(Instant::now()).problems.clone()
-    }
-
     /// Why the directory could not be read again, if it could not; what it held before is used.
     pub fn failure(&self) -> Option<Arc<FileError>> {
         self.content.failure()
     }
 
+    /// The files that could not be used.
+    pub fn problems(&self) -> Vec<TrustProblem> {
+        self.look(Instant::now()).problems.clone()
+    }
+
     fn look(&self, now: Instant) -> Arc<Content> {
         self.content.current(now, |old| {
             let entries = list(&self.path).map_err(failed(&self.path))?;
-            Ok((entries != *old).then(|| {
-                let content = read_all(&self.path, &entries);
-                (entries, content)
-            }))
+            Ok((entries != old.entries).then(|| read_all(&self.path, entries, old)))
         })
     }
 }
@@ -85,33 +95,50 @@ fn list(path: &Path) -> io::Result<Vec<Entry>> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        if !TrustBuilder::wants(&name) {
+        let Some(kind) = TrustFileKind::of(&name) else {
             continue;
-        }
+        };
         if entries.len() == MAX_FILES {
             let words = format!("there are more than {MAX_FILES} files in it");
             return Err(io::Error::other(words));
         }
         let metadata = fs::metadata(entry.path());
         let stamp = metadata.as_ref().ok().map(FileStamp::from);
-        entries.push(Entry { name, stamp });
+        entries.push(Entry { name, kind, stamp });
     }
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(entries)
 }
 
-fn read_all(path: &Path, entries: &[Entry]) -> Content {
+fn read_all(path: &Path, entries: Vec<Entry>, old: &Files) -> (Files, Content) {
     let mut builder = TrustBuilder::default();
-    for Entry { name, .. } in entries {
-        match read(&path.join(name), MAX_FILE_BYTES) {
-            Ok((_, content)) => builder.add(name, &content),
-            Err(error) => builder.refuse(name, format!("it cannot be read: {error}")),
+    let mut parsed = HashMap::new();
+    for Entry { name, kind, stamp } in &entries {
+        let Some(stamp) = stamp else {
+            builder.refuse(name, "it is a link to a file that is not there".to_owned());
+            continue;
+        };
+        let key = (*kind, *stamp);
+        let known = parsed.get(&key).or_else(|| old.parsed.get(&key));
+        let file = known.map_or_else(|| Arc::new(parse(&path.join(name), *kind)), Arc::clone);
+        match &*file {
+            Ok(file) => builder.add_parsed(*kind, file),
+            Err(reason) => builder.refuse(name, reason.clone()),
         }
+        parsed.insert(key, file);
     }
     let (store, problems) = builder.build();
-    Content {
+    let content = Content {
         store: Arc::new(store),
         problems,
+    };
+    (Files { entries, parsed }, content)
+}
+
+fn parse(path: &Path, kind: TrustFileKind) -> Result<TrustFile, String> {
+    match read(path, MAX_FILE_BYTES) {
+        Ok((_, content)) => TrustFile::parse(kind, &content),
+        Err(error) => Err(format!("it cannot be read: {error}")),
     }
 }
 
@@ -198,6 +225,35 @@ mod tests {
         let list = world.pki.revocation_list(&world.root, &[]);
         world.write("root.r0", &list);
         assert_eq!(world.validate_later(&trust, 2), Ok(()));
+    }
+
+    #[test]
+    fn only_what_has_changed_is_parsed_again() {
+        let world = World::new();
+        world.write("root.r0", &world.pki.revocation_list(&world.root, &[]));
+        world.link("root.r0", "5ca1ab1e.r0");
+        let list = |files: &Files, name: &str| {
+            let mut entries = files.entries.iter();
+            let entry = entries
+                .find(|entry| entry.name == name)
+                .expect("it is there");
+            let stamp = entry.stamp.expect("it has one");
+            Arc::clone(&files.parsed[&(entry.kind, stamp)])
+        };
+        let entries = || super::list(world.directory.path()).expect("readable");
+        let path = world.directory.path();
+        let (first, _) = read_all(path, entries(), &Files::default());
+        assert!(Arc::ptr_eq(
+            &list(&first, "root.r0"),
+            &list(&first, "5ca1ab1e.r0")
+        ));
+        world.write("other.pem", &world.user.pem());
+        let (second, content) = read_all(path, entries(), &first);
+        assert!(Arc::ptr_eq(
+            &list(&first, "root.r0"),
+            &list(&second, "root.r0")
+        ));
+        assert_eq!(content.store.authorities().count(), 2);
     }
 
     #[test]

@@ -205,15 +205,16 @@ fn check_signing_policy(
         return Ok(());
     }
     let (subject, authority) = (certificate.subject(), issuer.subject());
-    let mut policies = store.signing_policies(authority).peekable();
+    let policies = store.signing_policies(authority);
     let (certificate, name) = (subject.clone(), authority.clone());
-    if policies.peek().is_none() {
+    if policies.is_empty() {
         return Err(ChainError::NoSigningPolicy {
             certificate,
             authority: name,
         });
     }
-    if policies.any(|policy| policy.allows(authority.one_line(), subject.one_line())) {
+    let (issuer, issued) = (authority.one_line(), subject.one_line());
+    if policies.iter().any(|policy| policy.allows(issuer, issued)) {
         return Ok(());
     }
     Err(ChainError::OutsideSigningPolicy {

@@ -8,7 +8,7 @@ use rustls_pki_types::pem::PemObject;
 use super::revocation::RevocationList;
 use super::signing_policy::SigningPolicy;
 use super::{Directory, TrustStore};
-use crate::certificate::{Certificate, CertificateError};
+use crate::certificate::Certificate;
 
 /// Collects the files of a trust directory.
 #[derive(Debug, Default)]
@@ -27,58 +27,115 @@ pub struct TrustProblem {
 }
 
 /// What a file holds, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Certificate,
-    RevocationList,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum TrustFileKind {
+    Certificates,
+    RevocationLists,
     /// Whether it is named after the hash of an authority's name.
     SigningPolicy {
         is_hashed: bool,
     },
 }
 
-impl Kind {
-    fn of(file: &str) -> Option<Self> {
+/// What was read from a file. Parsed files can go into several stores.
+#[derive(Debug)]
+pub(crate) enum TrustFile {
+    Certificates(Vec<Certificate>),
+    RevocationLists(Vec<Arc<RevocationList>>),
+    SigningPolicy(Arc<SigningPolicy>),
+}
+
+impl TrustFileKind {
+    /// Whether a file of this name means anything: `HASH.0`, `HASH.signing_policy`, `HASH.r0`, and plain
+    /// names such as `ca.pem`, `ca.signing_policy` and `ca.crl`.
+    pub(crate) fn of(file: &str) -> Option<Self> {
         let (stem, extension) = file.rsplit_once('.')?;
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let is_hashed = stem.len() == 8 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
         match extension {
             "signing_policy" => Some(Self::SigningPolicy { is_hashed }),
-            "pem" | "crt" => Some(Self::Certificate),
-            "crl" => Some(Self::RevocationList),
-            number if is_hashed && is_number(number) => Some(Self::Certificate),
+            "pem" | "crt" => Some(Self::Certificates),
+            "crl" => Some(Self::RevocationLists),
+            // The IGTF's plain names of revocation lists are those that fetch-crl gives them.
+            "r0" => Some(Self::RevocationLists),
+            number if is_hashed && is_number(number) => Some(Self::Certificates),
             number if is_hashed && number.strip_prefix('r').is_some_and(is_number) => {
-                Some(Self::RevocationList)
+                Some(Self::RevocationLists)
             }
             _ => None,
         }
     }
 }
 
+impl TrustFile {
+    /// Reads a file's content.
+    ///
+    /// # Errors
+    ///
+    /// Words about what is wrong, and what to do.
+    pub(crate) fn parse(kind: TrustFileKind, content: &[u8]) -> Result<Self, String> {
+        match kind {
+            TrustFileKind::Certificates => certificates(content).map(Self::Certificates),
+            TrustFileKind::RevocationLists => lists(content).map(Self::RevocationLists),
+            TrustFileKind::SigningPolicy { .. } => {
+                SigningPolicy::parse(content).map(|policy| Self::SigningPolicy(Arc::new(policy)))
+            }
+        }
+    }
+}
+
 impl TrustBuilder {
-    /// Whether a file of this name means anything here: `HASH.0`, `HASH.signing_policy`, `HASH.r0`, and
-    /// plain names such as `ca.pem`, `ca.signing_policy` and `ca.crl`.
-    pub fn wants(file: &str) -> bool {
-        Kind::of(file).is_some()
+    /// Takes a file by its name (`HASH.0`, `HASH.signing_policy`, `HASH.r0`, or plain names such as
+    /// `ca.pem`, `ca.signing_policy`, `ca.crl`). Files that mean nothing here are ignored, and so is what
+    /// is there already under another name.
+    pub fn add(&mut self, file: &str, content: &[u8]) {
+        let Some(kind) = TrustFileKind::of(file) else {
+            return;
+        };
+        match TrustFile::parse(kind, content) {
+            Ok(parsed) => self.add_parsed(kind, &parsed),
+            Err(reason) => self.refuse(file, reason),
+        }
     }
 
-    /// Takes a file by its name. Files that mean nothing here are ignored, and so is what is there
-    /// already under another name.
-    pub fn add(&mut self, file: &str, content: &[u8]) {
-        let taken = match Kind::of(file) {
-            Some(Kind::Certificate) => self.add_certificates(content),
-            Some(Kind::RevocationList) => self.add_lists(content),
-            Some(Kind::SigningPolicy { is_hashed }) => self.add_policy(is_hashed, content),
-            None => Ok(()),
-        };
-        if let Err(reason) = taken {
-            self.refuse(file, reason);
+    /// Takes a file that was parsed before.
+    pub(crate) fn add_parsed(&mut self, kind: TrustFileKind, file: &TrustFile) {
+        match file {
+            TrustFile::Certificates(certificates) => {
+                for certificate in certificates {
+                    let name = Arc::clone(certificate.subject().canonical());
+                    let same_name = self.directory.authorities.entry(name).or_default();
+                    if !same_name.contains(certificate) {
+                        same_name.push(certificate.clone());
+                    }
+                }
+            }
+            TrustFile::RevocationLists(lists) => {
+                for list in lists {
+                    let name = Arc::clone(list.issuer().canonical());
+                    let same_issuer = self.directory.revocation_lists.entry(name).or_default();
+                    if same_issuer.iter().all(|known| known.der() != list.der()) {
+                        same_issuer.push(Arc::clone(list));
+                    }
+                }
+            }
+            TrustFile::SigningPolicy(policy) => {
+                let [hashed, plain] = &mut self.directory.policies;
+                let is_hashed = kind == TrustFileKind::SigningPolicy { is_hashed: true };
+                let policies = if is_hashed { hashed } else { plain };
+                for authority in policy.authorities() {
+                    let same_authority = policies.entry(authority.clone()).or_default();
+                    if !same_authority.contains(policy) {
+                        same_authority.push(Arc::clone(policy));
+                    }
+                }
+            }
         }
     }
 
     /// Notes that a file cannot be used.
-    pub fn refuse(&mut self, file: &str, reason: String) {
+    pub(crate) fn refuse(&mut self, file: &str, reason: String) {
         self.problems.push(TrustProblem {
             file: file.to_owned(),
             reason,
@@ -95,56 +152,37 @@ impl TrustBuilder {
         };
         (store, self.problems)
     }
+}
 
-    fn add_certificates(&mut self, content: &[u8]) -> Result<(), String> {
-        let words = |error: CertificateError| error.to_string();
-        let certificates = match is_der(content) {
-            true => vec![Certificate::from_der(content).map_err(words)?],
-            false => Certificate::all_from_pem(content).map_err(words)?,
-        };
-        if certificates.is_empty() {
-            return Err("there is no certificate in it: remove it, or fetch it anew".to_owned());
-        }
-        for certificate in certificates {
-            let name = Arc::clone(certificate.subject().canonical());
-            let same_name = self.directory.authorities.entry(name).or_default();
-            if !same_name.contains(&certificate) {
-                same_name.push(certificate);
-            }
-        }
-        Ok(())
+fn certificates(content: &[u8]) -> Result<Vec<Certificate>, String> {
+    let read = match is_der(content) {
+        true => Certificate::from_der(content).map(|certificate| vec![certificate]),
+        false => Certificate::all_from_pem(content),
+    };
+    let certificates = read.map_err(|error| format!("{error}: fetch it anew"))?;
+    match certificates.is_empty() {
+        true => Err("there is no certificate in it: remove it, or fetch it anew".to_owned()),
+        false => Ok(certificates),
     }
+}
 
-    fn add_lists(&mut self, content: &[u8]) -> Result<(), String> {
-        let lists = match is_der(content) {
-            true => vec![content.to_vec()],
-            false => CertificateRevocationListDer::pem_slice_iter(content)
-                .map(|section| section.map(|der| der.to_vec()))
-                .collect::<Result<_, _>>()
-                .map_err(|error| format!("the PEM text is malformed: {error}"))?,
-        };
-        if lists.is_empty() {
-            return Err("there is no revocation list in it: fetch it anew (fetch-crl)".to_owned());
-        }
-        for der in lists {
-            let list = RevocationList::from_der(der).map_err(|error| error.to_string())?;
-            let name = Arc::clone(list.issuer().canonical());
-            let same_issuer = self.directory.revocation_lists.entry(name).or_default();
-            if same_issuer.iter().all(|known| known.der() != list.der()) {
-                same_issuer.push(list);
-            }
-        }
-        Ok(())
+fn lists(content: &[u8]) -> Result<Vec<Arc<RevocationList>>, String> {
+    let parse = |der| match RevocationList::from_der(der) {
+        Ok(list) => Ok(Arc::new(list)),
+        Err(error) => Err(format!("{error}: fetch it anew (fetch-crl)")),
+    };
+    if is_der(content) {
+        return Ok(vec![parse(content.to_vec())?]);
     }
-
-    fn add_policy(&mut self, is_hashed: bool, content: &[u8]) -> Result<(), String> {
-        let policy = SigningPolicy::parse(content)?;
-        let [hashed, plain] = &mut self.directory.policies;
-        let policies = if is_hashed { hashed } else { plain };
-        if !policies.contains(&policy) {
-            policies.push(policy);
-        }
-        Ok(())
+    let lists = CertificateRevocationListDer::pem_slice_iter(content)
+        .map(|section| match section {
+            Ok(der) => parse(der.to_vec()),
+            Err(error) => Err(format!("the PEM text is malformed: {error}")),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    match lists.is_empty() {
+        true => Err("there is no revocation list in it: fetch it anew (fetch-crl)".to_owned()),
+        false => Ok(lists),
     }
 }
 
@@ -162,15 +200,16 @@ mod tests {
 
     #[test]
     fn files_are_told_by_their_names() {
-        let hashed = Kind::SigningPolicy { is_hashed: true };
-        let plain = Kind::SigningPolicy { is_hashed: false };
+        let hashed = TrustFileKind::SigningPolicy { is_hashed: true };
+        let plain = TrustFileKind::SigningPolicy { is_hashed: false };
         for (file, kind) in [
-            ("5ca1ab1e.0", Some(Kind::Certificate)),
-            ("5CA1AB1E.12", Some(Kind::Certificate)),
-            ("My.CA.pem", Some(Kind::Certificate)),
-            ("ca.crt", Some(Kind::Certificate)),
-            ("5ca1ab1e.r0", Some(Kind::RevocationList)),
-            ("ca.crl", Some(Kind::RevocationList)),
+            ("5ca1ab1e.0", Some(TrustFileKind::Certificates)),
+            ("5CA1AB1E.12", Some(TrustFileKind::Certificates)),
+            ("My.CA.pem", Some(TrustFileKind::Certificates)),
+            ("ca.crt", Some(TrustFileKind::Certificates)),
+            ("ca.r0", Some(TrustFileKind::RevocationLists)),
+            ("5ca1ab1e.r1", Some(TrustFileKind::RevocationLists)),
+            ("ca.crl", Some(TrustFileKind::RevocationLists)),
             ("5ca1ab1e.signing_policy", Some(hashed)),
             ("My CA.signing_policy", Some(plain)),
             ("5ca1ab1e.namespaces", None),
@@ -178,10 +217,11 @@ mod tests {
             ("ca.0", None),
             ("5ca1ab1e.", None),
             ("5ca1ab1e.r", None),
+            ("ca.r1", None),
             ("5ca1ab1e.rx", None),
             ("pem", None),
         ] {
-            assert_eq!(Kind::of(file), kind, "{file}");
+            assert_eq!(TrustFileKind::of(file), kind, "{file}");
         }
     }
 

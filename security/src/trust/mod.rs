@@ -25,10 +25,11 @@ mod signing_policy;
 mod test_world;
 
 pub use builder::{TrustBuilder, TrustProblem};
+pub(crate) use builder::{TrustFile, TrustFileKind};
 pub use error::ChainError;
 pub use revocation::RevocationList;
 
-use signing_policy::SigningPolicy;
+use signing_policy::{Authority, SigningPolicy};
 
 /// Certificate authorities, signing policies and revocation lists. It never changes; a directory that
 /// changes gives another one ([`crate::files::TrustDirectory`]).
@@ -44,9 +45,12 @@ pub struct TrustStore {
 struct Directory {
     authorities: HashMap<CanonicalName, Vec<Certificate>>,
     /// Those of `HASH.signing_policy`, and the others.
-    policies: [Vec<SigningPolicy>; 2],
-    revocation_lists: HashMap<CanonicalName, Vec<RevocationList>>,
+    policies: [Policies; 2],
+    revocation_lists: HashMap<CanonicalName, Vec<Arc<RevocationList>>>,
 }
+
+/// Policies by the authority that they are about.
+type Policies = HashMap<Authority, Vec<Arc<SigningPolicy>>>;
 
 /// Who a chain turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,12 +94,13 @@ impl TrustStore {
 
     /// The revocation lists of the directory, in no order.
     pub fn revocation_lists(&self) -> impl Iterator<Item = &RevocationList> {
-        self.directory.revocation_lists.values().flatten()
+        let lists = self.directory.revocation_lists.values().flatten();
+        lists.map(|list| &**list)
     }
 
     /// Whether a signing policy of the directory says anything about an authority.
     pub fn has_signing_policy(&self, authority: &Name) -> bool {
-        self.signing_policies(authority).next().is_some()
+        !self.signing_policies(authority).is_empty()
     }
 
     /// When the first revocation list ends.
@@ -123,18 +128,22 @@ impl TrustStore {
         found.map_or(&[], Vec::as_slice)
     }
 
-    fn revocation_lists_of(&self, issuer: &Name) -> &[RevocationList] {
+    fn revocation_lists_of(&self, issuer: &Name) -> &[Arc<RevocationList>] {
         let found = self.directory.revocation_lists.get(issuer.canonical());
         found.map_or(&[], Vec::as_slice)
     }
 
     /// What counts for an authority: `HASH.signing_policy` alone if there is one, which is the only one
     /// that globus-gridftp-server reads.
-    fn signing_policies(&self, authority: &Name) -> impl Iterator<Item = &SigningPolicy> {
-        let name = authority.one_line();
-        let mentions =
-            |policies: &&Vec<SigningPolicy>| policies.iter().any(|policy| policy.mentions(name));
-        let policies = self.directory.policies.iter().find(mentions);
-        policies.into_iter().flatten()
+    fn signing_policies(&self, authority: &Name) -> Vec<&SigningPolicy> {
+        let keys = [Authority::named(authority.one_line()), Authority::Anybody];
+        let mut found = Vec::new();
+        for policies in &self.directory.policies {
+            if found.is_empty() {
+                let about = keys.iter().filter_map(|key| policies.get(key)).flatten();
+                found.extend(about.map(|policy| &**policy));
+            }
+        }
+        found
     }
 }

@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// What a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct SigningPolicy {
+pub(crate) struct SigningPolicy {
     entries: Vec<Entry>,
 }
 
@@ -29,11 +29,19 @@ struct Entry {
     rights: Vec<Conditions>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Authority {
+/// Whom an entry is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Authority {
     Anybody,
     /// In the form in which names are compared.
     Named(String),
+}
+
+impl Authority {
+    /// The authority with this one-line name.
+    pub(super) fn named(name: &str) -> Self {
+        Self::Named(compared(name))
+    }
 }
 
 /// Each is a choice of patterns; all of them must hold.
@@ -57,15 +65,15 @@ impl SigningPolicy {
         Ok(Self { entries })
     }
 
-    /// Whether the authority is mentioned at all.
-    pub(super) fn mentions(&self, authority: &str) -> bool {
-        let authority = compared(authority);
-        self.entries.iter().any(|entry| entry.is_about(&authority))
+    /// The authorities that it is about.
+    pub(super) fn authorities(&self) -> impl Iterator<Item = &Authority> {
+        self.entries.iter().flat_map(|entry| &entry.authorities)
     }
 
     /// Whether the authority may issue the subject. Both are in the one-line form.
     pub(super) fn allows(&self, authority: &str, subject: &str) -> bool {
-        let (authority, subject) = (compared(authority), compared(subject));
+        let authority = Authority::named(authority);
+        let subject = compared(subject);
         self.entries
             .iter()
             .filter(|entry| entry.is_about(&authority))
@@ -86,7 +94,7 @@ impl Entry {
                 b"access_id_ANYBODY" => entry.authorities.push(Authority::Anybody),
                 b"access_id_CA" => {
                     let name = one_line::read(&argument(words, &word)?);
-                    entry.authorities.push(Authority::Named(compared(&name)));
+                    entry.authorities.push(Authority::named(&name));
                 }
                 // Users, hosts and groups sign nothing.
                 _ => drop(argument(words, &word)?),
@@ -133,11 +141,8 @@ impl Entry {
         Ok(())
     }
 
-    fn is_about(&self, authority: &str) -> bool {
-        self.authorities.iter().any(|one| match one {
-            Authority::Anybody => true,
-            Authority::Named(name) => name == authority,
-        })
+    fn is_about(&self, authority: &Authority) -> bool {
+        self.authorities.contains(authority) || self.authorities.contains(&Authority::Anybody)
     }
 }
 
