@@ -51,8 +51,11 @@ impl Monitor {
         process::fork(|| {
             // SAFETY: nothing but this socket is used here, and the process ends without going back to
             // what the server had open.
-            unsafe { process::close_all_but(theirs.as_fd()) };
-            run(&theirs, &options);
+            let closed = unsafe { process::close_all_but(theirs.as_fd()) };
+            match closed {
+                Ok(()) => run(&theirs, &options),
+                Err(error) => eprintln!("gridhaul-server: the monitor cannot start: {error}"),
+            }
         })?;
         Ok(Self {
             socket: Mutex::new(ours),
@@ -116,8 +119,9 @@ fn start(message: &[u8], options: &MonitorOptions) -> Result<OwnedFd, Errno> {
     process::fork(|| {
         // SAFETY: nothing but this socket is used here, and the process ends without going back to what
         // the monitor had open.
-        unsafe { process::close_all_but(ours.as_fd()) };
-        broker::run(&ours, &start, &options.policy, options.umask);
+        if unsafe { process::close_all_but(ours.as_fd()) }.is_ok() {
+            broker::run(&ours, &start, &options.policy, options.umask);
+        }
     })
     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
     Ok(theirs)

@@ -43,21 +43,26 @@ pub(crate) fn ignore_signals() {
     }
 }
 
-/// Closes every descriptor but standard input, output and error, and `kept`. Where the kernel is older
-/// than Linux 5.9 they stay open.
+/// Closes every descriptor but standard input, output and error, and `kept`.
 ///
 /// # Safety
 ///
 /// No other descriptor may be used, or closed, after this.
-pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) {
-    const FIRST: RawFd = 3;
-    let kept = kept.as_raw_fd();
-    for (first, last) in [(FIRST, kept - 1), (kept + 1, RawFd::MAX)] {
-        if first <= last {
-            // SAFETY: the caller vouches for what is closed.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
+    let mut open = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        open.extend(name.to_str().and_then(|name| name.parse::<RawFd>().ok()));
+    }
+    let standard = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
+    for descriptor in open {
+        if descriptor != kept.as_raw_fd() && !standard.contains(&descriptor) {
+            // SAFETY: the caller vouches for what is closed; the one that read the directory is closed
+            // already, which is not an error that matters.
+            unsafe { libc::close(descriptor) };
         }
     }
+    Ok(())
 }
 
 /// The day on which an account expires, in days since 1970, as the machine's shadow database says.

@@ -1,6 +1,7 @@
 //! Monitors for a test program. They must be started before there is a second thread, and the test
 //! runner starts some before the first test: so they are started before `main`.
 
+use std::io::Write as _;
 use std::sync::Mutex;
 
 use gridhaul_accounts::Monitor;
@@ -36,7 +37,11 @@ pub(crate) fn take_monitor() -> Monitor {
     match started.as_mut().expect("it was called before main") {
         Ok(monitors) => monitors.pop().expect("enough of them"),
         Err(reason) => {
-            eprintln!("SKIPPED: {reason}; nothing is tested here");
+            // Not through `eprintln`, whose words the test runner keeps to itself.
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: {reason}; nothing is tested here"
+            );
             std::process::exit(0);
         }
     }
