@@ -21,15 +21,10 @@ const NAME: &str = "ftps";
 /// It has no options. Who is at the other end is proved on the control channel only.
 #[derive(Debug, Clone)]
 pub struct Ftps {
-    config: Option<Arc<ServerConfig>>,
+    config: Arc<ServerConfig>,
 }
 
 impl Ftps {
-    /// The driver of a program: its name and options are known, its channels cannot be made.
-    pub fn without_session() -> Self {
-        Self { config: None }
-    }
-
     /// The driver of one session, with what the control channel is accepted with.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         let mut config = Arc::unwrap_or_clone(config);
@@ -37,7 +32,7 @@ impl Ftps {
         // connection when it closes, and the end of the data is lost.
         config.send_tls13_tickets = 0;
         Self {
-            config: Some(Arc::new(config)),
+            config: Arc::new(config),
         }
     }
 }
@@ -65,13 +60,8 @@ impl Transform for Ftps {
         _side: Side,
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
-        let config = self.config.clone().ok_or_else(|| {
-            let reason =
-                "data channels are protected like this only in sessions that said AUTH TLS";
-            protocol(NAME, reason)
-        })?;
-        let connection =
-            ServerConnection::new(config).map_err(|error| protocol(NAME, error.to_string()))?;
+        let connection = ServerConnection::new(Arc::clone(&self.config))
+            .map_err(|error| protocol(NAME, error.to_string()))?;
         let mut engine = Rustls::new(connection.into());
         handshake::connect(&mut *channel, &mut engine, NAME, |_| Ok(()), operation)?;
         Ok(engine.protect(channel))

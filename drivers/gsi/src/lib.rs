@@ -3,8 +3,8 @@
 //!
 //! Both take no options, and are drivers of one session: what they prove, whom they accept and what
 //! happens to the bytes is what the session agreed on with its client (`DCAU`, `PROT`). A program
-//! registers [`Gsi::without_session`] and [`Ftps::without_session`], so that their names can stand in
-//! stacks; a session puts its own in their place.
+//! registers [`Gsi::without_session`], so that its name can stand in stacks; a session puts its own in
+//! its place. Nobody writes `ftps` in a stack: the session does it.
 //!
 //! Whoever connected is the TLS client of `gsi`, whatever the direction of the data; the server of a
 //! session is always the TLS server of `ftps`.

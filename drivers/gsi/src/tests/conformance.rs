@@ -7,7 +7,7 @@ use gridhaul_stack::conformance_tests;
 
 use super::ftps::Tls;
 use super::{pki, stack};
-use crate::{Ftps, Gsi, Protection};
+use crate::{Gsi, Protection};
 
 conformance_tests!(gsi_clear, gsi("tcp,gsi", Protection::Clear));
 conformance_tests!(gsi_private, gsi("tcp,gsi", Protection::Private));
@@ -32,5 +32,5 @@ fn gsi(spec: &str, protection: Protection) -> Subject {
 fn options_are_checked() {
     check_options(&pki::alice(Protection::Clear));
     check_options(&Gsi::without_session());
-    check_options(&Ftps::without_session());
+    check_options(&*TLS);
 }

@@ -56,7 +56,8 @@ impl Driver for Tls {
         self.server.options()
     }
 
-    fn build(&self, _options: &[(String, String)]) -> Result<Built, StackError> {
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+        self.server.build(options)?;
         Ok(Built::Transform(Arc::new(self.clone())))
     }
 }
@@ -82,7 +83,7 @@ impl Transform for Tls {
 #[test]
 fn the_server_is_the_tls_server_also_where_it_connects() {
     let tls = Tls::new();
-    let mut listener = listen(&stack("tcp", Ftps::without_session()));
+    let mut listener = listen(&stack("tcp", tls.server.clone()));
     let address = listener.address();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -97,18 +98,4 @@ fn the_server_is_the_tls_server_also_where_it_connects() {
         let wrapped = with_operation(|operation| tls.wrap(channel, Side::Connector, operation));
         assert!(receive_all(&mut *wrapped.unwrap()).unwrap() == content(100_000));
     });
-}
-
-#[test]
-fn without_a_session_there_are_no_channels() {
-    let stack = stack("memory,ftps", Ftps::without_session());
-    let mut listener = listen(&stack);
-    let sockets = SocketOptions::default();
-    let outcome =
-        with_operation(|operation| stack.connect(listener.address(), &sockets, operation));
-    assert!(outcome.unwrap_err().to_string().contains("AUTH TLS"));
-    assert!(matches!(
-        accept(&mut listener),
-        Err(ChannelError::Protocol { driver: "ftps", .. })
-    ));
 }
