@@ -1,14 +1,18 @@
-//! Two servers of each kind over the same files in memory, so that they can be run in turn.
+//! Servers of each kind over the same files in memory, so that they can be run in turn: two for anonymous
+//! users and two for users with certificates.
 
 use std::fs;
+use std::fs::Permissions;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::scratch::Scratch;
 use super::usage::ProcessTree;
-use crate::{Client, ClientError, Kind, Launch, LaunchError, Server, give_away};
+use crate::{Client, ClientError, Kind, Launch, LaunchError, Pki, Server, UserKind};
 
 /// How long one run of a client may take.
 const CLIENT_LIMIT: Duration = Duration::from_secs(900);
@@ -24,6 +28,8 @@ pub struct Sizes {
     pub small: usize,
     /// Idle sessions.
     pub sessions: usize,
+    /// Sessions that log in, one after the other or beside each other.
+    pub logins: usize,
 }
 
 impl Sizes {
@@ -33,6 +39,7 @@ impl Sizes {
         files: 2000,
         small: 4096,
         sessions: 500,
+        logins: 100,
     };
 
     /// Enough to see that everything works.
@@ -41,6 +48,7 @@ impl Sizes {
         files: 100,
         small: 4096,
         sessions: 50,
+        logins: 8,
     };
 }
 
@@ -52,6 +60,18 @@ impl Sizes {
     }
 }
 
+/// How clients log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Login {
+    /// Without saying who they are.
+    Anonymous,
+    /// With a proxy certificate, over `gsiftp://`.
+    Certificate,
+}
+
+/// Two servers of ours, and two real ones.
+type Pairs = [[Server; 2]; 2];
+
 /// The files and the servers.
 #[derive(Debug)]
 pub struct BenchArena {
@@ -59,7 +79,9 @@ pub struct BenchArena {
     pub sizes: Sizes,
     served: PathBuf,
     local: PathBuf,
-    servers: Vec<[Server; 2]>,
+    anonymous: Pairs,
+    /// Started when first used: the certificates take time.
+    certified: OnceLock<Result<Pairs, String>>,
     // Last, so that the servers end before their files go.
     _scratch: Scratch,
 }
@@ -78,23 +100,41 @@ impl BenchArena {
             large_file(&directory.join("large"), sizes.large)?;
             small_files(&directory.join("small"), sizes)?;
         }
-        fs::create_dir(served.join("up"))?;
-        give_away(&served.join("up"))?;
-        let start = |kind| Ok::<_, LaunchError>([launch(kind, &served)?, launch(kind, &served)?]);
-        let servers = vec![start(Kind::Gridhaul)?, start(Kind::Globus)?];
+        // For every account that the users of the servers have.
+        let up = served.join("up");
+        fs::create_dir(&up)?;
+        fs::set_permissions(&up, Permissions::from_mode(0o777))?;
+        let anonymous = pairs(|kind| Launch::new(kind, &served))?;
         Ok(Self {
             sizes,
             served,
             local,
-            servers,
+            anonymous,
+            certified: OnceLock::new(),
             _scratch: scratch,
         })
     }
 
     /// The servers of a kind: the first is the source of third-party copies, the second the
     /// destination; the first is also the one of copies with one server.
-    pub fn servers(&self, kind: Kind) -> &[Server; 2] {
-        &self.servers[usize::from(kind == Kind::Globus)]
+    ///
+    /// # Errors
+    ///
+    /// When those for users with certificates do not start, now or at the first call.
+    pub fn servers(&self, kind: Kind, login: Login) -> Result<&[Server; 2], RunError> {
+        let pairs = match login {
+            Login::Anonymous => &self.anonymous,
+            Login::Certificate => self
+                .certified
+                .get_or_init(|| {
+                    let pki = Pki::shared().map_err(ToString::to_string)?;
+                    pairs(|kind| Launch::new(kind, &self.served).gsi(pki))
+                        .map_err(|error| error.to_string())
+                })
+                .as_ref()
+                .map_err(|error| RunError::Failed(error.clone()))?,
+        };
+        Ok(&pairs[usize::from(kind == Kind::Globus)])
     }
 
     /// A server of a kind that nobody has used yet.
@@ -103,12 +143,16 @@ impl BenchArena {
     ///
     /// When it does not start.
     pub fn fresh_server(&self, kind: Kind) -> Result<Server, LaunchError> {
-        launch(kind, &self.served)
+        start(kind, Launch::new(kind, &self.served))
     }
 
     /// The program that runs as the servers of a kind.
     pub fn program(&self, kind: Kind) -> String {
-        let [first, _] = self.servers(kind);
+        let [[ours, _], [theirs, _]] = &self.anonymous;
+        let first = match kind {
+            Kind::Gridhaul => ours,
+            Kind::Globus => theirs,
+        };
         let program = fs::read_link(format!("/proc/{}/exe", first.pid()));
         program.map_or_else(
             |_| kind.name().to_owned(),
@@ -126,8 +170,18 @@ impl BenchArena {
     /// # Errors
     ///
     /// When it is not installed, fails or takes too long.
-    pub fn copy(&self, options: &[&str], from: String, to: String) -> Result<Duration, RunError> {
-        let client = Client::new("globus-url-copy").args(options.iter().copied());
+    pub fn copy(
+        &self,
+        login: Login,
+        options: &[&str],
+        from: String,
+        to: String,
+    ) -> Result<Duration, RunError> {
+        let mut client = Client::new("globus-url-copy").args(options.iter().copied());
+        if login == Login::Certificate {
+            let pki = Pki::shared().map_err(|error| RunError::Failed(error.to_string()))?;
+            client = client.envs(pki.environment(UserKind::Spaces));
+        }
         let finished = client.arg(from).arg(to).time_limit(CLIENT_LIMIT).run()?;
         if finished.status.success() {
             return Ok(finished.elapsed);
@@ -165,9 +219,13 @@ impl BenchArena {
     }
 
     /// The processor time that the servers of a kind have used, once no session is left.
-    pub fn processor_time(&self, kind: Kind) -> Duration {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::servers`].
+    pub fn processor_time(&self, kind: Kind, login: Login) -> Result<Duration, RunError> {
         let trees = self
-            .servers(kind)
+            .servers(kind, login)?
             .each_ref()
             .map(|server| ProcessTree::of(server.pid()));
         // A session of the real server is a process, whose time counts when it has been reaped.
@@ -175,7 +233,7 @@ impl BenchArena {
         while trees.iter().any(|tree| tree.processes() > 1) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        trees.iter().map(|tree| tree.processor_time()).sum()
+        Ok(trees.iter().map(|tree| tree.processor_time()).sum())
     }
 }
 
@@ -196,8 +254,14 @@ pub enum RunError {
     System(#[from] io::Error),
 }
 
-fn launch(kind: Kind, root: &Path) -> Result<Server, LaunchError> {
-    let launch = Launch::new(kind, root);
+/// Starts two servers of each kind.
+fn pairs(launch: impl Fn(Kind) -> Launch) -> Result<Pairs, LaunchError> {
+    let pair =
+        |kind| Ok::<_, LaunchError>([start(kind, launch(kind))?, start(kind, launch(kind))?]);
+    Ok([pair(Kind::Gridhaul)?, pair(Kind::Globus)?])
+}
+
+fn start(kind: Kind, launch: Launch) -> Result<Server, LaunchError> {
     match kind {
         Kind::Gridhaul => launch.start(),
         // The tests want its whole log; its default is errors only, and that is what sites run.

@@ -1,6 +1,10 @@
 //! What is measured: one row of the table each.
 
-use super::arena::{BenchArena, RunError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use super::arena::{BenchArena, Login, RunError};
 use super::ports;
 use super::usage::{ProcessTree, raise_descriptor_limit};
 use crate::Kind;
@@ -27,6 +31,8 @@ pub enum Unit {
     Megabytes,
     /// Files a second: more is better.
     Files,
+    /// Sessions that log in and leave, a second: more is better.
+    Logins,
     /// Kibibytes of resident memory: less is better.
     Kibibytes,
 }
@@ -56,9 +62,12 @@ enum Work {
         way: Way,
         small: bool,
         options: &'static [&'static str],
+        login: Login,
     },
     /// Sessions that do nothing.
     Idle,
+    /// Sessions that log in, delegate, fetch one small file and leave.
+    LogIn,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +87,7 @@ const fn large(
         way,
         small: false,
         options,
+        login: Login::Anonymous,
     };
     Row {
         name,
@@ -98,6 +108,7 @@ const fn small(
         way,
         small: true,
         options,
+        login: Login::Anonymous,
     };
     Row {
         name,
@@ -108,11 +119,44 @@ const fn small(
     }
 }
 
+/// The same by a user with a certificate.
+const fn certified(row: Row) -> Row {
+    let work = match row.work {
+        Work::Copy {
+            way,
+            small,
+            options,
+            login: _,
+        } => Work::Copy {
+            way,
+            small,
+            options,
+            login: Login::Certificate,
+        },
+        other => other,
+    };
+    Row {
+        target: Target::Ahead,
+        work,
+        ..row
+    }
+}
+
+/// The large file with `PROT P`.
+const fn private(
+    name: &'static str,
+    what: &'static str,
+    way: Way,
+    options: &'static [&'static str],
+) -> Row {
+    certified(large(name, what, way, options))
+}
+
 /// The share of ports that must be free before small files are copied.
 const FREE_PORTS: f64 = 0.5;
 
 /// All rows, in the order in which they run.
-pub const ROWS: [Row; 16] = [
+pub const ROWS: [Row; 25] = [
     large(
         "get-p1",
         "large file to /dev/null, -p 1",
@@ -201,7 +245,66 @@ pub const ROWS: [Row; 16] = [
         target: Target::Ahead,
         work: Work::Idle,
     },
+    Row {
+        name: "gsi-logins",
+        what: "logins with delegation and a small file, 4 at a time",
+        unit: Unit::Logins,
+        target: Target::Ahead,
+        work: Work::LogIn,
+    },
+    private(
+        "gsi-get-p1",
+        "large file to /dev/null, PROT P, -p 1",
+        Way::Get,
+        &["-dcpriv", "-p", "1"],
+    ),
+    private(
+        "gsi-get-p4",
+        "large file to /dev/null, PROT P, -p 4",
+        Way::Get,
+        &["-dcpriv", "-p", "4"],
+    ),
+    private(
+        "gsi-put-p1",
+        "large file from memory to memory, PROT P, -p 1",
+        Way::Put,
+        &["-dcpriv", "-p", "1"],
+    ),
+    private(
+        "gsi-put-p4",
+        "large file from memory to memory, PROT P, -p 4",
+        Way::Put,
+        &["-dcpriv", "-p", "4"],
+    ),
+    private(
+        "gsi-tpc-p1",
+        "large file, server to server, PROT P, -p 1",
+        Way::ThirdParty,
+        &["-dcpriv", "-p", "1"],
+    ),
+    private(
+        "gsi-tpc-p4",
+        "large file, server to server, PROT P, -p 4",
+        Way::ThirdParty,
+        &["-dcpriv", "-p", "4"],
+    ),
+    // What DCAU costs where it costs most: a handshake for each small file.
+    certified(small(
+        "gsi-small-nodcau",
+        "small files, DCAU N, -r -cd",
+        Way::Get,
+        &["-nodcau", "-r", "-cd"],
+    )),
+    certified(small(
+        "gsi-small-dcau",
+        "small files, DCAU A, PROT C, -r -cd",
+        Way::Get,
+        &["-r", "-cd"],
+    )),
 ];
+
+/// Clients that log in beside each other.
+const CLIENTS: usize = 4;
 
 impl Row {
     /// Runs it once against the servers of a kind.
@@ -215,8 +318,10 @@ impl Row {
                 way,
                 small,
                 options,
-            } => copy(arena, kind, way, small, options),
+                login,
+            } => copy(arena, kind, login, way, small, options),
             Work::Idle => idle(arena, kind),
+            Work::LogIn => log_in(arena, kind),
         }
     }
 }
@@ -225,11 +330,12 @@ impl Row {
 fn copy(
     arena: &BenchArena,
     kind: Kind,
+    login: Login,
     way: Way,
     small: bool,
     options: &[&str],
 ) -> Result<Sample, RunError> {
-    let [first, second] = arena.servers(kind);
+    let [first, second] = arena.servers(kind, login)?;
     let sizes = arena.sizes;
     let name = if small { "small/" } else { "large" };
     let target = if small { "" } else { "large" };
@@ -242,11 +348,11 @@ fn copy(
     if small {
         ports::wait_for_free(FREE_PORTS)?;
     }
-    let before = arena.processor_time(kind);
-    let copied = arena.copy(options, from, to);
+    let before = arena.processor_time(kind, login)?;
+    let copied = arena.copy(login, options, from, to);
     // What a failed run left must not count for the next one.
     let elapsed = copied.inspect_err(|_| drop(arena.clear(0, 0)))?;
-    let processor = arena.processor_time(kind).saturating_sub(before);
+    let processor = arena.processor_time(kind, login)?.saturating_sub(before);
     let (files, bytes) = match (way, small) {
         (Way::Get, false) => (0, 0),
         (_, false) => (1, sizes.large),
@@ -264,6 +370,40 @@ fn copy(
     Ok(Sample {
         value: 1e3 * giga / seconds,
         processor: Some(processor.as_secs_f64() / giga),
+    })
+}
+
+/// Each session is a client program that starts, and asks for the same file.
+#[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
+fn log_in(arena: &BenchArena, kind: Kind) -> Result<Sample, RunError> {
+    let [server, _] = arena.servers(kind, Login::Certificate)?;
+    ports::wait_for_free(FREE_PORTS)?;
+    let logins = arena.sizes.logins;
+    let next = AtomicUsize::new(0);
+    let client = || {
+        while next.fetch_add(1, Ordering::Relaxed) < logins {
+            let from = server.url("small/f00000");
+            let options = ["-nodcau"];
+            arena.copy(
+                Login::Certificate,
+                &options,
+                from,
+                "file:///dev/null".to_owned(),
+            )?;
+        }
+        Ok(())
+    };
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().try_for_each(|client| {
+            let ended = client.join();
+            ended.unwrap_or_else(|_| Err(RunError::Failed("a client panicked".to_owned())))
+        })
+    })?;
+    Ok(Sample {
+        value: logins as f64 / start.elapsed().as_secs_f64(),
+        processor: None,
     })
 }
 

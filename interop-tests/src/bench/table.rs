@@ -58,6 +58,7 @@ impl Unit {
         match self {
             Self::Megabytes => "MB/s",
             Self::Files => "files/s",
+            Self::Logins => "logins/s",
             Self::Kibibytes => "KiB",
         }
     }
