@@ -8,6 +8,7 @@
 //! [`serve`](serve::serve) is the program; [`Server`] is a server inside another one, for tests.
 
 mod append_file;
+pub mod check;
 pub mod config;
 mod descriptors;
 mod events;
@@ -17,13 +18,16 @@ pub mod logging;
 mod memory;
 pub mod passwords;
 pub mod privileges;
+mod security;
 pub mod serve;
 mod server;
 mod session;
 mod shutdown;
+pub mod ssh;
 mod storages;
 mod transfer_log;
 
+pub use security::{HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};
 
 /// The version's number.

@@ -1,17 +1,20 @@
 //! The program `gridhaul-server`.
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 use gridhaul_server::config::{Command, CommandLine, PasswdArguments, ServeArguments};
 use gridhaul_server::passwords::{self, Grant, PasswordsError};
-use gridhaul_server::serve;
+use gridhaul_server::{check, serve, ssh};
 
 fn main() -> ExitCode {
     let line = CommandLine::parse();
     let done = match line.command {
         Some(Command::Passwd(arguments)) => passwd(&arguments).map_err(|error| error.to_string()),
         Some(Command::Serve(arguments)) => run(&arguments),
+        Some(Command::Check(arguments)) => check(&arguments),
+        Some(Command::Ssh(arguments)) => ssh::serve(&arguments).map_err(|error| error.to_string()),
         None => run(&line.serve),
     };
     match done {
@@ -25,6 +28,14 @@ fn main() -> ExitCode {
 
 fn run(arguments: &ServeArguments) -> Result<(), String> {
     serve::serve(arguments).map_err(|error| error.to_string())
+}
+
+fn check(arguments: &ServeArguments) -> Result<(), String> {
+    match check::check(arguments, &mut io::stdout().lock()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("with these errors the server does not work as it is meant to".to_owned()),
+        Err(error) => Err(format!("the report cannot be written: {error}")),
+    }
 }
 
 fn passwd(arguments: &PasswdArguments) -> Result<(), PasswordsError> {

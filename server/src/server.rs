@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use gridhaul_accounts::Monitor;
+use gridhaul_gsi::Gsi;
 use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
 use gridhaul_stack::{Driver, Registry, StackError};
 use gridhaul_storage::StorageError;
@@ -20,6 +22,8 @@ use crate::limits::{ConnectionLimits, TransferLimit};
 use crate::listener;
 use crate::memory;
 use crate::passwords::{Passwords, PasswordsError, Verifier};
+use crate::security::{Security, SecurityError};
+use crate::session::{LocalUser, Session};
 use crate::shutdown::Shutdown;
 use crate::storages::Storages;
 use crate::transfer_log::TransferLog;
@@ -65,6 +69,9 @@ pub enum StartError {
     /// The password file is wrong.
     #[error(transparent)]
     Passwords(#[from] PasswordsError),
+    /// A certificate, a trust directory or a map is wrong.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     /// The transfer log cannot be written.
     #[error("the transfer log {}: {error}", path.display())]
     TransferLog {
@@ -73,6 +80,9 @@ pub enum StartError {
         /// The kernel's word.
         error: io::Error,
     },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Threads(io::Error),
     /// The driver stack is none.
     #[error("stack '{stack}': {error}")]
     StackText {
@@ -113,29 +123,32 @@ pub(crate) struct Shared {
 pub(crate) struct Settings {
     pub(crate) config: Arc<Config>,
     pub(crate) passwords: Arc<Passwords>,
+    /// Without it there is neither GSI nor TLS.
+    pub(crate) security: Option<Arc<Security>>,
     /// The stack of data channels unless a client asks for another.
     pub(crate) stack: Arc<StackSpec>,
 }
 
 impl Settings {
-    fn load(config: Config, registry: &Registry) -> Result<Self, StartError> {
+    /// Reads the files that a configuration names. `previous` is what a running server has.
+    fn load(
+        config: Config,
+        registry: &Registry,
+        previous: Option<&Self>,
+    ) -> Result<Self, StartError> {
         let passwords = match &config.passwords {
             Some(path) => Passwords::read(path)?,
             None => Passwords::default(),
         };
-        let text = &config.data.stack;
-        let stack = StackSpec::parse(text).map_err(|error| StartError::StackText {
-            stack: text.clone(),
-            error,
-        })?;
-        let stack = with_ports(stack, config.data.port_range);
-        registry.build(&stack).map_err(|error| StartError::Stack {
-            stack: text.clone(),
-            error,
-        })?;
+        let security = Security::load(
+            &config.security,
+            previous.and_then(|previous| previous.security.as_deref()),
+        )?;
+        let stack = stack(&config, registry)?;
         Ok(Self {
             config: Arc::new(config),
             passwords: Arc::new(passwords),
+            security,
             stack: Arc::new(stack),
         })
     }
@@ -144,6 +157,21 @@ impl Settings {
     pub(crate) fn with_ports(&self, stack: StackSpec) -> StackSpec {
         with_ports(stack, self.config.data.port_range)
     }
+}
+
+/// The stack of data channels, which has been built once to see that it can be.
+pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, StartError> {
+    let text = &config.data.stack;
+    let stack = StackSpec::parse(text).map_err(|error| StartError::StackText {
+        stack: text.clone(),
+        error,
+    })?;
+    let stack = with_ports(stack, config.data.port_range);
+    registry.build(&stack).map_err(|error| StartError::Stack {
+        stack: text.clone(),
+        error,
+    })?;
+    Ok(stack)
 }
 
 /// `port-range` is for every stack over TCP, whatever its own options say.
@@ -167,6 +195,16 @@ impl PreparedServer {
     ///
     /// When one of them cannot be had.
     pub fn new(config: Config) -> Result<Self, StartError> {
+        Self::with_monitor(config, None)
+    }
+
+    /// As [`PreparedServer::new`], with a monitor, so that files can be opened with the rights of any
+    /// account. Without one there is the account of this process.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`PreparedServer::new`].
+    pub fn with_monitor(config: Config, monitor: Option<Monitor>) -> Result<Self, StartError> {
         let registry = drivers();
         let listeners = config
             .listen
@@ -184,7 +222,7 @@ impl PreparedServer {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let storages = Storages::open(&config).map_err(|error| StartError::Root {
+        let storages = Storages::open(&config, monitor).map_err(|error| StartError::Root {
             root: config.root.clone(),
             error,
         })?;
@@ -199,7 +237,7 @@ impl PreparedServer {
             }
             None => None,
         };
-        let settings = Settings::load(config, &registry)?;
+        let settings = Settings::load(config, &registry, None)?;
         let shared = Shared::new(
             settings,
             registry,
@@ -224,6 +262,9 @@ impl PreparedServer {
     ///
     /// When a listener cannot be handed to the runtime.
     pub fn start(self) -> io::Result<Server> {
+        if let Some(security) = self.shared.settings().security {
+            security.start()?;
+        }
         let shutdown = Shutdown::new();
         for listener in self.listeners {
             listener.set_nonblocking(true)?;
@@ -266,7 +307,11 @@ impl Server {
     ///
     /// When the configuration, a file that it names, or the transfer log cannot be used.
     pub fn reload(&self, config: Config) -> Result<(), StartError> {
-        let settings = Settings::load(config, &self.shared.registry)?;
+        let running = self.shared.settings();
+        let settings = Settings::load(config, &self.shared.registry, Some(&running))?;
+        if let Some(security) = &settings.security {
+            security.start().map_err(StartError::Threads)?;
+        }
         let limits = &settings.config.limits;
         self.shared
             .connections
@@ -285,6 +330,12 @@ impl Server {
             }),
             None => Ok(()),
         }
+    }
+
+    /// A session for a user whom another program has let in, between these addresses.
+    pub(crate) fn session(&self, user: LocalUser, peer: SocketAddr, local: SocketAddr) -> Session {
+        let phase = self.shutdown.watch();
+        Session::new(Arc::clone(&self.shared), phase, peer, local).of_local_user(user)
     }
 
     /// Accepts no more connections, closes idle sessions, gives transfers the configured time to
@@ -349,14 +400,15 @@ impl Shared {
 }
 
 /// The drivers that this program has.
-fn drivers() -> Registry {
+pub(crate) fn drivers() -> Registry {
     let mut registry = Registry::new();
     registry.register(Tcp);
+    registry.register(Gsi::without_session());
     registry
 }
 
 /// Opens a listener. An IPv6 one takes no IPv4 connections, so that both may be given.
-fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     const BACKLOG: i32 = 1024;
     let open = || {
         let socket = Socket::new(

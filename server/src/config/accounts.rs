@@ -34,3 +34,54 @@ pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError>
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::FileMode;
+
+    #[test]
+    fn what_globus_gridftp_server_refuses_is_refused_until_it_is_allowed() {
+        let accounts = resolve(&Settings::default()).expect("valid");
+        assert_eq!(accounts.monitor.policy, AccountPolicy::default());
+        assert!(!accounts.monitor.policy.allow_root);
+        assert_eq!(accounts.monitor.umask, None);
+        let settings = Settings {
+            allow_root: Some(true),
+            allow_disabled_login: Some(true),
+            least_uid: Some(1000),
+            umask: Some(FileMode(0o077)),
+            max_brokers: Some(3),
+            broker_idle_timeout: Some(5),
+            ..Settings::default()
+        };
+        let accounts = resolve(&settings).expect("valid");
+        let policy = AccountPolicy {
+            allow_root: true,
+            allow_disabled_login: true,
+            least_uid: 1000,
+        };
+        assert_eq!(accounts.monitor.policy, policy);
+        assert_eq!(accounts.monitor.umask, Some(0o077));
+        let brokers = BrokerLimits {
+            brokers: 3,
+            idle: Duration::from_secs(5),
+        };
+        assert_eq!(accounts.brokers, brokers);
+    }
+
+    #[test]
+    fn there_is_at_least_one_broker() {
+        let settings = Settings {
+            max_brokers: Some(0),
+            ..Settings::default()
+        };
+        let error = resolve(&settings).expect_err("none").to_string();
+        assert!(
+            error.starts_with("max-brokers must be between 1"),
+            "{error}"
+        );
+    }
+}

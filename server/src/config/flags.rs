@@ -30,6 +30,16 @@ pub struct CommandLine {
 pub enum Command {
     /// Serve a directory; the default
     Serve(Box<ServeArguments>),
+    /// Serve the user who logged in with ssh, on standard input and output (sshftp://)
+    ///
+    /// Takes the flags of `serve`, and its file; what they say about listening and logging in means
+    /// nothing here. Without --root the user sees the whole machine and begins at home.
+    Ssh(Box<ServeArguments>),
+    /// Check what serving depends on: certificates, trust, maps, accounts, ports, limits
+    ///
+    /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins
+    /// with ok, warning or error; if there is an error, the exit status is 1.
+    Check(Box<ServeArguments>),
     /// Add a user to a password file, or give one a new password
     Passwd(PasswdArguments),
 }
@@ -72,7 +82,7 @@ mod tests {
         match line.command {
             Some(Command::Serve(serve)) => *serve,
             None => line.serve,
-            Some(Command::Passwd(_)) => panic!("not passwd"),
+            Some(_) => panic!("not serve"),
         }
     }
 

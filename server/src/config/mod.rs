@@ -2,10 +2,14 @@
 //!
 //! [`Settings`] is the one list of settings; a [`Config`] is what follows from it, complete and checked.
 
+mod accounts;
+mod authorization;
 mod file;
 mod flags;
 mod resolve;
+mod security;
 mod settings;
+mod tls_versions;
 mod values;
 
 use std::net::{IpAddr, SocketAddr};
@@ -16,22 +20,30 @@ use gridhaul_transfer::{AddressBlock, Admission};
 
 use resolve::PORT_RANGE_VARIABLE;
 
+pub use accounts::LocalAccounts;
+pub use authorization::{MemberOf, Outcome, Rule};
 pub use file::FileError;
 pub use flags::{Command, CommandLine, PasswdArguments, ServeArguments};
+pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
-pub use values::{Bytes, DataHosts, FileMode, LogFormat, PortRange, ValueError};
+pub use tls_versions::TlsRange;
+pub use values::{Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, ValueError};
 
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The directory that is served.
     pub root: PathBuf,
-    /// Where control connections are accepted; at least one address.
+    /// Where control connections are accepted: at least one address, unless ssh has brought the one.
     pub listen: Vec<SocketAddr>,
     /// Whether, and how, anonymous users are let in.
     pub anonymous: Option<Anonymous>,
     /// The file of users with passwords.
     pub passwords: Option<PathBuf>,
+    /// How identities are proved.
+    pub security: Security,
+    /// How local accounts are used.
+    pub accounts: LocalAccounts,
     /// The account to run as when started as root.
     pub user: String,
     /// The permission bits of new files.
@@ -126,12 +138,62 @@ pub enum ConfigError {
     File(#[from] FileError),
     /// Nobody could log in.
     #[error(
-        "nobody could log in: give --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
+        "nobody could log in: give --gsi, --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
     )]
     NobodyCanLogIn,
+    /// A setting that means nothing without another one.
+    #[error("{0} needs {1}: give that as well")]
+    Needs(&'static str, &'static str),
+    /// Sessions with accounts could be given any directory.
+    #[error(
+        "gsi without root: name the directory that users see as /, with --root / for the whole \
+         machine as globus-gridftp-server gives it, or --root DIR"
+    )]
+    NoRoot,
+    /// The server could not prove who it is.
+    #[error(
+        "there is no certificate of this server: give --cert FILE and --key FILE, set X509_USER_CERT \
+         and X509_USER_KEY, or put hostcert.pem and hostkey.pem into /etc/grid-security"
+    )]
+    NoCertificate,
+    /// Nobody could prove who they are.
+    #[error(
+        "there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
+         them into /etc/grid-security/certificates"
+    )]
+    NoTrust,
+    /// Nobody could be given an account.
+    #[error(
+        "there is no grid-mapfile: give --gridmap FILE, set GRIDMAP, write \
+         /etc/grid-security/grid-mapfile, or name accounts in [[authorize]] rules"
+    )]
+    NoGridmap,
+    /// Rules depend on what nobody could verify.
+    #[error(
+        "an [[authorize]] rule asks for VOMS attributes, which cannot be verified without a vomsdir: \
+         give --vomsdir DIR, set X509_VOMS_DIR, or make /etc/grid-security/vomsdir"
+    )]
+    NoVomsdir,
     /// Anonymous users may write but not log in.
     #[error("anonymous-write without anonymous: give --anonymous as well")]
     WriteWithoutAnonymous,
+    /// What Globus programs are told about TLS on this machine is not understood.
+    #[error(
+        "{key} in the environment or in /etc/grid-security/gsi.conf: '{value}' is not TLS1_2_VERSION, \
+         TLS1_3_VERSION or 0"
+    )]
+    TlsProtocol {
+        /// The variable without its prefix.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// Clients could not agree with the server on anything.
+    #[error(
+        "MIN_TLS_PROTOCOL and MAX_TLS_PROTOCOL leave neither TLS 1.2 nor TLS 1.3: say tls-versions, or \
+         change them in the environment or in /etc/grid-security/gsi.conf"
+    )]
+    NoTlsVersion,
     /// A number that makes no sense.
     #[error("{name} must be between {least} and {most}, not {value}")]
     OutOfRange {
@@ -170,11 +232,52 @@ impl Config {
             };
             return Self::resolve(settings);
         }
-        let from_file = match &arguments.config {
-            Some(path) => file::read(path)?,
-            None => Settings::default(),
-        };
-        Self::resolve(arguments.settings.clone().or(from_file))
+        let config = Self::resolve(settings(arguments)?)?;
+        if !config.lets_anybody_in() {
+            return Err(ConfigError::NobodyCanLogIn);
+        }
+        Ok(config)
+    }
+
+    /// What follows from the arguments of `ssh`, which has its one user already: settings about
+    /// logging in mean nothing. As globus-gridftp-server has it, the user sees the whole machine and
+    /// may copy from and to any host; and the log, which would end up at the user's terminal, is not
+    /// written unless a file is named.
+    ///
+    /// # Errors
+    ///
+    /// When the file is wrong or the settings do not fit together.
+    pub fn load_for_ssh(arguments: &ServeArguments) -> Result<Self, ConfigError> {
+        let settings = settings(arguments)?;
+        let config = Self::resolve(Settings {
+            root: settings.root.or_else(|| Some("/".into())),
+            data_hosts: settings.data_hosts.or_else(|| Some(vec![DataHosts::Any])),
+            log_file: settings.log_file.or_else(|| Some("/dev/null".into())),
+            anonymous: None,
+            anonymous_write: None,
+            passwords: None,
+            gsi: None,
+            cert: None,
+            key: None,
+            trust: None,
+            gridmap: None,
+            vomsdir: None,
+            authorize: None,
+            tls: None,
+            tls_versions: None,
+            encrypt_data: None,
+            require_dcau: None,
+            delegation_keys: None,
+            ..settings
+        })?;
+        Ok(Self {
+            listen: Vec::new(),
+            ..config
+        })
+    }
+
+    fn lets_anybody_in(&self) -> bool {
+        self.anonymous.is_some() || self.passwords.is_some() || self.security.gsi.is_some()
     }
 
     /// This configuration for a server that runs already with `running`: what only a restart can
@@ -187,7 +290,24 @@ impl Config {
                 kept.push(name);
             }
         };
+        // Started without it, the server has nothing that could act for other accounts.
+        let switched = self.security.gsi.is_some() != running.security.gsi.is_some();
+        keep("gsi", switched);
+        if switched {
+            self.security.clone_from(&running.security);
+        }
         keep("listen", self.listen != running.listen);
+        let monitor = (&self.accounts.monitor, &running.accounts.monitor);
+        keep("allow-root", monitor.0.policy.allow_root != monitor.1.policy.allow_root);
+        keep(
+            "allow-disabled-login",
+            monitor.0.policy.allow_disabled_login != monitor.1.policy.allow_disabled_login,
+        );
+        keep("least-uid", monitor.0.policy.least_uid != monitor.1.policy.least_uid);
+        keep("umask", monitor.0.umask != monitor.1.umask);
+        let brokers = (&self.accounts.brokers, &running.accounts.brokers);
+        keep("max-brokers", brokers.0.brokers != brokers.1.brokers);
+        keep("broker-idle-timeout", brokers.0.idle != brokers.1.idle);
         keep("user", self.user != running.user);
         keep("perms", self.perms != running.perms);
         keep(
@@ -207,6 +327,7 @@ impl Config {
         keep("log-file", self.log.file != running.log.file);
         keep("log-format", self.log.format != running.log.format);
         self.listen.clone_from(&running.listen);
+        self.accounts.clone_from(&running.accounts);
         self.user.clone_from(&running.user);
         self.perms = running.perms;
         self.limits.data_timeout = running.limits.data_timeout;
@@ -218,6 +339,15 @@ impl Config {
         self.log.format = running.log.format;
         (self, kept)
     }
+}
+
+/// The settings of the flags, and those of the file that they name.
+fn settings(arguments: &ServeArguments) -> Result<Settings, ConfigError> {
+    let from_file = match &arguments.config {
+        Some(path) => file::read(path)?,
+        None => Settings::default(),
+    };
+    Ok(arguments.settings.clone().or(from_file))
 }
 
 impl DataConnections {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::{accounts, security};
 use super::{Anonymous, Config, ConfigError, DataConnections, Limits, Log, PortRange, Settings};
 
 /// Where a server listens that was not told where.
@@ -14,22 +15,21 @@ pub(super) const PORT_RANGE_VARIABLE: &str = "GLOBUS_TCP_PORT_RANGE";
 
 impl Config {
     /// What follows from settings.
-    pub(super) fn resolve(settings: Settings) -> Result<Self, ConfigError> {
+    pub(super) fn resolve(mut settings: Settings) -> Result<Self, ConfigError> {
         let anonymous = match (
             settings.anonymous,
             settings.anonymous_write.unwrap_or(false),
         ) {
             (Some(true), write) => Some(Anonymous {
-                names: not_empty("anonymous-names", settings.anonymous_names)?
+                names: not_empty("anonymous-names", settings.anonymous_names.take())?
                     .unwrap_or_else(|| vec!["anonymous".to_owned(), "ftp".to_owned()]),
                 write,
             }),
             (_, true) => return Err(ConfigError::WriteWithoutAnonymous),
             (_, false) => None,
         };
-        if anonymous.is_none() && settings.passwords.is_none() {
-            return Err(ConfigError::NobodyCanLogIn);
-        }
+        let security = security::resolve(&mut settings)?;
+        let accounts = accounts::resolve(&settings)?;
         let fits = |text: &String| text.len() <= 1000 && !text.chars().any(char::is_control);
         if !settings.banner.as_ref().is_none_or(fits) {
             return Err(ConfigError::Banner);
@@ -43,6 +43,8 @@ impl Config {
             listen: not_empty("listen", settings.listen)?.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
             anonymous,
             passwords: settings.passwords,
+            security,
+            accounts,
             user: settings.user.unwrap_or_else(|| "nobody".to_owned()),
             perms: settings.perms.map_or(0o644, |mode| mode.0),
             banner: settings.banner,
@@ -104,15 +106,19 @@ impl Config {
 /// A year: what is longer was meant otherwise.
 const MOST_SECONDS: u64 = 366 * 24 * 3600;
 
-fn seconds(name: &'static str, value: Option<u64>, default: u64) -> Result<Duration, ConfigError> {
+pub(super) fn seconds(name: &'static str, value: Option<u64>, default: u64) -> Result<Duration, ConfigError> {
     between(name, value, default, 1, MOST_SECONDS).map(Duration::from_secs)
 }
 
-fn count(name: &'static str, value: Option<usize>, default: usize) -> Result<usize, ConfigError> {
+pub(super) fn count(
+    name: &'static str,
+    value: Option<usize>,
+    default: usize,
+) -> Result<usize, ConfigError> {
     between(name, value, default, 1, 1_000_000)
 }
 
-fn between<N: Copy + PartialOrd + TryInto<u64>>(
+pub(super) fn between<N: Copy + PartialOrd + TryInto<u64>>(
     name: &'static str,
     value: Option<N>,
     default: N,
@@ -171,11 +177,14 @@ mod tests {
 
     #[test]
     fn anybody_else_must_be_let_in_by_a_word() {
-        let settings = Settings {
-            root: Some("/srv".into()),
-            ..Settings::default()
+        let arguments = ServeArguments {
+            settings: Settings {
+                root: Some("/srv".into()),
+                ..Settings::default()
+            },
+            ..ServeArguments::default()
         };
-        let error = Config::resolve(settings).expect_err("nobody");
+        let error = Config::load(&arguments).expect_err("nobody");
         assert!(matches!(error, ConfigError::NobodyCanLogIn));
         let settings = Settings {
             anonymous_write: Some(true),

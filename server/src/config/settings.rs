@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::values::{Bytes, DataHosts, FileMode, LogFormat, PortRange};
+use super::authorization::Rule;
+use super::tls_versions::TlsRange;
+use super::values::{Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange};
 
 /// Defines [`Settings`] and how two of them are put together, so that no setting can be forgotten.
 macro_rules! settings {
@@ -51,6 +53,92 @@ settings! {
     /// The file of users with passwords, as `gridhaul-server passwd` makes it
     #[arg(long, value_name = "FILE")]
     passwords: PathBuf,
+
+    /// Let users with certificates in (AUTH GSSAPI)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    gsi: bool,
+
+    /// The server's certificate, with those of its issuers. Default: X509_USER_CERT, else hostcert.pem
+    /// in /etc/grid-security or ~/.globus, else X509_USER_PROXY
+    #[arg(long, value_name = "FILE")]
+    cert: PathBuf,
+
+    /// The private key of the certificate. Default: X509_USER_KEY, else hostkey.pem beside hostcert.pem;
+    /// with --cert, the same file
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+
+    /// The certificate authorities, signing policies and revocation lists. Default: X509_CERT_DIR, else
+    /// ~/.globus/certificates, else /etc/grid-security/certificates
+    #[arg(long, value_name = "DIR")]
+    trust: PathBuf,
+
+    /// The accounts of each identity. Default: GRIDMAP, else ~/.gridmap when not started as root, else
+    /// /etc/grid-security/grid-mapfile
+    #[arg(long, value_name = "FILE")]
+    gridmap: PathBuf,
+
+    /// The VOMS servers to believe. Default: X509_VOMS_DIR, else /etc/grid-security/vomsdir
+    #[arg(long, value_name = "DIR")]
+    vomsdir: PathBuf,
+
+    /// What identities may use, in the configuration file only. Default: what the grid-mapfile says
+    #[arg(skip)]
+    authorize: Vec<Rule>,
+
+    /// Offer AUTH TLS to anonymous users and those with passwords. Default: if there is a certificate
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    tls: bool,
+
+    /// The versions of TLS in GSI sessions: 1.2, 1.3 or 1.2-1.3. Default: what GLOBUS_GSSAPI_MIN_TLS_PROTOCOL,
+    /// GLOBUS_GSSAPI_MAX_TLS_PROTOCOL and /etc/grid-security/gsi.conf say, else 1.2-1.3
+    #[arg(long, value_name = "VERSIONS")]
+    tls_versions: TlsRange,
+
+    /// Refuse transfers over data channels that are not encrypted
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    encrypt_data: bool,
+
+    /// Refuse DCAU N in GSI sessions: data channels without a handshake, as gfal2 uses them
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    require_dcau: bool,
+
+    /// The keys of delegated credentials: rsa as globus-gridftp-server has, or ec, which cost less
+    /// time. Default: rsa
+    #[arg(long, value_name = "KIND")]
+    delegation_keys: KeyKind,
+
+    /// Security handshakes at a time with one address. Default: 200
+    #[arg(long, value_name = "COUNT")]
+    max_handshakes_per_address: usize,
+
+    /// Security handshakes with one address that may fail in a minute until more are refused. Default: 100
+    #[arg(long, value_name = "COUNT")]
+    max_failed_handshakes: usize,
+
+    /// Let identities be mapped to root
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_root: bool,
+
+    /// Let identities be mapped to accounts that have expired, or whose shell is no program
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_disabled_login: bool,
+
+    /// Refuse accounts with a lower number. Default: 1
+    #[arg(long, value_name = "NUMBER")]
+    least_uid: u32,
+
+    /// The umask of local accounts. Default: that of the server
+    #[arg(long, value_name = "OCTAL")]
+    umask: FileMode,
+
+    /// Local accounts at work at a time; each has a process. Default: 100
+    #[arg(long, value_name = "COUNT")]
+    max_brokers: usize,
+
+    /// Seconds until the process of a local account that does nothing ends. Default: 300
+    #[arg(long, value_name = "SECONDS")]
+    broker_idle_timeout: u64,
 
     /// The account to run as when started as root. Default: nobody
     #[arg(long, value_name = "NAME")]

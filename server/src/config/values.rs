@@ -7,12 +7,23 @@ use gridhaul_transfer::AddressBlock;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
+use super::tls_versions::TlsRange;
+
 /// A text that is no value of the kind that a setting has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
 pub struct ValueError {
     text: String,
     expected: &'static str,
+}
+
+impl ValueError {
+    pub(super) fn new(text: &str, expected: &'static str) -> Self {
+        Self {
+            text: text.to_owned(),
+            expected,
+        }
+    }
 }
 
 /// A number of bytes: `65536`, `64K`, `512M`, `2G` (powers of 1024).
@@ -155,6 +166,31 @@ impl FromStr for LogFormat {
     }
 }
 
+/// The kind of a key that the server makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeyKind {
+    /// RSA with 2048 bits.
+    #[default]
+    Rsa,
+    /// P-256.
+    Ec,
+}
+
+impl FromStr for KeyKind {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "rsa" => Ok(Self::Rsa),
+            "ec" => Ok(Self::Ec),
+            _ => Err(ValueError {
+                text: text.to_owned(),
+                expected: "a kind of key: rsa or ec",
+            }),
+        }
+    }
+}
+
 /// In the file these are strings, read as the flags are.
 macro_rules! deserialize_as_text {
     ($($kind:ty),*) => {$(
@@ -166,7 +202,7 @@ macro_rules! deserialize_as_text {
     )*};
 }
 
-deserialize_as_text!(FileMode, PortRange, DataHosts, LogFormat);
+deserialize_as_text!(FileMode, PortRange, DataHosts, LogFormat, KeyKind, TlsRange);
 
 struct NumberOrText(&'static str);
 

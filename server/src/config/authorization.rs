@@ -1,0 +1,330 @@
+//! `[[authorize]]`: what an identity may use, in the configuration file.
+
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+/// A rule: whom it is about, and what they may use.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "Table")]
+pub struct Rule {
+    identity: Option<Pattern>,
+    vo: Option<Pattern>,
+    fqan: Option<Pattern>,
+    outcome: Outcome,
+}
+
+/// What a rule gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing.
+    Deny,
+    /// An account.
+    Grant {
+        /// The account; `None` is those that the grid-mapfile has for the identity.
+        account: Option<String>,
+        /// What the session sees as `/`; `None` is the server's root.
+        root: Option<PathBuf>,
+        /// Nothing may be changed.
+        read_only: bool,
+    },
+}
+
+/// A membership as rules look at it: a virtual organization, and the attributes that it gives.
+#[derive(Debug, Clone, Copy)]
+pub struct MemberOf<'a> {
+    /// The virtual organization's name.
+    pub vo: &'a str,
+    /// The attributes, as `/atlas/Role=production`.
+    pub fqans: &'a [&'a str],
+}
+
+/// The table as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    identity: Option<Pattern>,
+    vo: Option<Pattern>,
+    fqan: Option<Pattern>,
+    account: Option<String>,
+    #[serde(default)]
+    map: bool,
+    #[serde(default)]
+    deny: bool,
+    root: Option<PathBuf>,
+    #[serde(default)]
+    read_only: bool,
+}
+
+/// A table that is no rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum RuleError {
+    #[error("a rule needs one of identity, vo and fqan; for everybody, say identity = \"*\"")]
+    ForNobody,
+    #[error("a rule needs exactly one of account = \"NAME\", map = true and deny = true")]
+    Outcome,
+    #[error("a rule with deny = true has neither root nor read-only")]
+    DenyGrants,
+    #[error("a rule's account must be the name of an account")]
+    Account,
+    #[error("a rule's root must be an absolute path, or begin with $HOME")]
+    Root,
+}
+
+impl Rule {
+    /// The rule of a server without rules: the grid-mapfile decides.
+    pub fn gridmap() -> Self {
+        Self {
+            identity: None,
+            vo: None,
+            fqan: None,
+            outcome: Outcome::Grant {
+                account: None,
+                root: None,
+                read_only: false,
+            },
+        }
+    }
+
+    /// Whether it is about this identity (in one-line form), which has these verified memberships.
+    /// `vo` and `fqan` must be true of the same membership.
+    pub fn is_about(&self, identity: &str, memberships: &[MemberOf<'_>]) -> bool {
+        let named = matches(self.identity.as_ref(), identity);
+        let member = |membership: &MemberOf<'_>| {
+            let attribute = self.fqan.as_ref().is_none_or(|fqan| {
+                let mut fqans = membership.fqans.iter();
+                fqans.any(|text| fqan.matches(text))
+            });
+            attribute && matches(self.vo.as_ref(), membership.vo)
+        };
+        named && (!self.asks_for_attributes() || memberships.iter().any(member))
+    }
+
+    /// What it gives.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Whether it depends on VOMS attributes.
+    pub fn asks_for_attributes(&self) -> bool {
+        self.vo.is_some() || self.fqan.is_some()
+    }
+
+    /// Whether it depends on the grid-mapfile.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.outcome, Outcome::Grant { account: None, .. })
+    }
+}
+
+/// A condition that is not there is met.
+fn matches(pattern: Option<&Pattern>, text: &str) -> bool {
+    pattern.is_none_or(|pattern| pattern.matches(text))
+}
+
+impl TryFrom<Table> for Rule {
+    type Error = RuleError;
+
+    fn try_from(table: Table) -> Result<Self, RuleError> {
+        if table.identity.is_none() && table.vo.is_none() && table.fqan.is_none() {
+            return Err(RuleError::ForNobody);
+        }
+        let outcome = match (table.account, table.map, table.deny) {
+            (None, false, true) if table.root.is_some() || table.read_only => {
+                return Err(RuleError::DenyGrants);
+            }
+            (None, false, true) => Outcome::Deny,
+            (Some(account), false, false) if !is_account(&account) => {
+                return Err(RuleError::Account);
+            }
+            (account @ Some(_), false, false) | (account @ None, true, false) => Outcome::Grant {
+                account,
+                root: table.root,
+                read_only: table.read_only,
+            },
+            _ => return Err(RuleError::Outcome),
+        };
+        if let Outcome::Grant {
+            root: Some(root), ..
+        } = &outcome
+            && !is_root(root)
+        {
+            return Err(RuleError::Root);
+        }
+        Ok(Self {
+            identity: table.identity,
+            vo: table.vo,
+            fqan: table.fqan,
+            outcome,
+        })
+    }
+}
+
+fn is_account(name: &str) -> bool {
+    let fits = |letter: char| !letter.is_whitespace() && !letter.is_control();
+    !name.is_empty() && name.chars().all(fits) && !name.contains(['/', ':'])
+}
+
+fn is_root(path: &Path) -> bool {
+    path.is_absolute() || path.starts_with("$HOME")
+}
+
+/// A pattern for names: `*` is any text, slashes too, `?` a character, `[a-z]` one of several, `{a,b}`
+/// a choice. A backslash is itself: names have them where a byte is not ASCII.
+#[derive(Debug, Clone)]
+struct Pattern {
+    text: String,
+    matcher: GlobMatcher,
+}
+
+impl Pattern {
+    fn matches(&self, text: &str) -> bool {
+        self.matcher.is_match(text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let glob = GlobBuilder::new(&text)
+            .literal_separator(false)
+            .backslash_escape(false)
+            .build()
+            .map_err(D::Error::custom)?;
+        Ok(Self {
+            matcher: glob.compile_matcher(),
+            text,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: &str = "/DC=org/DC=example/CN=Alice Smith";
+
+    fn rule(text: &str) -> Rule {
+        toml::from_str(text).expect(text)
+    }
+
+    fn error(text: &str) -> String {
+        toml::from_str::<Rule>(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn identities_are_matched_as_a_whole_and_a_star_takes_slashes() {
+        for (pattern, expected) in [
+            (ALICE, true),
+            ("*", true),
+            ("/DC=org/*", true),
+            ("/DC=org/DC=example/CN=Alice*", true),
+            ("/DC=org/DC=example/CN=?lice Smith", true),
+            ("/DC=org/DC={example,test}/*", true),
+            ("/DC=org", false),
+            ("*/CN=Alice", false),
+            ("/dc=org/*", false),
+        ] {
+            let rule = rule(&format!("identity = '{pattern}'\nmap = true"));
+            assert_eq!(rule.is_about(ALICE, &[]), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_backslash_in_a_pattern_is_the_one_in_the_name() {
+        let rule = rule(
+            r"identity = '/CN=J\xC3\xB6rg'
+            map = true",
+        );
+        assert!(rule.is_about(r"/CN=J\xC3\xB6rg", &[]));
+        assert!(!rule.is_about("/CN=JxC3xB6rg", &[]));
+    }
+
+    #[test]
+    fn a_vo_and_its_attribute_must_be_of_one_membership() {
+        let atlas = MemberOf {
+            vo: "atlas",
+            fqans: &["/atlas", "/atlas/Role=production"],
+        };
+        let cms = MemberOf {
+            vo: "cms",
+            fqans: &["/cms"],
+        };
+        for (text, memberships, expected) in [
+            ("vo = 'atlas'", &[atlas][..], true),
+            ("vo = 'atlas'", &[cms], false),
+            ("vo = 'atlas'", &[], false),
+            ("fqan = '/atlas/Role=*'", &[cms, atlas], true),
+            ("vo = 'cms'\nfqan = '/atlas/Role=*'", &[cms, atlas], false),
+            ("vo = 'atlas'\nfqan = '/atlas/Role=*'", &[cms, atlas], true),
+            ("identity = '/CN=Bob'\nvo = 'atlas'", &[atlas], false),
+            ("identity = '*'", &[], true),
+        ] {
+            let rule = rule(&format!("{text}\naccount = 'grid'"));
+            assert_eq!(rule.is_about(ALICE, memberships), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_says_whom_it_is_about_and_what_they_get() {
+        for (text, words) in [
+            (
+                "account = 'grid'",
+                "a rule needs one of identity, vo and fqan",
+            ),
+            ("identity = '*'", "exactly one of account"),
+            (
+                "identity = '*'\naccount = 'a'\nmap = true",
+                "exactly one of account",
+            ),
+            (
+                "identity = '*'\nmap = true\ndeny = true",
+                "exactly one of account",
+            ),
+            (
+                "identity = '*'\ndeny = true\nread-only = true",
+                "neither root nor read-only",
+            ),
+            (
+                "identity = '*'\ndeny = true\nroot = '/srv'",
+                "neither root nor read-only",
+            ),
+            ("identity = '*'\naccount = ''", "the name of an account"),
+            (
+                "identity = '*'\naccount = '../root'",
+                "the name of an account",
+            ),
+            (
+                "identity = '*'\nmap = true\nroot = 'srv'",
+                "an absolute path",
+            ),
+            (
+                "identity = '*'\nmap = true\nroot = '$HOMES'",
+                "an absolute path",
+            ),
+            ("identity = '['\nmap = true", "unclosed character class"),
+            ("identiy = '*'\nmap = true", "unknown field `identiy`"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_root_may_be_the_accounts_own() {
+        let rule = rule("vo = 'atlas'\naccount = 'atlas'\nroot = '$HOME/data'\nread-only = true");
+        let expected = Outcome::Grant {
+            account: Some("atlas".to_owned()),
+            root: Some("$HOME/data".into()),
+            read_only: true,
+        };
+        assert_eq!(*rule.outcome(), expected);
+    }
+}

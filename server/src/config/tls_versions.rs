@@ -1,0 +1,121 @@
+//! The versions of TLS, said our way or the way of Globus programs.
+
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use gridhaul_security::tls::TlsVersions;
+
+use super::ConfigError;
+use super::values::ValueError;
+
+/// What Globus programs share on a machine; each key may also be a variable, with [`PREFIX`] in front.
+const GSI_CONF: &str = "/etc/grid-security/gsi.conf";
+const PREFIX: &str = "GLOBUS_GSSAPI_";
+const LEAST: &str = "MIN_TLS_PROTOCOL";
+const MOST: &str = "MAX_TLS_PROTOCOL";
+
+/// The setting: `1.2`, `1.3` or `1.2-1.3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsRange(pub TlsVersions);
+
+impl FromStr for TlsRange {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "1.2" => Ok(Self(TlsVersions::Only12)),
+            "1.3" => Ok(Self(TlsVersions::Only13)),
+            "1.2-1.3" => Ok(Self(TlsVersions::From12To13)),
+            _ => Err(ValueError::new(
+                text,
+                "versions of TLS: 1.2, 1.3 or 1.2-1.3",
+            )),
+        }
+    }
+}
+
+/// What the environment and `gsi.conf` say.
+pub(super) fn of_machine() -> Result<TlsVersions, ConfigError> {
+    // Most machines have none, and what cannot be read says nothing.
+    let file = fs::read_to_string(Path::new(GSI_CONF)).unwrap_or_default();
+    said(&|name| std::env::var(name).ok(), &file)
+}
+
+fn said(variable: &dyn Fn(&str) -> Option<String>, file: &str) -> Result<TlsVersions, ConfigError> {
+    let value = |key: &str| {
+        let in_file = || {
+            let mut lines = file.lines().filter_map(|line| line.split_once('='));
+            lines.find_map(|(name, value)| (name.trim() == key).then(|| value.trim().to_owned()))
+        };
+        variable(&format!("{PREFIX}{key}")).or_else(in_file)
+    };
+    let minor = |key: &'static str| match value(key) {
+        Some(value) => match value.as_str() {
+            "" | "0" => Ok(None),
+            "TLS1_VERSION_DEPRECATED" => Ok(Some(0)),
+            "TLS1_1_VERSION_DEPRECATED" => Ok(Some(1)),
+            "TLS1_2_VERSION" => Ok(Some(2)),
+            "TLS1_3_VERSION" => Ok(Some(3)),
+            _ => Err(ConfigError::TlsProtocol { key, value }),
+        },
+        None => Ok(None),
+    };
+    // What is older than TLS 1.2 is never spoken.
+    let least = minor(LEAST)?.unwrap_or(2).max(2);
+    match (least, minor(MOST)?.unwrap_or(3)) {
+        (2, 3) => Ok(TlsVersions::From12To13),
+        (2, 2) => Ok(TlsVersions::Only12),
+        (3, 3) => Ok(TlsVersions::Only13),
+        _ => Err(ConfigError::NoTlsVersion),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&str, &str)], file: &str) -> Result<TlsVersions, String> {
+        let variable = |name: &str| {
+            let (_, value) = variables.iter().find(|(known, _)| *known == name)?;
+            Some((*value).to_owned())
+        };
+        said(&variable, file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_variable_wins_over_the_file() {
+        let file = "# comment\nMIN_TLS_PROTOCOL=TLS1_3_VERSION\nMAX_TLS_PROTOCOL = 0\n";
+        assert_eq!(with(&[], ""), Ok(TlsVersions::From12To13));
+        assert_eq!(with(&[], file), Ok(TlsVersions::Only13));
+        let variable = [("GLOBUS_GSSAPI_MIN_TLS_PROTOCOL", "0")];
+        assert_eq!(with(&variable, file), Ok(TlsVersions::From12To13));
+        let variable = [("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", "TLS1_2_VERSION")];
+        assert_eq!(with(&variable, ""), Ok(TlsVersions::Only12));
+    }
+
+    #[test]
+    fn nothing_older_than_tls_1_2_is_spoken() {
+        let least = [("GLOBUS_GSSAPI_MIN_TLS_PROTOCOL", "TLS1_VERSION_DEPRECATED")];
+        assert_eq!(with(&least, ""), Ok(TlsVersions::From12To13));
+        let most = [(
+            "GLOBUS_GSSAPI_MAX_TLS_PROTOCOL",
+            "TLS1_1_VERSION_DEPRECATED",
+        )];
+        let error = with(&most, "").expect_err("nothing is left");
+        assert!(error.contains("TLS 1.2"), "{error}");
+        let wrong = [("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", "TLS2")];
+        let error = with(&wrong, "").expect_err("no version");
+        assert!(
+            error.contains("MAX_TLS_PROTOCOL") && error.contains("'TLS2'"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_setting_has_words_of_its_own() {
+        assert_eq!("1.3".parse(), Ok(TlsRange(TlsVersions::Only13)));
+        let error = "1.1".parse::<TlsRange>().expect_err("too old").to_string();
+        assert_eq!(error, "'1.1' is not versions of TLS: 1.2, 1.3 or 1.2-1.3");
+    }
+}

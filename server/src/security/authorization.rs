@@ -1,0 +1,271 @@
+//! What an identity may use: the first rule that is about it decides.
+
+use std::path::PathBuf;
+
+use gridhaul_security::gridmap::Gridmap;
+use gridhaul_security::voms::{Fqan, Membership};
+
+use crate::config::{MemberOf, Outcome, Rule};
+
+/// What an identity may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Authorized {
+    /// The local account.
+    pub(crate) account: String,
+    /// What the session sees as `/`; `None` is the server's root.
+    pub(crate) root: Option<PathBuf>,
+    /// Nothing may be changed.
+    pub(crate) read_only: bool,
+    /// The verified VOMS attributes, the primary one first.
+    pub(crate) attributes: Vec<Fqan>,
+    /// Why other VOMS attributes do not count, for the log.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Why an identity may use nothing. The text follows `530 Login incorrect. : `; for an identity that
+/// has no account it is that of globus-gridftp-server, which operators search their logs for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denied {
+    /// No rule and no grid-mapfile names it.
+    #[error("globus_gss_assist: Gridmap lookup failure: Could not map {identity}")]
+    NotMapped {
+        /// In one-line form.
+        identity: String,
+    },
+    /// It may use others.
+    #[error("{identity} may not use the account {account}")]
+    AccountNotAllowed {
+        /// In one-line form.
+        identity: String,
+        /// What the client asked for.
+        account: String,
+    },
+    /// A rule says so.
+    #[error("{identity} is denied by configuration")]
+    ByRule {
+        /// In one-line form.
+        identity: String,
+    },
+}
+
+/// Decides for `identity` (in one-line form). `requested` is the account that the client named, if it
+/// did.
+pub(super) fn decide(
+    rules: &[Rule],
+    gridmap: &Gridmap,
+    identity: &str,
+    memberships: &[Membership],
+    requested: Option<&str>,
+) -> Result<Authorized, Denied> {
+    let fqans: Vec<Vec<&str>> = memberships
+        .iter()
+        .map(|membership| membership.attributes.iter().map(Fqan::as_str).collect())
+        .collect();
+    let member_of: Vec<MemberOf<'_>> = memberships
+        .iter()
+        .zip(&fqans)
+        .map(|(membership, fqans)| MemberOf {
+            vo: &membership.vo,
+            fqans,
+        })
+        .collect();
+    for rule in rules {
+        if !rule.is_about(identity, &member_of) {
+            continue;
+        }
+        let Outcome::Grant {
+            account,
+            root,
+            read_only,
+        } = rule.outcome()
+        else {
+            return Err(Denied::ByRule {
+                identity: identity.to_owned(),
+            });
+        };
+        let accounts = match account {
+            Some(account) => std::slice::from_ref(account),
+            None => gridmap.accounts(identity),
+        };
+        // Whom the grid-mapfile does not know, a later rule may.
+        let Some(first) = accounts.first() else {
+            continue;
+        };
+        let account = match requested {
+            None => first,
+            Some(requested) => accounts
+                .iter()
+                .find(|account| *account == requested)
+                .ok_or_else(|| Denied::AccountNotAllowed {
+                    identity: identity.to_owned(),
+                    account: requested.to_owned(),
+                })?,
+        };
+        return Ok(Authorized {
+            account: account.clone(),
+            root: root.clone(),
+            read_only: *read_only,
+            attributes: memberships
+                .iter()
+                .flat_map(|membership| membership.attributes.iter().cloned())
+                .collect(),
+            notes: Vec::new(),
+        });
+    }
+    Err(Denied::NotMapped {
+        identity: identity.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    const ALICE: &str = "/DC=org/CN=Alice";
+    const BOB: &str = "/DC=org/CN=Bob";
+    const CAROL: &str = "/DC=org/CN=Carol";
+
+    /// The rules of a configuration file.
+    fn rules(text: &str) -> Vec<Rule> {
+        #[derive(Deserialize)]
+        struct File {
+            authorize: Vec<Rule>,
+        }
+
+        toml::from_str::<File>(text).expect("valid").authorize
+    }
+
+    fn gridmap() -> Gridmap {
+        let content = format!("\"{ALICE}\" alice\n\"{BOB}\" bob,grid\n");
+        let (gridmap, problems) = Gridmap::parse(content.as_bytes());
+        assert_eq!(problems, []);
+        gridmap
+    }
+
+    fn membership(vo: &str, attributes: &[&str]) -> Membership {
+        let fqan = |text: &&str| Fqan::new(text).expect("a name");
+        Membership {
+            vo: vo.to_owned(),
+            attributes: attributes.iter().map(fqan).collect(),
+            expires: SystemTime::UNIX_EPOCH,
+        }
+    }
+
+    const RULES: &str = "
+        [[authorize]]
+        identity = '/DC=org/CN=Carol'
+        deny = true
+
+        [[authorize]]
+        fqan = '/atlas/Role=production'
+        account = 'atlasprd'
+        root = '/srv/atlas'
+
+        [[authorize]]
+        identity = '*'
+        map = true
+
+        [[authorize]]
+        vo = 'atlas'
+        account = 'atlas'
+        root = '/srv/atlas'
+        read-only = true
+    ";
+
+    #[test]
+    fn without_rules_the_grid_mapfile_decides() {
+        let rules = [Rule::gridmap()];
+        let decide = |identity, requested| {
+            decide(&rules, &gridmap(), identity, &[], requested).map(|granted| granted.account)
+        };
+        assert_eq!(decide(ALICE, None), Ok("alice".to_owned()));
+        assert_eq!(decide(BOB, None), Ok("bob".to_owned()));
+        assert_eq!(decide(BOB, Some("grid")), Ok("grid".to_owned()));
+        assert_eq!(
+            decide(ALICE, Some("bob"))
+                .expect_err("another's")
+                .to_string(),
+            "/DC=org/CN=Alice may not use the account bob"
+        );
+        assert_eq!(
+            decide(CAROL, None).expect_err("unknown").to_string(),
+            "globus_gss_assist: Gridmap lookup failure: Could not map /DC=org/CN=Carol"
+        );
+    }
+
+    #[test]
+    fn the_first_rule_that_applies_decides() {
+        let rules = rules(RULES);
+        let member = membership("atlas", &["/atlas"]);
+        let producer = membership("atlas", &["/atlas", "/atlas/Role=production"]);
+        let dave = "/DC=org/CN=Dave";
+        for (identity, memberships, expected) in [
+            (ALICE, &[][..], Some(("alice", None, false))),
+            (
+                ALICE,
+                std::slice::from_ref(&member),
+                Some(("alice", None, false)),
+            ),
+            (
+                ALICE,
+                std::slice::from_ref(&producer),
+                Some(("atlasprd", Some("/srv/atlas"), false)),
+            ),
+            (CAROL, std::slice::from_ref(&producer), None),
+            (
+                dave,
+                std::slice::from_ref(&member),
+                Some(("atlas", Some("/srv/atlas"), true)),
+            ),
+            (dave, &[membership("cms", &["/cms"])], None),
+        ] {
+            let decided = decide(&rules, &gridmap(), identity, memberships, None).ok();
+            let decided = decided.map(|granted| (granted.account, granted.root, granted.read_only));
+            let expected =
+                expected.map(|(account, root, read_only): (&str, Option<&str>, bool)| {
+                    (account.to_owned(), root.map(PathBuf::from), read_only)
+                });
+            assert_eq!(decided, expected, "{identity} {memberships:?}");
+        }
+    }
+
+    #[test]
+    fn a_denial_is_told_from_an_unknown_identity() {
+        let rules = rules(RULES);
+        let denied =
+            |identity| decide(&rules, &gridmap(), identity, &[], None).expect_err("denied");
+        assert!(matches!(denied(CAROL), Denied::ByRule { .. }));
+        assert!(matches!(
+            denied("/DC=org/CN=Dave"),
+            Denied::NotMapped { .. }
+        ));
+    }
+
+    #[test]
+    fn a_named_account_must_be_that_of_the_deciding_rule() {
+        let rules = rules(RULES);
+        let producer = [membership("atlas", &["/atlas/Role=production"])];
+        let decide = |requested| decide(&rules, &gridmap(), ALICE, &producer, Some(requested));
+        assert!(decide("atlasprd").is_ok());
+        assert!(matches!(
+            decide("alice"),
+            Err(Denied::AccountNotAllowed { .. })
+        ));
+    }
+
+    #[test]
+    fn all_verified_attributes_are_passed_on() {
+        let memberships = [
+            membership("atlas", &["/atlas", "/atlas/de"]),
+            membership("cms", &["/cms"]),
+        ];
+        let granted =
+            decide(&[Rule::gridmap()], &gridmap(), ALICE, &memberships, None).expect("mapped");
+        let attributes: Vec<&str> = granted.attributes.iter().map(Fqan::as_str).collect();
+        assert_eq!(attributes, ["/atlas", "/atlas/de", "/cms"]);
+    }
+}

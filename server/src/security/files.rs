@@ -1,0 +1,157 @@
+//! Files that are read again when they change, and tell the log what is wrong with them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use gridhaul_security::files::{FileError, GridmapFile, TrustDirectory, VomsDirectory};
+use gridhaul_security::gridmap::Gridmap;
+use gridhaul_security::trust::TrustStore;
+use gridhaul_security::voms::VomsServers;
+use tracing::warn;
+
+/// A file or directory, in the state in which it was last usable.
+pub(super) trait Source: Sized {
+    type Content: fmt::Debug;
+
+    fn open(path: &Path) -> Result<Self, FileError>;
+    fn current(&self) -> Arc<Self::Content>;
+    /// What of it is not used.
+    fn problems(&self) -> Vec<String>;
+    /// Why it is not used as it is now: the same error until it can be read again.
+    fn failure(&self) -> Option<Arc<FileError>>;
+}
+
+/// A source whose problems go to the log, once each time it was read.
+#[derive(Debug)]
+pub(super) struct Told<S: Source> {
+    path: PathBuf,
+    source: S,
+    last: Mutex<Last<S>>,
+}
+
+/// What was told last.
+#[derive(Debug)]
+struct Last<S: Source> {
+    content: Weak<S::Content>,
+    failure: Weak<FileError>,
+}
+
+impl<S: Source> Told<S> {
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+        let told = Self {
+            path: path.to_owned(),
+            source: S::open(path)?,
+            last: Mutex::new(Last {
+                content: Weak::new(),
+                failure: Weak::new(),
+            }),
+        };
+        told.current();
+        Ok(told)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it holds now. Blocks on files, at most once a second.
+    pub(super) fn current(&self) -> Arc<S::Content> {
+        let content = self.source.current();
+        // Both are whole at every unlock, so a panic elsewhere does not spoil them.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::ptr::eq(last.content.as_ptr(), Arc::as_ptr(&content)) {
+            last.content = Arc::downgrade(&content);
+            self.tell_problems();
+        }
+        if let Some(failure) = self.source.failure()
+            && !std::ptr::eq(last.failure.as_ptr(), Arc::as_ptr(&failure))
+        {
+            last.failure = Arc::downgrade(&failure);
+            warn!(error = %failure, "a security file cannot be read again; what was there stays in use");
+        }
+        content
+    }
+
+    fn tell_problems(&self) {
+        /// More lines help nobody.
+        const MOST: usize = 20;
+
+        let path = self.path.display();
+        let problems = self.source.problems();
+        for problem in problems.iter().take(MOST) {
+            warn!(%path, %problem, "a part of a security file is not used");
+        }
+        if problems.len() > MOST {
+            let more = problems.len() - MOST;
+            warn!(%path, more, "further parts of a security file are not used");
+        }
+    }
+}
+
+impl Source for TrustDirectory {
+    type Content = TrustStore;
+
+    fn open(path: &Path) -> Result<Self, FileError> {
+        Self::open(path)
+    }
+
+    fn current(&self) -> Arc<TrustStore> {
+        self.current()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let problems = self.problems().into_iter();
+        problems
+            .map(|problem| format!("{}: {}", problem.file, problem.reason))
+            .collect()
+    }
+
+    fn failure(&self) -> Option<Arc<FileError>> {
+        self.failure()
+    }
+}
+
+impl Source for GridmapFile {
+    type Content = Gridmap;
+
+    fn open(path: &Path) -> Result<Self, FileError> {
+        Self::open(path)
+    }
+
+    fn current(&self) -> Arc<Gridmap> {
+        self.current()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.problems().iter().map(ToString::to_string).collect()
+    }
+
+    fn failure(&self) -> Option<Arc<FileError>> {
+        self.failure()
+    }
+}
+
+impl Source for VomsDirectory {
+    type Content = VomsServers;
+
+    fn open(path: &Path) -> Result<Self, FileError> {
+        Self::open(path)
+    }
+
+    fn current(&self) -> Arc<VomsServers> {
+        self.current()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let problems = self.problems().into_iter();
+        problems
+            .map(|problem| format!("{}: {}", problem.path.display(), problem.reason))
+            .collect()
+    }
+
+    fn failure(&self) -> Option<Arc<FileError>> {
+        self.failure()
+    }
+}

@@ -1,0 +1,299 @@
+//! The server's own certificate, read again when its files change.
+//!
+//! Certificates are renewed while the server runs, by programs that replace the two files one after the
+//! other: between the two they do not fit together, and what was there before stays in use.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gridhaul_security::credential::Credential;
+use gridhaul_security::files::{FileError, read_credential};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::CertificateDer;
+use tracing::{info, warn};
+
+use crate::config::HostFiles;
+
+/// How long the files are taken to be what they were.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The certificate and the key.
+#[derive(Debug)]
+pub(super) struct HostCredential {
+    files: HostFiles,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    held: Held,
+    /// What the files were when they were read last, even if they could not be used.
+    stamp: Stamp,
+    looked: Instant,
+}
+
+/// What is in use.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    /// For GSI.
+    pub(super) credential: Arc<Credential>,
+    /// For `AUTH TLS`: no certificate is asked of the client.
+    pub(super) tls: Arc<ServerConfig>,
+}
+
+/// A host certificate that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A file cannot be read, or is none.
+    #[error("the server's certificate: {0}")]
+    File(#[from] FileError),
+    /// TLS does not take it.
+    #[error("the server's certificate {}: {error}", path.display())]
+    Tls {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        error: rustls::Error,
+    },
+}
+
+/// What tells one state of the two files from another.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp([Option<FileStamp>; 2]);
+
+#[derive(Debug, PartialEq, Eq)]
+struct FileStamp {
+    file: (u64, u64),
+    bytes: u64,
+    /// The status, too: a key becomes usable when its permissions are put right.
+    changed: (i64, i64),
+}
+
+impl HostCredential {
+    /// Reads the files.
+    pub(super) fn open(files: &HostFiles) -> Result<Self, HostError> {
+        let stamp = Stamp::of(files);
+        let held = Held::read(files)?;
+        held.tell(files, "the server's certificate was read");
+        Ok(Self {
+            files: files.clone(),
+            state: Mutex::new(State {
+                held,
+                stamp,
+                looked: Instant::now(),
+            }),
+        })
+    }
+
+    /// Where it is kept.
+    pub(super) fn files(&self) -> &HostFiles {
+        &self.files
+    }
+
+    /// What is in use now. Blocks on files, at most once a second.
+    pub(super) fn current(&self) -> Held {
+        self.current_at(Instant::now())
+    }
+
+    fn current_at(&self, now: Instant) -> Held {
+        // The state is whole at every unlock, so a panic elsewhere does not spoil it.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(state.looked) < LOOK_EVERY {
+            return state.held.clone();
+        }
+        state.looked = now;
+        let stamp = Stamp::of(&self.files);
+        if stamp != state.stamp {
+            match Held::read(&self.files) {
+                Ok(held) => {
+                    held.tell(&self.files, "the server's certificate was read again");
+                    state.held = held;
+                }
+                Err(error) => {
+                    warn!(%error, "the server's certificate has changed and cannot be read; the one before stays in use");
+                }
+            }
+            state.stamp = stamp;
+        }
+        state.held.clone()
+    }
+}
+
+impl Held {
+    fn read(files: &HostFiles) -> Result<Self, HostError> {
+        let credential = read_credential(&files.certificates, &files.key)?;
+        let tls = server_config(&credential).map_err(|error| HostError::Tls {
+            path: files.certificates.clone(),
+            error,
+        })?;
+        Ok(Self {
+            credential: Arc::new(credential),
+            tls: Arc::new(tls),
+        })
+    }
+
+    fn tell(&self, files: &HostFiles, what: &str) {
+        let subject = self.credential.leaf().subject().one_line();
+        let file = files.certificates.display();
+        if self.credential.expires() < std::time::SystemTime::now() {
+            warn!(subject, %file, "{what}, and has expired: clients will refuse it");
+        } else {
+            info!(subject, %file, "{what}");
+        }
+    }
+}
+
+/// TLS with this certificate and no other. Clients are not asked for theirs: they log in by name.
+///
+/// No session tickets, since a client that only sends would meet them unread at the end of a data
+/// connection, and lose what it sent last to the reset.
+fn server_config(credential: &Credential) -> Result<ServerConfig, rustls::Error> {
+    let chain = credential
+        .chain()
+        .iter()
+        .map(|certificate| CertificateDer::from(certificate.der().to_vec()))
+        .collect();
+    let certified = CertifiedKey::new(chain, credential.key().signing_key());
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(config)
+}
+
+impl Stamp {
+    fn of(files: &HostFiles) -> Self {
+        Self([&files.certificates, &files.key].map(|path| FileStamp::of(path).ok()))
+    }
+}
+
+impl FileStamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self {
+            file: (metadata.dev(), metadata.ino()),
+            bytes: metadata.size(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const HOST: [&[u8]; 2] = [
+        include_bytes!("samples/host.pem"),
+        include_bytes!("samples/host.key"),
+    ];
+    const RENEWED: [&[u8]; 2] = [
+        include_bytes!("samples/renewed.pem"),
+        include_bytes!("samples/renewed.key"),
+    ];
+
+    /// A directory with a certificate and its key.
+    struct Installed {
+        directory: TempDir,
+        files: HostFiles,
+    }
+
+    impl Installed {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().expect("a directory");
+            let files = HostFiles {
+                certificates: directory.path().join("hostcert.pem"),
+                key: directory.path().join("hostkey.pem"),
+            };
+            let installed = Self { directory, files };
+            installed.certificate(HOST[0]);
+            installed.key(HOST[1]);
+            installed
+        }
+
+        fn certificate(&self, content: &[u8]) {
+            self.replace(&self.files.certificates, content);
+        }
+
+        fn key(&self, content: &[u8]) {
+            self.replace(&self.files.key, content);
+        }
+
+        /// As programs that renew certificates do it: in one step.
+        fn replace(&self, path: &Path, content: &[u8]) {
+            let new = self.directory.path().join("new");
+            fs::write(&new, content).expect("written");
+            fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).expect("set");
+            fs::rename(new, path).expect("renamed");
+        }
+    }
+
+    fn serial(held: &Held) -> Vec<u8> {
+        held.credential.leaf().serial().to_vec()
+    }
+
+    #[test]
+    fn a_new_certificate_is_used_when_its_key_is_there_too() {
+        let installed = Installed::new();
+        let host = HostCredential::open(&installed.files).expect("usable");
+        let opened = Instant::now();
+        assert_eq!(serial(&host.current_at(opened)), [2]);
+        installed.certificate(RENEWED[0]);
+        assert_eq!(serial(&host.current_at(opened + LOOK_EVERY)), [2]);
+        installed.key(RENEWED[1]);
+        assert_eq!(serial(&host.current_at(opened + LOOK_EVERY * 2)), [3]);
+    }
+
+    #[test]
+    fn the_files_are_looked_at_once_a_second() {
+        let installed = Installed::new();
+        let host = HostCredential::open(&installed.files).expect("usable");
+        let opened = Instant::now();
+        let first = host.current_at(opened + LOOK_EVERY);
+        installed.certificate(RENEWED[0]);
+        installed.key(RENEWED[1]);
+        let soon = host.current_at(opened + LOOK_EVERY + LOOK_EVERY / 2);
+        assert!(Arc::ptr_eq(&first.credential, &soon.credential));
+        let later = host.current_at(opened + LOOK_EVERY * 2);
+        assert_eq!(serial(&later), [3]);
+        let unchanged = host.current_at(opened + LOOK_EVERY * 3);
+        assert!(Arc::ptr_eq(&later.tls, &unchanged.tls));
+    }
+
+    #[test]
+    fn files_that_become_unusable_leave_what_was_there() {
+        let installed = Installed::new();
+        let host = HostCredential::open(&installed.files).expect("usable");
+        let opened = Instant::now();
+        installed.certificate(b"nonsense");
+        assert_eq!(serial(&host.current_at(opened + LOOK_EVERY)), [2]);
+        fs::remove_file(&installed.files.key).expect("removed");
+        assert_eq!(serial(&host.current_at(opened + LOOK_EVERY * 2)), [2]);
+    }
+
+    #[test]
+    fn at_the_start_unusable_files_are_named() {
+        let installed = Installed::new();
+        installed.key(RENEWED[1]);
+        let error = HostCredential::open(&installed.files).expect_err("another key");
+        assert!(error.to_string().contains("hostcert.pem"), "{error}");
+        installed.key(HOST[1]);
+        let open_to_all = fs::Permissions::from_mode(0o644);
+        fs::set_permissions(&installed.files.key, open_to_all).expect("set");
+        let error = HostCredential::open(&installed.files).expect_err("readable");
+        assert!(error.to_string().contains("hostkey.pem"), "{error}");
+        assert!(error.to_string().contains("chmod"), "{error}");
+    }
+}

@@ -1,0 +1,110 @@
+//! `gridhaul-server ssh`: one session on standard input and output, for a user of this machine.
+//!
+//! This is what an `sshftp://` client starts on the server's machine. sshd has checked who the user is
+//! and has become that account, so any name and password are accepted, and the kernel decides about
+//! files. Data channels are not authenticated, as with globus-gridftp-server `-ssh`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use gridhaul_protocol::path::RemotePath;
+use nix::unistd::{Uid, User};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{Config, ServeArguments};
+use crate::logging::Logging;
+use crate::serve::ServeError;
+use crate::server::PreparedServer;
+use crate::session::{LocalUser, Stream, beginning};
+
+/// The client's address and port, and the server's, as sshd says them.
+const CONNECTION_VARIABLE: &str = "SSH_CONNECTION";
+
+/// Serves until the client goes, or SIGTERM.
+///
+/// # Errors
+///
+/// When the session cannot begin.
+pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
+    /// A thread that waits for standard input does not hold up the end.
+    const LAST_THREADS: Duration = Duration::from_millis(100);
+
+    let config = Config::load_for_ssh(arguments)?;
+    let _logging = Logging::start(&config.log)?;
+    let user = local_user(&config);
+    let (peer, local) = std::env::var(CONNECTION_VARIABLE)
+        .ok()
+        .and_then(|text| addresses(&text))
+        .unwrap_or_else(|| (nowhere(), nowhere()));
+    let server = PreparedServer::new(config)?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let server = server.start()?;
+        let stream = Stream::Pipes {
+            input: Box::new(tokio::io::stdin()),
+            output: Box::new(tokio::io::stdout()),
+        };
+        let mut session = tokio::spawn(server.session(user, peer, local).run(stream));
+        tokio::select! {
+            _ = &mut session => {}
+            _ = terminate.recv() => {
+                server.shut_down(std::future::pending()).await;
+            }
+        }
+        Ok(())
+    });
+    runtime.shutdown_timeout(LAST_THREADS);
+    served
+}
+
+/// The account that this process has. It begins in its home directory, if that can be seen.
+fn local_user(config: &Config) -> LocalUser {
+    let uid = Uid::effective();
+    let user = User::from_uid(uid).ok().flatten();
+    let home = user
+        .as_ref()
+        .and_then(|user| user.dir.strip_prefix(&config.root).ok());
+    LocalUser {
+        home: home.map_or_else(RemotePath::root, beginning),
+        name: user.map_or_else(|| uid.to_string(), |user| user.name),
+    }
+}
+
+/// What `SSH_CONNECTION` says, if that is two addresses with their ports.
+fn addresses(text: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let mut words = text.split(' ');
+    let mut address = || {
+        // A link-local address has its interface behind it.
+        let host = words.next()?.split('%').next()?;
+        let host: IpAddr = host.parse().ok()?;
+        Some(SocketAddr::new(host, words.next()?.parse().ok()?))
+    };
+    Some((address()?, address()?))
+}
+
+/// Started by hand, the session has no network, and its data connections are on this machine.
+fn nowhere() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_are_those_that_sshd_says() {
+        let (peer, local) = addresses("192.0.2.1 50000 198.51.100.7 22").expect("addresses");
+        assert_eq!(peer, "192.0.2.1:50000".parse().expect("an address"));
+        assert_eq!(local, "198.51.100.7:22".parse().expect("an address"));
+        let (peer, _) = addresses("fe80::1%eth0 50000 fe80::2%eth0 22").expect("addresses");
+        assert_eq!(peer, "[fe80::1]:50000".parse().expect("an address"));
+        for text in ["", "UNKNOWN 65535 UNKNOWN 65535", "192.0.2.1 50000"] {
+            assert_eq!(addresses(text), None, "{text}");
+        }
+    }
+}

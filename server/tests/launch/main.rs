@@ -1,0 +1,6 @@
+//! The program as people, scripts and test wrappers start it.
+
+mod contract;
+mod program;
+mod security;
+mod ssh;

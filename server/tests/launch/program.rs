@@ -1,0 +1,123 @@
+//! The program, as a child of the test.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gridhaul-server"));
+    for variable in [
+        "GLOBUS_TCP_PORT_RANGE",
+        "GRIDMAP",
+        "SSH_CONNECTION",
+        "X509_CERT_DIR",
+        "X509_USER_CERT",
+        "X509_USER_KEY",
+        "X509_USER_PROXY",
+        "X509_VOMS_DIR",
+    ] {
+        command.env_remove(variable);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A server that is killed when the test is done with it.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) stdout: BufReader<ChildStdout>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Running {
+    /// A server of `root` at a free port.
+    pub(crate) fn start(root: &Path, flags: &[&str]) -> Self {
+        Self::of(
+            program()
+                .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+                .arg(root)
+                .args(flags),
+        )
+    }
+
+    /// A server with a command line of its own.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("a line");
+        let address = line
+            .strip_prefix("Server listening at ")
+            .expect("the contract");
+        let address = address.trim_end().parse().expect("an address");
+        Self {
+            child,
+            stdout,
+            address,
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process number");
+        kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("sent");
+    }
+
+    pub(crate) fn stop(mut self) -> (i32, String) {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().expect("ended");
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().expect("piped");
+        stderr.read_to_string(&mut log).expect("UTF-8");
+        (status.code().expect("an exit status"), log)
+    }
+
+    pub(crate) fn dialogue(&self, lines: &[&str]) -> Vec<String> {
+        let mut stream = TcpStream::connect(self.address).expect("connected");
+        let mut replies = BufReader::new(stream.try_clone().expect("a handle"));
+        let mut reply = || {
+            let mut line = String::new();
+            replies.read_line(&mut line).expect("a reply");
+            line.trim_end().to_owned()
+        };
+        let mut all = vec![reply()];
+        for line in lines {
+            stream
+                .write_all(format!("{line}\r\n").as_bytes())
+                .expect("sent");
+            all.push(reply());
+        }
+        all
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended in tests that passed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn fails(command: &mut Command) -> String {
+    let Output { status, stderr, .. } = command.output().expect("started");
+    let stderr = String::from_utf8(stderr).expect("UTF-8");
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    stderr
+}
+
+/// A directory that any account can read.
+pub(crate) fn public_directory() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), all).expect("set");
+    directory
+}

@@ -1,0 +1,153 @@
+//! `gridhaul-server ssh`: a session over pipes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use crate::program::{program, public_directory};
+
+/// A session, as sshd would have started it.
+struct Session {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Session {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        Self {
+            child,
+            input,
+            output,
+        }
+    }
+
+    /// Logged in, in the directory `root`.
+    fn logged_in(root: &Path) -> Self {
+        let mut session = Self::start(
+            program()
+                .args(["ssh", "--root"])
+                .arg(root)
+                .env("SSH_CONNECTION", "127.0.0.1 50000 127.0.0.1 22"),
+        );
+        assert!(session.line().starts_with("220 "));
+        assert!(session.ask("USER anybody").starts_with("331 "));
+        assert!(session.ask("PASS anything").starts_with("230 User "));
+        assert!(session.ask("TYPE I").starts_with("200 "));
+        session
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a reply");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        self.input
+            .write_all(format!("{command}\r\n").as_bytes())
+            .expect("sent");
+        self.line()
+    }
+
+    /// Opens a passive data connection.
+    fn passive(&mut self) -> TcpStream {
+        let reply = self.ask("EPSV");
+        let port = reply.trim_end_matches("|)").rsplit('|').next();
+        let port: u16 = port.and_then(|port| port.parse().ok()).expect("a port");
+        TcpStream::connect(("127.0.0.1", port)).expect("connected")
+    }
+
+    /// What the program said on standard error until its end, which was in order.
+    fn finish(mut self) -> String {
+        drop(self.input);
+        assert!(self.child.wait().expect("ended").success());
+        let mut text = String::new();
+        let mut stderr = self.child.stderr.take().expect("piped");
+        stderr.read_to_string(&mut text).expect("UTF-8");
+        text
+    }
+}
+
+#[test]
+fn files_are_stored_and_fetched_over_clear_data_channels() {
+    let root = public_directory();
+    let mut session = Session::logged_in(root.path());
+    let mut data = session.passive();
+    assert!(session.ask("STOR new").starts_with("150 "));
+    data.write_all(b"over ssh").expect("sent");
+    drop(data);
+    assert!(session.line().starts_with("226 "));
+    let stored = std::fs::read(root.path().join("new")).expect("stored");
+    assert_eq!(stored, b"over ssh");
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let SocketAddr::V4(address) = listener.local_addr().expect("bound") else {
+        panic!("not asked for");
+    };
+    let port = format!("EPRT |1|127.0.0.1|{}|", address.port());
+    assert!(session.ask(&port).starts_with("200 "));
+    assert!(session.ask("RETR new").starts_with("150 "));
+    let mut text = String::new();
+    let (mut data, _) = listener.accept().expect("connected");
+    data.read_to_string(&mut text).expect("received");
+    assert_eq!(text, "over ssh");
+    assert!(session.line().starts_with("226 "));
+    assert_eq!(session.finish(), "");
+}
+
+#[test]
+fn the_program_ends_with_its_session() {
+    let root = public_directory();
+    let mut session = Session::logged_in(root.path());
+    assert!(session.ask("QUIT").starts_with("221 "));
+    assert_eq!(session.line(), "");
+    assert!(session.child.wait().expect("ended").success());
+    Session::logged_in(root.path()).finish();
+}
+
+#[test]
+fn the_whole_machine_is_there_and_the_session_begins_at_home() {
+    let mut session = Session::start(&mut {
+        let mut command = program();
+        command.arg("ssh");
+        command
+    });
+    assert!(session.line().starts_with("220 "));
+    assert!(session.ask("USER x").starts_with("331 "));
+    assert!(session.ask("PASS x").starts_with("230 "));
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective())
+        .expect("asked")
+        .expect("this account has a name");
+    let home = user.dir.display();
+    assert_eq!(
+        session.ask("PWD"),
+        format!("257 \"{home}\" is current directory.")
+    );
+    assert!(session.ask("CWD /etc").starts_with("250 "));
+    assert!(session.ask("SIZE passwd").starts_with("213 "));
+}
+
+#[test]
+fn settings_about_logging_in_mean_nothing_to_it() {
+    let root = public_directory();
+    let file = root.path().join("config.toml");
+    let text =
+        "gsi = true\ncert = \"/nonexistent\"\npasswords = \"/nonexistent\"\nperms = \"0600\"\n";
+    std::fs::write(&file, text).expect("written");
+    let mut session = Session::start(program().args(["ssh", "--config"]).arg(&file));
+    assert!(session.line().starts_with("220 "));
+    assert!(session.ask("AUTH GSSAPI").starts_with("504 "));
+    assert!(session.ask("USER x").starts_with("331 "));
+    assert!(session.ask("PASS x").starts_with("230 "));
+    assert_eq!(session.finish(), "");
+}
