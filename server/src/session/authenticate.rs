@@ -109,10 +109,15 @@ impl Session {
         control: &mut Control,
         token: &Base64,
     ) -> Result<Option<Reply>, ContextError> {
-        let (Protection::Exchange(exchange), Some(security)) =
-            (&mut self.protection, self.settings.security.clone())
-        else {
-            return Ok(Some(Reply::new(503, "Send AUTH GSSAPI first.")));
+        let (Protection::Exchange(exchange), Some(security), None) = (
+            &mut self.protection,
+            self.settings.security.clone(),
+            self.login.user(),
+        ) else {
+            return Ok(Some(Reply::new(
+                503,
+                "ADAT comes after AUTH GSSAPI, and before USER and PASS.",
+            )));
         };
         let Some(token) = token.decode() else {
             return Ok(Some(Reply::new(501, "ADAT: the argument is no base64.")));

@@ -15,6 +15,7 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_security::context::Context;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsAcceptor;
+use zeroize::Zeroizing;
 
 use super::protection;
 use super::stream::Stream;
@@ -61,10 +62,10 @@ pub(crate) enum Fault {
     #[error(transparent)]
     Command(#[from] CommandError),
     /// It is not in a token of the security context that there is.
-    #[error("commands must be protected in this session")]
+    #[error("Commands must be protected in this session.")]
     Unprotected,
     /// Its token cannot be opened. No later one can.
-    #[error("the token of a command was refused: {0}")]
+    #[error("The token of a command was refused: {0}.")]
     Token(String),
 }
 
@@ -157,7 +158,8 @@ impl Control {
     }
 
     fn decode(&mut self) {
-        let unread = std::mem::take(&mut self.unread);
+        // Passwords come in it.
+        let unread = Zeroizing::new(std::mem::take(&mut self.unread));
         let mut input = unread.as_slice();
         while self.waiting.len() < MOST_WAITING && self.waiting_bytes < MOST_WAITING_BYTES {
             let Some(line) = self.decoder.decode(&mut input) else {
@@ -165,7 +167,7 @@ impl Control {
             };
             let bytes = line.as_ref().map_or(0, Vec::len);
             let content = match line {
-                Ok(line) => Command::parse(&line).map_err(Fault::from),
+                Ok(line) => Command::parse(&Zeroizing::new(line)).map_err(Fault::from),
                 Err(error) => Err(error.into()),
             };
             let request = Request {

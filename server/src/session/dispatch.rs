@@ -56,7 +56,7 @@ impl Session {
             // RFC 2228 3.
             Err(fault @ Fault::Unprotected) => {
                 self.report_unprotected(&fault);
-                Reply::new(533, format!("{fault}."))
+                Reply::new(533, fault.to_string())
             }
             Err(fault @ Fault::Token(_)) => {
                 self.report_unprotected(&fault);

@@ -104,7 +104,7 @@ enum End {
     WrongLogins,
     #[error("the TLS handshake failed: {0}")]
     Handshake(String),
-    #[error("the protection of the control channel was broken: {0}")]
+    #[error("{0}")]
     Broken(String),
     #[error("the server is shutting down")]
     Shutdown,
@@ -122,7 +122,7 @@ impl End {
             // RFC 2228 3: a failed check. No later command could be believed.
             Self::Broken(reason) => Some(Reply::new(
                 535,
-                format!("{reason}; closing control connection."),
+                format!("{reason} Closing control connection."),
             )),
             Self::WrongLogins => Some(Reply::new(
                 421,

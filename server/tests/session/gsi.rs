@@ -185,6 +185,11 @@ fn anonymous_users_need_no_certificate_where_they_are_let_in() {
     client.expect("USER anonymous", 331);
     client.expect("PASS x@", 230);
     client.expect("AUTH GSSAPI", 503);
+    let mut client = served.greeted();
+    client.expect("AUTH GSSAPI", 334);
+    client.expect("USER anonymous", 331);
+    client.expect("PASS x@", 230);
+    client.expect("ADAT AAAA", 503);
     let mut alice = logged_in(&served, "alice");
     alice.expect("SITE WHOAMI", 200);
 }

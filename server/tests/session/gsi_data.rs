@@ -239,6 +239,18 @@ fn dcsc_brings_a_credential_that_nobody_else_knows() {
 }
 
 #[test]
+fn a_credential_that_has_expired_is_named() {
+    let served = served();
+    let mut alice = logged_in(&served, "alice");
+    let pem = Pki::shared().pem("expired");
+    alice.expect(&format!("DCSC P {}", Base64::encode(&pem)), 250);
+    let text = alice.expect("PASV", 535);
+    assert!(text.contains("has expired"), "{text}");
+    alice.expect("DCSC D", 250);
+    alice.expect("PASV", 227);
+}
+
+#[test]
 fn dcsc_takes_whole_credentials_only() {
     let served = served();
     let mut alice = logged_in(&served, "alice");

@@ -83,6 +83,7 @@ impl Pki {
             top,
             &[&["req", "-x509", "-days", "1"], &arguments[..]].concat(),
         );
+        make_expired(top);
         let trust = top.join("certificates");
         fs::create_dir(&trust).expect("made");
         fs::copy(top.join("ca.pem"), trust.join("ca.pem")).expect("copied");
@@ -177,6 +178,43 @@ fn issue(directory: &Path, name: &str, subject: &str, authority: &str, extension
     ];
     let sign = ["x509", "-req", "-days", "30"];
     openssl(directory, &[&sign[..], &signer[..], &files[..]].concat());
+}
+
+/// A certificate of last year; only `openssl ca` takes dates.
+fn make_expired(directory: &Path) {
+    const CONFIGURATION: &str = "[ca]\ndefault_ca = it\n[it]\ndatabase = index.txt\n\
+        new_certs_dir = .\nserial = serial\ndefault_md = sha256\npolicy = any\n\
+        [any]\ncountryName = optional\ncommonName = supplied\n";
+
+    make_key(directory, "expired");
+    for (name, content) in [
+        ("ca.cnf", CONFIGURATION),
+        ("index.txt", ""),
+        ("serial", "01\n"),
+    ] {
+        fs::write(directory.join(name), content).expect("written");
+    }
+    let request = [
+        "-subj",
+        "/C=XX/CN=Old",
+        "-key",
+        "expired.key",
+        "-out",
+        "expired.csr",
+    ];
+    openssl(directory, &[&["req", "-new"], &request[..]].concat());
+    let sign = [
+        "ca",
+        "-batch",
+        "-notext",
+        "-config",
+        "ca.cnf",
+        "-selfsign",
+        "-keyfile",
+    ];
+    let files = ["expired.key", "-in", "expired.csr", "-out", "expired.pem"];
+    let dates = ["-startdate", "200101000000Z", "-enddate", "200201000000Z"];
+    openssl(directory, &[&sign[..], &files[..], &dates[..]].concat());
 }
 
 fn openssl(directory: &Path, arguments: &[&str]) {
