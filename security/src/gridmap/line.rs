@@ -21,13 +21,14 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<(String, Vec<String>)>, String
             (subject, rest, false)
         }
     };
-    if !subject.starts_with(b"/") {
+    let subject = one_line::read(subject);
+    if !subject.starts_with('/') {
         return Err("the subject does not begin with a slash: \
                     write it as /O=Grid/CN=Name, with the most general part first"
             .to_owned());
     }
     let accounts = accounts(without_comment(rest), quoted)?;
-    Ok(Some((one_line::read(subject), accounts)))
+    Ok(Some((subject, accounts)))
 }
 
 fn closing_quote(text: &[u8]) -> Option<usize> {
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn quotes_and_backslashes_can_stand_in_a_subject() {
-        let line = br#""/CN=Al \"A\" Smith\\" al"#;
+        let line = br#""\x2fCN=Al \"A\" Smith\\" al"#;
         let (subject, accounts) = parse(line).expect("valid").expect("not a comment");
         assert_eq!(subject, r#"/CN=Al "A" Smith\"#);
         assert_eq!(accounts, ["al"]);
