@@ -9,10 +9,10 @@ use gridhaul_security::trust::Peer;
 /// may be the same host under another subject: that is so if both certificates have host names, and
 /// share one (observed from globus-gridftp-server 13.24).
 pub(crate) fn is_expected(peer: &Peer, expected: &str, own: &Credential) -> bool {
-    if peer.identity.one_line() == expected {
+    if peer.identity.is_written(expected) {
         return true;
     }
-    own.identity().one_line() == expected
+    own.identity().is_written(expected)
         && share_a_host(
             host_names(own.chain(), own.identity()),
             host_names(&peer.chain, &peer.identity),

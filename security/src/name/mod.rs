@@ -7,6 +7,7 @@ use der::Tag;
 
 use crate::asn1::{Element, Elements};
 use crate::certificate::CertificateError;
+use crate::one_line;
 
 mod attributes;
 
@@ -68,6 +69,12 @@ impl Name {
     /// a backslash before it, which OpenSSL did not write before version 3.
     pub fn one_line(&self) -> &str {
         &self.one_line
+    }
+
+    /// Whether `text` is this name in the one-line form, with the backslashes of OpenSSL 3 or without, as
+    /// older versions and JGlobus write it.
+    pub fn is_written(&self, text: &str) -> bool {
+        one_line::spell(text) == one_line::spell(&self.one_line)
     }
 
     /// The value of the first CN, if it is text.
@@ -322,6 +329,17 @@ mod tests {
         let name = name(&[&[common_name(0x0c, "Jürg \x01/+~".as_bytes())]]);
         assert_eq!(name.one_line(), r"/CN=J\xC3\xBCrg \x01\/\+~");
         assert_eq!(name.first_common_name().as_deref(), Some("Jürg \x01/+~"));
+    }
+
+    #[test]
+    fn a_name_may_be_written_in_two_ways() {
+        let host = name(&[&[common_name(0x13, b"host/a.org")]]);
+        assert!(host.is_written(r"/CN=host\/a.org"));
+        assert!(host.is_written("/CN=host/a.org"));
+        assert!(!host.is_written("/CN=host/b.org"));
+        let tricky = name(&[&[common_name(0x13, b"a/CN=b")]]);
+        assert!(tricky.is_written(r"/CN=a\/CN=b"));
+        assert!(!tricky.is_written("/CN=a/CN=b"));
     }
 
     #[test]

@@ -7,17 +7,16 @@ use der::asn1::ObjectIdentifier;
 
 use super::constraints::{self, ConstraintError, NAME_CONSTRAINTS};
 use super::{ChainError, TrustStore};
-use crate::certificate::{BASIC_CONSTRAINTS, Certificate, KEY_USAGE, SUBJECT_ALTERNATIVE_NAME};
+use crate::certificate::{BASIC_CONSTRAINTS, Certificate, KEY_USAGE};
 use crate::name::dotted;
 use crate::proxy::ProxyFamily;
 use crate::signature;
 
 /// The extensions that we know or may ignore when they are critical: those that globus-gridftp-server
-/// allows, and names, which we read. Certificate policies are not among them.
+/// allows, and name constraints, which it reads but does not allow to be critical.
 const KNOWN_EXTENSIONS: &[ObjectIdentifier] = &[
     BASIC_CONSTRAINTS,
     KEY_USAGE,
-    SUBJECT_ALTERNATIVE_NAME,
     NAME_CONSTRAINTS,
     // extKeyUsage: a user's certificate may log in wherever it is accepted at all.
     ObjectIdentifier::new_unwrap("2.5.29.37"),
@@ -365,6 +364,20 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_in_the_directory_is_no_user() {
+        let world = World::new();
+        // It looks like a user's certificate, and a root of version 1 looks like that too.
+        let request = Request {
+            subject: "/DC=test/CN=Old Root",
+            ..Request::default()
+        };
+        let root = world.pki.make(&request, None);
+        let verdict = store(&[("old.pem", root.pem())]).validate(&certificates(&[&root]), now());
+        let certificate = named(&root);
+        assert_eq!(verdict, Err(ChainError::AuthorityAsUser { certificate }));
+    }
+
+    #[test]
     fn a_user_is_no_authority() {
         let world = World::new();
         for extensions in [USER, ""] {
@@ -517,6 +530,24 @@ mod tests {
                     })
                 ),
             }
+        }
+    }
+
+    #[test]
+    fn extensions_that_globus_does_not_allow_to_be_critical_are_refused() {
+        let world = World::new();
+        for extension in [
+            "subjectAltName=critical,DNS:a.example",
+            "certificatePolicies=critical,1.2.3.4",
+            "crlDistributionPoints=critical,URI:http://a.example/list",
+        ] {
+            let user = world.pki.issue(&world.root, "/DC=test/CN=Bob", extension);
+            // OpenSSL knows them.
+            let verdict = world.validate_alone(&[&user]);
+            assert!(
+                matches!(verdict, Err(ChainError::CriticalExtension { .. })),
+                "{extension}"
+            );
         }
     }
 

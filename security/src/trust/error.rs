@@ -117,6 +117,12 @@ pub enum ChainError {
         /// The proxy.
         certificate: Name,
     },
+    /// A proxy says what it is in a way that may be ignored.
+    #[error("the proxy {certificate} does not mark its ProxyCertInfo extension as critical")]
+    ProxyNotCritical {
+        /// The proxy.
+        certificate: Name,
+    },
     /// A proxy has an extension that proxies must not have.
     #[error("the proxy {certificate} has the extension {identifier}, which no proxy may have")]
     ProxyExtension {

@@ -1,10 +1,14 @@
 //! Whom we trust: certificate authorities with their signing policies and revocation lists, and the
 //! validation of chains against them.
 //!
-//! A chain is first put together ([`search`]), from what was sent and from the trust directory, until it
+//! A chain is first put together (`search`), from what was sent and from the trust directory, until it
 //! ends with an anchor; signatures are verified on the way. Then the rules are applied to it, from the
-//! anchor down: those for authorities and users ([`authorities`]), and those for proxies ([`proxies`]).
-//! Everything refuses what globus-gridftp-server refuses, and says why in a [`ChainError`].
+//! anchor down: those for authorities and users (`authorities`), and those for proxies (`proxies`).
+//!
+//! The verdict is that of globus-gridftp-server 13.24, with these differences: proxies with a policy that
+//! nobody here can read are refused, whether it has a text or not (RFC 3820 3.8.2); name constraints may
+//! be critical, as RFC 5280 4.2.1.10 has it; and patterns of signing policies match slashes and addresses
+//! of mail in each of their spellings. The reason for a refusal is a [`ChainError`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

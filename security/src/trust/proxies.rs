@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use der::asn1::ObjectIdentifier;
 
 use super::{ChainError, authorities};
+use crate::asn1::is_identifier;
 use crate::certificate::{BASIC_CONSTRAINTS, Certificate, SUBJECT_ALTERNATIVE_NAME};
 use crate::proxy::{ProxyInfo, ProxyPolicy};
 
@@ -82,7 +83,15 @@ fn check_kind(
     proxy: &ProxyInfo,
     issuer: Option<&ProxyInfo>,
 ) -> Result<(), ChainError> {
+    let identifier = proxy.family.extension_identifier();
+    let is_critical = certificate
+        .extensions()
+        .any(|one| one.is_critical && is_identifier(one.identifier, &identifier));
     let certificate = certificate.subject().clone();
+    // RFC 3820 3.8: others would take it for a user's certificate.
+    if !is_critical {
+        return Err(ChainError::ProxyNotCritical { certificate });
+    }
     if proxy.policy == ProxyPolicy::Other {
         return Err(ChainError::ProxyPolicy { certificate });
     }
@@ -302,6 +311,18 @@ mod tests {
         let verdict = world.validate_alone(&[&proxy, &world.user]);
         let certificate = named(&proxy);
         assert_eq!(verdict, Err(ChainError::ProxyPolicy { certificate }));
+    }
+
+    #[test]
+    fn a_proxy_must_be_told_by_everybody() {
+        let world = World::new();
+        let proxy = world
+            .pki
+            .proxy(&world.user, "proxyCertInfo=language:id-ppl-inheritAll");
+        // OpenSSL accepts it, globus-gridftp-server does not.
+        let verdict = world.validate_alone(&[&proxy, &world.user]);
+        let certificate = named(&proxy);
+        assert_eq!(verdict, Err(ChainError::ProxyNotCritical { certificate }));
     }
 
     #[test]
