@@ -136,3 +136,53 @@ fn own_keys(config: &Config) -> Vec<Key> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gridhaul_transfer::Admission;
+
+    use super::*;
+    use crate::config::{ServeArguments, Settings};
+
+    fn local(account: &str, root: &Path) -> NodeAccount {
+        NodeAccount {
+            name: account.to_owned(),
+            account: Some(account.to_owned()),
+            root: root.to_owned(),
+            read_only: true,
+            admission: Admission::Anyone,
+        }
+    }
+
+    #[test]
+    fn without_a_monitor_there_is_the_account_of_this_process() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::fs::write(root.path().join("file"), "content").expect("written");
+        let settings = Settings {
+            root: Some(root.path().to_owned()),
+            anonymous: Some(true),
+            ..Settings::default()
+        };
+        let arguments = ServeArguments {
+            config: None,
+            settings,
+        };
+        let config = Config::load(&arguments).expect("valid");
+        let storages = Storages::open(&config, None).expect("opened");
+        let own = nix::unistd::User::from_uid(nix::unistd::Uid::effective())
+            .expect("a database")
+            .expect("an account")
+            .name;
+        let files = storages.get(&local(&own, root.path())).expect("ours");
+        assert_eq!(files.home, Path::new("/"));
+        assert!(files.storage.open_read(Path::new("file")).is_ok());
+        assert!(files.storage.remove_file(Path::new("file")).is_err());
+        let error = storages
+            .get(&local("no-such-account", root.path()))
+            .expect_err("not ours");
+        assert!(matches!(error, AttachError::Account(_)));
+        assert!(error.to_string().contains(&own), "{error}");
+    }
+}

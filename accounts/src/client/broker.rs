@@ -172,17 +172,13 @@ impl Broker {
         self.exchange(call, request, Repeat::Never, buffer, Some(cancelled))
     }
 
-    /// A listing is under way in the process of this generation, or is over.
-    pub(super) fn count_listing(&self, generation: u64, begins: bool) {
+    /// A listing of the process of this generation is over.
+    pub(super) fn end_listing(&self, generation: u64) {
         let mut state = self.state();
         if state.generation == generation
             && let Some(running) = &mut state.running
         {
-            running.listings = if begins {
-                running.listings + 1
-            } else {
-                running.listings.saturating_sub(1)
-            };
+            running.listings -= 1;
             running.used = Instant::now();
         }
     }
@@ -209,7 +205,7 @@ impl Broker {
             let broken = match talk::ask(&lease.socket, &message, buffer, cancelled) {
                 Ok((reply, descriptor)) => {
                     let generation = lease.generation;
-                    self.give_back(lease);
+                    self.give_back(lease, begins_listing(request, &reply));
                     return match reply {
                         Reply::Failed(failure) => Err(failure.into_error()),
                         reply => Ok(Answered {
@@ -255,12 +251,13 @@ impl Broker {
         }
     }
 
-    fn give_back(&self, lease: Lease) {
+    fn give_back(&self, lease: Lease, begins_listing: bool) {
         let mut state = self.state();
         if state.generation == lease.generation
             && let Some(running) = &mut state.running
         {
             running.calls -= 1;
+            running.listings += usize::from(begins_listing);
             running.used = Instant::now();
             running.free.push(lease.socket);
             self.returned.notify_one();
@@ -276,7 +273,7 @@ impl Broker {
             warn!(
                 account = self.request.account,
                 pid = running.pid,
-                "a broker ended in the middle of a call; the next call starts another"
+                "a broker has died; the next call starts another"
             );
         }
         self.returned.notify_all();
@@ -333,3 +330,9 @@ impl Broker {
 
 /// Bytes of an answer without entries: facts with the longest link.
 const SHORT_REPLY: usize = LONGEST_PATH + 512;
+
+/// Whether more of a listing will be asked for. It counts from the first answer on, so that its process
+/// is not taken for idle.
+fn begins_listing(request: Request<'_>, reply: &Reply) -> bool {
+    matches!(request, Request::List(_)) && matches!(reply, Reply::Entries { more: Some(_), .. })
+}

@@ -25,9 +25,6 @@ impl Listing {
     pub(super) fn new(broker: &Arc<Broker>, first: Answered) -> Result<Self, StorageError> {
         let generation = first.generation;
         let (entries, more) = entries(first)?;
-        if more.is_some() {
-            broker.count_listing(generation, true);
-        }
         Ok(Self {
             broker: Arc::clone(broker),
             generation,
@@ -46,7 +43,7 @@ impl Listing {
         // After an error the broker has forgotten the listing.
         self.more = answered.as_ref().map_or(None, |(_, more)| *more);
         if self.more.is_none() {
-            self.broker.count_listing(self.generation, false);
+            self.broker.end_listing(self.generation);
         }
         self.waiting = answered?.0.into_iter();
         Ok(())
@@ -70,7 +67,7 @@ impl DirectoryStream for Listing {
 impl Drop for Listing {
     fn drop(&mut self) {
         if let Some(number) = self.more {
-            self.broker.count_listing(self.generation, false);
+            self.broker.end_listing(self.generation);
             let here = Repeat::NeverElsewhere(self.generation);
             // If this fails the broker is gone, and the listing with it.
             let _ = self.broker.call(CALL, Request::Forget(number), here);
