@@ -123,19 +123,22 @@ fn what_is_missing_is_named_with_the_remedy() {
         ("X509_USER_KEY", "host.key"),
     ];
     let trust = ("X509_CERT_DIR", "certificates");
-    let none = [("GRIDMAP", "missing")];
+    let map = ("GRIDMAP", "grid-mapfile");
     for (variables, words) in [
         (
-            &[host[0], host[1], ("X509_CERT_DIR", "missing")][..],
+            [("X509_USER_CERT", "missing"), host[1], trust, map],
+            "the server's certificate: ",
+        ),
+        (
+            [host[0], host[1], ("X509_CERT_DIR", "missing"), map],
             "trust: ",
         ),
-        (&[host[0], host[1], trust, none[0]], "gridmap: "),
         (
-            &[("X509_USER_CERT", "missing"), host[1], trust, none[0]],
-            "missing",
+            [host[0], host[1], trust, ("GRIDMAP", "missing")],
+            "gridmap: ",
         ),
     ] {
-        let text = fails(&mut site.serve_by_environment(variables));
+        let text = fails(&mut site.serve_by_environment(&variables));
         assert!(text.contains(words), "{text}");
         assert!(text.contains("No such file or directory"), "{text}");
     }
