@@ -11,6 +11,12 @@ use crate::one_line;
 
 mod attributes;
 
+/// The longest encoding that is read: real names have some hundred bytes, and names are logged.
+const MAX_BYTES: usize = 4096;
+
+/// The longest object identifier that is written.
+const MAX_IDENTIFIER_BYTES: usize = 64;
+
 /// 2.5.4.3
 const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
 
@@ -36,6 +42,9 @@ impl Name {
     pub(crate) fn parse(der: &[u8]) -> der::Result<Self> {
         let mut one_line = String::new();
         let mut canonical = Vec::new();
+        if der.len() > MAX_BYTES {
+            return Err(Tag::Sequence.length_error().into());
+        }
         let mut rdns = Elements::only(der, Tag::Sequence)?.children();
         while !rdns.is_empty() {
             let attributes = attributes_of(&rdns.next()?)?;
@@ -272,8 +281,11 @@ fn normalized(text: &str) -> String {
 
 /// The content of an OBJECT IDENTIFIER in dotted decimals.
 pub(crate) fn dotted(content: &[u8]) -> der::Result<String> {
-    let mut line = String::new();
     let malformed = || der::Error::from(der::ErrorKind::OidMalformed);
+    if content.len() > MAX_IDENTIFIER_BYTES {
+        return Err(malformed());
+    }
+    let mut line = String::new();
     let mut number: u128 = 0;
     let mut is_first = true;
     let mut is_complete = false;
@@ -367,7 +379,7 @@ mod tests {
 
     #[test]
     fn identifiers_that_are_cut_or_endless_are_malformed() {
-        for identifier in [&[][..], &[0x2a, 0x86], &[0xff; 40]] {
+        for identifier in [&[][..], &[0x2a, 0x86], &[0xff; 40], &[1; 65]] {
             let set = tlv(0x31, &attribute(identifier, 0x13, b"x"));
             assert!(Name::from_der(&tlv(0x30, &set)).is_err(), "{identifier:?}");
         }
@@ -403,6 +415,18 @@ mod tests {
             &[common_name(0x13, b"2")]
         ]));
         assert!(!issuer.is_extended_by(&name(&[&[common_name(0x13, b"a")], &[organization()]])));
+    }
+
+    #[test]
+    fn names_that_are_too_long_to_be_logged_are_malformed() {
+        let rdn = tlv(0x31, &common_name(0x13, &[b'a'; 110]));
+        let content = |count| rdn.repeat(count);
+        let name = |content: &[u8]| {
+            let length = u16::try_from(content.len()).expect("short").to_be_bytes();
+            Name::from_der(&[&[0x30, 0x82][..], &length, content].concat())
+        };
+        assert!(name(&content(MAX_BYTES / rdn.len())).is_ok());
+        assert!(name(&content(MAX_BYTES / rdn.len() + 1)).is_err());
     }
 
     #[test]

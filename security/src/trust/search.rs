@@ -13,8 +13,9 @@ use crate::credential::{MAX_CHAIN, identity};
 use crate::proxy::ProxyPolicy;
 use crate::signature::{self, SignatureError};
 
-/// How many signatures are verified for one chain. A usual one has three to five.
-const MAX_SIGNATURES: usize = 3 * MAX_CHAIN;
+/// How many signatures are verified for one chain. A usual one has three to five, and the longest one
+/// leaves some for ways that lead nowhere.
+const MAX_SIGNATURES: usize = MAX_CHAIN + 8;
 
 /// How many complete ways are tried.
 const MAX_PATHS: usize = 8;
