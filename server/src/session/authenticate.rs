@@ -52,7 +52,7 @@ pub(super) struct Initiator {
 enum ExchangeError {
     /// The client is not who it has to be, or breaks the protocol.
     #[error(transparent)]
-    Client(#[from] ContextError),
+    Client(#[from] Box<ContextError>),
     /// Our own files are at fault.
     #[error(transparent)]
     Files(#[from] FileError),
@@ -108,7 +108,7 @@ impl Session {
         &mut self,
         control: &mut Control,
         token: &Base64,
-    ) -> Result<Option<Reply>, ContextError> {
+    ) -> Result<Option<Reply>, Box<ContextError>> {
         let (Protection::Exchange(exchange), Some(security), None) = (
             &mut self.protection,
             self.settings.security.clone(),
@@ -162,11 +162,12 @@ impl Session {
         control: &mut Control,
         mut context: Context,
         token: &[u8],
-    ) -> Result<(), ContextError> {
+    ) -> Result<(), Box<ContextError>> {
         let peer = context
             .peer()
             .cloned()
-            .ok_or_else(|| ContextError::Protocol("no certificate was presented".to_owned()))?;
+            .ok_or_else(|| ContextError::Protocol("no certificate was presented".to_owned()))
+            .map_err(Box::new)?;
         let delegated = match context.take_delegated() {
             Some(Ok(credential)) => Ok(Arc::new(credential)),
             Some(Err(error)) => Err(format!("the delegated credential cannot be used: {error}")),
@@ -284,12 +285,12 @@ fn step(
         Some(context) => context,
         None => {
             let settings = security.login()?;
-            Context::acceptor(&settings, security.delegation_keys())?
+            Context::acceptor(&settings, security.delegation_keys()).map_err(Box::new)?
         }
     };
     // There is no place for an alert in a reply that says no.
     let mut alert = Vec::new();
-    let step = context.step(token, &mut alert)?;
+    let step = context.step(token, &mut alert).map_err(Box::new)?;
     Ok((context, step))
 }
 

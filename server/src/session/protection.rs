@@ -43,9 +43,9 @@ pub(super) fn seal(
     context: &mut Context,
     lines: &[u8],
     output: &mut Vec<u8>,
-) -> Result<(), ContextError> {
+) -> Result<(), Box<ContextError>> {
     for line in lines.split_inclusive(|&byte| byte == b'\n') {
-        let token = context.wrap(line)?;
+        let token = context.wrap(line).map_err(Box::new)?;
         output.extend_from_slice(if ends_reply(line) { b"632 " } else { b"632-" });
         output.extend_from_slice(Base64::encode(&token).as_bytes());
         output.extend_from_slice(b"\r\n");

@@ -27,9 +27,8 @@ impl Stream {
     /// Makes a TLS server of this end. When that fails, the stream is lost.
     pub(super) async fn accept_tls(&mut self, acceptor: &TlsAcceptor) -> io::Result<()> {
         let lost = Self::Lost(tokio::io::empty());
-        let stream = match std::mem::replace(self, lost) {
-            Self::Tcp(stream) => stream,
-            _ => return Err(io::ErrorKind::Unsupported.into()),
+        let Self::Tcp(stream) = std::mem::replace(self, lost) else {
+            return Err(io::ErrorKind::Unsupported.into());
         };
         let mut accept = std::pin::pin!(acceptor.accept(stream));
         // A handshake computes for as long as thousands of commands take.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gridhaul_protocol::command::Base64;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_security::context::{Context, ContextError, Step};
+use gridhaul_security::context::{Context, Step};
 use gridhaul_security::credential::Credential;
 use gridhaul_security::tls::{TlsSettings, TlsVersions};
 use gridhaul_server::config::Settings;
@@ -36,15 +36,17 @@ pub(crate) fn initiator(credential: Arc<Credential>, delegate: bool) -> Context 
 }
 
 /// Exchanges tokens up to the last reply, which is returned.
-fn exchange(client: &mut Client, context: &mut Context) -> Result<Reply, ContextError> {
+fn exchange(client: &mut Client, context: &mut Context) -> Reply {
     let mut token = Vec::new();
     loop {
         let mut alert = Vec::new();
-        let (Step::Continue(answer) | Step::Done(answer)) = context.step(&token, &mut alert)?;
+        let (Step::Continue(answer) | Step::Done(answer)) = context
+            .step(&token, &mut alert)
+            .expect("the server is believed");
         client.send(&format!("ADAT {}", Base64::encode(&answer)));
         let reply = client.reply();
         if reply.code() != 335 {
-            return Ok(reply);
+            return reply;
         }
         let text = reply.text();
         let sent = text.strip_prefix("ADAT=").expect("a token");
@@ -56,7 +58,7 @@ fn exchange(client: &mut Client, context: &mut Context) -> Result<Reply, Context
 /// Makes the control channel a protected one.
 pub(crate) fn authenticate(client: &mut Client, mut context: Context) {
     client.expect("AUTH GSSAPI", 334);
-    let reply = exchange(client, &mut context).expect("the server is believed");
+    let reply = exchange(client, &mut context);
     assert_eq!(
         text(&reply),
         "235 GSSAPI Authentication successful.\r\n",
@@ -89,7 +91,7 @@ fn map(client: &mut Client, code: u16) -> String {
 /// A context that the server refuses.
 fn refused(client: &mut Client, credential: Arc<Credential>) -> String {
     client.expect("AUTH GSSAPI", 334);
-    let reply = exchange(client, &mut initiator(credential, true)).expect("the server is believed");
+    let reply = exchange(client, &mut initiator(credential, true));
     assert_eq!(reply.code(), 535, "{reply:?}");
     text(&reply)
 }
