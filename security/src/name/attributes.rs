@@ -158,7 +158,30 @@ const JURISDICTION: Arc = &[
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use super::super::dotted;
     use super::*;
+    use crate::test_pki::{openssl, run};
+
+    #[test]
+    fn the_names_are_those_of_openssl() {
+        // Lines are `SHORT = LONG, 1.2.3` or `SHORT = 1.2.3`.
+        let objects = run(&mut openssl(["list", "-objects"]));
+        let known: HashMap<_, _> = objects
+            .lines()
+            .filter_map(|line| line.split_once(" = "))
+            .map(|(short, rest)| (rest.rsplit(", ").next().unwrap_or(rest), short))
+            .collect();
+        for (prefix, names) in ARCS {
+            for (number, name) in *names {
+                let identifier = [prefix, &[*number][..]].concat();
+                let dotted = dotted(&identifier).expect("sound");
+                assert_eq!(known.get(&*dotted), Some(name), "{dotted}");
+                assert_eq!(short_name(&identifier), Some(*name));
+            }
+        }
+    }
 
     #[test]
     fn numbers_are_in_order_and_below_128() {

@@ -193,6 +193,8 @@ fn is_der(content: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::test_pki::{Pki, openssl, run};
 
@@ -292,5 +294,18 @@ mod tests {
         assert!(problems[2].reason.contains("fetch-crl"));
         let [hashed, plain] = &store.directory.policies;
         assert_eq!((hashed.len(), plain.len()), (0, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_content_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let der = [&[0x30, 0x81, u8::try_from(bytes.len()).expect("short")][..], &bytes].concat();
+            let mut builder = TrustBuilder::default();
+            for file in ["ca.pem", "ca.crl", "ca.signing_policy"] {
+                builder.add(file, &bytes);
+                builder.add(file, &der);
+            }
+            builder.build();
+        }
     }
 }

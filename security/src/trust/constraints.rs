@@ -448,6 +448,25 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_proxy_is_compared_too() {
+        let pki = Pki::new();
+        let base = "[base]\nDC=test\n1.CN=Bob\n2.CN=2";
+        let extensions = format!("{CA}\nnameConstraints=excluded;dirName:base\n{base}");
+        let request = Request {
+            subject: "/DC=test/CN=Root",
+            extensions: &extensions,
+            ..Request::default()
+        };
+        let root = pki.make(&request, None);
+        let user = pki.issue(&root, "/DC=test/CN=Bob", USER);
+        for (number, is_allowed) in [(1, true), (2, false)] {
+            let proxy = pki.issue(&user, &format!("/DC=test/CN=Bob/CN={number}"), FULL);
+            let verdict = validate(&pki, &root, &[&proxy, &user]);
+            assert_eq!(verdict.is_ok(), is_allowed, "{verdict:?}");
+        }
+    }
+
+    #[test]
     fn constraints_of_every_authority_above_count() {
         let world = World::new();
         let extensions = format!("{CA}\nnameConstraints=permitted;DNS:example.org");

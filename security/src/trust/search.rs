@@ -69,15 +69,12 @@ impl<'a> Search<'a> {
     /// Goes on from the end of `path`, which is left as it was.
     fn extend(&mut self, path: &mut Vec<&'a Certificate>) -> Option<Peer> {
         let certificate = *path.last()?;
-        let is_end = self.store.is_directory_anchor(certificate);
-        if is_end || self.store.is_extra_anchor(certificate) {
+        let store = self.store;
+        if store.is_directory_anchor(certificate) || store.is_extra_anchor(certificate) {
             match self.finish(path) {
                 Ok(peer) => return Some(peer),
                 Err(error) => self.note(Significance::Rule, error),
             }
-        }
-        if is_end {
-            return None;
         }
         let mut has_issuer = false;
         for issuer in self.candidates(certificate) {
@@ -299,14 +296,17 @@ mod tests {
     #[test]
     fn an_authority_below_an_unknown_one_is_not_trusted_alone() {
         let world = World::new();
-        let between = world.pki.issue(&world.root, "/DC=test/CN=CA", CA);
-        let user = world.pki.issue(&between, "/DC=test/CN=Bob", USER);
-        let verdict = store_of(&[&between]).validate(&certificates(&[&user]), now());
-        let expected = ChainError::UnknownIssuer {
-            certificate: between.certificate.subject().clone(),
-            issuer: world.root.certificate.subject().clone(),
-        };
-        assert_eq!(verdict, Err(expected));
+        for identifiers in ["", "subjectKeyIdentifier=none\nauthorityKeyIdentifier=none"] {
+            let extensions = format!("{CA}\n{identifiers}");
+            let between = world.pki.issue(&world.root, "/DC=test/CN=CA", &extensions);
+            let user = world.pki.issue(&between, "/DC=test/CN=Bob", USER);
+            let verdict = store_of(&[&between]).validate(&certificates(&[&user]), now());
+            let expected = ChainError::UnknownIssuer {
+                certificate: between.certificate.subject().clone(),
+                issuer: world.root.certificate.subject().clone(),
+            };
+            assert_eq!(verdict, Err(expected));
+        }
     }
 
     #[test]
