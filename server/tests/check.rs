@@ -184,7 +184,7 @@ fn a_sound_site_passes() {
         .says("ok certificate:", "its chain leads to /O=Grid/CN=Test CA")
         .says("ok trust:", "1 authority")
         .says("ok gridmap:", "maps 1 subject")
-        .says("ok root:", "can be served")
+        .says("ok root:", "can be opened")
         .says("ok stack:", "tcp")
         .says("0 errors", "warning");
     for line in &said.lines[..said.lines.len() - 1] {

@@ -1,14 +1,16 @@
 //! Directories and files besides those that security is made of.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
+
+use gridhaul_storage::{PosixOptions, PosixStorage};
 
 use super::report::Report;
 use crate::config::Config;
 use crate::passwords::Passwords;
 use crate::privileges;
-use crate::storages::Storages;
 
 pub(super) fn check(report: &mut Report, config: &Config) {
     check_root(report, config);
@@ -36,10 +38,23 @@ pub(super) fn check(report: &mut Report, config: &Config) {
 }
 
 fn check_root(report: &mut Report, config: &Config) {
-    let root = config.root.display();
-    match Storages::open(config, None) {
-        Ok(_) => report.ok("root", format!("{root} can be served")),
-        Err(error) => report.error("root", format!("cannot serve {root}: {error}")),
+    const ABOUT: &str = "root";
+    let root = &config.root;
+    let shown = root.display();
+    let of_account = |part: &OsStr| part == "$HOME" || part == "$USER";
+    if root.iter().any(of_account) {
+        return report.ok(
+            ABOUT,
+            format!("{shown} is another directory for each account"),
+        );
+    }
+    let options = PosixOptions {
+        read_only: true,
+        ..PosixOptions::default()
+    };
+    match PosixStorage::open(root, options) {
+        Ok(_) => report.ok(ABOUT, format!("{shown} can be opened")),
+        Err(error) => report.error(ABOUT, format!("cannot serve {shown}: {error}")),
     }
 }
 

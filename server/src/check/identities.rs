@@ -5,16 +5,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gridhaul_accounts::AccountPolicy;
+use gridhaul_accounts::{AccountRequest, open_own};
 use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
 use super::report::{Report, Verdict, counted};
-use crate::config::{Gsi, Outcome, Rule};
+use crate::config::{Config, Gsi, Outcome, Rule};
 
 /// More accounts are not looked up: each may be a round trip to a directory service.
 const MOST_ACCOUNTS: usize = 10_000;
 
-pub(super) fn check(report: &mut Report, gsi: &Gsi, policy: &AccountPolicy) {
+pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
     // Who names an account, by account.
     let mut accounts = BTreeMap::new();
     if let Some(path) = &gsi.gridmap {
@@ -30,7 +30,7 @@ pub(super) fn check(report: &mut Report, gsi: &Gsi, policy: &AccountPolicy) {
             by.or_insert_with(|| "an [[authorize]] rule".to_owned());
         }
     }
-    check_accounts(report, &accounts, policy);
+    check_accounts(report, config, &accounts);
     let asked = gsi.rules.iter().any(Rule::asks_for_attributes);
     match &gsi.vomsdir {
         Some(path) => check_vomsdir(report, path, asked),
@@ -72,18 +72,14 @@ fn check_gridmap(report: &mut Report, path: &Path, accounts: &mut BTreeMap<Strin
     }
 }
 
-fn check_accounts(
-    report: &mut Report,
-    accounts: &BTreeMap<String, String>,
-    policy: &AccountPolicy,
-) {
+fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<String, String>) {
     const ABOUT: &str = "accounts";
     let looked_at = accounts.len().min(MOST_ACCOUNTS);
     let refused: Vec<String> = accounts
         .iter()
         .take(MOST_ACCOUNTS)
         .filter_map(|(account, by)| {
-            let refusal = policy.check_name(account).err()?;
+            let refusal = refusal(config, account)?;
             Some(format!("{by}: {refusal}"))
         })
         .collect();
@@ -100,6 +96,22 @@ fn check_accounts(
         let more = accounts.len() - looked_at;
         report.warning(ABOUT, format!("{more} more were not looked at"));
     }
+}
+
+/// Why an account cannot be used, if it cannot.
+fn refusal(config: &Config, account: &str) -> Option<String> {
+    if rustix::process::geteuid().is_root() {
+        let refusal = config.accounts.monitor.policy.check_name(account).err()?;
+        return Some(refusal.to_string());
+    }
+    let request = AccountRequest {
+        account: account.to_owned(),
+        root: config.root.clone(),
+        read_only: true,
+        file_mode: config.perms,
+    };
+    let error = open_own(&request).err()?;
+    Some(error.to_string())
 }
 
 fn check_vomsdir(report: &mut Report, path: &Path, asked: bool) {

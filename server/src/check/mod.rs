@@ -14,8 +14,6 @@ mod trust;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use gridhaul_accounts::AccountPolicy;
-
 use crate::config::{Config, ServeArguments};
 use report::{Report, Verdict};
 
@@ -45,7 +43,7 @@ fn check_all(report: &mut Report, config: &Config) {
         certificate::check(report, host, trust.as_deref(), &crate::host_name(), now);
     }
     if let Some(gsi) = &security.gsi {
-        identities::check(report, gsi, &AccountPolicy::default());
+        identities::check(report, config, gsi);
         machine::check_confinement(report);
     }
     files::check(report, config);
