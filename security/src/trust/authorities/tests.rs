@@ -1,0 +1,431 @@
+//! Tests of the rules for users and authorities; OpenSSL is asked where it knows a rule.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+use crate::name::Name;
+use crate::test_pki::{CA, DAYS, FULL, Issued, Request, USER, now};
+use crate::trust::test_world::{World, certificates, policy, store};
+
+const DAY: Duration = Duration::from_secs(86400);
+
+fn named(issued: &Issued) -> Name {
+    issued.certificate.subject().clone()
+}
+
+#[test]
+fn a_user_of_a_known_authority_is_accepted() {
+    let world = World::new();
+    for sent in [&[&world.user][..], &[&world.user, &world.root]] {
+        let peer = world.validate(sent).expect("accepted");
+        assert_eq!(peer.identity, named(&world.user));
+        assert_eq!(peer.chain.last(), Some(&world.root.certificate));
+    }
+}
+
+#[test]
+fn a_certificate_counts_in_its_time_only() {
+    let world = World::new();
+    let short = Request {
+        subject: "/DC=test/CN=Bob",
+        extensions: USER,
+        days: 2,
+        ..Request::default()
+    };
+    let user = world.pki.make(&short, Some(&world.root));
+    let proxy = world.pki.proxy(&user, FULL);
+    let validity = user.certificate.validity();
+    let chain = certificates(&[&proxy, &user]);
+    let at = |time| {
+        world
+            .store()
+            .validate(&chain, time)
+            .map(|peer| peer.expires)
+    };
+    assert_eq!(at(now()), Ok(validity.not_after));
+    assert_eq!(at(validity.not_after), Ok(validity.not_after));
+    let certificate = named(&user);
+    let until = validity.not_after;
+    let expected = ChainError::Expired { certificate, until };
+    assert_eq!(at(now() + 3 * DAY), Err(expected));
+    let root = named(&world.root);
+    let late = at(now() + (DAYS + 1) * DAY);
+    assert!(matches!(late, Err(ChainError::Expired { certificate, .. }) if certificate == root));
+    let early = at(validity.not_before - DAY);
+    assert!(
+        matches!(early, Err(ChainError::NotYetValid { certificate, .. }) if certificate == root)
+    );
+}
+
+#[test]
+fn an_expired_proxy_is_refused() {
+    let world = World::new();
+    let subject = format!("{}/CN=1", world.user.subject);
+    let short = Request {
+        subject: &subject,
+        extensions: FULL,
+        days: 1,
+        ..Request::default()
+    };
+    let proxy = world.pki.make(&short, Some(&world.user));
+    let chain = certificates(&[&proxy, &world.user]);
+    let verdict = world.store().validate(&chain, now() + 2 * DAY);
+    let certificate = named(&proxy);
+    let until = proxy.certificate.validity().not_after;
+    assert_eq!(verdict, Err(ChainError::Expired { certificate, until }));
+}
+
+#[test]
+fn times_are_written_so_that_people_can_read_them() {
+    let error = ChainError::Expired {
+        certificate: named(&World::new().user),
+        until: UNIX_EPOCH + 400 * DAY,
+    };
+    let expected = "/DC=test/CN=Alice has expired at 1971-02-05T00:00:00Z";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn an_authority_is_no_user() {
+    let world = World::new();
+    let between = world.pki.issue(&world.root, "/DC=test/CN=CA", CA);
+    for authority in [&world.root, &between] {
+        let verdict = world.validate_alone(&[authority]);
+        let certificate = named(authority);
+        assert_eq!(verdict, Err(ChainError::AuthorityAsUser { certificate }));
+    }
+}
+
+#[test]
+fn what_stands_in_the_directory_is_no_user() {
+    let world = World::new();
+    // It looks like a user's certificate, and a root of version 1 looks like that too.
+    let request = Request {
+        subject: "/DC=test/CN=Old Root",
+        ..Request::default()
+    };
+    let root = world.pki.make(&request, None);
+    let verdict = store(&[("old.pem", root.pem())]).validate(&certificates(&[&root]), now());
+    let certificate = named(&root);
+    assert_eq!(verdict, Err(ChainError::AuthorityAsUser { certificate }));
+}
+
+#[test]
+fn a_user_is_no_authority() {
+    let world = World::new();
+    for extensions in [USER, ""] {
+        let user = world.pki.issue(&world.root, "/DC=test/CN=Eve", extensions);
+        let victim = world.pki.issue(&user, "/DC=test/CN=Bob", USER);
+        let verdict = world.validate(&[&victim, &user]);
+        let (certificate, issuer) = (named(&victim), named(&user));
+        let expected = ChainError::NotAnAuthority {
+            certificate,
+            issuer,
+        };
+        assert_eq!(verdict, Err(expected));
+    }
+}
+
+#[test]
+fn an_authority_must_be_allowed_to_sign_certificates() {
+    let world = World::new();
+    let extensions = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,digitalSignature";
+    let between = world.pki.issue(&world.root, "/DC=test/CN=CA", extensions);
+    let user = world.pki.issue(&between, "/DC=test/CN=Bob", USER);
+    let verdict = world.validate(&[&user, &between]);
+    let authority = named(&between);
+    assert_eq!(verdict, Err(ChainError::AuthorityUsage { authority }));
+}
+
+#[test]
+fn a_path_length_counts_authorities_and_no_proxies() {
+    let world = World::new();
+    let limited = format!(
+        "{}\nkeyUsage=keyCertSign",
+        "basicConstraints=CA:TRUE,pathlen:0"
+    );
+    let first = world.pki.issue(&world.root, "/DC=test/CN=CA 1", &limited);
+    let user = world.pki.issue(&first, "/DC=test/CN=Bob", USER);
+    let proxy = world.pki.proxy(&user, FULL);
+    let files = [("1.signing_policy", policy(&first, "/DC=test/*"))];
+    let store = world.store_with(&files);
+    let chain = certificates(&[&proxy, &user, &first]);
+    store.validate(&chain, now()).expect("no authority follows");
+
+    let second = world.pki.issue(&first, "/DC=test/CN=CA 2", CA);
+    let user = world.pki.issue(&second, "/DC=test/CN=Bob", USER);
+    let (authority, limit, found) = (named(&first), 0, 1);
+    let expected = ChainError::PathLength {
+        authority,
+        limit,
+        found,
+    };
+    let files = [
+        &files[..],
+        &[("2.signing_policy", policy(&second, "/DC=test/*"))],
+    ]
+    .concat();
+    let chain = certificates(&[&user, &second, &first]);
+    assert_eq!(
+        world.store_with(&files).validate(&chain, now()),
+        Err(expected)
+    );
+}
+
+#[test]
+fn roots_of_version_1_are_trusted_for_their_bytes() {
+    let world = World::new();
+    let root = world.pki.make(
+        &Request {
+            subject: "/DC=test/CN=Old Root",
+            extensions: "",
+            ..Request::default()
+        },
+        None,
+    );
+    let user = world.pki.issue(&root, "/DC=test/CN=Bob", USER);
+    let files = [
+        ("old.pem", root.pem()),
+        ("old.signing_policy", policy(&root, "/DC=test/*")),
+    ];
+    let store = store(&files);
+    store
+        .validate(&certificates(&[&user]), now())
+        .expect("accepted");
+}
+
+#[test]
+fn the_signature_of_a_root_is_not_looked_at() {
+    let world = World::new();
+    let root = world.pki.make(
+        &Request {
+            subject: "/DC=test/CN=Old Root",
+            extensions: CA,
+            key: &["rsa:2048"],
+            signing: &["-md5"],
+            ..Request::default()
+        },
+        None,
+    );
+    let user = world.pki.issue(&root, "/DC=test/CN=Bob", USER);
+    let files = [
+        ("old.pem", root.pem()),
+        ("old.signing_policy", policy(&root, "/DC=test/*")),
+    ];
+    let store = store(&files);
+    store
+        .validate(&certificates(&[&user]), now())
+        .expect("accepted");
+}
+
+#[test]
+fn broken_digests_and_short_keys_are_refused() {
+    let world = World::new();
+    let request = |key, signing| Request {
+        subject: "/DC=test/CN=Bob",
+        extensions: USER,
+        key,
+        signing,
+        ..Request::default()
+    };
+    let old = world.pki.make(
+        &request(Request::default().key, &["-sha1"]),
+        Some(&world.root),
+    );
+    let expected = ChainError::BrokenAlgorithm {
+        certificate: named(&old),
+        algorithm: "SHA-1",
+    };
+    assert_eq!(world.validate(&[&old]), Err(expected));
+    let short = world
+        .pki
+        .make(&request(&["rsa:1024"], &["-sha256"]), Some(&world.root));
+    let (certificate, bits) = (named(&short), 1024);
+    let expected = ChainError::KeySize { certificate, bits };
+    assert_eq!(world.validate(&[&short]), Err(expected));
+}
+
+#[test]
+fn unknown_extensions_are_refused_when_they_are_critical() {
+    let world = World::new();
+    for (critical, is_accepted) in [("", true), ("critical,", false)] {
+        let extensions = format!("{USER}\n1.2.3.4={critical}DER:0500");
+        let user = world.pki.issue(&world.root, "/DC=test/CN=Bob", &extensions);
+        let verdict = world.validate(&[&user]);
+        let (certificate, identifier) = (named(&user), "1.2.3.4".to_owned());
+        match is_accepted {
+            true => assert!(verdict.is_ok()),
+            false => assert_eq!(
+                verdict,
+                Err(ChainError::CriticalExtension {
+                    certificate,
+                    identifier
+                })
+            ),
+        }
+    }
+}
+
+#[test]
+fn extensions_that_globus_does_not_allow_to_be_critical_are_refused() {
+    let world = World::new();
+    for extension in [
+        "subjectAltName=critical,DNS:a.example",
+        "certificatePolicies=critical,1.2.3.4",
+        "crlDistributionPoints=critical,URI:http://a.example/list",
+    ] {
+        let user = world.pki.issue(&world.root, "/DC=test/CN=Bob", extension);
+        // OpenSSL knows them.
+        let verdict = world.validate_alone(&[&user]);
+        assert!(
+            matches!(verdict, Err(ChainError::CriticalExtension { .. })),
+            "{extension}"
+        );
+    }
+}
+
+#[test]
+fn a_subject_outside_the_signing_policy_is_refused() {
+    let world = World::new();
+    let user = world.pki.issue(&world.root, "/DC=other/CN=Bob", USER);
+    // OpenSSL knows no signing policies.
+    let verdict = world.validate_alone(&[&user]);
+    let (certificate, authority) = (named(&user), named(&world.root));
+    let expected = ChainError::OutsideSigningPolicy {
+        certificate,
+        authority,
+    };
+    assert_eq!(verdict, Err(expected));
+}
+
+#[test]
+fn every_authority_needs_a_signing_policy() {
+    let world = World::new();
+    let between = world.pki.issue(&world.root, "/DC=test/CN=CA", CA);
+    let user = world.pki.issue(&between, "/DC=test/CN=Bob", USER);
+    let chain = certificates(&[&user, &between]);
+    let expected = ChainError::NoSigningPolicy {
+        certificate: named(&user),
+        authority: named(&between),
+    };
+    assert_eq!(world.store().validate(&chain, now()), Err(expected));
+    let files = [("ca.signing_policy", policy(&between, "/DC=test/CN=Bob"))];
+    let store = world.store_with(&files);
+    store.validate(&chain, now()).expect("both have one");
+    assert!(store.has_signing_policy(between.certificate.subject()));
+}
+
+#[test]
+fn a_policy_with_a_hashed_name_counts_alone() {
+    let world = World::new();
+    let files = [(
+        "5ca1ab1e.signing_policy",
+        policy(&world.root, "/DC=other/*"),
+    )];
+    let verdict = world
+        .store_with(&files)
+        .validate(&certificates(&[&world.user]), now());
+    assert!(matches!(
+        verdict,
+        Err(ChainError::OutsideSigningPolicy { .. })
+    ));
+}
+
+#[test]
+fn a_revoked_user_is_refused_with_all_proxies() {
+    let world = World::new();
+    let proxy = world.pki.proxy(&world.user, FULL);
+    let list = world.pki.revocation_list(&world.root, &[&world.user]);
+    let store = world.store_with(&[("root.crl", list)]);
+    for chain in [&[&world.user][..], &[&proxy, &world.user]] {
+        let expected = ChainError::Revoked {
+            certificate: named(&world.user),
+            serial: "02".to_owned(),
+        };
+        assert_eq!(store.validate(&certificates(chain), now()), Err(expected));
+    }
+}
+
+#[test]
+fn serial_numbers_of_proxies_are_not_looked_up() {
+    let world = World::new();
+    let proxy = world.pki.proxy(&world.user, FULL);
+    let list = world.pki.revocation_list(&world.root, &[&proxy]);
+    let store = world.store_with(&[("root.crl", list)]);
+    let chain = certificates(&[&proxy, &world.user]);
+    store
+        .validate(&chain, now())
+        .expect("proxies are not revoked");
+}
+
+#[test]
+fn a_revoked_authority_is_refused() {
+    let world = World::new();
+    let between = world.pki.issue(&world.root, "/DC=test/CN=CA", CA);
+    let user = world.pki.issue(&between, "/DC=test/CN=Bob", USER);
+    let list = world.pki.revocation_list(&world.root, &[&between]);
+    let policy = policy(&between, "/DC=test/*");
+    let store = world.store_with(&[("root.crl", list), ("ca.signing_policy", policy)]);
+    let verdict = store.validate(&certificates(&[&user, &between]), now());
+    let certificate = named(&between);
+    assert!(
+        matches!(verdict, Err(ChainError::Revoked { certificate: it, .. }) if it == certificate)
+    );
+}
+
+#[test]
+fn a_list_must_be_good_if_there_is_one() {
+    let world = World::new();
+    let authority = named(&world.root);
+    let validate = |list, time| {
+        let store = world.store_with(&[("root.crl", list)]);
+        store
+            .validate(&certificates(&[&world.user]), time)
+            .map(drop)
+    };
+    let list = || world.pki.revocation_list(&world.root, &[]);
+    assert_eq!(validate(list(), now()), Ok(()));
+    let late = validate(list(), now() + 11 * DAY);
+    assert!(matches!(
+        late,
+        Err(ChainError::RevocationListExpired { .. })
+    ));
+    let future = [
+        "-crl_lastupdate",
+        "20400101000000Z",
+        "-crl_nextupdate",
+        "20410101000000Z",
+    ];
+    let future = world.pki.revocation_list_of(&world.root, &[], &future);
+    let early = validate(future, now());
+    assert!(matches!(
+        early,
+        Err(ChainError::RevocationListNotYetValid { .. })
+    ));
+    let impostor = world.pki.root("/DC=test/CN=Root");
+    let forged = world.pki.revocation_list(&impostor, &[]);
+    let expected = ChainError::RevocationListSignature { authority };
+    assert_eq!(validate(forged, now()), Err(expected));
+    let other = world.pki.root("/DC=test/CN=Other");
+    let unrelated = world.pki.revocation_list(&other, &[]);
+    assert_eq!(validate(unrelated, now()), Ok(()));
+}
+
+#[test]
+fn of_two_lists_the_newer_one_counts() {
+    let world = World::new();
+    let old = [
+        "-crl_lastupdate",
+        "20200101000000Z",
+        "-crl_nextupdate",
+        "20200201000000Z",
+    ];
+    let old = world
+        .pki
+        .revocation_list_of(&world.root, &[&world.user], &old);
+    let new = world.pki.revocation_list(&world.root, &[]);
+    let store = world.store_with(&[("5ca1ab1e.r0", old), ("5ca1ab1e.r1", new)]);
+    store
+        .validate(&certificates(&[&world.user]), now())
+        .expect("the old one is replaced");
+}
