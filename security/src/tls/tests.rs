@@ -2,8 +2,9 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::fixtures::Fixture;
+use super::fixtures::{Fixture, credential};
 use super::*;
+use crate::test_pki::{FULL, Request, USER};
 
 const VERSIONS: [TlsVersions; 2] = [TlsVersions::Only12, TlsVersions::Only13];
 
@@ -73,6 +74,39 @@ fn data_goes_both_ways_in_full_records() {
                 assert!(records.len() <= message.len() + most, "records are full");
                 let outcome = understood(to.expect("another"), &records).expect("sound");
                 assert_eq!(outcome, (message.clone(), Vec::new()));
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_each_kind_make_connections() {
+    let fixture = Fixture::new();
+    for key in [
+        &["rsa:2048"][..],
+        &["ec", "-pkeyopt", "ec_paramgen_curve:P-384"],
+        &["ec", "-pkeyopt", "ec_paramgen_curve:P-521"],
+        &["ed25519"],
+    ] {
+        let request = Request {
+            subject: "/DC=test/CN=Alice",
+            extensions: USER,
+            key,
+            ..Request::default()
+        };
+        let user = fixture.pki.make(&request, Some(&fixture.root));
+        let proxy = fixture.pki.proxy(&user, FULL);
+        for chain in [&[&user][..], &[&proxy, &user]] {
+            for versions in VERSIONS {
+                let mut settings = fixture.settings(&credential(chain));
+                settings.versions = versions;
+                let mut connector = TlsEngine::connector(&settings).expect("sound settings");
+                let mut acceptor = TlsEngine::acceptor(&settings).expect("sound settings");
+                let mut answer = Vec::new();
+                while acceptor.is_handshaking() {
+                    let token = output(&mut connector, &answer).expect("sound");
+                    answer = output(&mut acceptor, &token).expect("sound");
+                }
             }
         }
     }
