@@ -67,23 +67,24 @@ pub struct RemotePath(Vec<u8>);
 pub struct PathTooLong;
 
 impl RemotePath {
-    /// The root of the session, which is also its home.
+    /// The root of the session.
     pub fn root() -> Self {
         Self(vec![b'/'])
     }
 
     /// The path that `argument` means when this is the current directory.
     ///
-    /// `~` and what begins with `~/` start at the home of the session; `~name` is a name like others.
+    /// `~` and what begins with `~/` start at `home`; `~name` is a name like others.
     ///
     /// # Errors
     ///
     /// When the result is too long.
-    pub fn join(&self, argument: &PathArgument) -> Result<Self, PathTooLong> {
+    pub fn join(&self, argument: &PathArgument, home: &Self) -> Result<Self, PathTooLong> {
         let argument = argument.as_bytes();
         let (mut joined, relative) = match argument {
-            [b'/', ..] | b"~" => (Self::root(), &argument[1..]),
-            [b'~', b'/', ..] => (Self::root(), &argument[2..]),
+            [b'/', ..] => (Self::root(), &argument[1..]),
+            b"~" => (home.clone(), &argument[1..]),
+            [b'~', b'/', ..] => (home.clone(), &argument[2..]),
             _ => (self.clone(), argument),
         };
         for name in relative.split(|&byte| byte == b'/') {
@@ -201,14 +202,16 @@ mod tests {
 
     use super::*;
 
+    fn path(text: impl Into<Vec<u8>>) -> RemotePath {
+        let root = RemotePath::root();
+        let argument = PathArgument::new(text).unwrap();
+        root.join(&argument, &root).unwrap()
+    }
+
     fn join(current: &str, argument: &str) -> String {
-        let current = RemotePath::root()
-            .join(&PathArgument::new(current).unwrap())
-            .unwrap();
-        current
-            .join(&PathArgument::new(argument).unwrap())
-            .unwrap()
-            .to_string()
+        let argument = PathArgument::new(argument).unwrap();
+        let joined = path(current).join(&argument, &path("/home/me")).unwrap();
+        joined.to_string()
     }
 
     #[test]
@@ -220,11 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn absolute_paths_and_the_tilde_start_at_the_root() {
+    fn absolute_paths_start_at_the_root_and_the_tilde_is_home() {
         assert_eq!(join("/a/b", "//c"), "/c");
         assert_eq!(join("/a/b", "/"), "/");
-        assert_eq!(join("/a/b", "~"), "/");
-        assert_eq!(join("/a/b", "~/x"), "/x");
+        assert_eq!(join("/a/b", "~"), "/home/me");
+        assert_eq!(join("/a/b", "~/"), "/home/me");
+        assert_eq!(join("/a/b", "~/x"), "/home/me/x");
         assert_eq!(join("/a/b", "~x"), "/a/b/~x");
         assert_eq!(join("/a/b", "x~"), "/a/b/x~");
     }
@@ -241,10 +245,7 @@ mod tests {
 
     #[test]
     fn the_current_directory_is_logical() {
-        let logical = |path: &str| {
-            let path = RemotePath::root().join(&PathArgument::new(path).unwrap());
-            path.unwrap().without_parents().to_string()
-        };
+        let logical = |text: &str| path(text).without_parents().to_string();
         assert_eq!(logical("/a/link/../x"), "/a/x");
         assert_eq!(logical("/a/.."), "/");
         assert_eq!(logical("/../../x"), "/x");
@@ -253,8 +254,9 @@ mod tests {
     #[test]
     fn long_paths_are_refused() {
         let name = PathArgument::new(vec![b'x'; 3000]).unwrap();
-        let directory = RemotePath::root().join(&name).unwrap();
-        assert_eq!(directory.join(&name), Err(PathTooLong));
+        let root = RemotePath::root();
+        let directory = root.join(&name, &root).unwrap();
+        assert_eq!(directory.join(&name, &root), Err(PathTooLong));
         assert!(PathArgument::new(vec![b'x'; PathArgument::MAX_BYTES + 1]).is_none());
     }
 
@@ -279,8 +281,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quoted_paths_survive(path in "[/a\"]{1,12}") {
-            let path = RemotePath::root().join(&PathArgument::new(path).unwrap()).unwrap();
+        fn quoted_paths_survive(text in "[/a\"]{1,12}") {
+            let path = path(text);
             let text = [path.quoted().as_slice(), b" is current directory."].concat();
             let parsed = parse_quoted(&text).unwrap();
             prop_assert_eq!(parsed.as_bytes(), path.as_bytes());
@@ -301,9 +303,8 @@ mod tests {
         }
 
         #[test]
-        fn a_path_without_parents_has_none(path in "(/|[ab]|\\.\\.){1,12}") {
-            let path = RemotePath::root().join(&PathArgument::new(path).unwrap()).unwrap();
-            let resolved = path.without_parents();
+        fn a_path_without_parents_has_none(text in "(/|[ab]|\\.\\.){1,12}") {
+            let resolved = path(text).without_parents();
             prop_assert!(!resolved.names().any(|name| name == b".."));
             prop_assert_eq!(resolved.without_parents(), resolved);
         }

@@ -34,6 +34,8 @@ const DESCRIPTORS: u64 = 64 + 24 * CALLS as u64 + serve::LISTINGS as u64;
 
 /// The life of a broker, in a process of its own.
 pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, policy: &AccountPolicy, umask: Option<u32>) {
+    // For whoever looks at the list of processes; it does not matter if there is another name.
+    let _ = rustix::thread::set_name(c"gridhaul-broker");
     let (hello, prepared) = match prepare(start, policy, umask) {
         Ok(prepared) => (Hello(Ok(prepared.ready.clone())), Some(prepared)),
         Err(refusal) => (Hello(Err(refusal)), None),

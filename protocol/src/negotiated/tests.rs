@@ -291,7 +291,8 @@ fn a_restart_in_stream_mode_leaves_out_the_beginning() {
 #[test]
 fn only_noop_may_stand_between_two_halves() {
     let name = || PathArgument::new("a").unwrap();
-    let path = || RemotePath::root().join(&name()).unwrap();
+    let root = RemotePath::root();
+    let path = || root.join(&name(), &root).unwrap();
     let mut session = session(&[]);
     let rename_to = Command::Rnto(name());
 

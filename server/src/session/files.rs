@@ -97,7 +97,7 @@ impl User {
         match argument {
             Some(argument) => self
                 .directory
-                .join(argument)
+                .join(argument, &self.home)
                 .map_err(|_| StorageError::new("open", Errno::NAMETOOLONG)),
             None => Ok(self.directory.clone()),
         }

@@ -219,7 +219,7 @@ impl Session {
         let node = attached
             .map_err(|_| "The server failed.".to_owned())?
             .map_err(|error| error.to_string())?;
-        let directory = home.unwrap_or_else(|| beginning(&node.home()));
+        let home = home.unwrap_or_else(|| beginning(&node.home()));
         self.shared.journal.publish(&Event::LoggedIn {
             session: self.id,
             user: &name,
@@ -230,7 +230,8 @@ impl Session {
         Ok(User {
             name,
             node,
-            directory,
+            directory: home.clone(),
+            home,
         })
     }
 
@@ -283,8 +284,9 @@ impl Session {
 
 /// A home directory as a session has it; one that cannot be is the root.
 pub(crate) fn beginning(home: &Path) -> RemotePath {
+    let root = RemotePath::root();
     PathArgument::new(home.as_os_str().as_bytes())
-        .and_then(|home| RemotePath::root().join(&home).ok())
+        .and_then(|home| root.join(&home, &root).ok())
         .map_or_else(RemotePath::root, |home| home.without_parents())
 }
 

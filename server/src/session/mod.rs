@@ -87,6 +87,8 @@ pub(crate) struct Session {
 struct User {
     name: String,
     node: Arc<dyn NodeSession>,
+    /// What `~` stands for.
+    home: RemotePath,
     directory: RemotePath,
 }
 
