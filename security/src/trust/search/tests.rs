@@ -245,6 +245,17 @@ fn what_a_session_brings_needs_no_signing_policy() {
 }
 
 #[test]
+fn an_authority_that_a_session_brings_has_no_proxies() {
+    let world = World::new();
+    let root = world.pki.root("/DC=elsewhere/CN=Root");
+    let proxy = world.pki.proxy(&root, FULL);
+    let chain = certificates(&[&proxy, &root]);
+    let verdict = world.store().with_anchors(&chain).validate(&chain, now());
+    let certificate = root.certificate.subject().clone();
+    assert_eq!(verdict, Err(ChainError::AuthorityAsUser { certificate }));
+}
+
+#[test]
 fn changed_chains_are_refused_without_panic() {
     let world = World::new();
     let proxy = world.pki.proxy(&world.user, FULL);
