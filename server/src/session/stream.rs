@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, Empty, ReadBuf};
 use tokio::net::TcpStream;
@@ -74,6 +74,22 @@ impl Stream {
     }
 }
 
+/// Reads what there is. The kernel stops before the urgent byte that telnet clients send with ABOR
+/// (RFC 959 4.1.3), though more is there, and tokio's own `poll_read` takes any short read for the last.
+fn poll_read(
+    stream: &TcpStream,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    loop {
+        ready!(stream.poll_read_ready(context))?;
+        match stream.try_read_buf(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            result => return Poll::Ready(result.map(drop)),
+        }
+    }
+}
+
 impl From<TcpStream> for Stream {
     fn from(stream: TcpStream) -> Self {
         Self::Tcp(stream)
@@ -86,7 +102,10 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.get_mut().reader().poll_read(context, buffer)
+        match self.get_mut() {
+            Self::Tcp(stream) => poll_read(stream, context, buffer),
+            stream => stream.reader().poll_read(context, buffer),
+        }
     }
 }
 
