@@ -4,8 +4,8 @@
 //
 // The actions get, put and copy run once for each OPTIONS, a comma separated list of: stream, extended,
 // parallel=N, dcau=none, protection=clear|safe|private. They get REMOTE into LOCAL.OPTIONS, put LOCAL to
-// REMOTE.OPTIONS, and copy REMOTE to REMOTE.OPTIONS at the destination. The action names walks through
-// the commands on names in the directory REMOTE, and says what a user would see.
+// REMOTE.OPTIONS, and copy REMOTE to LOCAL.OPTIONS, a name at the destination. The action names walks
+// through the commands on names in the directory REMOTE, and says what a user would see.
 
 import java.io.File;
 import java.io.RandomAccessFile;
@@ -32,7 +32,17 @@ public class JGlobus {
         this.host = host;
     }
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        try {
+            run(arguments);
+        } catch (Exception error) {
+            // The launcher of single files cannot print all that JGlobus throws.
+            error.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    static void run(String[] arguments) throws Exception {
         JGlobus program = new JGlobus(arguments[0], arguments[1]);
         int source = Integer.parseInt(arguments[2]);
         int destination = Integer.parseInt(arguments[3]);
@@ -48,7 +58,7 @@ public class JGlobus {
                 case "names" -> names(client, options, remote);
                 case "copy" -> {
                     GridFTPClient other = program.connect(destination, options);
-                    copy(client, options, remote, other, remote + suffix);
+                    copy(client, options, remote, other, local + suffix);
                     other.close();
                 }
                 default -> throw new IllegalArgumentException(arguments[4]);

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::case::{Case, Failure, Observation};
 use crate::{Client, Context, Server, UserKind, content};
@@ -23,6 +24,9 @@ const LIBRARIES: [&str; 9] = [
     "commons-logging",
     "log4j-1.2",
 ];
+
+/// Six transfers, a start of Java and a compiler on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 /// How files are sent to the client. In MODE E the client listens, and JGlobus cannot be the accepting
 /// side of an authenticated data channel.
@@ -71,7 +75,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 fn get(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", SIZE)?;
-    let observation = jglobus(context, "get", "source", "copy", &GETS)?;
+    let observation = jglobus(context, "get", "source", context.local("copy"), &GETS)?;
     for options in GETS {
         content::same(&expected, &context.local(&format!("copy.{options}")))?;
     }
@@ -80,7 +84,7 @@ fn get(context: &Context<'_>) -> Result<Observation, Failure> {
 
 fn put(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.local_sample("source", SIZE)?;
-    let observation = jglobus(context, "put", "copy", "source", &PUTS)?;
+    let observation = jglobus(context, "put", "copy", &expected, &PUTS)?;
     for options in PUTS {
         content::same(&expected, &context.remote(&format!("copy.{options}")))?;
     }
@@ -89,19 +93,21 @@ fn put(context: &Context<'_>) -> Result<Observation, Failure> {
 
 fn copy(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", SIZE)?;
-    let observation = jglobus(context, "copy", "source", "", &COPIES)?;
+    let destination = context.destination().path(&context.name("copy"));
+    let observation = jglobus(context, "copy", "source", destination, &COPIES)?;
     for options in COPIES {
-        content::same(&expected, &context.remote(&format!("source.{options}")))?;
+        content::same(&expected, &context.remote(&format!("copy.{options}")))?;
     }
     Ok(observation)
 }
 
-/// Runs one action with each of `options`, with a file that is `remote` to the servers and `local` here.
+/// Runs one action with each of `options`: with a file that is `remote` to the source, and `other` here or
+/// at the destination.
 fn jglobus(
     context: &Context<'_>,
     action: &str,
     remote: &str,
-    local: &str,
+    other: impl Into<OsString>,
     options: &[&str],
 ) -> Result<Observation, Failure> {
     let pki = context.pki()?;
@@ -122,8 +128,9 @@ fn jglobus(
         .arg("localhost")
         .args([port(context.source()), port(context.destination())])
         .args([action, &context.path(remote)])
-        .arg(context.local(local))
+        .arg(other)
         .args(options.iter().copied())
+        .time_limit(TIME_LIMIT)
         .run()?
         .succeeded()?;
     let stdout = String::from_utf8_lossy(&finished.stdout);
