@@ -99,6 +99,20 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_in_the_readme_are_valid() {
+        let readme = include_str!("../../../README.md");
+        let blocks: Vec<&str> = readme
+            .split("```toml\n")
+            .skip(1)
+            .filter_map(|rest| rest.split("```").next())
+            .collect();
+        assert!(blocks.len() >= 2, "there are examples");
+        for block in blocks {
+            settings(block).expect(block);
+        }
+    }
+
+    #[test]
     fn a_missing_file_is_named() {
         let error = read(Path::new("/nonexistent/gridhaul.toml")).expect_err("missing");
         assert!(

@@ -177,6 +177,11 @@ pub enum ConfigError {
     /// Anonymous users may write but not log in.
     #[error("anonymous-write without anonymous: give --anonymous as well")]
     WriteWithoutAnonymous,
+    /// The administrator wants what there is not.
+    #[error(
+        "encrypt-data: the data channels of ssh sessions cannot be encrypted; for them, say encrypt-data = false"
+    )]
+    SshIsClear,
     /// What Globus programs are told about TLS on this machine is not understood.
     #[error(
         "{key} in the environment or in /etc/grid-security/gsi.conf: '{value}' is not TLS1_2_VERSION, \
@@ -249,6 +254,9 @@ impl Config {
     /// When the file is wrong or the settings do not fit together.
     pub fn load_for_ssh(arguments: &ServeArguments) -> Result<Self, ConfigError> {
         let settings = settings(arguments)?;
+        if settings.encrypt_data == Some(true) {
+            return Err(ConfigError::SshIsClear);
+        }
         let config = Self::resolve(Settings {
             root: settings.root.or_else(|| Some("/".into())),
             data_hosts: settings.data_hosts.or_else(|| Some(vec![DataHosts::Any])),
@@ -298,12 +306,18 @@ impl Config {
         }
         keep("listen", self.listen != running.listen);
         let monitor = (&self.accounts.monitor, &running.accounts.monitor);
-        keep("allow-root", monitor.0.policy.allow_root != monitor.1.policy.allow_root);
+        keep(
+            "allow-root",
+            monitor.0.policy.allow_root != monitor.1.policy.allow_root,
+        );
         keep(
             "allow-disabled-login",
             monitor.0.policy.allow_disabled_login != monitor.1.policy.allow_disabled_login,
         );
-        keep("least-uid", monitor.0.policy.least_uid != monitor.1.policy.least_uid);
+        keep(
+            "least-uid",
+            monitor.0.policy.least_uid != monitor.1.policy.least_uid,
+        );
         keep("umask", monitor.0.umask != monitor.1.umask);
         let brokers = (&self.accounts.brokers, &running.accounts.brokers);
         keep("max-brokers", brokers.0.brokers != brokers.1.brokers);
@@ -395,6 +409,38 @@ mod tests {
         assert!(admission(&["192.0.2.2"]).admits(other));
         assert!(admission(&["192.0.2.2"]).admits(peer));
         assert!(admission(&["any"]).admits(other));
+    }
+
+    #[test]
+    fn a_session_of_ssh_has_its_user_and_no_other_way_in() {
+        let load = |settings: Settings| {
+            Config::load_for_ssh(&ServeArguments {
+                config: None,
+                settings,
+            })
+        };
+        let config = load(Settings {
+            passwords: Some("/nonexistent".into()),
+            gsi: Some(true),
+            idle_timeout: Some(5),
+            ..anonymous()
+        })
+        .expect("valid");
+        assert!(!config.lets_anybody_in());
+        assert_eq!(config.root, PathBuf::from("/"));
+        assert_eq!(config.data.hosts, [DataHosts::Any]);
+        assert_eq!(config.log.file, Some("/dev/null".into()));
+        assert_eq!(config.limits.idle_timeout, Duration::from_secs(5));
+        let named = Settings {
+            root: Some("/srv".into()),
+            ..Settings::default()
+        };
+        assert_eq!(load(named).expect("valid").root, PathBuf::from("/srv"));
+        let encrypted = Settings {
+            encrypt_data: Some(true),
+            ..Settings::default()
+        };
+        assert!(matches!(load(encrypted), Err(ConfigError::SshIsClear)));
     }
 
     #[test]

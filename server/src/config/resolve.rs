@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{accounts, security};
 use super::{Anonymous, Config, ConfigError, DataConnections, Limits, Log, PortRange, Settings};
+use super::{accounts, security};
 
 /// Where a server listens that was not told where.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2811);
@@ -106,7 +106,11 @@ impl Config {
 /// A year: what is longer was meant otherwise.
 const MOST_SECONDS: u64 = 366 * 24 * 3600;
 
-pub(super) fn seconds(name: &'static str, value: Option<u64>, default: u64) -> Result<Duration, ConfigError> {
+pub(super) fn seconds(
+    name: &'static str,
+    value: Option<u64>,
+    default: u64,
+) -> Result<Duration, ConfigError> {
     between(name, value, default, 1, MOST_SECONDS).map(Duration::from_secs)
 }
 

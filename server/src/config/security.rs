@@ -73,7 +73,10 @@ fn resolve_with(settings: &mut Settings, found: &Found) -> Result<Security, Conf
         None
     };
     let others_log_in = settings.anonymous.unwrap_or(false) || settings.passwords.is_some();
-    let tls = settings.tls.unwrap_or(host.is_some() && others_log_in);
+    let tls = match settings.tls {
+        Some(tls) => tls,
+        None => host.is_some() && others_log_in,
+    };
     let encrypt_data = settings.encrypt_data.unwrap_or(false);
     if encrypt_data && !tls && gsi.is_none() {
         return Err(ConfigError::Needs("encrypt-data", "--gsi or --tls"));

@@ -14,9 +14,9 @@ use gridhaul_security::credential::Credential;
 use gridhaul_security::files::{FileError, read_credential};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls_pki_types::CertificateDer;
 use tracing::{info, warn};
 
 use crate::config::HostFiles;
@@ -117,7 +117,11 @@ impl HostCredential {
                     state.held = held;
                 }
                 Err(error) => {
-                    warn!(%error, "the server's certificate has changed and cannot be read; the one before stays in use");
+                    warn!(
+                        %error,
+                        "the server's certificate has changed and cannot be used, and the one before \
+                         stays in use; if only root may read the key, restart the server"
+                    );
                 }
             }
             state.stamp = stamp;

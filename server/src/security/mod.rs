@@ -18,11 +18,12 @@ use std::time::{Instant, SystemTime};
 
 use gridhaul_security::context::DelegationKeys;
 use gridhaul_security::files::{FileError, GridmapFile, TrustDirectory, VomsDirectory};
-use gridhaul_security::tls::TlsSettings;
+use gridhaul_security::tls::{TlsSettings, TlsVersions};
 use gridhaul_security::trust::{Peer, TrustStore};
 use gridhaul_security::voms;
 use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
+use tracing::info;
 
 use crate::config::{self, KeyKind};
 
@@ -134,12 +135,17 @@ impl Security {
     }
 
     /// What a GSI login needs: the certificate and the trust as they are now. Blocks on files.
-    pub(crate) fn login(&self) -> Result<TlsSettings, FileError> {
-        let mut settings = TlsSettings::new(self.host.current().credential, self.trust());
-        if let Some(gsi) = &self.gsi {
-            settings.versions = gsi.config.tls_versions;
+    pub(crate) fn login(&self) -> TlsSettings {
+        TlsSettings {
+            versions: self.tls_versions(),
+            ..TlsSettings::new(self.host.current().credential, self.trust())
         }
-        Ok(settings)
+    }
+
+    /// The versions of TLS in GSI sessions and on their data channels.
+    pub(crate) fn tls_versions(&self) -> TlsVersions {
+        let gsi = self.gsi.as_ref();
+        gsi.map(|gsi| gsi.config.tls_versions).unwrap_or_default()
     }
 
     /// The keys of delegated credentials.
@@ -192,15 +198,26 @@ impl Security {
         // Without a grid-mapfile there are only rules.
         let gridmap = gsi.gridmap.as_ref();
         let gridmap = gridmap.map(|gridmap| gridmap.current()).unwrap_or_default();
-        let mut authorized = authorization::decide(
+        let decided = authorization::decide(
             &gsi.config.rules,
             &gridmap,
             identity,
             &memberships,
             requested,
-        )?;
-        authorized.notes = problems.iter().map(ToString::to_string).collect();
-        Ok(authorized)
+        );
+        match decided {
+            Ok(authorized) => Ok(Authorized {
+                notes: problems.iter().map(ToString::to_string).collect(),
+                ..authorized
+            }),
+            Err(denied) => {
+                // They may be why.
+                for problem in problems {
+                    info!(identity, %problem, "VOMS attributes do not count");
+                }
+                Err(denied)
+            }
+        }
     }
 
     /// Counts a handshake with `peer`, or says why there may be none now.
@@ -358,7 +375,7 @@ mod tests {
         let mut site = Site::new();
         let security = site.security();
         assert!(security.offers_gsi() && security.ftps().is_some());
-        let settings = security.login().expect("usable");
+        let settings = security.login();
         assert_eq!(settings.versions, TlsVersions::Only13);
         site.config.tls = false;
         assert!(site.security().tls_acceptor().is_none());

@@ -7,7 +7,6 @@ use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::context::{Context, ContextError, Step};
 use gridhaul_security::credential::Credential;
-use gridhaul_security::files::FileError;
 use gridhaul_security::trust::Peer;
 use tokio::time::timeout_at;
 
@@ -53,9 +52,7 @@ enum ExchangeError {
     /// The client is not who it has to be, or breaks the protocol.
     #[error(transparent)]
     Client(#[from] Box<ContextError>),
-    /// Our own files are at fault.
-    #[error(transparent)]
-    Files(#[from] FileError),
+    /// A mistake of ours.
     #[error("the server failed")]
     Panicked,
 }
@@ -124,10 +121,9 @@ impl Session {
         };
         let (context, permit) = match exchange.take() {
             Some(exchange) => (Some(exchange.context), exchange.permit),
-            None => match security.admit_handshake(self.peer) {
+            None => match self.admit_handshake(&security, "GSSAPI") {
                 Ok(permit) => (None, permit),
-                // RFC 2228 3: a resource is not there now.
-                Err(refusal) => return Ok(Some(Reply::new(431, format!("{refusal}.")))),
+                Err(reply) => return Ok(Some(reply)),
             },
         };
         let stepped = tokio::task::spawn_blocking(move || step(&security, context, &token)).await;
@@ -154,6 +150,19 @@ impl Session {
                 Ok(Some(replies::no_server_credential()))
             }
         }
+    }
+
+    /// Counts a handshake, or refuses it for now.
+    fn admit_handshake(
+        &mut self,
+        security: &Security,
+        mechanism: &str,
+    ) -> Result<HandshakePermit, Reply> {
+        security.admit_handshake(self.peer).map_err(|refusal| {
+            self.authentication_failed(mechanism, &refusal.to_string());
+            // RFC 2228 3: a resource is not there now.
+            Reply::new(431, format!("{refusal}."))
+        })
     }
 
     /// The context is complete: it protects what comes after the reply.
@@ -240,12 +249,12 @@ impl Session {
             Err(reply) => reply,
         };
         self.send(control, &reply);
-        Ok(())
+        self.check_failures()
     }
 
     /// `clean` is a channel on which nothing was sent after the command.
     async fn prepare_tls(
-        &self,
+        &mut self,
         clean: bool,
         security: &Arc<Security>,
     ) -> Result<(tokio_rustls::TlsAcceptor, HandshakePermit), Reply> {
@@ -262,9 +271,7 @@ impl Session {
                 "Nothing may be sent after AUTH TLS before its reply; there is no TLS now.",
             ));
         }
-        let permit = security
-            .admit_handshake(self.peer)
-            .map_err(|refusal| Reply::new(431, format!("{refusal}.")))?;
+        let permit = self.admit_handshake(security, "TLS")?;
         Ok((acceptor, permit))
     }
 
@@ -284,7 +291,7 @@ fn step(
     let mut context = match context {
         Some(context) => context,
         None => {
-            let settings = security.login()?;
+            let settings = security.login();
             Context::acceptor(&settings, security.delegation_keys()).map_err(Box::new)?
         }
     };
