@@ -62,7 +62,9 @@ fn check_gridmap(report: &mut Report, path: &Path, accounts: &mut BTreeMap<Strin
             format!("{shown} maps {}", counted(subjects, "subject")),
         ),
     }
-    report.problems(Verdict::Error, ABOUT, file.problems());
+    let problems = file.problems();
+    let problems = problems.iter().map(|problem| format!("{shown}, {problem}"));
+    report.problems(Verdict::Error, ABOUT, problems);
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o002 != 0 {
         report.error(
