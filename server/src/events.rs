@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::voms::Fqan;
+use gridhaul_transfer::Refusal;
 use tracing::{debug, info, warn};
 
 use crate::transfer_log::TransferLog;
@@ -95,6 +96,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) peers: &'a [IpAddr],
     /// Data connections of strangers, which were closed.
     pub(crate) refused: usize,
+    /// The last of them that did not prove who it is.
+    pub(crate) last_refusal: Option<&'a Refusal>,
     pub(crate) buffer_bytes: usize,
     pub(crate) block_bytes: usize,
     /// The code of the last reply.
@@ -194,6 +197,7 @@ impl Journal {
             stripes = transfer.stripes,
             peers = ?transfer.peers,
             refused = transfer.refused,
+            last_refusal = transfer.last_refusal.map(ToString::to_string),
             code = transfer.code,
             error = transfer.error,
             "transfer finished"

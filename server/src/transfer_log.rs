@@ -105,6 +105,7 @@ mod tests {
             stripes: 1,
             peers: &PEERS,
             refused: 0,
+            last_refusal: None,
             buffer_bytes: 131_072,
             block_bytes: 262_144,
             code: 226,

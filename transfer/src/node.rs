@@ -306,6 +306,12 @@ pub struct Refusal {
     pub reason: String,
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.peer, self.reason)
+    }
+}
+
 /// Bytes moved so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {

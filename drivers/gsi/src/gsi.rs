@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gridhaul_security::context::Context;
 use gridhaul_security::credential::Credential;
-use gridhaul_security::tls::{TlsEngine, TlsSettings};
+use gridhaul_security::tls::{TlsEngine, TlsSettings, TlsVersions};
 use gridhaul_security::trust::{Peer, TrustStore};
 use gridhaul_stack::options::{OptionDoc, Options};
 use gridhaul_stack::{
@@ -37,6 +37,8 @@ pub struct ChannelSecurity {
     pub expected: String,
     /// What happens to the bytes.
     pub protection: Protection,
+    /// The versions of TLS that we agree to.
+    pub versions: TlsVersions,
 }
 
 /// What happens to the bytes of an authenticated channel.
@@ -155,7 +157,11 @@ impl ChannelSecurity {
     }
 
     fn tls(&self) -> TlsSettings {
-        TlsSettings::new(Arc::clone(&self.credential), Arc::clone(&self.trust))
+        TlsSettings {
+            credential: Arc::clone(&self.credential),
+            trust: Arc::clone(&self.trust),
+            versions: self.versions,
+        }
     }
 }
 

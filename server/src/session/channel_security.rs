@@ -10,6 +10,7 @@ use gridhaul_protocol::negotiated::{DataSecurity, PeerDemand};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_security::credential::Credential;
+use gridhaul_security::tls::TlsVersions;
 use gridhaul_security::trust::TrustStore;
 use gridhaul_stack::Driver;
 
@@ -110,10 +111,18 @@ impl Session {
         };
         Ok(Gsi::new(ChannelSecurity {
             trust: self.channel_trust().await?,
+            versions: self.tls_versions(),
             credential,
             expected,
             protection,
         }))
+    }
+
+    fn tls_versions(&self) -> TlsVersions {
+        let security = self.settings.security.as_ref();
+        security
+            .map(|security| security.tls_versions())
+            .unwrap_or_default()
     }
 
     /// What data channels present.

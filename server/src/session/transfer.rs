@@ -359,6 +359,7 @@ impl Session {
                 stripes: outcome.map_or(0, |outcome| outcome.stripes),
                 peers: outcome.map_or(&[], |outcome| &outcome.peers),
                 refused: outcome.map_or(0, |outcome| outcome.refused),
+                last_refusal: outcome.and_then(|outcome| outcome.last_refusal.as_ref()),
                 buffer_bytes: outcome.map_or(0, |outcome| outcome.buffer_bytes),
                 block_bytes: outcome.map_or(0, |outcome| outcome.block_bytes),
                 code,

@@ -8,6 +8,7 @@ use gridhaul_gsi::{ChannelSecurity, Gsi, Protection};
 use gridhaul_protocol::command::Base64;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_security::credential::Credential;
+use gridhaul_security::tls::TlsVersions;
 use gridhaul_security::trust::TrustStore;
 use gridhaul_stack::{
     Body, Cancel, Channel, ConnectError, Operation, Received, Registry, SocketOptions, Stack,
@@ -46,6 +47,7 @@ impl Data {
             trust,
             expected: expected.to_owned(),
             protection,
+            versions: TlsVersions::default(),
         }));
         let stack = StackSpec::parse("tcp,gsi").expect("a stack");
         Self {

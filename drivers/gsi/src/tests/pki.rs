@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::credential::Credential;
+use gridhaul_security::tls::TlsVersions;
 use gridhaul_security::trust::TrustStore;
 use tempfile::TempDir;
 
@@ -105,6 +106,7 @@ impl Pki {
             trust: Arc::clone(&self.trust),
             expected: expected.to_owned(),
             protection,
+            versions: TlsVersions::default(),
         })
     }
 }
