@@ -5,11 +5,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::SIZE;
-use crate::{Case, Client, Context, Failure, Observation, Role, UserKind, check, content};
+use crate::{
+    Case, Client, Context, Failure, Kind, Launch, Observation, Role, UserKind, check, content,
+};
 
 type Check = fn(&Context<'_>) -> Result<Observation, Failure>;
 
-const CASES: [(&str, Check); 16] = [
+const CASES: [(&str, Check); 17] = [
     ("files belong to the account", owner),
     (
         "files of a second user belong to the other account",
@@ -39,6 +41,10 @@ const CASES: [(&str, Check); 16] = [
     (
         "users without a certificate are refused by name",
         without_certificate,
+    ),
+    (
+        "anonymous users and certificates together, told by the environment",
+        both,
     ),
     (
         "certificates are refused where there is no host certificate",
@@ -321,5 +327,35 @@ fn without_host_certificate(context: &Context<'_>) -> Result<Observation, Failur
         .globus_url_copy([url, context.local_url("copy")])
         .run()?
         .failed_with(1, &["the server responded with an error", "5"])?;
+    Ok(Observation::none())
+}
+
+/// Both programs know the same variables.
+fn both(context: &Context<'_>) -> Result<Observation, Failure> {
+    let pki = context.pki()?;
+    let expected = context.remote_sample("source", SIZE)?;
+    let arguments: &[&str] = match context.subject() {
+        Kind::Gridhaul => &["--gsi", "--allow-disabled-login"],
+        Kind::Globus => &["-allow-disabled-login"],
+    };
+    let launch = arguments.iter().fold(
+        Launch::new(context.subject(), context.remote("")),
+        |launch, argument| launch.arg(*argument),
+    );
+    let server = launch
+        .env("X509_USER_CERT", pki.host_certificate())
+        .env("X509_USER_KEY", pki.host_key())
+        .env("X509_CERT_DIR", pki.trust())
+        .env("GRIDMAP", pki.gridmap())
+        .start()?;
+    let anonymous = server.url("source");
+    let secure = anonymous.replace("ftp://127.0.0.1", "gsiftp://localhost");
+    for (url, copy) in [(anonymous, "anonymous"), (secure, "secure")] {
+        context
+            .globus_url_copy([url, context.local_url(copy)])
+            .run()?
+            .succeeded()?;
+        content::same(&expected, &context.local(copy))?;
+    }
     Ok(Observation::none())
 }

@@ -1,8 +1,8 @@
 //! Each kind of credential, with each version of TLS, protection, number of channels and direction.
 
 use super::{PROTECTIONS, SIZE, USERS, options};
-use crate::Case;
 use crate::table::transfers::{get, put};
+use crate::{Case, Context, Failure, Observation, UserKind};
 
 /// What the client allows at most, in the words of its library.
 const VERSIONS: [(&str, &str); 2] = [("TLS 1.2", "TLS1_2_VERSION"), ("TLS 1.3", "TLS1_3_VERSION")];
@@ -34,5 +34,34 @@ pub(super) fn cases() -> Vec<Case> {
             }
         }
     }
+    for (direction, run) in [("get", get as Transfer), ("put", put)] {
+        for options in [&[][..], &["-dcpriv", "-p", "2"]] {
+            let name = format!(
+                "gsi/{direction} spaces, another group for keys is asked for {}",
+                options.join(" ")
+            );
+            let case = Case::new(name, move |context| {
+                std::fs::write(context.local("openssl.cnf"), OTHER_GROUP)?;
+                run(context, options, SIZE)
+            });
+            // Clients run in the local directory.
+            let case = case.env("OPENSSL_CONF", "openssl.cnf");
+            cases.push(case.gsi(UserKind::Spaces));
+        }
+    }
     cases
 }
+
+type Transfer = fn(&Context<'_>, &[&str], u64) -> Result<Observation, Failure>;
+
+/// The client guesses a group that our server does not have, and is asked for another (RFC 8446
+/// 4.1.4, HelloRetryRequest).
+const OTHER_GROUP: &str = "\
+openssl_conf = all
+[all]
+ssl_conf = tls
+[tls]
+system_default = groups
+[groups]
+Groups = P-521:P-256
+";

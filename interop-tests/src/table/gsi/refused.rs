@@ -53,7 +53,7 @@ fn reasons(bad: BadKind) -> [&'static str; 2] {
         ],
         BadKind::Impostor => [
             "Untrusted self-signed certificate",
-            "not in the trust directory",
+            "was not made with the key of",
         ],
         BadKind::NoSigningPolicy => ["Error getting signing policy file", "no signing policy"],
         BadKind::OutsideSigningPolicy => [

@@ -17,16 +17,14 @@ pub(super) fn cases() -> Vec<Case> {
         for [flag, channels] in MODES {
             let options = options(&[protection, flag, channels]);
             let words = options.join(" ");
-            let (both, named) = (options.clone(), options.clone());
-            cases.extend(of(
-                UserKind::Spaces,
-                &format!("alike {words}"),
-                move |context| third_party(context, &both, SIZE),
-            ));
+            let for_two = options.clone();
+            cases.extend(of(UserKind::Spaces, &words, move |context| {
+                third_party(context, &options, SIZE)
+            }));
             cases.extend(of(
                 UserKind::Plain,
                 &format!("-src-cred -dst-cred {words}"),
-                move |context| two_users(context, &named),
+                move |context| two_users(context, &for_two),
             ));
         }
     }
@@ -36,7 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
             third_party(context, &["-p", "2"], SIZE)
         }));
     }
-    for options in [&[][..], &["-p", "4"], &["-dcpriv", "-fast"]] {
+    for options in [&[][..], &["-dcpriv", "-p", "4"]] {
         let words = options.join(" ");
         cases.extend(of(
             UserKind::Plain,
