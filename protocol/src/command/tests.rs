@@ -402,3 +402,14 @@ fn logs_show_no_secrets() {
     assert_eq!(parsed("PASS sesame").to_string(), "PASS ***");
     assert_eq!(parsed("RETR a\nb\u{1b}").to_string(), "RETR a\\nb\\u{1b}");
 }
+
+#[test]
+fn base64_is_decoded_with_and_without_padding() {
+    let decoded = |text: &str| Some(Base64::new(text)?.decode()?.to_vec());
+    assert_eq!(decoded("aGk="), Some(b"hi".to_vec()));
+    assert_eq!(decoded("aGk"), Some(b"hi".to_vec()));
+    for wrong in ["a", "aG=k", "====", "a-_k"] {
+        assert_eq!(decoded(wrong), None, "{wrong}");
+    }
+    assert_eq!(Base64::encode(b"hi"), "aGk=");
+}
