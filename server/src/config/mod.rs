@@ -4,8 +4,10 @@
 
 mod accounts;
 mod authorization;
+mod error;
 mod file;
 mod flags;
+mod places;
 mod resolve;
 mod security;
 mod settings;
@@ -18,10 +20,9 @@ use std::time::Duration;
 
 use gridhaul_transfer::{AddressBlock, Admission};
 
-use resolve::PORT_RANGE_VARIABLE;
-
 pub use accounts::LocalAccounts;
 pub use authorization::{MemberOf, Outcome, Rule};
+pub use error::ConfigError;
 pub use file::FileError;
 pub use flags::{Command, CommandLine, PasswdArguments, ServeArguments};
 pub use security::{Gsi, HostFiles, Security};
@@ -128,98 +129,6 @@ pub struct Log {
     pub format: LogFormat,
     /// Level, or rules.
     pub level: String,
-}
-
-/// A configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file is wrong.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// Nobody could log in.
-    #[error(
-        "nobody could log in: give --gsi, --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
-    )]
-    NobodyCanLogIn,
-    /// A setting that means nothing without another one.
-    #[error("{0} needs {1}: give that as well")]
-    Needs(&'static str, &'static str),
-    /// Sessions with accounts could be given any directory.
-    #[error(
-        "gsi without root: name the directory that users see as /, with --root / for the whole \
-         machine as globus-gridftp-server gives it, or --root DIR"
-    )]
-    NoRoot,
-    /// The server could not prove who it is.
-    #[error(
-        "there is no certificate of this server: give --cert FILE and --key FILE, set X509_USER_CERT \
-         and X509_USER_KEY, or put hostcert.pem and hostkey.pem into /etc/grid-security"
-    )]
-    NoCertificate,
-    /// Nobody could prove who they are.
-    #[error(
-        "there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
-         them into /etc/grid-security/certificates"
-    )]
-    NoTrust,
-    /// Nobody could be given an account.
-    #[error(
-        "there is no grid-mapfile: give --gridmap FILE, set GRIDMAP, write \
-         /etc/grid-security/grid-mapfile, or name accounts in [[authorize]] rules"
-    )]
-    NoGridmap,
-    /// Rules depend on what nobody could verify.
-    #[error(
-        "an [[authorize]] rule asks for VOMS attributes, which cannot be verified without a vomsdir: \
-         give --vomsdir DIR, set X509_VOMS_DIR, or make /etc/grid-security/vomsdir"
-    )]
-    NoVomsdir,
-    /// Anonymous users may write but not log in.
-    #[error("anonymous-write without anonymous: give --anonymous as well")]
-    WriteWithoutAnonymous,
-    /// The administrator wants what there is not.
-    #[error(
-        "encrypt-data: the data channels of ssh sessions cannot be encrypted; for them, say encrypt-data = false"
-    )]
-    SshIsClear,
-    /// What Globus programs are told about TLS on this machine is not understood.
-    #[error(
-        "{key} in the environment or in /etc/grid-security/gsi.conf: '{value}' is not TLS1_2_VERSION, \
-         TLS1_3_VERSION or 0"
-    )]
-    TlsProtocol {
-        /// The variable without its prefix.
-        key: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// Clients could not agree with the server on anything.
-    #[error(
-        "MIN_TLS_PROTOCOL and MAX_TLS_PROTOCOL leave neither TLS 1.2 nor TLS 1.3: say tls-versions, or \
-         change them in the environment or in /etc/grid-security/gsi.conf"
-    )]
-    NoTlsVersion,
-    /// A number that makes no sense.
-    #[error("{name} must be between {least} and {most}, not {value}")]
-    OutOfRange {
-        /// The setting.
-        name: &'static str,
-        /// What it was set to.
-        value: u64,
-        /// The least sensible value.
-        least: u64,
-        /// The largest sensible value.
-        most: u64,
-    },
-    /// A list without an entry.
-    #[error("{0} is empty; leave it out for its default")]
-    Empty(&'static str),
-    /// The greeting would be more than a line.
-    #[error("banner must be one line of at most 1000 bytes without control characters")]
-    Banner,
-    /// The environment's port range is none.
-    #[error("the environment variable {PORT_RANGE_VARIABLE}: {0}")]
-    PortRangeVariable(ValueError),
 }
 
 impl Config {
