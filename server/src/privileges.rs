@@ -4,6 +4,9 @@
 //! becomes another account before it reads the first byte from the network. This must happen while
 //! the process has one thread.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
 
 /// Why the server could not become another account.
@@ -84,6 +87,21 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
 /// When there is no such account, or it is root.
 pub fn check_user(user: &str) -> Result<(), PrivilegeError> {
     unprivileged(user).map(drop)
+}
+
+/// Whether the account `user` may read a file by its permission bits; what is not known it may not.
+pub(crate) fn may_read(user: &str, path: &Path) -> bool {
+    let (Ok(account), Ok(file)) = (find(user), std::fs::metadata(path)) else {
+        return false;
+    };
+    let bit = if file.uid() == account.uid.as_raw() {
+        0o400
+    } else if file.gid() == account.gid.as_raw() {
+        0o040
+    } else {
+        0o004
+    };
+    file.mode() & bit != 0
 }
 
 fn unprivileged(user: &str) -> Result<User, PrivilegeError> {

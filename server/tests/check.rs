@@ -308,6 +308,11 @@ fn what_is_wrong_with_maps_and_accounts_is_named() {
     site.check(&[])
         .fails()
         .says("error gridmap:", "may be written by anybody");
+    if nix::unistd::Uid::effective().is_root() {
+        site.mode("grid-mapfile", 0o600);
+        let said = site.check(&[]);
+        said.says("warning gridmap:", "cannot be read by nobody");
+    }
 
     let vomsdir = site.path("vomsdir");
     fs::create_dir_all(vomsdir.join("atlas")).expect("made");

@@ -10,6 +10,7 @@ use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
 use super::report::{Report, Verdict, counted};
 use crate::config::{Config, Gsi, Outcome, Rule};
+use crate::privileges;
 
 /// More accounts are not looked up: each may be a round trip to a directory service.
 const MOST_ACCOUNTS: usize = 10_000;
@@ -18,7 +19,7 @@ pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
     // Who names an account, by account.
     let mut accounts = BTreeMap::new();
     if let Some(path) = &gsi.gridmap {
-        check_gridmap(report, path, &mut accounts);
+        check_gridmap(report, config, path, &mut accounts);
     }
     for rule in &gsi.rules {
         if let Outcome::Grant {
@@ -41,7 +42,12 @@ pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
     }
 }
 
-fn check_gridmap(report: &mut Report, path: &Path, accounts: &mut BTreeMap<String, String>) {
+fn check_gridmap(
+    report: &mut Report,
+    config: &Config,
+    path: &Path,
+    accounts: &mut BTreeMap<String, String>,
+) {
     const ABOUT: &str = "gridmap";
     let shown = path.display();
     let file = match GridmapFile::open(path) {
@@ -70,6 +76,16 @@ fn check_gridmap(report: &mut Report, path: &Path, accounts: &mut BTreeMap<Strin
         report.error(
             ABOUT,
             format!("{shown} may be written by anybody, who could map themselves: chmod o-w it"),
+        );
+    }
+    if rustix::process::geteuid().is_root() && !privileges::may_read(&config.user, path) {
+        report.warning(
+            ABOUT,
+            format!(
+                "{shown} cannot be read by {}, as which the server runs, so that changes need a \
+                 restart: chmod o+r it",
+                config.user
+            ),
         );
     }
 }
