@@ -96,6 +96,17 @@ fn every_cut_certificate_is_malformed() {
 }
 
 #[test]
+fn a_signature_algorithm_that_was_not_signed_is_malformed() {
+    // ecdsa-with-SHA256, whose last byte becomes that of ecdsa-with-SHA384.
+    const ALGORITHM: [u8; 8] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+    let pki = Pki::new();
+    let mut der = pki.root("/CN=Root").certificate.der().to_vec();
+    let last = der.windows(8).rposition(|eight| eight == ALGORITHM);
+    der[last.expect("it has one") + 7] = 3;
+    assert!(Certificate::from_der(&der).is_err());
+}
+
+#[test]
 fn an_extension_that_is_there_twice_is_malformed() {
     let pki = Pki::new();
     let der = pki.root("/CN=Root").certificate.der().to_vec();

@@ -263,6 +263,18 @@ mod tests {
     }
 
     #[test]
+    fn serial_numbers_are_found_in_whatever_order_they_stand() {
+        // SEQUENCE { SEQUENCE { INTEGER 5 }, SEQUENCE { INTEGER 256 }, SEQUENCE { INTEGER 2 } }
+        let der = [
+            0x30, 16, 0x30, 3, 2, 1, 5, 0x30, 4, 2, 2, 1, 0, 0x30, 3, 2, 1, 2,
+        ];
+        let entries = Elements::only(&der, Tag::Sequence).expect("sound");
+        let found = serials(&der, &entries).expect("sound");
+        let found: Vec<_> = found.iter().map(|range| bytes(&der, range)).collect();
+        assert_eq!(found, [&[1, 0][..], &[2], &[5]]);
+    }
+
+    #[test]
     fn zeros_before_a_serial_number_do_not_count() {
         assert_eq!(significant(&[0, 0x80]), [0x80]);
         assert_eq!(significant(&[0]), []);
