@@ -5,6 +5,7 @@ mod pool;
 mod proxy;
 mod request;
 
+use crate::asn1::Elements;
 use crate::certificate::{Certificate, CertificateError};
 use crate::key::KeyError;
 
@@ -39,11 +40,10 @@ pub enum DelegationError {
 
 /// The certificate that a token begins with. GSI initiators may send more behind it.
 pub(crate) fn first_certificate(token: &[u8]) -> Result<Certificate, CertificateError> {
-    let first = crate::asn1::Elements::new(token)
-        .next()
-        .map_err(|error| CertificateError::Malformed {
-            what: "the certificate",
-            reason: error.to_string(),
-        })?;
+    let malformed = |error: ::der::Error| CertificateError::Malformed {
+        what: "the certificate",
+        reason: error.to_string(),
+    };
+    let first = Elements::new(token).next().map_err(malformed)?;
     Certificate::from_der(first.encoding())
 }
