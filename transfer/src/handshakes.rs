@@ -21,8 +21,8 @@ use crate::sync::lock;
 /// kernel.
 const MAX_PENDING: usize = 16;
 
-/// A listener that draws more failed handshakes is given up, and its transfer with it: each costs a
-/// signature.
+/// A listener that draws more failed handshakes lets nobody in any more, since each costs a signature. A
+/// transfer that has no channel until then ends.
 const MAX_FAILED: usize = 256;
 
 /// The time that one handshake may take: far longer than the slowest honest one.
@@ -82,6 +82,10 @@ impl Handshakes {
         incoming: Incoming,
     ) -> Result<Option<Box<dyn Channel>>, TransferError> {
         let peer = incoming.peer();
+        if lock(&self.failures).count > MAX_FAILED {
+            self.context.running.note_refused();
+            return Ok(None);
+        }
         let time = MAX_TIME.min(self.context.shared.config.data_timeout);
         let operation = Operation {
             deadline: Some(Instant::now() + time),
@@ -110,6 +114,9 @@ impl Handshakes {
         running.note_failed_handshake(peer, &error);
         let mut failures = lock(&self.failures);
         failures.count += 1;
+        if self.has_succeeded.load(Ordering::Acquire) {
+            return Ok(());
+        }
         if failures.count > MAX_FAILED {
             return Err(error.into());
         }

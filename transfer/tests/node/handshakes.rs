@@ -276,6 +276,34 @@ fn a_port_that_draws_too_many_strangers_is_given_up() {
 }
 
 #[test]
+fn a_transfer_that_runs_outlives_any_number_of_strangers() {
+    let site = Site::new(Settings::default());
+    let address = listen(&site);
+    let receiver = site.start(image(receive("b"), TransferMode::Extended, 1));
+    let mut channel = connect(address, RIGHT).expect("the password is right");
+    let mut say = |bytes: &[u8]| {
+        with_operation(|operation| channel.send(bytes, Body::Memory(&[]), operation))
+            .expect("the receiver reads");
+    };
+    say(&Header::data(0, 4).encode());
+    receiver.wait_started();
+    for _ in 0..300 {
+        call(address, b"pail");
+    }
+    say(b"data");
+    say(&Header {
+        descriptor: Descriptor::EOF | Descriptor::EOD,
+        count: 0,
+        offset: 1,
+    }
+    .encode());
+    let outcome = receiver.finish();
+    outcome.result.expect("complete");
+    assert_eq!(outcome.refused, 300);
+    assert_eq!(site.read("b"), b"data");
+}
+
+#[test]
 fn who_connects_to_the_wrong_peer_fails_at_once() {
     let site = Site::new(Settings::default());
     site.write("a", b"secret");
