@@ -1,6 +1,7 @@
 //! What happens in the server, defined once. The log and the transfer log derive from it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use gridhaul_protocol::command::Command;
@@ -111,14 +112,45 @@ pub(crate) struct Transfer<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) transfer_log: Option<TransferLog>,
+    refused: Refused,
+}
+
+/// How many of each there were since the start. The log tells with every one, so that a flood is seen in
+/// any of its lines.
+#[derive(Debug, Default)]
+struct Refused {
+    connections: Counter,
+    authentications: Counter,
+    logins: Counter,
+    commands: Counter,
+}
+
+#[derive(Debug, Default)]
+struct Counter(AtomicU64);
+
+impl Counter {
+    /// Counts one more.
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
 }
 
 impl Journal {
+    pub(crate) fn new(transfer_log: Option<TransferLog>) -> Self {
+        Self {
+            transfer_log,
+            refused: Refused::default(),
+        }
+    }
+
     /// Tells everybody who listens.
     pub(crate) fn publish(&self, event: &Event<'_>) {
         match *event {
             Event::SessionOpened { session, peer } => info!(session, %peer, "session opened"),
-            Event::ConnectionRefused { peer, reason } => warn!(%peer, reason, "connection refused"),
+            Event::ConnectionRefused { peer, reason } => {
+                let count = self.refused.connections.next();
+                warn!(%peer, reason, count, "connection refused");
+            }
             Event::Authenticated {
                 session,
                 mechanism,
@@ -137,7 +169,8 @@ impl Journal {
                 mechanism,
                 reason,
             } => {
-                warn!(session, %peer, mechanism, reason, "authentication failed");
+                let count = self.refused.authentications.next();
+                warn!(session, %peer, mechanism, reason, count, "authentication failed");
             }
             Event::SecurityUnusable { session, reason } => {
                 warn!(session, reason, "a credential cannot be used");
@@ -162,7 +195,8 @@ impl Journal {
                 identity,
                 reason,
             } => {
-                warn!(session, %peer, user, identity, reason, "login failed");
+                let count = self.refused.logins.next();
+                warn!(session, %peer, user, identity, reason, count, "login failed");
             }
             Event::ProtectionBroken {
                 session,
@@ -170,7 +204,8 @@ impl Journal {
                 identity,
                 reason,
             } => {
-                warn!(session, %peer, identity, reason, "a command was refused");
+                let count = self.refused.commands.next();
+                warn!(session, %peer, identity, reason, count, "a command was refused");
             }
             Event::ClientInfo { session, info } => debug!(session, info, "client"),
             Event::Command { session, command } => debug!(session, ?command, "command"),

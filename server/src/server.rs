@@ -242,7 +242,7 @@ impl PreparedServer {
             settings,
             registry,
             Arc::new(storages),
-            Journal { transfer_log },
+            Journal::new(transfer_log),
         );
         Ok(Self {
             shared: Arc::new(shared),
