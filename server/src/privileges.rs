@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
+use rustix::process::DumpableBehavior;
 
 /// Why the server could not become another account.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +78,11 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
     if setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok() {
         return Err(PrivilegeError::Recoverable);
     }
+    // There are keys in this process. Whether others of the account may look into it the kernel leaves
+    // to `fs.suid_dumpable`.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| nix::Error::from_raw(errno.raw_os_error()))
+        .map_err(system("prctl"))?;
     Ok(identity(account.uid, account.gid, true))
 }
 

@@ -16,6 +16,7 @@ use landlock::{
     Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, Scope, make_bitflags,
 };
 use rustix::io::Errno;
+use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -29,8 +30,10 @@ pub(crate) const ROOTS_RIGHTS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID);
 
-/// Gives up what the monitor had. The kernel has done so already for any account but root's.
+/// Gives up what the monitor had. The kernel has done so already for any account but root's. Other
+/// processes of the account may not look into this one, which the kernel leaves to `fs.suid_dumpable`.
 pub(super) fn keep_rights_of(uid: u32) -> Result<(), Errno> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let kept = match uid {
         0 => ROOTS_RIGHTS,
         _ => CapabilitySet::empty(),

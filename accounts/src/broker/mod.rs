@@ -81,7 +81,8 @@ fn prepare(
         reason,
     };
     account.become_it()?;
-    confine::keep_rights_of(account.uid).map_err(|error| machine("capset", words(error)))?;
+    confine::keep_rights_of(account.uid)
+        .map_err(|error| machine("giving rights up", words(error)))?;
     if let Some(umask) = umask {
         rustix::process::umask(Mode::from_raw_mode(umask));
     }

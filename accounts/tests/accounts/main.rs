@@ -10,7 +10,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_accounts::{
     AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, MonitorOptions,
@@ -127,4 +127,22 @@ fn status(pid: u32, title: &str) -> String {
         .trim_start_matches(':')
         .trim()
         .to_owned()
+}
+
+/// Standard input and its like, the root twice, and a socket for each thread.
+const BROKERS_DESCRIPTORS: usize = 3 + 2 + 16;
+
+/// Waits until a process holds no more descriptors than these. What it has sent it closes after that, and
+/// the server may be quicker.
+fn wait_for_few_descriptors(process: u32, few: usize) {
+    let begun = Instant::now();
+    loop {
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+        let held = descriptors.count();
+        if held <= few {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{held} descriptors");
+        std::thread::yield_now();
+    }
 }
