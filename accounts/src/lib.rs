@@ -16,6 +16,7 @@
 mod account;
 mod broker;
 mod client;
+mod facts;
 mod kernel;
 mod messages;
 mod monitor;

@@ -4,17 +4,15 @@
 //! three trusts another: the monitor has its rules from the time before there was a network, and what a
 //! broker says concerns the files of its own account only.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
-use gridhaul_storage::{
-    Access, Account, DirectoryEntry, FileKind, Metadata, PosixOptions, StorageError,
-};
+use gridhaul_storage::{PosixOptions, StorageError};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::facts::{Entry, Facts, Time};
 use crate::policy::Refusal;
 
 /// Bytes of the longest path: that of the kernel, without the zero at its end.
@@ -117,48 +115,6 @@ pub(crate) enum Reply {
     Failed(Failure),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Entry {
-    pub(crate) name: Vec<u8>,
-    pub(crate) facts: Facts,
-}
-
-/// `Metadata` without names of accounts, which a broker cannot find out.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Facts {
-    kind: Kind,
-    size: u64,
-    mode: u32,
-    owner: u32,
-    group: u32,
-    links: u64,
-    modified: Time,
-    device: u64,
-    inode: u64,
-    link_target: Option<Vec<u8>>,
-    read: bool,
-    write: bool,
-    search: bool,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-enum Kind {
-    File,
-    Directory,
-    Symlink,
-    Pipe,
-    CharacterDevice,
-    BlockDevice,
-    Other,
-}
-
-/// A time as the kernel has it: nanoseconds count forwards, also before 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Time {
-    seconds: i64,
-    nanoseconds: u32,
-}
-
 /// A failed call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
@@ -191,123 +147,6 @@ pub(crate) const BROKER: &str = CALLS[CALLS.len() - 1];
 
 pub(crate) fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
-}
-
-impl Entry {
-    pub(crate) fn new(entry: DirectoryEntry) -> Self {
-        Self {
-            name: entry.name.into_vec(),
-            facts: Facts::new(entry.metadata),
-        }
-    }
-
-    /// Bytes that it takes in a message, at most.
-    pub(crate) fn bytes(&self) -> usize {
-        const NUMBERS: usize = 96;
-        let target = self.facts.link_target.as_ref().map_or(0, Vec::len);
-        NUMBERS + self.name.len() + target
-    }
-
-    pub(crate) fn into_entry(self) -> DirectoryEntry {
-        DirectoryEntry {
-            name: OsString::from_vec(self.name),
-            metadata: self.facts.into_metadata(),
-        }
-    }
-}
-
-impl Facts {
-    pub(crate) fn new(metadata: Metadata) -> Self {
-        Self {
-            kind: match metadata.kind {
-                FileKind::File => Kind::File,
-                FileKind::Directory => Kind::Directory,
-                FileKind::Symlink => Kind::Symlink,
-                FileKind::Pipe => Kind::Pipe,
-                FileKind::CharacterDevice => Kind::CharacterDevice,
-                FileKind::BlockDevice => Kind::BlockDevice,
-                FileKind::Other => Kind::Other,
-            },
-            size: metadata.size,
-            mode: metadata.mode,
-            owner: metadata.owner.id,
-            group: metadata.group.id,
-            links: metadata.links,
-            modified: Time::new(metadata.modified),
-            device: metadata.device,
-            inode: metadata.inode,
-            link_target: metadata
-                .link_target
-                .map(|target| target.into_os_string().into_vec()),
-            read: metadata.access.read,
-            write: metadata.access.write,
-            search: metadata.access.search,
-        }
-    }
-
-    /// Names of accounts are added here.
-    pub(crate) fn into_metadata(self) -> Metadata {
-        Metadata {
-            kind: match self.kind {
-                Kind::File => FileKind::File,
-                Kind::Directory => FileKind::Directory,
-                Kind::Symlink => FileKind::Symlink,
-                Kind::Pipe => FileKind::Pipe,
-                Kind::CharacterDevice => FileKind::CharacterDevice,
-                Kind::BlockDevice => FileKind::BlockDevice,
-                Kind::Other => FileKind::Other,
-            },
-            size: self.size,
-            mode: self.mode,
-            owner: Account::user(self.owner),
-            group: Account::group(self.group),
-            links: self.links,
-            modified: self.modified.into_system(),
-            device: self.device,
-            inode: self.inode,
-            link_target: self
-                .link_target
-                .map(|target| PathBuf::from(OsString::from_vec(target))),
-            access: Access {
-                read: self.read,
-                write: self.write,
-                search: self.search,
-            },
-        }
-    }
-}
-
-impl Time {
-    pub(crate) fn new(time: SystemTime) -> Self {
-        let whole = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-        let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
-            Ok(after) => (whole(after), after.subsec_nanos()),
-            Err(error) => {
-                let before = error.duration();
-                match before.subsec_nanos() {
-                    0 => (-whole(before), 0),
-                    nanoseconds => (-whole(before) - 1, 1_000_000_000 - nanoseconds),
-                }
-            }
-        };
-        Self {
-            seconds,
-            nanoseconds,
-        }
-    }
-
-    /// What a clock cannot say is its beginning.
-    pub(crate) fn into_system(self) -> SystemTime {
-        let whole = Duration::from_secs(self.seconds.unsigned_abs());
-        let start = if self.seconds < 0 {
-            UNIX_EPOCH.checked_sub(whole)
-        } else {
-            UNIX_EPOCH.checked_add(whole)
-        };
-        start
-            .and_then(|start| start.checked_add(Duration::from_nanos(self.nanoseconds.into())))
-            .unwrap_or(UNIX_EPOCH)
-    }
 }
 
 impl Failure {
@@ -348,58 +187,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_comes_through_unchanged() {
-        let mut metadata = Metadata {
-            kind: FileKind::Symlink,
-            size: u64::MAX,
-            mode: 0o7777,
-            owner: Account::user(0),
-            group: Account::group(4_000_000_000),
-            links: 3,
-            modified: UNIX_EPOCH + Duration::new(1, 2),
-            device: 5,
-            inode: u64::MAX,
-            link_target: Some(PathBuf::from(OsStr::from_bytes(b"\xff/a"))),
-            access: Access {
-                read: true,
-                write: false,
-                search: true,
-            },
-        };
-        for kind in [
-            FileKind::File,
-            FileKind::Directory,
-            FileKind::Symlink,
-            FileKind::Pipe,
-            FileKind::CharacterDevice,
-            FileKind::BlockDevice,
-            FileKind::Other,
-        ] {
-            metadata.kind = kind;
-            let sent = postcard::to_stdvec(&Facts::new(metadata.clone())).unwrap();
-            let received: Facts = postcard::from_bytes(&sent).unwrap();
-            assert_eq!(received.into_metadata(), metadata);
-        }
-    }
-
-    #[test]
-    fn times_before_1970_come_through() {
-        for time in [
-            UNIX_EPOCH,
-            UNIX_EPOCH + Duration::new(5_000_000_000, 999_999_999),
-            UNIX_EPOCH - Duration::from_secs(1),
-            UNIX_EPOCH - Duration::new(1, 1),
-        ] {
-            assert_eq!(Time::new(time).into_system(), time);
-        }
-        let impossible = Time {
-            seconds: i64::MIN,
-            nanoseconds: u32::MAX,
-        };
-        let _ = impossible.into_system();
-    }
-
-    #[test]
     fn failures_keep_their_call_and_their_number() {
         for call in CALLS {
             let error = StorageError::new(call, Errno::ACCESS);
@@ -422,29 +209,5 @@ mod tests {
             to: &longest,
         };
         assert!(postcard::to_stdvec(&request).unwrap().len() <= REQUEST_BYTES);
-        let entry = Entry {
-            name: vec![b'n'; 255],
-            facts: Facts {
-                kind: Kind::Other,
-                size: u64::MAX,
-                mode: u32::MAX,
-                owner: u32::MAX,
-                group: u32::MAX,
-                links: u64::MAX,
-                modified: Time {
-                    seconds: i64::MIN,
-                    nanoseconds: u32::MAX,
-                },
-                device: u64::MAX,
-                inode: u64::MAX,
-                link_target: Some(longest.to_vec()),
-                read: true,
-                write: true,
-                search: true,
-            },
-        };
-        let encoded = postcard::to_stdvec(&entry).unwrap();
-        assert!(encoded.len() <= entry.bytes());
-        assert!(ENTRIES_BYTES + encoded.len() + 16 <= REPLY_BYTES);
     }
 }

@@ -10,9 +10,8 @@ use gridhaul_storage::{
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::messages::{
-    BROKER, ENTRIES_BYTES, Entry, Facts, Failure, REQUEST_BYTES, Reply, Request, path,
-};
+use crate::facts::{Entry, Facts};
+use crate::messages::{BROKER, ENTRIES_BYTES, Failure, REQUEST_BYTES, Reply, Request, path};
 use crate::socket::{self, Received};
 
 /// Bytes of stack that a thread has; requests and answers are on it.

@@ -7,7 +7,8 @@ use gridhaul_storage::{DirectoryEntry, DirectoryStream, StorageError};
 use rustix::io::Errno;
 
 use super::broker::{Answered, Broker, Repeat};
-use crate::messages::{Entry, Reply, Request};
+use crate::facts::Entry;
+use crate::messages::{Reply, Request};
 
 const CALL: &str = "scandir";
 

@@ -13,7 +13,8 @@ use rustix::io::Errno;
 
 use super::broker::{Answered, Broker, Repeat};
 use super::listing::Listing;
-use crate::messages::{LONGEST_PATH, Reply, Request, Time};
+use crate::facts::Time;
+use crate::messages::{LONGEST_PATH, Reply, Request};
 
 /// The files of a local account beneath its root, used with the rights of the account.
 ///
