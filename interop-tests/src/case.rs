@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 
 use crate::arena::{Context, Role};
@@ -23,6 +24,8 @@ pub struct Case {
     pub(crate) user: Option<UserKind>,
     /// Variables of the environment of client programs.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// How often to try when the client program crashes.
+    pub(crate) attempts: usize,
     run: Arc<Run>,
 }
 
@@ -41,6 +44,7 @@ impl Case {
             roles: [Role::Main, Role::Second],
             user: None,
             environment: Vec::new(),
+            attempts: 1,
             run: Arc::new(run),
         }
     }
@@ -78,6 +82,14 @@ impl Case {
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Says that the client program itself crashes now and then, with any server: then the case
+    /// begins anew, so often.
+    #[must_use]
+    pub fn crashing(mut self, attempts: usize) -> Self {
+        self.attempts = attempts;
         self
     }
 
@@ -151,6 +163,9 @@ pub enum Failure {
     /// The server or the client did something wrong.
     #[error("{0}")]
     Wrong(String),
+    /// The client program was ended by a signal.
+    #[error("the client crashed\n{0}")]
+    Crashed(String),
     /// This machine lacks an ability that no package brings (root, IPv6).
     #[error("not run: {0}")]
     Unable(String),
@@ -192,6 +207,7 @@ impl Finished {
     ///
     /// When it ended otherwise.
     pub fn succeeded(self) -> Result<Self, Failure> {
+        self.not_crashed()?;
         check(self.status.success(), || {
             format!("the client failed\n{self}")
         })?;
@@ -204,10 +220,18 @@ impl Finished {
     ///
     /// When it ended otherwise, or printed other words.
     pub fn failed_with(self, code: i32, words: &[&str]) -> Result<Self, Failure> {
+        self.not_crashed()?;
         check(self.status.code() == Some(code), || {
             format!("exit status {code} expected\n{self}")
         })?;
         self.says(words)
+    }
+
+    fn not_crashed(&self) -> Result<(), Failure> {
+        match self.status.signal() {
+            None => Ok(()),
+            Some(_) => Err(Failure::Crashed(self.to_string())),
+        }
     }
 
     /// The program, if all `words` occur in its output.

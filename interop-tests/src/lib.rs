@@ -5,9 +5,10 @@
 //! case that it does not pass says nothing, unless the case itself says why the real server is odd
 //! there and what is right. The tests of this crate run the table; `interop-report` prints it.
 //!
-//! [`Server`] starts either server with the same words, and [`Client`] runs a client program within
-//! a time limit. Neither leaves a process behind, whatever becomes of the test. [`raw`] is a client
-//! that sends whatever a test says, byte by byte.
+//! [`Pki`] has the certificates, keys and proxies of users whom both servers know, and of some whom no
+//! server must let in. [`Server`] starts either server with the same words, and [`Client`] runs a
+//! client program within a time limit. Neither leaves a process behind, whatever becomes of the test.
+//! [`raw`] is a client that sends whatever a test says, byte by byte.
 
 mod arena;
 pub mod bench;

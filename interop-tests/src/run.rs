@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Kind;
-use crate::arena::Arena;
+use crate::arena::{Arena, Context};
 use crate::case::{Case, Failure, Observation};
 
 /// The outcomes of one case.
@@ -168,7 +168,7 @@ fn run_one(case: &Case, kind: Kind, arena: &Arena) -> Outcome {
     let started = Instant::now();
     let result = arena
         .context(case, kind)
-        .and_then(|context| case.run(&context));
+        .and_then(|context| attempt(case, &context));
     let verdict = match result {
         Ok(observation) => Verdict::Passed(observation),
         Err(Failure::Unable(reason)) => Verdict::NotRun(reason),
@@ -180,9 +180,23 @@ fn run_one(case: &Case, kind: Kind, arena: &Arena) -> Outcome {
     }
 }
 
+/// Runs the case, from the beginning again if its client crashes and may do so.
+fn attempt(case: &Case, context: &Context<'_>) -> Result<Observation, Failure> {
+    let mut result = case.run(context);
+    for _ in 1..case.attempts {
+        if !matches!(result, Err(Failure::Crashed(_))) {
+            break;
+        }
+        context.clear()?;
+        result = case.run(context);
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Client;
 
     fn passed(seen: &str) -> Option<Outcome> {
         let verdict = Verdict::Passed(Observation(seen.into()));
@@ -255,5 +269,21 @@ mod tests {
             names.push(row.name);
         });
         assert_eq!(names, ["one", "two", "three", "pair (to its like)"]);
+    }
+
+    #[test]
+    fn a_case_begins_anew_when_its_client_crashes_if_it_may() {
+        let arena = Arena::new().unwrap();
+        for (attempts, passes) in [(1, false), (2, true)] {
+            let runs = AtomicUsize::new(0);
+            let case = Case::new("crashing", move |_| {
+                let scripts = ["kill -s SEGV $$", "exit 0"];
+                let script = scripts[runs.fetch_add(1, Ordering::Relaxed)];
+                Client::new("sh").args(["-c", script]).run()?.succeeded()?;
+                Ok(Observation::none())
+            });
+            let outcome = run_one(&case.crashing(attempts), Kind::Globus, &arena);
+            assert_eq!(outcome.verdict.failure().is_none(), passes, "{outcome:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::SIZE;
+use super::{CRASHING_ATTEMPTS, SIZE};
 use crate::{
     Case, Client, Context, Failure, Kind, Launch, Observation, Role, UserKind, check, content,
 };
@@ -55,7 +55,8 @@ const CASES: [(&str, Check); 17] = [
 pub(super) fn cases() -> Vec<Case> {
     CASES
         .into_iter()
-        .map(|(name, run)| Case::new(format!("gsi/accounts {name}"), run).gsi(UserKind::Plain))
+        .map(|(name, run)| Case::new(format!("gsi/accounts {name}"), run))
+        .map(|case| case.gsi(UserKind::Plain).crashing(CRASHING_ATTEMPTS))
         .collect()
 }
 

@@ -3,6 +3,7 @@
 //! A few of them only: a login takes the real server a quarter of a second, and some cases take a
 //! hundred logins.
 
+use super::CRASHING_ATTEMPTS;
 use crate::table::{errors, gfal_copy, gfal_names, python, recursive, transfers};
 use crate::{Case, UserKind};
 
@@ -61,6 +62,7 @@ pub(super) fn cases() -> Vec<Case> {
             .into_iter()
             .flatten()
             .filter_map(move |case| again(prefix, case, &GFAL2.map(String::from)))
+            .map(|case| case.crashing(CRASHING_ATTEMPTS))
     };
     globus_url_copy
         .chain(gfal2("gsi/gfal2 without DCAU: "))

@@ -41,6 +41,9 @@ const PROTECTIONS: [&str; 4] = ["-nodcau", "", "-dcsafe", "-dcpriv"];
 /// Some blocks for each of eight channels, and not a multiple of anything.
 const SIZE: u64 = 3_000_001;
 
+/// With certificates gfal2 2.21 itself crashes when it ends, once in fifty times, with any server.
+const CRASHING_ATTEMPTS: usize = 5;
+
 /// The options that are not empty.
 fn options(words: &[&'static str]) -> Vec<&'static str> {
     words
