@@ -125,7 +125,7 @@ impl Session {
         let security = &self.settings.config.security;
         features(&Told {
             logged_in: self.login.user().is_some(),
-            with_gsi: matches!(self.protection, Protection::Gsi(_)),
+            has_dcau: !matches!(self.protection, Protection::Tls),
             offers_gsi: security.gsi.is_some() && !self.is_protected(),
             offers_tls: security.tls && !self.is_protected(),
             has_tls: security.tls && !matches!(self.protection, Protection::Gsi(_)),

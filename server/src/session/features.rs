@@ -10,8 +10,8 @@ use gridhaul_storage::ChecksumAlgorithm;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Told {
     pub(super) logged_in: bool,
-    /// The session is one with GSI.
-    pub(super) with_gsi: bool,
+    /// `DCAU` may come now.
+    pub(super) has_dcau: bool,
     /// `AUTH GSSAPI` may come now.
     pub(super) offers_gsi: bool,
     /// `AUTH TLS` may come now.
@@ -40,8 +40,9 @@ pub(super) fn features(told: &Told) -> Reply {
         simple(SimpleFeature::Utf8),
     ]);
     features.extend(Text::new("EN").map(Feature::Languages));
-    // Clients take DCAU A for granted where they find this.
-    if told.with_gsi {
+    // After a GSI login clients take DCAU A for granted where they find this. In clear sessions they
+    // look for it before they ask for DCAU with the credential of DCSC.
+    if told.has_dcau {
         features.push(simple(SimpleFeature::Dcau));
     }
     features.extend([
@@ -128,7 +129,7 @@ mod tests {
     fn what_is_secure_is_told_where_it_is_to_be_had() {
         let text = |told: &Told| String::from_utf8(features(told).encode()).expect("ASCII");
         let gsi = text(&Told {
-            with_gsi: true,
+            has_dcau: true,
             ..Told::default()
         });
         assert!(gsi.contains(" DCAU\r\n") && !gsi.contains("AUTH"), "{gsi}");
