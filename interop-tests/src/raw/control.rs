@@ -206,10 +206,7 @@ impl Control {
     ///
     /// When the reply is not a `227` with six numbers.
     pub fn passive(&mut self) -> io::Result<SocketAddr> {
-        let reply = self.must("PASV", 227)?;
-        let list = reply.tail().split_once('(').map_or("", |(_, list)| list);
-        six_numbers(list.trim_end_matches([')', '.']))
-            .ok_or_else(|| malformed("no address in", reply.text().as_bytes()))
+        passive_address(&self.must("PASV", 227)?)
     }
 
     /// `EPSV`: where the server listens, at the control channel's address (RFC 2428).
@@ -332,7 +329,14 @@ pub(super) fn comma_form(address: SocketAddrV4) -> String {
     format!("{a},{b},{c},{d},{high},{low}")
 }
 
-fn expect(reply: &Reply, code: u16) -> io::Result<()> {
+/// The address in the reply to `PASV`.
+pub(super) fn passive_address(reply: &Reply) -> io::Result<SocketAddr> {
+    let list = reply.tail().split_once('(').map_or("", |(_, list)| list);
+    six_numbers(list.trim_end_matches([')', '.']))
+        .ok_or_else(|| malformed("no address in", reply.text().as_bytes()))
+}
+
+pub(super) fn expect(reply: &Reply, code: u16) -> io::Result<()> {
     if reply.code == code {
         return Ok(());
     }

@@ -49,7 +49,8 @@ impl Fixture {
         })
     }
 
-    fn launch(kind: Kind, arguments: impl FnOnce(Launch) -> Launch) -> Self {
+    /// A server of this kind, started in whatever way.
+    pub(crate) fn launch(kind: Kind, arguments: impl FnOnce(Launch) -> Launch) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("gridhaul-hostile-")
             .tempdir()

@@ -10,6 +10,7 @@ mod commands;
 mod control_channel;
 mod dialogues;
 mod fixture;
+mod gsi;
 mod interrupts;
 mod jail;
 mod lifecycle;

@@ -1,0 +1,292 @@
+//! Data connections of somebody else, and those that prove nothing.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use gridhaul_interop::UserKind;
+use gridhaul_interop::raw::{Dialogue, End, GsiControl, Identity, connect_data};
+
+use super::Site;
+use crate::fixture::{DATA_TIMEOUT, HELLO, assert_reply, pattern};
+
+/// How the server says who came, and who did not.
+const WRONG_PEER: &str = "The peer authenticated as";
+
+/// What opens a TLS handshake and does not end: the header of a record and a byte of it.
+const HALF_A_RECORD: &[u8] = b"\x16\x03\x01\x01\x00\x01";
+
+/// A transfer fails because of who was at the other end, which is told and logged.
+#[track_caller]
+fn wrong_peer(site: &Site, dialogue: &Dialogue, [came, expected]: [UserKind; 2]) {
+    let [came, expected] = [came, expected].map(|user| site.subject(user));
+    let words = [WRONG_PEER, came, "Expected", expected];
+    assert_reply(&dialogue.last, &[425, 426, 500], &words);
+    site.logged(&["transfer finished", "last_refusal", came, expected]);
+}
+
+/// A data connection gets nothing, not even the last words of a handshake.
+#[track_caller]
+fn turned_away(channel: io::Result<TcpStream>) {
+    let Ok(mut channel) = channel else { return };
+    let mut received = Vec::new();
+    match channel.read_to_end(&mut received) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("it was not closed: {error}"),
+    }
+    assert_eq!(received, b"", "it got something");
+}
+
+/// What `identity` sees who connects where the server waits for a peer of the session.
+#[track_caller]
+fn connect_as(identity: &Identity, session: &mut GsiControl, command: &str) -> Dialogue {
+    let port = session.passive().unwrap();
+    session.send_line(command).unwrap();
+    let channel = identity.authenticate(connect_data(port).unwrap(), End::Connector);
+    if command.starts_with("STOR") {
+        // It may be closed already.
+        let _ = channel.and_then(|mut channel| channel.write_all(b"forged"));
+    } else {
+        turned_away(channel);
+    }
+    session.dialogue().unwrap()
+}
+
+#[test]
+fn somebody_else_who_connects_gets_nothing() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    let refused = connect_as(&site.bob(), &mut session, "RETR hello.txt");
+    wrong_peer(&site, &refused, [UserKind::Second, UserKind::Plain]);
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn somebody_else_who_connects_leaves_nothing() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    let refused = connect_as(&site.bob(), &mut session, "STOR up");
+    wrong_peer(&site, &refused, [UserKind::Second, UserKind::Plain]);
+    assert_eq!(site.fixture.content("up"), b"");
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn somebody_else_who_connects_gets_nothing_in_private_either() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    session.must("PBSZ 1048576", 200).unwrap();
+    session.must("PROT P", 200).unwrap();
+    let port = session.passive().unwrap();
+    session.send_line("RETR hello.txt").unwrap();
+    let mut channel = connect_data(port).unwrap();
+    // With TLS 1.3 the client is done before the server looks at its certificate.
+    let _ = site.bob().connect_privately(&mut channel);
+    turned_away(Ok(channel));
+    let refused = session.dialogue().unwrap();
+    wrong_peer(&site, &refused, [UserKind::Second, UserKind::Plain]);
+    session.must("PROT C", 200).unwrap();
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn somebody_else_whom_the_server_connects_to_gets_nothing() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    for command in ["RETR hello.txt", "STOR up"] {
+        let listener = session.active().unwrap();
+        session.send_line(command).unwrap();
+        let channel = site
+            .bob()
+            .authenticate(listener.accept().unwrap(), End::Acceptor);
+        turned_away(channel);
+        let refused = session.dialogue().unwrap();
+        let [came, expected] = [UserKind::Second, UserKind::Plain].map(|user| site.subject(user));
+        let words = [WRONG_PEER, came, "Expected", expected];
+        assert_reply(&refused.last, &[425, 426, 500], &words);
+        site.logged(&["transfer finished", came, expected]);
+    }
+    assert_eq!(site.fixture.content("up"), b"");
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn a_named_peer_is_the_only_one() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    let bob = site.subject(UserKind::Second);
+    session.must(&format!("DCAU S {bob}"), 200).unwrap();
+    // Not even the user of the session.
+    let refused = connect_as(&site.alice(), &mut session, "RETR hello.txt");
+    wrong_peer(&site, &refused, [UserKind::Plain, UserKind::Second]);
+    let listener = session.active().unwrap();
+    session.send_line("RETR hello.txt").unwrap();
+    let channel = site
+        .alice()
+        .authenticate(listener.accept().unwrap(), End::Acceptor);
+    turned_away(channel);
+    let refused = session.dialogue().unwrap();
+    assert_reply(&refused.last, &[425, 426, 500], &[WRONG_PEER, bob]);
+
+    let port = session.passive().unwrap();
+    session.send_line("RETR hello.txt").unwrap();
+    let mut content = Vec::new();
+    site.bob()
+        .authenticate(connect_data(port).unwrap(), End::Connector)
+        .unwrap()
+        .read_to_end(&mut content)
+        .unwrap();
+    assert_eq!(content, HELLO.1);
+    assert_eq!(session.dialogue().unwrap().last.code, 226);
+    session.must("DCAU A", 200).unwrap();
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn who_proves_nothing_gets_nothing() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    for (bytes, word) in [
+        (&b"clear bytes, and more of them"[..], "TLS|DCAU"),
+        (HALF_A_RECORD, "timed out|time|handshake"),
+        (b"", "timed out|time|handshake"),
+    ] {
+        let port = session.passive().unwrap();
+        let mut channel = connect_data(port).unwrap();
+        channel.write_all(bytes).unwrap();
+        session.send_line("RETR hello.txt").unwrap();
+        let refused = session.dialogue().unwrap();
+        assert_reply(&refused.last, &[425, 426, 500], &[word]);
+        drop(channel);
+        site.goes_on(&mut session);
+    }
+    site.logged(&["transfer finished", "last_refusal", "127.0.0.1"]);
+}
+
+#[test]
+fn who_ends_in_the_middle_of_a_handshake_gets_nothing() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    let port = session.passive().unwrap();
+    let mut channel = connect_data(port).unwrap();
+    channel.write_all(HALF_A_RECORD).unwrap();
+    channel.shutdown(Shutdown::Write).unwrap();
+    session.send_line("RETR hello.txt").unwrap();
+    let refused = session.dialogue().unwrap();
+    assert_reply(&refused.last, &[425, 426, 500], &["handshake"]);
+    drop(channel);
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn a_port_that_the_server_connects_to_must_prove_itself() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    for bytes in [&b"clear bytes, and more of them"[..], HALF_A_RECORD, b""] {
+        let listener = session.active().unwrap();
+        session.send_line("RETR hello.txt").unwrap();
+        let mut channel = listener.accept().unwrap();
+        channel.write_all(bytes).unwrap();
+        let refused = session.dialogue().unwrap();
+        assert_reply(&refused.last, &[425, 426, 500], &[]);
+        drop(channel);
+        site.goes_on(&mut session);
+    }
+}
+
+#[test]
+fn strangers_do_not_keep_the_right_peer_out() {
+    let site = Site::new(&[]);
+    let mut session = site.session();
+    let port = session.passive().unwrap();
+    let mut strangers: Vec<TcpStream> = (0..12).map(|_| connect_data(port).unwrap()).collect();
+    for (stranger, bytes) in strangers
+        .iter_mut()
+        .zip([&b"clear"[..], HALF_A_RECORD, b""].into_iter().cycle())
+    {
+        stranger.write_all(bytes).unwrap();
+    }
+    session.send_line("RETR hello.txt").unwrap();
+    // One more who is somebody, but not the right one.
+    turned_away(
+        site.bob()
+            .authenticate(connect_data(port).unwrap(), End::Connector),
+    );
+    let mut content = Vec::new();
+    site.alice()
+        .authenticate(connect_data(port).unwrap(), End::Connector)
+        .unwrap()
+        .read_to_end(&mut content)
+        .unwrap();
+    assert_eq!(content, HELLO.1);
+    assert_eq!(session.dialogue().unwrap().last.code, 226);
+    strangers
+        .into_iter()
+        .for_each(|stranger| turned_away(Ok(stranger)));
+    site.logged(&["transfer finished", "last_refusal", "code=226"]);
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn a_record_that_is_cut_is_an_error_and_what_came_before_stays() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    session.must("PBSZ 1048576", 200).unwrap();
+    session.must("PROT P", 200).unwrap();
+    let content = pattern(40_000);
+    for change in [
+        // The end of the connection in the middle of a record, and in that of its header.
+        (|record: &mut Vec<u8>| record.truncate(500)) as fn(&mut Vec<u8>),
+        |record| record.truncate(3),
+        |record| record[100] ^= 1,
+        |record| {
+            record
+                .splice(.., *b"clear bytes, and more of them")
+                .for_each(drop)
+        },
+    ] {
+        let port = session.passive().unwrap();
+        session.send_line("STOR up").unwrap();
+        let mut channel = connect_data(port).unwrap();
+        let mut engine = site.alice().connect_privately(&mut channel).unwrap();
+        let mut records = Vec::new();
+        engine.wrap(&content, &mut records).unwrap();
+        channel.write_all(&records).unwrap();
+        let mut last = Vec::new();
+        engine.wrap(&pattern(1000), &mut last).unwrap();
+        change(&mut last);
+        channel.write_all(&last).unwrap();
+        channel.shutdown(Shutdown::Write).unwrap();
+        let refused = session.dialogue().unwrap();
+        assert_reply(&refused.last, &[426, 500], &["record|TLS|decrypt"]);
+        assert!(
+            site.fixture.content("up") == content,
+            "what arrived was lost"
+        );
+    }
+    session.must("PROT C", 200).unwrap();
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn a_record_that_comes_again_is_an_error() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    session.must("PROT P", 200).unwrap();
+    let port = session.passive().unwrap();
+    session.send_line("STOR up").unwrap();
+    let mut channel = connect_data(port).unwrap();
+    let mut engine = site.alice().connect_privately(&mut channel).unwrap();
+    let content = pattern(1000);
+    let mut record = Vec::new();
+    engine.wrap(&content, &mut record).unwrap();
+    channel.write_all(&record.repeat(2)).unwrap();
+    let refused = session.dialogue().unwrap();
+    assert_reply(&refused.last, &[426, 500], &["record|TLS|decrypt"]);
+    assert!(
+        site.fixture.content("up") == content,
+        "what arrived was lost"
+    );
+    session.must("PROT C", 200).unwrap();
+    site.goes_on(&mut session);
+}

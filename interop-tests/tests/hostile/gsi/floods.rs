@@ -1,0 +1,194 @@
+//! Handshakes that nobody finishes, and handshakes that fail, in numbers.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use gridhaul_interop::UserKind;
+use gridhaul_interop::bench::usage::{ProcessTree, raise_descriptor_limit};
+use gridhaul_interop::raw::{Control, End, Exchange, GsiControl, Identity, connect_data};
+
+use super::Site;
+use crate::fixture::{assert_reply, wait_until};
+
+/// Where those come from who do not mean well.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// What an exchange that waits may hold in the server, in bytes.
+const EXCHANGE: u64 = 256 << 10;
+
+/// An exchange of which only so many tokens are sent.
+fn half_finished(
+    site: &Site,
+    from: Ipv4Addr,
+    identity: &Identity,
+    tokens: usize,
+) -> io::Result<Exchange> {
+    let mut control = Control::connect_from(from, site.fixture.address())?;
+    control.reply()?;
+    let mut exchange = Exchange::begin(control, identity)?;
+    for _ in 0..tokens {
+        exchange.step()?;
+    }
+    Ok(exchange)
+}
+
+/// A login from an address, on a connection that is made for it.
+fn log_in_from(site: &Site, from: Ipv4Addr) -> io::Result<GsiControl> {
+    let mut control = Control::connect_from(from, site.fixture.address())?;
+    control.reply()?;
+    let mut session = Exchange::begin(control, &site.alice())?.finish()?;
+    session.log_in()?;
+    Ok(session)
+}
+
+#[test]
+fn a_thousand_half_finished_handshakes_keep_nobody_out() {
+    raise_descriptor_limit();
+    let site = Site::new(&[]);
+    let alice = site.alice();
+    site.serves();
+    let before = site.usage();
+    let server = ProcessTree::of(site.fixture.server.pid());
+    let memory = server.peak_memory();
+    let mut waiting = Vec::new();
+    for index in 0..1000_u32 {
+        // No more from one address than it may have under way.
+        let last = u8::try_from(index / 125).unwrap();
+        let from = Ipv4Addr::new(127, 0, 1, last + 1);
+        // The last stage costs the server a key.
+        let tokens = match index {
+            _ if index % 25 == 0 => 3,
+            _ => (index % 3) as usize,
+        };
+        waiting.push(half_finished(&site, from, &alice, tokens).unwrap());
+        if index % 200 == 199 {
+            site.serves();
+        }
+    }
+    assert!(
+        server.peak_memory() < memory + 1000 * EXCHANGE,
+        "each of them takes {} bytes",
+        (server.peak_memory() - memory) / 1000
+    );
+    site.serves();
+    // One of the thousand was only slow.
+    let mut session = waiting.swap_remove(500).finish().unwrap();
+    session.log_in().unwrap();
+    drop(waiting);
+    drop(session);
+    site.serves();
+    site.gave_back(before);
+}
+
+#[test]
+fn a_handshake_that_is_not_finished_in_time_is_ended() {
+    let site = Site::new(&["--login-timeout", "3"]);
+    let alice = site.alice();
+    site.serves();
+    let before = site.usage();
+    let mut waiting: Vec<Exchange> = (0..4)
+        .map(|tokens| half_finished(&site, ELSEWHERE, &alice, tokens).unwrap())
+        .collect();
+    for exchange in &mut waiting {
+        let replies = exchange.control().until_closed().unwrap();
+        assert_reply(&replies[0], &[421], &["login|log in|timeout"]);
+    }
+    site.gave_back(before);
+    site.serves();
+}
+
+#[test]
+fn one_address_has_so_many_handshakes_under_way() {
+    let site = Site::new(&["--max-handshakes-per-address", "3"]);
+    let alice = site.alice();
+    let mut waiting: Vec<Exchange> = (0..3)
+        .map(|_| half_finished(&site, ELSEWHERE, &alice, 1).unwrap())
+        .collect();
+    let mut refused = half_finished(&site, ELSEWHERE, &alice, 0).unwrap();
+    assert_reply(&refused.step().unwrap(), &[431], &["under way"]);
+    site.logged(&["authentication failed", "127.0.0.2", "under way"]);
+    site.serves();
+    waiting.pop();
+    wait_until("there is room for another", || {
+        log_in_from(&site, ELSEWHERE).is_ok()
+    });
+}
+
+#[test]
+fn an_address_whose_handshakes_fail_is_refused_and_others_are_not() {
+    let site = Site::new(&["--max-failed-handshakes", "5"]);
+    let alice = site.alice();
+    let mut verdicts = Vec::new();
+    for _ in 0..10 {
+        let mut exchange = half_finished(&site, ELSEWHERE, &alice, 0).unwrap();
+        let token = exchange.token()[..100].to_vec();
+        verdicts.push(exchange.send(&token).unwrap().code);
+    }
+    assert_eq!(verdicts[..5], [535; 5]);
+    assert_eq!(verdicts[5..], [431; 5]);
+    site.logged(&["authentication failed", "127.0.0.2", "TLS record"]);
+    site.logged(&["authentication failed", "127.0.0.2", "have failed"]);
+    // It may mean well by now, but that cannot be known; with TLS neither.
+    assert!(log_in_from(&site, ELSEWHERE).is_err());
+    let mut control = Control::connect_from(ELSEWHERE, site.fixture.address()).unwrap();
+    control.reply().unwrap();
+    assert_reply(&control.command("AUTH TLS").unwrap(), &[431, 504], &[]);
+    site.serves();
+}
+
+#[test]
+fn refused_handshakes_cost_no_signatures() {
+    let site = Site::new(&["--max-failed-handshakes", "1"]);
+    let alice = site.alice();
+    let mut failing = half_finished(&site, ELSEWHERE, &alice, 0).unwrap();
+    assert_eq!(failing.send(b"no token").unwrap().code, 535);
+    let server = ProcessTree::of(site.fixture.server.pid());
+    let attempt = |from| {
+        let mut exchange = half_finished(&site, from, &alice, 0).unwrap();
+        exchange.step().unwrap().code
+    };
+    let cost = |from, code| {
+        let before = server.processor_time();
+        for _ in 0..100 {
+            assert_eq!(attempt(from), code);
+        }
+        server.processor_time() - before
+    };
+    let refused = cost(ELSEWHERE, 431);
+    // Broken off after the server's first answer; each counts when it ends.
+    let site = Site::new(&["--max-failed-handshakes", "1000"]);
+    let server = ProcessTree::of(site.fixture.server.pid());
+    let before = server.processor_time();
+    for _ in 0..100 {
+        half_finished(&site, ELSEWHERE, &alice, 1).unwrap();
+    }
+    let answered = server.processor_time() - before;
+    assert!(
+        refused * 2 < answered,
+        "{refused:?} for refusals, {answered:?} for answers"
+    );
+    site.serves();
+}
+
+#[test]
+fn what_fails_leaves_nothing_behind() {
+    let site = Site::new(&["--max-failed-handshakes", "1000", "--data-timeout", "1"]);
+    let (alice, bob) = (site.alice(), site.user(UserKind::Second));
+    site.serves();
+    let before = site.usage();
+    for _ in 0..20 {
+        let mut exchange = half_finished(&site, ELSEWHERE, &alice, 1).unwrap();
+        assert_eq!(exchange.send(b"no token").unwrap().code, 535);
+
+        let mut session = site.session();
+        let port = session.passive().unwrap();
+        session.send_line("RETR hello.txt").unwrap();
+        // The server closes before the handshake is done at our end, or after.
+        let _ = bob.authenticate(connect_data(port).unwrap(), End::Connector);
+        assert!(session.dialogue().unwrap().last.code >= 400);
+        session.control().send_line("ENC AAAA").unwrap();
+        session.control().until_closed().unwrap();
+    }
+    site.serves();
+    site.gave_back(before);
+}

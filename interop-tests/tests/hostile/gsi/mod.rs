@@ -1,0 +1,105 @@
+//! Users with certificates, and those who must not get in.
+//!
+//! Whose certificates are refused is in the table of cases, with real clients. Here are those who break
+//! the protocol: they send tokens that no client makes, or none, and they come where somebody else is
+//! expected.
+
+mod channels;
+mod exchange;
+mod floods;
+mod order;
+mod settings;
+mod tls;
+mod tokens;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_interop::bench::usage::{ProcessTree, Usage};
+use gridhaul_interop::raw::{GsiControl, Identity, PATIENCE};
+use gridhaul_interop::{Kind, Launch, Pki, UserKind};
+
+use crate::fixture::{Fixture, HELLO, wait_until};
+
+/// A server for users with certificates.
+struct Site {
+    fixture: Fixture,
+    pki: &'static Pki,
+}
+
+impl Site {
+    fn new(arguments: &[&str]) -> Self {
+        let pki = Pki::shared().unwrap();
+        let fixture = Fixture::launch(Kind::Gridhaul, |launch: Launch| {
+            arguments
+                .iter()
+                .fold(launch.gsi(pki), |launch, argument| launch.arg(*argument))
+        });
+        Self { fixture, pki }
+    }
+
+    /// Whoever gets in with this credential.
+    fn user(&self, user: UserKind) -> Identity {
+        Identity::user(self.pki, user).unwrap()
+    }
+
+    /// The user of most tests.
+    fn alice(&self) -> Identity {
+        self.user(UserKind::Plain)
+    }
+
+    /// Another one.
+    fn bob(&self) -> Identity {
+        self.user(UserKind::Second)
+    }
+
+    fn subject(&self, user: UserKind) -> &str {
+        &self.pki.user(user).subject
+    }
+
+    /// A session of Alice, logged in.
+    #[track_caller]
+    fn session(&self) -> GsiControl {
+        GsiControl::logged_in(self.fixture.address(), &self.alice()).unwrap()
+    }
+
+    /// The server lets Alice in, and she gets a file.
+    #[track_caller]
+    fn serves(&self) {
+        self.goes_on(&mut self.session());
+    }
+
+    /// The session still works: Alice gets a file.
+    #[track_caller]
+    fn goes_on(&self, session: &mut GsiControl) {
+        session.must("MODE S", 200).unwrap();
+        assert_eq!(session.get(HELLO.0).unwrap(), HELLO.1);
+    }
+
+    /// The server has logged a line with all these words.
+    #[track_caller]
+    fn logged(&self, words: &[&str]) {
+        let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+        wait_until(&format!("{words:?} in a line of the log"), || {
+            self.fixture.server.log().lines().any(has_all)
+        });
+    }
+
+    fn usage(&self) -> Usage {
+        ProcessTree::of(self.fixture.server.pid()).usage()
+    }
+
+    /// Nothing of what came since `before` is left open.
+    #[track_caller]
+    fn gave_back(&self, before: Usage) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let now = self.usage();
+            if now.descriptors <= before.descriptors && now.threads <= before.threads {
+                return;
+            }
+            assert!(Instant::now() < deadline, "before {before:?}, now {now:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Accounts, credentials and levels of protection that nobody may have, or that mean nothing.
+
+use std::fs;
+
+use gridhaul_interop::raw::{Control, DataListener, Exchange, Identity, base64};
+use gridhaul_interop::{BadKind, UserKind};
+
+use super::Site;
+use crate::fixture::{DATA_TIMEOUT, assert_reply};
+
+#[test]
+fn an_account_that_is_not_the_users_is_refused_by_name() {
+    let site = Site::new(&[]);
+    let subject = site.subject(UserKind::Plain);
+    for account in [
+        site.pki.accounts().foreign.as_str(),
+        "root",
+        "nosuchaccount",
+        "*",
+        ":",
+    ] {
+        let control = Control::greeted(site.fixture.address()).unwrap();
+        let mut session = Exchange::begin(control, &site.alice())
+            .unwrap()
+            .finish()
+            .unwrap();
+        let first = session.command(&format!("USER {account}")).unwrap();
+        let refused = if first.code == 331 {
+            session.command("PASS").unwrap()
+        } else {
+            first
+        };
+        assert_reply(&refused, &[530], &[]);
+        site.logged(&["login failed", "127.0.0.1", account, subject]);
+        assert_reply(&session.command("PASV").unwrap(), &[530], &[]);
+        session.log_in().unwrap();
+        site.goes_on(&mut session);
+    }
+}
+
+#[test]
+fn a_password_does_not_make_up_for_a_missing_map() {
+    let site = Site::new(&[]);
+    let unmapped = Identity::of(site.pki, &site.pki.bad(BadKind::Unmapped).credential).unwrap();
+    let control = Control::greeted(site.fixture.address()).unwrap();
+    let mut session = Exchange::begin(control, &unmapped)
+        .unwrap()
+        .finish()
+        .unwrap();
+    for account in ["anonymous", "ftp", site.pki.accounts().first.as_str()] {
+        session.send_line(&format!("USER {account}")).unwrap();
+        let mut refused = session.reply().unwrap();
+        if refused.code == 331 {
+            refused = session.command("PASS secret").unwrap();
+        }
+        assert_reply(&refused, &[530], &[]);
+    }
+    site.logged(&[
+        "login failed",
+        "127.0.0.1",
+        &site.pki.bad(BadKind::Unmapped).subject,
+    ]);
+    site.serves();
+}
+
+#[test]
+fn levels_of_protection_that_are_none_are_refused() {
+    let site = Site::new(&[]);
+    let mut session = site.session();
+    for (line, codes) in [
+        ("DCAU", &[501, 504][..]),
+        ("DCAU X", &[501, 504]),
+        ("DCAU AN", &[501, 504]),
+        ("DCAU S", &[501]),
+        ("PROT", &[501, 504]),
+        ("PROT E", &[536]),
+        ("PROT X", &[501, 504, 536]),
+        ("PROT CP", &[501, 504, 536]),
+        ("PBSZ", &[501]),
+        ("PBSZ many", &[501]),
+        ("PBSZ -1", &[501]),
+        ("PBSZ 4294967296", &[501]),
+        ("PBSZ 99999999999999999999", &[501]),
+        ("CCC", &[500, 502, 503, 533, 534]),
+    ] {
+        assert_reply(&session.command(line).unwrap(), codes, &[]);
+    }
+    // Nothing of it has changed anything.
+    site.goes_on(&mut session);
+    session.must("DCAU N", 200).unwrap();
+    session.must("PROT P", 200).unwrap();
+    assert_reply(&session.command("PASV").unwrap(), &[536], &["DCAU"]);
+    session.must("PROT C", 200).unwrap();
+    session.must("DCAU A", 200).unwrap();
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn a_credential_for_data_must_be_one() {
+    let site = Site::new(&[]);
+    let mut session = site.session();
+    let user = site.pki.user(UserKind::Plain);
+    let certificate = fs::read(&user.certificate).unwrap();
+    let host_key = fs::read(site.pki.host_key()).unwrap();
+    let mismatch = [&certificate[..], &host_key].concat();
+    for (what, blob) in [
+        ("garbage", b"garbage".to_vec()),
+        ("a certificate alone", certificate.clone()),
+        ("a key alone", host_key),
+        ("another one's key", mismatch),
+        (
+            "the beginning of a certificate",
+            certificate[..200].to_vec(),
+        ),
+        ("much of nothing", vec![b'A'; 30_000]),
+    ] {
+        let refused = session
+            .command(&format!("DCSC P {}", base64(&blob)))
+            .unwrap();
+        assert!(refused.code == 500, "{what}: {refused}");
+    }
+    for line in ["DCSC", "DCSC X", "DCSC P", "DCSC P ****", "DCSC X AAAA"] {
+        assert_reply(&session.command(line).unwrap(), &[500, 501, 504], &[]);
+    }
+    // The delegated credential is still the one that counts.
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn a_credential_for_data_that_has_expired_is_named() {
+    let site = Site::new(&[]);
+    let mut session = site.session();
+    let expired = fs::read(&site.pki.bad(BadKind::ProxyExpired).credential).unwrap();
+    let taken = session
+        .command(&format!("DCSC P {}", base64(&expired)))
+        .unwrap();
+    assert_reply(&taken, &[200, 250], &[]);
+    for command in ["PASV", "PORT 127,0,0,1,200,200"] {
+        let refused = session.command(command).unwrap();
+        assert_reply(&refused, &[535], &["expired", "DCSC"]);
+    }
+    site.logged(&["a credential cannot be used", "expired"]);
+    assert_reply(&session.command("DCSC D").unwrap(), &[200, 250], &[]);
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn without_a_delegated_credential_data_is_authenticated_by_none() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let control = Control::greeted(site.fixture.address()).unwrap();
+    let mut session = Exchange::begin_without_delegation(control, &site.alice())
+        .unwrap()
+        .finish()
+        .unwrap();
+    session.log_in().unwrap();
+    let refused = session.command("PASV").unwrap();
+    assert_reply(&refused, &[535], &["Delegate", "DCSC", "DCAU N"]);
+    // It does not fall back to the server's own certificate, nor to clear data.
+    let listener = DataListener::open(std::net::Ipv4Addr::LOCALHOST).unwrap();
+    let [high, low] = listener.address().port().to_be_bytes();
+    let refused = session
+        .command(&format!("PORT 127,0,0,1,{high},{low}"))
+        .unwrap();
+    assert_reply(&refused, &[535], &["Delegate"]);
+    session.must("DCAU N", 200).unwrap();
+    session.passive().unwrap();
+    site.serves();
+}

@@ -1,0 +1,97 @@
+//! `AUTH TLS` and what is put around it.
+
+use std::io::Write;
+
+use gridhaul_interop::UserKind;
+use gridhaul_interop::raw::{Control, Identity, TlsControl};
+use gridhaul_interop::{Kind, Launch, Pki};
+
+use crate::fixture::{Fixture, assert_reply, wait_until};
+
+fn fixture() -> (Fixture, &'static Pki) {
+    let pki = Pki::shared().unwrap();
+    let launched = Fixture::launch(Kind::Gridhaul, |launch: Launch| {
+        launch
+            .tls(pki)
+            .arg("--gsi")
+            .arg("--trust")
+            .arg(pki.trust())
+            .arg("--gridmap")
+            .arg(pki.gridmap())
+            .arg("--allow-disabled-login")
+    });
+    (launched, pki)
+}
+
+#[test]
+fn commands_behind_auth_tls_are_not_taken_for_protected_ones() {
+    let (fixture, _) = fixture();
+    let mut control = Control::greeted(fixture.address()).unwrap();
+    control
+        .send(b"AUTH TLS\r\nUSER anonymous\r\nPASS x\r\n")
+        .unwrap();
+    let refused = control.reply().unwrap();
+    assert_reply(&refused, &[503], &["AUTH TLS"]);
+    // There is no TLS, and so they are what they look like: commands in clear.
+    assert_reply(&control.reply().unwrap(), &[331], &[]);
+    assert_reply(&control.reply().unwrap(), &[230], &[]);
+    control.must("TYPE I", 200).unwrap();
+    fixture.goes_on(&mut control);
+}
+
+#[test]
+fn commands_in_place_of_a_handshake_end_the_session() {
+    let (fixture, _) = fixture();
+    let mut control = Control::greeted(fixture.address()).unwrap();
+    control.must("AUTH TLS", 234).unwrap();
+    control
+        .send(b"USER anonymous\r\nPASS x\r\nMKD made\r\n")
+        .unwrap();
+    // An alert comes, which is no reply.
+    let _ = control.until_closed();
+    let logged = |line: &str| line.contains("authentication failed") && line.contains("127.0.0.1");
+    wait_until("the failure is in the log", || {
+        fixture.server.log().lines().any(logged)
+    });
+    assert!(!fixture.root().join("made").exists());
+    fixture.serves();
+}
+
+#[test]
+fn a_channel_is_protected_once() {
+    let (fixture, pki) = fixture();
+    let alice = Identity::user(pki, UserKind::Plain).unwrap();
+    let control = Control::greeted(fixture.address()).unwrap();
+    let mut session = TlsControl::begin(control, &alice).unwrap();
+    for mechanism in ["GSSAPI", "TLS"] {
+        let refused = session.command(&format!("AUTH {mechanism}")).unwrap();
+        assert_reply(&refused, &[503], &["once"]);
+    }
+    let refused = session.command("ADAT FgMBAAA=").unwrap();
+    assert_reply(&refused, &[503], &["AUTH"]);
+    for command in ["ENC FwMDAAA=", "CCC"] {
+        let refused = session.command(command).unwrap();
+        assert!(refused.code >= 500, "{command}: {refused}");
+    }
+    session.command("USER anonymous").unwrap();
+    assert_reply(&session.command("PASS x").unwrap(), &[230], &[]);
+    fixture.serves();
+}
+
+#[test]
+fn what_comes_in_clear_into_tls_ends_the_session() {
+    let (fixture, pki) = fixture();
+    let alice = Identity::user(pki, UserKind::Plain).unwrap();
+    let control = Control::greeted(fixture.address()).unwrap();
+    let mut session = TlsControl::begin(control, &alice).unwrap();
+    session.command("USER anonymous").unwrap();
+    assert_reply(&session.command("PASS x").unwrap(), &[230], &[]);
+    session
+        .control()
+        .socket()
+        .write_all(b"MKD made\r\n")
+        .unwrap();
+    let _ = session.control().until_closed();
+    assert!(!fixture.root().join("made").exists());
+    fixture.serves();
+}
