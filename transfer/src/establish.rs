@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use gridhaul_stack::{
-    AcceptError, Cancel, Channel, ChannelError, Incoming, Operation, StackListener,
+    AcceptError, Cancel, Channel, ChannelError, ConnectError, Incoming, Operation, StackListener,
 };
 
 use crate::handshakes::Handshakes;
@@ -29,9 +29,12 @@ impl Context {
             } => {
                 let permit = self.permit(permits, 1)?;
                 let peer = *peers.first().ok_or(SequenceError::NoDataPort)?;
-                let channel = stack.connect(peer, sockets, &self.connecting())?;
+                let connection = stack.dial(peer, sockets, &self.connecting())?;
+                // FTP clients begin their side of a TLS handshake when they have heard 150 (observed
+                // from curl 7.88 and Python 3.11's ftplib).
                 self.running.tell(Event::Started { reused: false });
-                Ok((permit, channel))
+                let channel = connection.establish(&self.connecting());
+                Ok((permit, channel.map_err(ConnectError::from)?))
             }
             DataPort::Passive(listeners) => {
                 let listener = listeners.first_mut().ok_or(SequenceError::NoDataPort)?;

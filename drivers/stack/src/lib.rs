@@ -29,6 +29,6 @@ pub use memory::Memory;
 pub use null::Null;
 pub use operation::{Cancel, Operation};
 pub use registry::{Built, Driver, Registry};
-pub use stack::{Incoming, Stack, StackListener};
+pub use stack::{Incoming, Outgoing, Stack, StackListener};
 pub use trace::{Account, Tally, Trace};
 pub use transport::{BufferSize, Listener, Side, SocketOptions, Transform, Transport};

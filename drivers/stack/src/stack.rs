@@ -52,8 +52,43 @@ impl Stack {
         sockets: &SocketOptions,
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ConnectError> {
-        let channel = self.transport.connect(peer, sockets, operation)?;
-        Ok(wrap(channel, &self.transforms, Side::Connector, operation)?)
+        Ok(self.dial(peer, sockets, operation)?.establish(operation)?)
+    }
+
+    /// Connects to `peer`. No transform has spoken on the connection yet: there are peers who answer only
+    /// once they were told on another channel that they are being connected to.
+    ///
+    /// # Errors
+    ///
+    /// When the peer refuses, or is silent until the deadline.
+    pub fn dial(
+        &self,
+        peer: SocketAddr,
+        sockets: &SocketOptions,
+        operation: &Operation<'_>,
+    ) -> Result<Outgoing, ConnectError> {
+        Ok(Outgoing {
+            channel: self.transport.connect(peer, sockets, operation)?,
+            transforms: Arc::clone(&self.transforms),
+        })
+    }
+}
+
+/// A connection that was made by the transport only.
+#[derive(Debug)]
+pub struct Outgoing {
+    channel: Box<dyn Channel>,
+    transforms: Arc<[Arc<dyn Transform>]>,
+}
+
+impl Outgoing {
+    /// Lets every transform do its handshake as [`Side::Connector`].
+    ///
+    /// # Errors
+    ///
+    /// When the peer fails a handshake, goes away, or is silent until the deadline.
+    pub fn establish(self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, ChannelError> {
+        wrap(self.channel, &self.transforms, Side::Connector, operation)
     }
 }
 

@@ -172,7 +172,12 @@ fn strangers_do_not_take_the_place_of_the_right_peer() {
         assert_eq!(site.read("b"), b"data");
         assert_eq!((outcome.refused, outcome.channels), (2, 1));
         let refusal = outcome.last_refusal.expect("somebody was refused");
-        assert_eq!(refusal.reason, "password: the password is not pail");
+        // A connection is closed before it is noted why, so either may be the last.
+        let reasons = [
+            "password: GET  is no password",
+            "password: the password is not pail",
+        ];
+        assert!(reasons.contains(&refusal.reason.as_str()), "{refusal:?}");
         assert_eq!(refusal.peer.ip(), address.ip());
     }
 }
