@@ -19,9 +19,11 @@ mod tests;
 mod traffic;
 mod verifier;
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::credential::Credential;
+use crate::name::Name;
 use crate::trust::{ChainError, TrustStore};
 
 pub(crate) use connection::Connection;
@@ -60,12 +62,23 @@ pub enum TlsVersions {
     Only13,
 }
 
+/// A chain that is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct RefusedChain {
+    /// What is wrong with it.
+    #[source]
+    pub reason: ChainError,
+    /// Whose it says that it is: the subject of the first certificate that is no proxy. Nobody has verified
+    /// it.
+    pub claimed: Option<Name>,
+}
+
 /// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The peer's chain is not accepted.
     #[error(transparent)]
-    Chain(#[from] ChainError),
+    Chain(#[from] RefusedChain),
     /// The peer broke the protocol, or we do not agree on anything.
     #[error("{0}")]
     Protocol(String),
@@ -78,6 +91,20 @@ impl TlsSettings {
             credential,
             trust,
             versions: TlsVersions::default(),
+        }
+    }
+}
+
+impl fmt::Display for RefusedChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = self.reason.to_string();
+        f.write_str(&reason)?;
+        match &self.claimed {
+            // The reason may be another certificate's, and an administrator looks for the user.
+            Some(claimed) if !reason.contains(claimed.one_line()) => {
+                write!(f, "; the certificate presented is that of {claimed}")
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -13,8 +13,9 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
-use super::hello;
+use super::{RefusedChain, hello};
 use crate::certificate::Certificate;
+use crate::name::Name;
 use crate::trust::{ChainError, Peer, TrustStore};
 
 /// Verifies the peer of one connection, whichever side it is, and keeps what came of it.
@@ -25,7 +26,7 @@ use crate::trust::{ChainError, Peer, TrustStore};
 pub(super) struct PeerVerifier {
     trust: Arc<TrustStore>,
     provider: Arc<CryptoProvider>,
-    outcome: OnceLock<Result<Peer, ChainError>>,
+    outcome: OnceLock<Result<Peer, RefusedChain>>,
 }
 
 impl PeerVerifier {
@@ -44,7 +45,7 @@ impl PeerVerifier {
     }
 
     /// Why the peer's chain was not accepted.
-    pub(super) fn refusal(&self) -> Option<&ChainError> {
+    pub(super) fn refusal(&self) -> Option<&RefusedChain> {
         self.outcome.get()?.as_ref().err()
     }
 
@@ -60,12 +61,17 @@ impl PeerVerifier {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| rustls::Error::General(error.to_string()))?;
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
-        match self
-            .outcome
-            .get_or_init(|| self.trust.validate(&chain, now))
-        {
+        let outcome = self.outcome.get_or_init(|| {
+            self.trust
+                .validate(&chain, now)
+                .map_err(|reason| RefusedChain {
+                    reason,
+                    claimed: claimed(&chain),
+                })
+        });
+        match outcome {
             Ok(_) => Ok(()),
-            Err(error) => Err(rustls::Error::InvalidCertificate(alert(error))),
+            Err(refused) => Err(rustls::Error::InvalidCertificate(alert(&refused.reason))),
         }
     }
 
@@ -124,6 +130,16 @@ impl PeerVerifier {
             .signature_verification_algorithms
             .supported_schemes()
     }
+}
+
+/// The subject of the first certificate that is no proxy.
+fn claimed(chain: &[Certificate]) -> Option<Name> {
+    let holder = chain
+        .iter()
+        .find(|certificate| certificate.proxy().is_none());
+    holder
+        .or(chain.first())
+        .map(|certificate| certificate.subject().clone())
 }
 
 /// What the peer is told: an alert. The reason itself stays here.
