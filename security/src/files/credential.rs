@@ -8,7 +8,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use super::FileError;
-use super::maps::{failed, read};
+use super::maps::{failed, read_opened};
 use crate::certificate::Certificate;
 use crate::credential::{Credential, CredentialError};
 use crate::key::PrivateKey;
@@ -26,16 +26,30 @@ const OTHERS: u32 = 0o077;
 /// When a file cannot be read or used, and when others than its owner may do anything with the key's.
 /// globus-gridftp-server refuses such keys too.
 pub fn read_credential(certificates: &Path, key: &Path) -> Result<Credential, FileError> {
+    read_credential_with(certificates, key, |path| File::open(path))
+}
+
+/// As [`read_credential`], of files that `open` opens.
+///
+/// # Errors
+///
+/// As those of [`read_credential`].
+pub fn read_credential_with(
+    certificates: &Path,
+    key: &Path,
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> Result<Credential, FileError> {
     let wrong = |path: &Path, error| FileError::Credential {
         path: path.to_owned(),
         error,
     };
-    let pem = read_key(key)?;
+    let pem = read_key(key, open(key).map_err(failed(key))?)?;
     let private = PrivateKey::from_pem(&pem).map_err(|error| wrong(key, error.into()))?;
     let chain = if certificates == key {
         Certificate::all_from_pem(&pem)
     } else {
-        let (_, pem) = read(certificates, MAX_BYTES).map_err(failed(certificates))?;
+        let pem = open(certificates).and_then(|file| read_opened(file, MAX_BYTES));
+        let pem = pem.map_err(failed(certificates))?;
         Certificate::all_from_pem(&pem)
     };
     chain
@@ -44,8 +58,7 @@ pub fn read_credential(certificates: &Path, key: &Path) -> Result<Credential, Fi
         .map_err(|error| wrong(certificates, error))
 }
 
-fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
-    let mut file = File::open(path).map_err(failed(path))?;
+fn read_key(path: &Path, mut file: File) -> Result<Zeroizing<Vec<u8>>, FileError> {
     let metadata = file.metadata().map_err(failed(path))?;
     let mode = metadata.mode() & 0o7777;
     if mode & OTHERS != 0 {

@@ -218,14 +218,19 @@ fn read_vomsdir(files: &[VomsFile]) -> VomsContent {
 /// A whole file that is not larger than `limit`. The stamp is older than the content, so that no change is
 /// missed.
 pub(super) fn read(path: &Path, limit: u64) -> io::Result<(FileStamp, Vec<u8>)> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let stamp = FileStamp::from(&file.metadata()?);
+    Ok((stamp, read_opened(file, limit)?))
+}
+
+/// The content of a file that is not larger than `limit`.
+pub(super) fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    file.by_ref().take(limit + 1).read_to_end(&mut content)?;
+    file.take(limit + 1).read_to_end(&mut content)?;
     if content.len() as u64 > limit {
         return Err(io::Error::other(format!("it is larger than {limit} bytes")));
     }
-    Ok((stamp, content))
+    Ok(content)
 }
 
 pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> FileError + '_ {

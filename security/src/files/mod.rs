@@ -11,7 +11,7 @@ mod maps;
 mod trust;
 mod watched;
 
-pub use credential::read_credential;
+pub use credential::{read_credential, read_credential_with};
 pub use maps::{GridmapFile, VomsDirectory, VomsProblem};
 pub use trust::TrustDirectory;
 
