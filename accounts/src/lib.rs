@@ -10,6 +10,9 @@
 //! and come back. [`AccountStorage`] is a [`Storage`](gridhaul_storage::Storage) like any other.
 //! Without root there is one account, the server's own ([`open_own`]).
 //!
+//! The monitor also opens files for the server itself that only root may read, from a list that it was
+//! started with: a host key that was renewed.
+//!
 //! What it will not do: pass judgement on passwords (no login happens here), or ask PAM. The monitor would
 //! have to run foreign modules with root's rights.
 
@@ -18,6 +21,7 @@ mod broker;
 mod client;
 mod facts;
 mod kernel;
+mod listed;
 mod messages;
 mod monitor;
 mod own;
@@ -27,6 +31,7 @@ mod socket;
 
 pub use client::{AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits};
 pub use kernel::kernel_has_landlock;
+pub use listed::OpenError;
 pub use monitor::{Monitor, MonitorError, MonitorOptions};
 pub use own::open_own;
 pub use policy::{AccountPolicy, Refusal};

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Entry, Facts, Time};
+use crate::listed::OpenError;
 use crate::policy::Refusal;
 
 /// Bytes of the longest path: that of the kernel, without the zero at its end.
@@ -27,8 +28,17 @@ pub(crate) const REPLY_BYTES: usize = ENTRIES_BYTES + LONGEST_PATH + 1024;
 /// About how many bytes of entries a broker collects before it answers.
 pub(crate) const ENTRIES_BYTES: usize = 32 * 1024;
 
-/// From the server to the monitor: start a broker. The answer is a [`Started`], with a socket.
-#[derive(Debug, Serialize, Deserialize)]
+/// From the server to the monitor. The answer is a [`Started`], with a socket to a process of its own.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Order<'a> {
+    /// Start a broker. It says [`Hello`].
+    Broker(#[serde(borrow)] Start<'a>),
+    /// Open the file at this place of the monitor's list. What comes is [`Opened`].
+    Open(u64),
+}
+
+/// What a broker is started for.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Start<'a> {
     pub(crate) account: &'a str,
     pub(crate) root: &'a [u8],
@@ -45,6 +55,11 @@ pub(crate) struct Started(pub(crate) Result<(), i32>);
 /// sockets for requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello(pub(crate) Result<Ready, Refusal>);
+
+/// The only message on the socket from the monitor when a file was to be opened. The descriptor comes
+/// with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Opened(pub(crate) Result<(), OpenError>);
 
 /// What the server is told of an account that may be used.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,33 +1,42 @@
-//! The monitor: the one process that keeps root's rights, and does one thing with them.
+//! The monitor: the one process that keeps root's rights, and does two things with them.
 //!
 //! It is a copy of the server from the time before the server listened, read a secret, or started a
-//! thread. On a request it starts a broker and passes the socket to it back. Everything that can take
-//! long or go wrong (the account database, the rules, the root) is the broker's work, in a process of its
-//! own; the rules are those that the monitor had from the start, so that a server that somebody else
-//! has taken over cannot change them. It ends when the server ends.
+//! thread. On a request it starts a broker, or a process that opens a file for the server, and passes the
+//! socket to it back. Everything that can take long or go wrong (the account database, the rules, the
+//! root, a file) is the work of that process; the rules and the list of files are those that the monitor
+//! had from the start, so that a server that somebody else has taken over cannot change them. It
+//! ends when the server ends.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::broker::{self, ROOTS_RIGHTS};
-use crate::messages::{REQUEST_BYTES, Start, Started};
+use crate::listed::{self, OpenError};
+use crate::messages::{Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::policy::AccountPolicy;
 use crate::process;
 use crate::socket::{self, Received};
 
+/// How long the file system of a file may take.
+const OPEN: Duration = Duration::from_secs(10);
+
 /// Why there is no monitor.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start the process that opens files for local accounts: {0}")]
+#[error("cannot start the process that keeps root's rights: {0}")]
 pub struct MonitorError(#[from] io::Error);
 
 /// The server's end of the monitor. Dropping it ends the monitor.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Mutex<OwnedFd>,
+    files: Vec<PathBuf>,
 }
 
 /// What brokers are started with.
@@ -43,28 +52,70 @@ impl Monitor {
     /// Starts the monitor. Must be called as root, while the process has one thread, and before it
     /// opens what accounts must not see.
     ///
+    /// Without `options` it starts no brokers. `files` are those that [`Monitor::open`] opens, and no
+    /// others ever.
+    ///
     /// # Errors
     ///
     /// When there is a second thread already, or no process can be started.
-    pub fn start(options: MonitorOptions) -> Result<Self, MonitorError> {
+    pub fn start(
+        options: Option<MonitorOptions>,
+        files: Vec<PathBuf>,
+    ) -> Result<Self, MonitorError> {
         let (ours, theirs) = socket::pair().map_err(io::Error::from)?;
         process::fork(|| {
             // SAFETY: nothing but this socket is used here, and the process ends without going back to
             // what the server had open.
             let closed = unsafe { process::close_all_but(theirs.as_fd()) };
             match closed {
-                Ok(()) => run(&theirs, &options),
+                Ok(()) => run(&theirs, options.as_ref(), &files),
                 Err(error) => eprintln!("gridhaul-server: the monitor cannot start: {error}"),
             }
         })?;
         Ok(Self {
             socket: Mutex::new(ours),
+            files,
         })
+    }
+
+    /// The place of a file in the list, if it is there.
+    pub fn place(&self, file: &Path) -> Option<usize> {
+        self.files.iter().position(|listed| listed == file)
+    }
+
+    /// Opens the file at this place of the list for reading, which this process need not be allowed to
+    /// do. May block.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such place, or the file cannot be opened, is none, or others than root could have
+    /// exchanged it.
+    pub fn open(&self, place: usize) -> Result<File, OpenError> {
+        let place = u64::try_from(place).map_err(|_| OpenError::Unlisted)?;
+        let opener = self.order(&Order::Open(place))?;
+        if !socket::readable(&opener, OPEN)? {
+            return Err(Errno::TIMEDOUT.into());
+        }
+        let mut buffer = [0; 64];
+        let mut descriptors = Vec::new();
+        let Received::Message(bytes) = socket::receive(&opener, &mut buffer, &mut descriptors)?
+        else {
+            return Err(Errno::PIPE.into());
+        };
+        let Opened(opened) = postcard::from_bytes(&buffer[..bytes]).map_err(|_| Errno::PROTO)?;
+        opened?;
+        // A descriptor that this process has no room for is left out by the kernel.
+        Ok(descriptors.pop().ok_or(Errno::MFILE)?.into())
     }
 
     /// Starts a broker, and returns the socket to it.
     pub(crate) fn broker(&self, start: &Start<'_>) -> Result<OwnedFd, Errno> {
-        let message = postcard::to_stdvec(start).map_err(|_| Errno::INVAL)?;
+        self.order(&Order::Broker(*start))
+    }
+
+    /// Has a process started, and returns the socket to it.
+    fn order(&self, order: &Order<'_>) -> Result<OwnedFd, Errno> {
+        let message = postcard::to_stdvec(order).map_err(|_| Errno::INVAL)?;
         if message.len() > REQUEST_BYTES {
             return Err(Errno::NAMETOOLONG);
         }
@@ -86,11 +137,11 @@ impl Monitor {
 }
 
 /// The life of the monitor, in a process of its own.
-fn run(server: &OwnedFd, options: &MonitorOptions) {
+fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
     process::ignore_signals();
     // For whoever looks at the list of processes; it does not matter if there is another name.
     let _ = rustix::thread::set_name(c"gridhaul-mon");
-    if let Err(error) = give_up(needed(&options.policy)) {
+    if let Err(error) = give_up(needed(options)) {
         // The server sees that its requests fail, and this is why.
         eprintln!("gridhaul-server: the monitor cannot give up what it does not need: {error}");
         return;
@@ -99,7 +150,7 @@ fn run(server: &OwnedFd, options: &MonitorOptions) {
     let mut unwanted = Vec::new();
     while let Ok(Received::Message(bytes)) = socket::receive(server, &mut buffer, &mut unwanted) {
         unwanted.clear();
-        let (started, socket) = match start(&buffer[..bytes], options) {
+        let (started, socket) = match start(&buffer[..bytes], options, files) {
             Ok(socket) => (Started(Ok(())), Some(socket)),
             Err(errno) => (Started(Err(errno.raw_os_error())), None),
         };
@@ -113,27 +164,63 @@ fn run(server: &OwnedFd, options: &MonitorOptions) {
     }
 }
 
-fn start(message: &[u8], options: &MonitorOptions) -> Result<OwnedFd, Errno> {
-    let start: Start<'_> = postcard::from_bytes(message).map_err(|_| Errno::PROTO)?;
+fn start(
+    message: &[u8],
+    options: Option<&MonitorOptions>,
+    files: &[PathBuf],
+) -> Result<OwnedFd, Errno> {
+    let order: Order<'_> = postcard::from_bytes(message).map_err(|_| Errno::PROTO)?;
+    if matches!(order, Order::Broker(_)) && options.is_none() {
+        return Err(Errno::PERM);
+    }
     let (theirs, ours) = socket::pair()?;
     process::fork(|| {
         // SAFETY: nothing but this socket is used here, and the process ends without going back to what
         // the monitor had open.
-        if unsafe { process::close_all_but(ours.as_fd()) }.is_ok() {
-            broker::run(&ours, &start, &options.policy, options.umask);
+        if unsafe { process::close_all_but(ours.as_fd()) }.is_err() {
+            return;
+        }
+        match (order, options) {
+            (Order::Broker(start), Some(options)) => {
+                broker::run(&ours, &start, &options.policy, options.umask);
+            }
+            (Order::Broker(_), None) => {}
+            (Order::Open(place), _) => open(&ours, place, files),
         }
     })
     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
     Ok(theirs)
 }
 
+/// Opens a file of the list, in a process of its own.
+fn open(server: &OwnedFd, place: u64, files: &[PathBuf]) {
+    let file = usize::try_from(place).ok().and_then(|at| files.get(at));
+    let (opened, file) = match file
+        .ok_or(OpenError::Unlisted)
+        .and_then(|file| listed::open(file))
+    {
+        Ok(file) => (Opened(Ok(())), Some(file)),
+        Err(error) => (Opened(Err(error)), None),
+    };
+    if let Ok(message) = postcard::to_stdvec(&opened) {
+        let file = file.as_ref().map(|file| file.as_fd());
+        // If the server is gone, nobody wants it.
+        let _ = socket::send(server, &message, file.as_slice());
+    }
+}
+
 /// What the monitor's work takes.
-fn needed(policy: &AccountPolicy) -> CapabilitySet {
-    // Brokers become their account with the first two. The third is for the shadow database, which not
-    // even root may read by its permission bits on some systems. Roots are opened as the account, and
-    // brokers end by themselves: that needs nothing.
-    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::DAC_READ_SEARCH;
-    if policy.allow_root {
+fn needed(options: Option<&MonitorOptions>) -> CapabilitySet {
+    // For files of the list, and for the shadow database: not even root may read them by their permission
+    // bits on some systems.
+    let reads = CapabilitySet::DAC_READ_SEARCH;
+    let Some(options) = options else {
+        return reads;
+    };
+    // Brokers become their account with these. Roots are opened as the account, and brokers end by
+    // themselves: that needs nothing.
+    let needed = reads | CapabilitySet::SETUID | CapabilitySet::SETGID;
+    if options.policy.allow_root {
         needed | ROOTS_RIGHTS
     } else {
         needed

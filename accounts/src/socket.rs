@@ -6,7 +6,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -90,6 +92,21 @@ pub(crate) fn receive(
     match received.bytes {
         0 => Ok(Received::End),
         bytes => Ok(Received::Message(bytes)),
+    }
+}
+
+/// Waits until there is something to read, or the end; false if there is not in this time.
+pub(crate) fn readable(socket: &OwnedFd, within: Duration) -> Result<bool, Errno> {
+    let deadline = Instant::now() + within;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+        let mut polled = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+        match rustix::event::poll(&mut polled, Some(&left)) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
     }
 }
 

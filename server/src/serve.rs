@@ -76,13 +76,23 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     served
 }
 
-/// What opens files with the rights of local accounts, if sessions have any and root can give them.
+/// What opens files with the rights of local accounts, if sessions have any, and the server's own key when
+/// it is renewed, if root can give them.
 fn monitor(config: &Config) -> Result<Option<Monitor>, MonitorError> {
-    if config.security.gsi.is_some() && privileges::is_root() {
-        Monitor::start(config.accounts.monitor).map(Some)
-    } else {
-        Ok(None)
-    }
+    let Some(host) = config
+        .security
+        .host
+        .as_ref()
+        .filter(|_| privileges::is_root())
+    else {
+        return Ok(None);
+    };
+    let brokers = config
+        .security
+        .gsi
+        .as_ref()
+        .map(|_| config.accounts.monitor);
+    Monitor::start(brokers, vec![host.certificates.clone(), host.key.clone()]).map(Some)
 }
 
 fn runtime(config: &Config) -> io::Result<Runtime> {

@@ -22,7 +22,7 @@ use crate::limits::{ConnectionLimits, TransferLimit};
 use crate::listener;
 use crate::memory;
 use crate::passwords::{Passwords, PasswordsError, Verifier};
-use crate::security::{Security, SecurityError};
+use crate::security::{Opener, Security, SecurityError};
 use crate::session::{LocalUser, Session};
 use crate::shutdown::Shutdown;
 use crate::storages::Storages;
@@ -108,6 +108,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) node: Arc<dyn DataNode>,
     storages: Arc<Storages>,
+    opener: Opener,
     pub(crate) connections: Arc<ConnectionLimits>,
     pub(crate) transfers: Arc<TransferLimit>,
     pub(crate) verifier: Verifier,
@@ -134,6 +135,7 @@ impl Settings {
     fn load(
         config: Config,
         registry: &Registry,
+        opener: &Opener,
         previous: Option<&Self>,
     ) -> Result<Self, StartError> {
         let passwords = match &config.passwords {
@@ -142,6 +144,7 @@ impl Settings {
         };
         let security = Security::load(
             &config.security,
+            opener,
             previous.and_then(|previous| previous.security.as_deref()),
         )?;
         let stack = stack(&config, registry)?;
@@ -199,13 +202,15 @@ impl PreparedServer {
     }
 
     /// As [`PreparedServer::new`], with a monitor, so that files can be opened with the rights of any
-    /// account. Without one there is the account of this process.
+    /// account, and a renewed key with those of root. Without one there is the account of this process.
     ///
     /// # Errors
     ///
     /// As those of [`PreparedServer::new`].
     pub fn with_monitor(config: Config, monitor: Option<Monitor>) -> Result<Self, StartError> {
         let registry = drivers();
+        let monitor = monitor.map(Arc::new);
+        let opener = Opener::new(monitor.clone());
         let listeners = config
             .listen
             .iter()
@@ -237,11 +242,12 @@ impl PreparedServer {
             }
             None => None,
         };
-        let settings = Settings::load(config, &registry, None)?;
+        let settings = Settings::load(config, &registry, &opener, None)?;
         let shared = Shared::new(
             settings,
             registry,
             Arc::new(storages),
+            opener,
             Journal::new(transfer_log),
         );
         Ok(Self {
@@ -308,7 +314,12 @@ impl Server {
     /// When the configuration, a file that it names, or the transfer log cannot be used.
     pub fn reload(&self, config: Config) -> Result<(), StartError> {
         let running = self.shared.settings();
-        let settings = Settings::load(config, &self.shared.registry, Some(&running))?;
+        let settings = Settings::load(
+            config,
+            &self.shared.registry,
+            &self.shared.opener,
+            Some(&running),
+        )?;
         if let Some(security) = &settings.security {
             security.start().map_err(StartError::Threads)?;
         }
@@ -351,6 +362,7 @@ impl Shared {
         settings: Settings,
         registry: Registry,
         storages: Arc<Storages>,
+        opener: Opener,
         journal: Journal,
     ) -> Self {
         let limits = &settings.config.limits;
@@ -379,6 +391,7 @@ impl Shared {
             registry,
             node: Arc::new(node),
             storages,
+            opener,
             journal,
             host: crate::host_name(),
             sessions: AtomicU64::new(0),

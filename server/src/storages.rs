@@ -30,7 +30,10 @@ struct Key {
 
 impl Storages {
     /// Opens the server's root.
-    pub(crate) fn open(config: &Config, monitor: Option<Monitor>) -> Result<Self, StorageError> {
+    pub(crate) fn open(
+        config: &Config,
+        monitor: Option<Arc<Monitor>>,
+    ) -> Result<Self, StorageError> {
         let options = PosixOptions {
             file_mode: config.perms,
             ..PosixOptions::default()
@@ -38,7 +41,9 @@ impl Storages {
         let storages = Self {
             options,
             opened: Mutex::default(),
-            accounts: monitor.map(|monitor| Accounts::new(monitor, config.accounts.brokers)),
+            accounts: monitor
+                .filter(|_| config.security.gsi.is_some())
+                .map(|monitor| Accounts::new(monitor, config.accounts.brokers)),
         };
         for key in own_keys(config) {
             storages.open_key(key)?;

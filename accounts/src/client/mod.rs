@@ -87,7 +87,7 @@ pub enum AccountError {
 
 #[derive(Debug)]
 struct Shared {
-    monitor: Monitor,
+    monitor: Arc<Monitor>,
     limits: BrokerLimits,
     table: Mutex<Table>,
     /// Wakes the thread that ends idle brokers.
@@ -107,10 +107,10 @@ struct Table {
 
 impl Accounts {
     /// Starts no broker and no thread yet.
-    pub fn new(monitor: Monitor, limits: BrokerLimits) -> Self {
+    pub fn new(monitor: impl Into<Arc<Monitor>>, limits: BrokerLimits) -> Self {
         Self {
             shared: Arc::new(Shared {
-                monitor,
+                monitor: monitor.into(),
                 limits,
                 table: Mutex::default(),
                 changed: Condvar::new(),

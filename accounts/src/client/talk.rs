@@ -1,14 +1,13 @@
 //! What goes over the sockets of a broker.
 
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::AccountError;
 use crate::messages::{Hello, LONGEST_PATH, Ready, Reply, Request};
-use crate::socket::{self, Received};
+use crate::socket::{self, Received, readable};
 
 /// How long the account database and the root's file system may take.
 const START: Duration = Duration::from_secs(30);
@@ -78,21 +77,6 @@ pub(super) fn ask(
         },
         Err(Errno::MSGSIZE) => Err(Broken::Garbled),
         Ok(Received::End) | Err(_) => Err(Broken::Unanswered),
-    }
-}
-
-/// Waits until there is something to read, or the end; false if there is not in this time.
-fn readable(socket: &OwnedFd, within: Duration) -> Result<bool, Errno> {
-    let deadline = Instant::now() + within;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
-        let mut polled = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-        match rustix::event::poll(&mut polled, Some(&left)) {
-            Ok(count) => return Ok(count > 0),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files of three accounts, as the kernel lets them have them.
 
 mod brokers;
+mod listed;
 mod machine;
 #[path = "../common/monitored.rs"]
 mod monitored;
@@ -29,15 +30,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// `daemon`, which every machine has, is below it.
 const LEAST_UID: u32 = 2;
 
-fn monitor_options() -> Result<MonitorOptions, String> {
+fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
     machine::arrange()?;
-    Ok(MonitorOptions {
+    let options = MonitorOptions {
         policy: AccountPolicy {
             least_uid: LEAST_UID,
             ..AccountPolicy::default()
         },
         umask: Some(0o027),
-    })
+    };
+    Ok((options, listed::files()))
 }
 
 fn accounts(brokers: usize, idle: Duration) -> Accounts {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use gridhaul_accounts::Monitor;
 
 /// How many tests may take one.
-const MONITORS: usize = 5;
+const MONITORS: usize = 6;
 
 static STARTED: Mutex<Option<Result<Vec<Monitor>, String>>> = Mutex::new(None);
 
@@ -19,9 +19,10 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     let started = if rustix::process::geteuid().is_root() {
-        crate::monitor_options().and_then(|options| {
+        crate::monitor_options().and_then(|(options, files)| {
             (0..MONITORS)
-                .map(|_| Monitor::start(options).map_err(|error| error.to_string()))
+                .map(|_| Monitor::start(Some(options), files.clone()))
+                .map(|started| started.map_err(|error| error.to_string()))
                 .collect()
         })
     } else {

@@ -23,7 +23,7 @@ mod names;
 #[path = "../../../storage/tests/posix/read_only.rs"]
 mod read_only;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -55,13 +55,14 @@ fn open(root: &Path, options: PosixOptions) -> Result<Files, StorageError> {
     Ok(ACCOUNTS.open(&request).expect("root may"))
 }
 
-fn monitor_options() -> Result<MonitorOptions, String> {
+fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
     let policy = AccountPolicy {
         allow_root: true,
         ..AccountPolicy::default()
     };
-    Ok(MonitorOptions {
+    let options = MonitorOptions {
         policy,
         umask: None,
-    })
+    };
+    Ok((options, Vec::new()))
 }

@@ -3,7 +3,6 @@
 //! Certificates are renewed while the server runs, by programs that replace the two files one after the
 //! other: between the two they do not fit together, and what was there before stays in use.
 
-use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridhaul_security::credential::Credential;
-use gridhaul_security::files::{FileError, read_credential};
+use gridhaul_security::files::{FileError, read_credential_with};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
@@ -19,6 +18,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tracing::{info, warn};
 
+use super::opener::Opener;
 use crate::config::HostFiles;
 
 /// How long the files are taken to be what they were.
@@ -28,6 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct HostCredential {
     files: HostFiles,
+    opener: Opener,
     state: Mutex<State>,
 }
 
@@ -78,12 +79,13 @@ struct FileStamp {
 
 impl HostCredential {
     /// Reads the files.
-    pub(super) fn open(files: &HostFiles) -> Result<Self, HostError> {
-        let stamp = Stamp::of(files);
-        let held = Held::read(files)?;
+    pub(super) fn open(files: &HostFiles, opener: Opener) -> Result<Self, HostError> {
+        let stamp = Stamp::of(files, &opener);
+        let held = Held::read(files, &opener)?;
         held.tell(files, "the server's certificate was read");
         Ok(Self {
             files: files.clone(),
+            opener,
             state: Mutex::new(State {
                 held,
                 stamp,
@@ -109,9 +111,9 @@ impl HostCredential {
             return state.held.clone();
         }
         state.looked = now;
-        let stamp = Stamp::of(&self.files);
+        let stamp = Stamp::of(&self.files, &self.opener);
         if stamp != state.stamp {
-            match Held::read(&self.files) {
+            match Held::read(&self.files, &self.opener) {
                 Ok(held) => {
                     held.tell(&self.files, "the server's certificate was read again");
                     state.held = held;
@@ -120,7 +122,7 @@ impl HostCredential {
                     warn!(
                         %error,
                         "the server's certificate has changed and cannot be used, and the one before \
-                         stays in use; if only root may read the key, restart the server"
+                         stays in use"
                     );
                 }
             }
@@ -131,8 +133,9 @@ impl HostCredential {
 }
 
 impl Held {
-    fn read(files: &HostFiles) -> Result<Self, HostError> {
-        let credential = read_credential(&files.certificates, &files.key)?;
+    fn read(files: &HostFiles, opener: &Opener) -> Result<Self, HostError> {
+        let open = |path: &Path| opener.open(path);
+        let credential = read_credential_with(&files.certificates, &files.key, open)?;
         let tls = server_config(&credential).map_err(|error| HostError::Tls {
             path: files.certificates.clone(),
             error,
@@ -175,14 +178,14 @@ fn server_config(credential: &Credential) -> Result<ServerConfig, rustls::Error>
 }
 
 impl Stamp {
-    fn of(files: &HostFiles) -> Self {
-        Self([&files.certificates, &files.key].map(|path| FileStamp::of(path).ok()))
+    fn of(files: &HostFiles, opener: &Opener) -> Self {
+        Self([&files.certificates, &files.key].map(|path| FileStamp::of(path, opener).ok()))
     }
 }
 
 impl FileStamp {
-    fn of(path: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
+    fn of(path: &Path, opener: &Opener) -> io::Result<Self> {
+        let metadata = opener.metadata(path)?;
         Ok(Self {
             file: (metadata.dev(), metadata.ino()),
             bytes: metadata.size(),
@@ -193,6 +196,7 @@ impl FileStamp {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use tempfile::TempDir;
@@ -251,7 +255,7 @@ mod tests {
     #[test]
     fn a_new_certificate_is_used_when_its_key_is_there_too() {
         let installed = Installed::new();
-        let host = HostCredential::open(&installed.files).expect("usable");
+        let host = HostCredential::open(&installed.files, Opener::default()).expect("usable");
         let opened = Instant::now();
         assert_eq!(serial(&host.current_at(opened)), [2]);
         installed.certificate(RENEWED[0]);
@@ -263,7 +267,7 @@ mod tests {
     #[test]
     fn the_files_are_looked_at_once_a_second() {
         let installed = Installed::new();
-        let host = HostCredential::open(&installed.files).expect("usable");
+        let host = HostCredential::open(&installed.files, Opener::default()).expect("usable");
         let opened = Instant::now();
         let first = host.current_at(opened + LOOK_EVERY);
         installed.certificate(RENEWED[0]);
@@ -279,7 +283,7 @@ mod tests {
     #[test]
     fn files_that_become_unusable_leave_what_was_there() {
         let installed = Installed::new();
-        let host = HostCredential::open(&installed.files).expect("usable");
+        let host = HostCredential::open(&installed.files, Opener::default()).expect("usable");
         let opened = Instant::now();
         installed.certificate(b"nonsense");
         assert_eq!(serial(&host.current_at(opened + LOOK_EVERY)), [2]);
@@ -291,12 +295,14 @@ mod tests {
     fn at_the_start_unusable_files_are_named() {
         let installed = Installed::new();
         installed.key(RENEWED[1]);
-        let error = HostCredential::open(&installed.files).expect_err("another key");
+        let error =
+            HostCredential::open(&installed.files, Opener::default()).expect_err("another key");
         assert!(error.to_string().contains("hostcert.pem"), "{error}");
         installed.key(HOST[1]);
         let open_to_all = fs::Permissions::from_mode(0o644);
         fs::set_permissions(&installed.files.key, open_to_all).expect("set");
-        let error = HostCredential::open(&installed.files).expect_err("readable");
+        let error =
+            HostCredential::open(&installed.files, Opener::default()).expect_err("readable");
         assert!(error.to_string().contains("hostkey.pem"), "{error}");
         assert!(error.to_string().contains("chmod"), "{error}");
     }

@@ -9,6 +9,7 @@ mod files;
 mod handshakes;
 mod host;
 mod keys;
+mod opener;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,7 @@ use keys::LoginKeys;
 pub(crate) use authorization::{Authorized, Denied};
 pub(crate) use handshakes::{HandshakePermit, HandshakeRefusal};
 pub use host::HostError;
+pub(crate) use opener::Opener;
 
 /// What sessions with GSI and TLS are accepted with.
 #[derive(Debug)]
@@ -77,10 +79,10 @@ pub enum SecurityError {
 
 impl Security {
     /// Reads the files that a configuration names. Those that `previous` read already are not read
-    /// again: they are looked at when they are needed, and the server may have lost the right to read
-    /// its key. Without a certificate there is no security.
+    /// again: they are looked at when they are needed. Without a certificate there is no security.
     pub(crate) fn load(
         config: &config::Security,
+        opener: &Opener,
         previous: Option<&Self>,
     ) -> Result<Option<Arc<Self>>, SecurityError> {
         let Some(files) = &config.host else {
@@ -88,7 +90,7 @@ impl Security {
         };
         let host = match previous.filter(|previous| previous.host.files() == files) {
             Some(previous) => Arc::clone(&previous.host),
-            None => Arc::new(HostCredential::open(files)?),
+            None => Arc::new(HostCredential::open(files, opener.clone())?),
         };
         let gsi = match &config.gsi {
             Some(gsi) => {

@@ -67,7 +67,7 @@ impl Site {
     }
 
     fn load(&self, previous: Option<&Security>) -> Result<Option<Arc<Security>>, SecurityError> {
-        Security::load(&self.config, previous)
+        Security::load(&self.config, &Opener::default(), previous)
     }
 
     fn security(&self) -> Arc<Security> {

@@ -2,5 +2,6 @@
 
 mod contract;
 mod program;
+mod renewal;
 mod security;
 mod ssh;

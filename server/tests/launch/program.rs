@@ -64,6 +64,10 @@ impl Running {
         }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process number");
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("sent");

@@ -1,0 +1,141 @@
+//! Files of root that the monitor opens for a server that may not.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use gridhaul_accounts::{Monitor, OpenError};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Gid, Uid};
+
+use crate::machine::{ALICE, PLACE};
+use crate::{monitored, own};
+
+static MONITOR: LazyLock<Monitor> = LazyLock::new(monitored::take_monitor);
+
+/// What monitors are told of, each in a directory of its own.
+pub(crate) fn files() -> Vec<PathBuf> {
+    [
+        "secret",
+        "renewed",
+        "link",
+        "pipe",
+        "directory",
+        "exposed",
+        "missing",
+    ]
+    .map(|name| Path::new(PLACE).join(format!("listed-{name}/file")))
+    .into()
+}
+
+/// A listed file, whose directory is there and root's.
+fn listed(name: &str) -> PathBuf {
+    let file = Path::new(PLACE).join(format!("listed-{name}/file"));
+    let directory = file.parent().unwrap();
+    fs::create_dir(directory).unwrap();
+    own(directory, 0, 0, 0o700);
+    file
+}
+
+fn open(file: &Path) -> Result<String, OpenError> {
+    let mut content = String::new();
+    let place = MONITOR.place(file).expect("it is listed");
+    MONITOR.open(place)?.read_to_string(&mut content).unwrap();
+    Ok(content)
+}
+
+/// Does something as Alice, in a thread that nobody else uses.
+fn as_alice<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::spawn(move || {
+        let (uid, gid) = (Uid::from_raw(ALICE.uid), Gid::from_raw(ALICE.uid));
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        what()
+    });
+    thread.join().expect("it did not panic")
+}
+
+#[test]
+fn a_file_of_the_list_is_opened_for_who_may_not_read_it() {
+    let file = listed("secret");
+    fs::write(&file, "key").unwrap();
+    own(&file, 0, 0, 0o400);
+    LazyLock::force(&MONITOR);
+    let (alone, asked) = as_alice(move || (File::open(&file), open(&file)));
+    assert_eq!(alone.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert_eq!(asked, Ok("key".to_owned()));
+}
+
+#[test]
+fn what_is_opened_is_the_file_that_is_there_now() {
+    let file = listed("renewed");
+    for content in ["old", "new"] {
+        let new = file.with_extension("new");
+        fs::write(&new, content).unwrap();
+        fs::rename(new, &file).unwrap();
+        assert_eq!(open(&file).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_place_that_the_list_does_not_have_is_refused() {
+    for place in [files().len(), usize::MAX] {
+        assert_eq!(MONITOR.open(place).unwrap_err(), OpenError::Unlisted);
+    }
+    assert_eq!(MONITOR.place(Path::new("/etc/shadow")), None);
+}
+
+#[test]
+fn links_of_root_are_followed() {
+    let link = listed("link");
+    let archive = link.with_file_name("archive");
+    fs::create_dir(&archive).unwrap();
+    fs::write(archive.join("key"), "linked").unwrap();
+    let absolute = archive.join("key");
+    for target in [Path::new("archive/../archive/key"), &absolute] {
+        symlink(target, &link).unwrap();
+        assert_eq!(open(&link).unwrap(), "linked");
+        fs::remove_file(&link).unwrap();
+    }
+    symlink("file", &link).unwrap();
+    assert!(matches!(open(&link), Err(OpenError::Kernel(_))));
+    fs::remove_file(&link).unwrap();
+
+    let alices = archive.join("alices");
+    fs::create_dir(&alices).unwrap();
+    fs::write(alices.join("key"), "").unwrap();
+    own(&alices, ALICE.uid, ALICE.uid, 0o755);
+    symlink("archive/alices/key", &link).unwrap();
+    assert_eq!(open(&link), Err(OpenError::Exposed));
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let pipe = listed("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    assert_eq!(open(&pipe), Err(OpenError::NoFile));
+    let directory = listed("directory");
+    fs::create_dir(&directory).unwrap();
+    assert_eq!(open(&directory), Err(OpenError::NoFile));
+    let error = open(&Path::new(PLACE).join("listed-missing/file")).unwrap_err();
+    assert!(error.to_string().contains("No such file"), "{error}");
+}
+
+#[test]
+fn what_others_could_exchange_is_refused() {
+    let file = listed("exposed");
+    fs::write(&file, "key").unwrap();
+    let directory = file.parent().unwrap();
+    for (uid, mode) in [(ALICE.uid, 0o700), (0, 0o770), (0, 0o707)] {
+        own(directory, uid, ALICE.uid, mode);
+        assert_eq!(open(&file), Err(OpenError::Exposed), "{uid} {mode:o}");
+    }
+    // In a directory that is everybody's, what is root's stays.
+    own(directory, 0, 0, 0o1777);
+    assert_eq!(open(&file).unwrap(), "key");
+    own(&file, ALICE.uid, ALICE.uid, 0o400);
+    assert_eq!(open(&file), Err(OpenError::Exposed));
+}
