@@ -251,7 +251,7 @@ impl Control {
             .map(drop)
     }
 
-    fn reply_by(&mut self, deadline: Instant) -> io::Result<Reply> {
+    pub(super) fn reply_by(&mut self, deadline: Instant) -> io::Result<Reply> {
         loop {
             if let Some(reply) = Reply::take(&mut self.unread)? {
                 return Ok(reply);

@@ -6,9 +6,10 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +17,7 @@ use gridhaul_security::context::{Context, Step};
 use gridhaul_security::files::{TrustDirectory, read_credential};
 use gridhaul_security::tls::{RECORD_HEADER, TlsEngine, TlsSettings, record_length};
 
-use super::control::{Control, expect, passive_address};
+use super::control::{Control, PATIENCE, comma_form, expect, passive_address};
 use super::data::{DataListener, connect_data};
 use super::reply::{Dialogue, Reply, malformed};
 use crate::{Pki, UserKind};
@@ -311,7 +312,11 @@ impl GsiControl {
     ///
     /// As [`Control::reply`].
     pub fn reply(&mut self) -> io::Result<Reply> {
-        let outer = self.control.reply()?;
+        self.reply_by(Instant::now() + PATIENCE)
+    }
+
+    fn reply_by(&mut self, deadline: Instant) -> io::Result<Reply> {
+        let outer = self.control.reply_by(deadline)?;
         expect(&outer, 632)?;
         let mut bytes = Vec::new();
         for line in &outer.lines {
@@ -322,15 +327,16 @@ impl GsiControl {
         reply.ok_or_else(|| malformed("not one reply in", outer.text().as_bytes()))
     }
 
-    /// Reads replies to the first that is not a 1xx.
+    /// Reads replies to the first that is not a 1xx. The patience is for all of them together.
     ///
     /// # Errors
     ///
     /// As [`GsiControl::reply`].
     pub fn dialogue(&mut self) -> io::Result<Dialogue> {
+        let deadline = Instant::now() + PATIENCE;
         let mut preliminary = Vec::new();
         loop {
-            let reply = self.reply()?;
+            let reply = self.reply_by(deadline)?;
             if !reply.is_preliminary() {
                 let last = reply;
                 return Ok(Dialogue { preliminary, last });
@@ -376,8 +382,8 @@ impl GsiControl {
     ///
     /// When the server refuses, with its words.
     pub fn active(&mut self) -> io::Result<DataListener> {
-        let listener = DataListener::open(std::net::Ipv4Addr::LOCALHOST)?;
-        let address = super::control::comma_form(listener.address());
+        let listener = DataListener::open(Ipv4Addr::LOCALHOST)?;
+        let address = comma_form(listener.address());
         self.must(&format!("PORT {address}"), 200)?;
         Ok(listener)
     }

@@ -1,6 +1,7 @@
 //! Accounts, credentials and levels of protection that nobody may have, or that mean nothing.
 
 use std::fs;
+use std::net::Ipv4Addr;
 
 use gridhaul_interop::raw::{Control, DataListener, Exchange, Identity, base64};
 use gridhaul_interop::{BadKind, UserKind};
@@ -156,7 +157,7 @@ fn without_a_delegated_credential_data_is_authenticated_by_none() {
     let refused = session.command("PASV").unwrap();
     assert_reply(&refused, &[535], &["Delegate", "DCSC", "DCAU N"]);
     // It does not fall back to the server's own certificate, nor to clear data.
-    let listener = DataListener::open(std::net::Ipv4Addr::LOCALHOST).unwrap();
+    let listener = DataListener::open(Ipv4Addr::LOCALHOST).unwrap();
     let [high, low] = listener.address().port().to_be_bytes();
     let refused = session
         .command(&format!("PORT 127,0,0,1,{high},{low}"))
