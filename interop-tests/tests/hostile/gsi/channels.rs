@@ -37,7 +37,7 @@ fn turned_away(channel: io::Result<TcpStream>) {
     assert_eq!(received, b"", "it got something");
 }
 
-/// What `identity` sees who connects where the server waits for a peer of the session.
+/// What the session hears of a transfer for which `identity` connects to the server's data port.
 #[track_caller]
 fn connect_as(identity: &Identity, session: &mut GsiControl, command: &str) -> Dialogue {
     let port = session.passive().unwrap();

@@ -177,13 +177,13 @@ fn lines_of_one_mebibyte_are_refused_and_take_no_memory() {
 #[test]
 fn the_longest_lines_are_refused_a_few_times_only() {
     let site = Site::new(&["--max-login-attempts", "3"]);
-    let mut control = begin(&site);
+    let mut exchange = begin(&site);
     let line = format!("ADAT {}", "A".repeat(60_000));
     for _ in 0..3 {
-        let refused = control.control().command(&line).unwrap();
+        let refused = exchange.control().command(&line).unwrap();
         assert_reply(&refused, &[535], &["Authentication failed"]);
     }
-    let last = control.control().until_closed().unwrap();
+    let last = exchange.control().until_closed().unwrap();
     assert_reply(&last[0], &[421], &["wrong"]);
     site.serves();
 }
