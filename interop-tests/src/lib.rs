@@ -31,7 +31,8 @@ pub use case::{Case, Failure, Observation, Partners, check};
 pub use client::{Client, ClientError, Finished};
 pub use launch::{Launch, LaunchError, gridhaul_program};
 pub use pki::{
-    Accounts, BadCredential, BadKind, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential, UserKind,
+    Accounts, BadCredential, BadKind, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential,
+    UserKind,
 };
 pub use relay::Relay;
 pub use report::Report;

@@ -78,9 +78,10 @@ impl Connection {
             let state = self
                 .hellos
                 .during(|| self.connection.process_new_packets())
-                .map_err(|error| match self.verifier.refusal() {
-                    Some(refusal) => refusal.clone().into(),
-                    None => TlsError::protocol(error.to_string()),
+                .map_err(|error| {
+                    self.verifier
+                        .refusal()
+                        .unwrap_or_else(|| TlsError::protocol(error.to_string()))
                 })?;
             let start = plaintext.len();
             plaintext.resize(start + state.plaintext_bytes_to_read(), 0);

@@ -133,10 +133,7 @@ impl TlsEngine {
             }
             Err(error) => {
                 handshake.flush(output);
-                Err(match self.verifier.refusal() {
-                    Some(refusal) => refusal.clone().into(),
-                    None => error,
-                })
+                Err(self.verifier.refusal().unwrap_or(error))
             }
         }
     }

@@ -78,7 +78,7 @@ pub struct RefusedChain {
 pub enum TlsError {
     /// The peer's chain is not accepted.
     #[error(transparent)]
-    Chain(#[from] RefusedChain),
+    Chain(#[from] Box<RefusedChain>),
     /// The peer broke the protocol, or we do not agree on anything.
     #[error("{0}")]
     Protocol(String),

@@ -13,7 +13,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
-use super::{RefusedChain, hello};
+use super::{RefusedChain, TlsError, hello};
 use crate::certificate::Certificate;
 use crate::name::Name;
 use crate::trust::{ChainError, Peer, TrustStore};
@@ -26,7 +26,7 @@ use crate::trust::{ChainError, Peer, TrustStore};
 pub(super) struct PeerVerifier {
     trust: Arc<TrustStore>,
     provider: Arc<CryptoProvider>,
-    outcome: OnceLock<Result<Peer, RefusedChain>>,
+    outcome: OnceLock<Result<Peer, Box<RefusedChain>>>,
 }
 
 impl PeerVerifier {
@@ -45,8 +45,9 @@ impl PeerVerifier {
     }
 
     /// Why the peer's chain was not accepted.
-    pub(super) fn refusal(&self) -> Option<&RefusedChain> {
-        self.outcome.get()?.as_ref().err()
+    pub(super) fn refusal(&self) -> Option<TlsError> {
+        let refused = self.outcome.get()?.as_ref().err()?;
+        Some(refused.clone().into())
     }
 
     fn verify(
@@ -62,12 +63,12 @@ impl PeerVerifier {
             .map_err(|error| rustls::Error::General(error.to_string()))?;
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
         let outcome = self.outcome.get_or_init(|| {
-            self.trust
-                .validate(&chain, now)
-                .map_err(|reason| RefusedChain {
+            self.trust.validate(&chain, now).map_err(|reason| {
+                Box::new(RefusedChain {
                     reason,
                     claimed: claimed(&chain),
                 })
+            })
         });
         match outcome {
             Ok(_) => Ok(()),
@@ -138,7 +139,7 @@ fn claimed(chain: &[Certificate]) -> Option<Name> {
         .iter()
         .find(|certificate| certificate.proxy().is_none());
     holder
-        .or(chain.first())
+        .or_else(|| chain.first())
         .map(|certificate| certificate.subject().clone())
 }
 
