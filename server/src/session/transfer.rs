@@ -28,6 +28,8 @@ struct Running {
     started: SystemTime,
     /// 150 or 125 was sent.
     begun: bool,
+    /// Nothing waited when the transfer began, so that a `NOOP` that comes is one to be answered at once.
+    hears_noop: bool,
     /// Why the session has to end when the transfer has.
     lost: Option<End>,
 }
@@ -146,6 +148,7 @@ impl Session {
             watch: Watch::new(self.negotiated.settings(), order.receives(), stall),
             started: SystemTime::now(),
             begun: false,
+            hears_noop: false,
             lost: None,
         }
     }
@@ -194,6 +197,8 @@ impl Session {
             Event::Queued { ahead } => running.watch.queue(*ahead),
             Event::Started { reused } => {
                 running.begun = true;
+                // What was sent before 150 was pipelined, and its reply comes in the order of the others.
+                running.hears_noop = control.next().is_none();
                 running.watch.start();
                 self.send(control, &begun(*reused));
                 if running.watch.marks {
@@ -218,7 +223,7 @@ impl Session {
         }
         loop {
             let reply = match control.next() {
-                Some(Command::Noop) if running.begun => noop(),
+                Some(Command::Noop) if running.hears_noop => noop(),
                 Some(Command::Stat(None)) => progress(running),
                 _ => return,
             };

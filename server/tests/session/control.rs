@@ -58,6 +58,21 @@ fn status_is_told_in_the_middle() {
 }
 
 #[test]
+fn pipelined_commands_are_answered_in_order() {
+    let served = Served::new();
+    let mut client = served.anonymous();
+    let data = client.passive();
+    client.send_bytes(b"STOR file\r\nNOOP\r\n");
+    client.expect_reply(150);
+    // Another line is no reason to answer the first one.
+    client.send_bytes(b"SIZE file\r\n");
+    drop(data);
+    for code in [226, 200, 213] {
+        client.expect_reply(code);
+    }
+}
+
+#[test]
 fn quit_waits_for_the_transfer() {
     let served = Served::new();
     let (mut client, mut data) = storing(&served);
