@@ -13,8 +13,7 @@
 //! The monitor also opens files for the server itself that only root may read, from a list that it was
 //! started with: a host key that was renewed.
 //!
-//! What it will not do: pass judgement on passwords (no login happens here), or ask PAM. The monitor would
-//! have to run foreign modules with root's rights.
+//! What it will not do: pass judgement on passwords. No login happens here.
 
 mod account;
 mod broker;
@@ -25,6 +24,7 @@ mod listed;
 mod messages;
 mod monitor;
 mod own;
+mod pam;
 mod policy;
 mod process;
 mod socket;
@@ -34,4 +34,5 @@ pub use kernel::kernel_has_landlock;
 pub use listed::OpenError;
 pub use monitor::{Monitor, MonitorError, MonitorOptions};
 pub use own::open_own;
+pub use pam::pam_service_is_described;
 pub use policy::{AccountPolicy, Refusal};

@@ -40,10 +40,12 @@ pub struct Monitor {
 }
 
 /// What brokers are started with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MonitorOptions {
     /// Which accounts may be used.
     pub policy: AccountPolicy,
+    /// The PAM service whose account stage is asked as well.
+    pub pam_service: Option<String>,
     /// The umask of brokers; `None` is that of this process.
     pub umask: Option<u32>,
 }
@@ -182,7 +184,7 @@ fn start(
         }
         match (order, options) {
             (Order::Broker(start), Some(options)) => {
-                broker::run(&ours, &start, &options.policy, options.umask);
+                broker::run(&ours, &start, options);
             }
             (Order::Broker(_), None) => {}
             (Order::Open(place), _) => open(&ours, place, files),

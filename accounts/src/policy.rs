@@ -75,6 +75,16 @@ pub enum Refusal {
         /// The account.
         account: String,
     },
+    /// PAM's account stage refuses it.
+    #[error("PAM's service '{service}' refuses the account '{account}': {reason}")]
+    Pam {
+        /// The account.
+        account: String,
+        /// The service.
+        service: String,
+        /// PAM's words.
+        reason: String,
+    },
     /// Its root cannot be opened, as this account.
     #[error("the account '{account}' cannot open its root {root}: {reason}")]
     Directory {

@@ -91,7 +91,7 @@ fn monitor(config: &Config) -> Result<Option<Monitor>, MonitorError> {
         .security
         .gsi
         .as_ref()
-        .map(|_| config.accounts.monitor);
+        .map(|_| config.accounts.monitor.clone());
     Monitor::start(brokers, vec![host.certificates.clone(), host.key.clone()]).map(Some)
 }
 

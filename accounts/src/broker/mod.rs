@@ -22,7 +22,9 @@ pub(crate) use self::confine::ROOTS_RIGHTS;
 use self::serve::Broker;
 use crate::account::LocalAccount;
 use crate::messages::{Hello, Ready, Start, path};
-use crate::policy::{AccountPolicy, Refusal, words};
+use crate::monitor::MonitorOptions;
+use crate::pam;
+use crate::policy::{Refusal, words};
 use crate::socket::{self, MOST_DESCRIPTORS};
 
 /// How many calls of one account are answered at a time: as many as may hang in a file system before
@@ -33,10 +35,10 @@ const CALLS: usize = MOST_DESCRIPTORS;
 const DESCRIPTORS: u64 = 64 + 24 * CALLS as u64 + serve::LISTINGS as u64;
 
 /// The life of a broker, in a process of its own.
-pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, policy: &AccountPolicy, umask: Option<u32>) {
+pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, options: &MonitorOptions) {
     // For whoever looks at the list of processes; it does not matter if there is another name.
     let _ = rustix::thread::set_name(c"gridhaul-broker");
-    let (hello, prepared) = match prepare(start, policy, umask) {
+    let (hello, prepared) = match prepare(start, options) {
         Ok(prepared) => (Hello(Ok(prepared.ready.clone())), Some(prepared)),
         Err(refusal) => (Hello(Err(refusal)), None),
     };
@@ -68,13 +70,12 @@ struct Prepared {
     threads: Vec<JoinHandle<()>>,
 }
 
-fn prepare(
-    start: &Start<'_>,
-    policy: &AccountPolicy,
-    umask: Option<u32>,
-) -> Result<Prepared, Refusal> {
+fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refusal> {
     let account = LocalAccount::find(start.account)?;
-    policy.check(&account)?;
+    options.policy.check(&account)?;
+    if let Some(service) = &options.pam_service {
+        pam::check(service, &account.name)?;
+    }
     let machine = |what: &str, reason: String| Refusal::Machine {
         account: account.name.clone(),
         what: what.to_owned(),
@@ -83,7 +84,7 @@ fn prepare(
     account.become_it()?;
     confine::keep_rights_of(account.uid)
         .map_err(|error| machine("giving rights up", words(error)))?;
-    if let Some(umask) = umask {
+    if let Some(umask) = options.umask {
         rustix::process::umask(Mode::from_raw_mode(umask));
     }
     let limit = Rlimit {

@@ -51,7 +51,16 @@ pub(crate) const EXPIRED: TestAccount = TestAccount {
     expires: "1",
     ..ALICE
 };
-const ALL: [TestAccount; 5] = [ALICE, BOB, CAROL, DISABLED, EXPIRED];
+/// The rules of [`PAM_SERVICE`] refuse him.
+pub(crate) const BARRED: TestAccount = TestAccount {
+    name: "gridhaul-barred",
+    uid: 64_006,
+    ..ALICE
+};
+const ALL: [TestAccount; 6] = [ALICE, BOB, CAROL, DISABLED, EXPIRED, BARRED];
+
+/// A PAM service that has a rule of its own besides those of the account database.
+pub(crate) const PAM_SERVICE: &str = "gridhaul-tests";
 
 /// The group that Alice and Bob are in besides their own.
 pub(crate) const TEAM: (&str, u32) = ("gridhaul-team", 64_010);
@@ -71,6 +80,7 @@ pub(crate) fn arrange() -> Result<(), String> {
     .map_err(failed("a private mount"))?;
     mount("none", PLACE, "tmpfs", MountFlags::empty(), None).map_err(failed("a tmpfs"))?;
     extend().map_err(|error| format!("another account database is not possible: {error}"))?;
+    describe_service().map_err(|error| format!("another PAM service is not possible: {error}"))?;
     for account in ALL {
         let home = account.home();
         let made = fs::create_dir_all(&home)
@@ -85,6 +95,19 @@ impl TestAccount {
     pub(crate) fn home(self) -> String {
         format!("{PLACE}/home/{}", self.name)
     }
+}
+
+/// Puts another directory over that of PAM's services.
+fn describe_service() -> std::io::Result<()> {
+    let services = Path::new(PLACE).join("pam.d");
+    fs::create_dir(&services)?;
+    let barred = BARRED.name;
+    let rules = format!(
+        "account required pam_succeed_if.so quiet user != {barred}\naccount required pam_unix.so\n"
+    );
+    fs::write(services.join(PAM_SERVICE), rules)?;
+    mount_bind(&services, "/etc/pam.d")?;
+    Ok(())
 }
 
 /// Puts copies with a few more lines over the files of the account database.

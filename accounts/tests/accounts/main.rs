@@ -37,6 +37,7 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
             least_uid: LEAST_UID,
             ..AccountPolicy::default()
         },
+        pam_service: Some(machine::PAM_SERVICE.to_owned()),
         umask: Some(0o027),
     };
     Ok((options, listed::files()))

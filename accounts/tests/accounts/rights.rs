@@ -11,7 +11,7 @@ use gridhaul_storage::Storage as _;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-use crate::machine::{ALICE, BOB, CAROL, DISABLED, EXPIRED, PLACE, TEAM};
+use crate::machine::{ALICE, BARRED, BOB, CAROL, DISABLED, EXPIRED, PLACE, TEAM};
 use crate::{
     ACCOUNTS, BROKERS_DESCRIPTORS, Served, accounts, content, directory_of, errno, names, own,
     path, request, status, wait_for_few_descriptors, write,
@@ -169,6 +169,7 @@ fn accounts_that_may_not_be_used_are_refused_with_the_reason() {
         ("no-such-account", "no local account"),
         (DISABLED.name, "/nonexistent/shell"),
         (EXPIRED.name, "has expired"),
+        (BARRED.name, "PAM's service 'gridhaul-tests' refuses"),
     ] {
         for _ in 0..2 {
             let refused = ACCOUNTS.open(&request(account, "/")).unwrap_err();

@@ -21,7 +21,7 @@ extern "C" fn start() {
     let started = if rustix::process::geteuid().is_root() {
         crate::monitor_options().and_then(|(options, files)| {
             (0..MONITORS)
-                .map(|_| Monitor::start(Some(options), files.clone()))
+                .map(|_| Monitor::start(Some(options.clone()), files.clone()))
                 .map(|started| started.map_err(|error| error.to_string()))
                 .collect()
         })

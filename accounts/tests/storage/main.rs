@@ -62,6 +62,7 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
     };
     let options = MonitorOptions {
         policy,
+        pam_service: None,
         umask: None,
     };
     Ok((options, Vec::new()))

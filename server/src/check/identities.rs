@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gridhaul_accounts::{AccountRequest, open_own};
+use gridhaul_accounts::{AccountRequest, open_own, pam_service_is_described};
 use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
 use super::report::{Report, Verdict, counted};
@@ -110,6 +110,11 @@ fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<Stri
         report.ok(ABOUT, text);
     }
     report.problems(Verdict::Warning, ABOUT, refused);
+    let service = config.accounts.monitor.pam_service.as_deref();
+    if let Some(service) = service.filter(|service| !pam_service_is_described(service)) {
+        let text = format!("pam-service: there is no {service} in /etc/pam.d, so nobody is let in");
+        report.error(ABOUT, text);
+    }
     if looked_at < accounts.len() {
         let more = accounts.len() - looked_at;
         report.warning(ABOUT, format!("{more} more were not looked at"));

@@ -26,6 +26,7 @@ pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError>
                     .unwrap_or(policy.allow_disabled_login),
                 least_uid: settings.least_uid.unwrap_or(policy.least_uid),
             },
+            pam_service: settings.pam_service.clone(),
             umask: settings.umask.map(|umask| umask.0),
         },
         brokers: BrokerLimits {
@@ -52,6 +53,7 @@ mod tests {
             allow_root: Some(true),
             allow_disabled_login: Some(true),
             least_uid: Some(1000),
+            pam_service: Some("gridftp".to_owned()),
             umask: Some(FileMode(0o077)),
             max_brokers: Some(3),
             broker_idle_timeout: Some(5),
@@ -65,6 +67,7 @@ mod tests {
         };
         assert_eq!(accounts.monitor.policy, policy);
         assert_eq!(accounts.monitor.umask, Some(0o077));
+        assert_eq!(accounts.monitor.pam_service.as_deref(), Some("gridftp"));
         let brokers = BrokerLimits {
             brokers: 3,
             idle: Duration::from_secs(5),

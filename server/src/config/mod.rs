@@ -227,6 +227,10 @@ impl Config {
             "least-uid",
             monitor.0.policy.least_uid != monitor.1.policy.least_uid,
         );
+        keep(
+            "pam-service",
+            monitor.0.pam_service != monitor.1.pam_service,
+        );
         keep("umask", monitor.0.umask != monitor.1.umask);
         let brokers = (&self.accounts.brokers, &running.accounts.brokers);
         keep("max-brokers", brokers.0.brokers != brokers.1.brokers);

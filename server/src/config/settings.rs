@@ -128,6 +128,10 @@ settings! {
     #[arg(long, value_name = "NUMBER")]
     least_uid: u32,
 
+    /// Ask the account stage of this PAM service as well whether a local account may be used
+    #[arg(long, value_name = "SERVICE")]
+    pam_service: String,
+
     /// The umask of local accounts. Default: that of the server
     #[arg(long, value_name = "OCTAL")]
     umask: FileMode,
