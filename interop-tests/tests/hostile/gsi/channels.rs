@@ -256,7 +256,8 @@ fn a_record_that_is_cut_is_an_error_and_what_came_before_stays() {
         engine.wrap(&pattern(1000), &mut last).unwrap();
         change(&mut last);
         channel.write_all(&last).unwrap();
-        channel.shutdown(Shutdown::Write).unwrap();
+        // The server may have thrown the connection away by then.
+        let _ = channel.shutdown(Shutdown::Write);
         let refused = session.dialogue().unwrap();
         assert_reply(&refused.last, &[426, 500], &["record|TLS|decrypt"]);
         assert!(
