@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketType, bind, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 /// Ports that are tried, evenly spread over all of them.
 const SAMPLES: usize = 256;
@@ -54,7 +54,8 @@ fn free_share() -> io::Result<f64> {
 
 /// Whether nothing holds the port, not even a connection that rests.
 fn is_free(port: u16) -> bool {
-    socket(AddressFamily::INET, SocketType::STREAM, None)
+    let flags = SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
         .is_ok_and(|socket| bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).is_ok())
 }
 

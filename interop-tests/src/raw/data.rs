@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStrea
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
 use super::control::{Control, PATIENCE};
 
@@ -25,7 +25,9 @@ pub fn connect_data(address: SocketAddr) -> io::Result<TcpStream> {
 ///
 /// When the address is not local, or nobody listens there.
 pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    // Servers that other tests start meanwhile must not hold it open.
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     bind(&socket, &SocketAddrV4::new(source, 0))?;
     connect(&socket, &address)?;
     patient(TcpStream::from(socket))
