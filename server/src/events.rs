@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::voms::Fqan;
+use gridhaul_stack::Movement;
 use gridhaul_transfer::Refusal;
 use tracing::{debug, info, warn};
 
@@ -101,6 +102,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) last_refusal: Option<&'a Refusal>,
     pub(crate) buffer_bytes: usize,
     pub(crate) block_bytes: usize,
+    /// How the driver moved the bytes, where it had a choice.
+    pub(crate) movement: Option<&'a Movement>,
     /// The code of the last reply.
     pub(crate) code: u16,
     pub(crate) error: Option<&'a str>,
@@ -231,6 +234,8 @@ impl Journal {
             channels = transfer.channels,
             stripes = transfer.stripes,
             peers = ?transfer.peers,
+            way = transfer.movement.map(|movement| movement.way),
+            why = transfer.movement.map(|movement| &*movement.reason),
             refused = transfer.refused,
             last_refusal = transfer.last_refusal.map(ToString::to_string),
             code = transfer.code,

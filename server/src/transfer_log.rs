@@ -108,6 +108,7 @@ mod tests {
             last_refusal: None,
             buffer_bytes: 131_072,
             block_bytes: 262_144,
+            movement: None,
             code: 226,
             error: None,
             task_id: None,

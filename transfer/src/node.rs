@@ -14,7 +14,7 @@ use std::sync::Arc;
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_stack::{Cancel, Driver, ListenError, SocketOptions, StackError};
+use gridhaul_stack::{Cancel, Driver, ListenError, Movement, SocketOptions, StackError};
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
 
 use crate::{Admission, TransferError};
@@ -192,6 +192,33 @@ pub struct Plan {
     pub parallelism: u8,
     /// MODE E, sending: how a file is dealt out to stripes.
     pub layout: StripeLayout,
+    /// How files are treated.
+    pub handling: Handling,
+}
+
+/// How a transfer treats its file, as the administrator and the client want it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Handling {
+    /// What is made sure of before a received file counts as stored.
+    pub sync: SyncPolicy,
+    /// Received bytes are written in the order of the file, for storage that wants that (`ordered=1`).
+    pub ordered: bool,
+    /// Holes stay holes: zeros that are received are not written, and holes are not read.
+    pub sparse: bool,
+    /// Checksums to compute while the file arrives.
+    pub checksums: Vec<ChecksumAlgorithm>,
+}
+
+/// How far a received file must be on its way to the disk before the client hears 226.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// The kernel writes it when it likes; a crash of the machine may lose it.
+    #[default]
+    None,
+    /// Writing begins when all has arrived, and `close` reports what went wrong until then.
+    Close,
+    /// The data is on the disk (`fdatasync`).
+    Data,
 }
 
 /// What a transfer moves.
@@ -291,6 +318,8 @@ pub struct Outcome {
     pub buffer_bytes: usize,
     /// The largest block that was moved at once, in bytes.
     pub block_bytes: usize,
+    /// How the driver moved the bytes, where it had a choice.
+    pub movement: Option<Movement>,
     /// Data connections from hosts that may not open one, or whose handshake failed; they were closed.
     pub refused: usize,
     /// The last of them that failed its handshake.

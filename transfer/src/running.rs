@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_stack::{Cancel, Channel, ChannelError, Operation};
+use gridhaul_stack::{Cancel, Channel, ChannelError, Movement, Operation};
 
 use crate::ledger::Ledger;
 use crate::node::{CancelReason, Event, EventSink, Outcome, Progress, Refusal, RunningTransfer};
@@ -37,6 +37,7 @@ struct Tally {
     peers: Vec<IpAddr>,
     buffer_bytes: usize,
     block_bytes: usize,
+    movement: Option<Movement>,
     refused: usize,
     last_refusal: Option<Refusal>,
 }
@@ -105,6 +106,14 @@ impl Running {
         tally.block_bytes = tally.block_bytes.max(bytes);
     }
 
+    /// Remembers how a channel moved its bytes, for the transfer log: the choice of the first channel that
+    /// made one. To be called when it has moved some.
+    pub(crate) fn note_movement(&self, channel: &dyn Channel) {
+        if let Some(movement) = channel.info().movement {
+            lock(&self.tally).movement.get_or_insert(movement);
+        }
+    }
+
     /// Counts a connection from a host that may not open one.
     pub(crate) fn note_refused(&self) {
         lock(&self.tally).refused += 1;
@@ -131,6 +140,7 @@ impl Running {
             peers: std::mem::take(&mut tally.peers),
             buffer_bytes: tally.buffer_bytes,
             block_bytes: tally.block_bytes,
+            movement: tally.movement.take(),
             refused: tally.refused,
             last_refusal: tally.last_refusal.take(),
         };

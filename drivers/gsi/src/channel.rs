@@ -12,9 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use gridhaul_security::tls::MAX_RECORD;
-use gridhaul_stack::{
-    Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received, write_all_at,
-};
+use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received};
 
 use crate::incoming::{Incoming, MAX_SEALED, whole_record};
 use crate::pieces::Pieces;
@@ -189,13 +187,14 @@ impl<E: Engine> TlsChannel<E> {
             left: wanted,
             unused: 0..0,
         };
-        let mut offset = range.offset + done;
+        let writer = range.writer();
+        let mut written = done;
         let mut pieces = Pieces::new();
         loop {
             let records = &mut range.scratch[..filled];
             let opened = self.open_batch(records, &mut batch, &mut pieces);
             // What was opened before a record that is wrong is right.
-            offset += pieces.write(range.scratch, range.file, offset, range.moved)?;
+            written += pieces.write(range.scratch, &writer, written)?;
             match opened {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -326,6 +325,7 @@ impl<E: Engine> Channel for TlsChannel<E> {
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
         self.check(operation)?;
+        let writer = range.writer();
         let mut done = 0;
         while done < range.length {
             let left = range.length - done;
@@ -342,12 +342,7 @@ impl<E: Engine> Channel for TlsChannel<E> {
             }
             let opened = self.incoming.opened();
             let count = at_most(opened.len(), left);
-            write_all_at(
-                range.file,
-                &opened[..count],
-                range.offset + done,
-                range.moved,
-            )?;
+            writer.write(&opened[..count], done)?;
             self.incoming.consume(count);
             done += count as u64;
         }

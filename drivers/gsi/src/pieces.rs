@@ -2,11 +2,8 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridhaul_stack::{ChannelError, write_all_at};
-use rustix::io::Errno;
+use gridhaul_stack::{ChannelError, RangeWriter};
 
 /// Records that are written with one call: a mebibyte if they are full.
 const MAX_PIECES: usize = 64;
@@ -41,18 +38,17 @@ impl Pieces {
         }
     }
 
-    /// Writes what is at the places to `file` at `offset`, counts it in `moved`, and forgets the places.
-    /// Returns how much it was.
+    /// Writes what is at the places from `done` bytes after the start of a range on, and forgets the
+    /// places. Returns how much it was.
     ///
     /// # Errors
     ///
-    /// [`ChannelError::File`] with the kernel's word.
+    /// As [`RangeWriter::write_pieces`].
     pub(crate) fn write(
         &mut self,
         buffer: &[u8],
-        file: BorrowedFd<'_>,
-        offset: u64,
-        moved: &AtomicU64,
+        writer: &RangeWriter<'_>,
+        done: u64,
     ) -> Result<u64, ChannelError> {
         let count = std::mem::take(&mut self.count);
         if count == 0 {
@@ -62,24 +58,7 @@ impl Pieces {
         for (content, &(start, end)) in contents.iter_mut().zip(&self.places[..count]) {
             *content = IoSlice::new(&buffer[start..end]);
         }
-        let contents = &contents[..count];
-        let mut written = loop {
-            match rustix::io::pwritev(file, contents, offset) {
-                Ok(written) => break written,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(ChannelError::File(error.into())),
-            }
-        };
-        moved.fetch_add(written as u64, Ordering::Release);
-        // The kernel may take less, at the end of a disk for example.
-        let mut at = offset;
-        for content in contents {
-            let done = written.min(content.len());
-            written -= done;
-            write_all_at(file, &content[done..], at + done as u64, moved)?;
-            at += content.len() as u64;
-        }
-        Ok(at - offset)
+        writer.write_pieces(&contents[..count], done)
     }
 }
 
@@ -87,22 +66,28 @@ impl Pieces {
 mod tests {
     use std::io::Read;
     use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicU64;
+
+    use gridhaul_stack::FileRange;
 
     use super::*;
 
     #[test]
     fn pieces_lie_behind_each_other_in_the_file() {
         let mut file = tempfile::tempfile().unwrap();
+        let handle = file.try_clone().unwrap();
         let moved = AtomicU64::new(1);
         let mut pieces = Pieces::new();
         for place in [1..3, 4..4, 5..8] {
             pieces.add(place);
         }
-        let count = pieces.write(b"-ab-x:cde", file.as_fd(), 2, &moved);
+        let range = FileRange::new(handle.as_fd(), 2, 100, &mut [], &moved);
+        let writer = range.writer();
+        let count = pieces.write(b"-ab-x:cde", &writer, 0);
         assert_eq!(count.unwrap(), 5);
         pieces.add(0..1);
-        pieces.write(b"!", file.as_fd(), 7, &moved).unwrap();
-        assert_eq!(pieces.write(b"", file.as_fd(), 9, &moved).unwrap(), 0);
+        pieces.write(b"!", &writer, 5).unwrap();
+        assert_eq!(pieces.write(b"", &writer, 7).unwrap(), 0);
         assert_eq!(moved.into_inner(), 7);
         let mut content = Vec::new();
         file.read_to_end(&mut content).unwrap();

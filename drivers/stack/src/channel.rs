@@ -1,7 +1,8 @@
 //! A channel: an ordered byte stream with extents.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
@@ -94,6 +95,9 @@ pub enum Body<'a> {
 pub struct FileRange<'a> {
     /// The file, open for reading or writing as the call needs it.
     pub file: BorrowedFd<'a>,
+    /// The same file opened with `O_DIRECT`, for drivers that asked for it by
+    /// [`crate::Transport::wants_direct`] and storage that can.
+    pub direct: Option<BorrowedFd<'a>>,
     /// Where the range starts, in bytes.
     pub offset: u64,
     /// How long the range is, in bytes.
@@ -104,9 +108,46 @@ pub struct FileRange<'a> {
     /// Grows by the bytes that were moved, while they are moved, also when the call fails later:
     /// received bytes once the file has them, sent bytes once the network has them.
     pub moved: &'a AtomicU64,
+    /// Wants to see what is received. A driver that moves bytes past memory does not do so then.
+    pub tap: Option<&'a dyn Tap>,
 }
 
-impl FileRange<'_> {
+/// Sees received bytes on their way to a file, while they are in the processor's cache.
+pub trait Tap: Sync + fmt::Debug {
+    /// The file has `bytes` at `offset` now. Called by whoever wrote them, for each of them once.
+    fn written(&self, offset: u64, bytes: &[u8]);
+}
+
+impl<'a> FileRange<'a> {
+    /// A range that nobody taps, of a file that is open in the ordinary way.
+    pub fn new(
+        file: BorrowedFd<'a>,
+        offset: u64,
+        length: u64,
+        scratch: &'a mut [u8],
+        moved: &'a AtomicU64,
+    ) -> Self {
+        Self {
+            file,
+            direct: None,
+            offset,
+            length,
+            scratch,
+            moved,
+            tap: None,
+        }
+    }
+
+    /// Writes to the range, for drivers that receive through memory.
+    pub fn writer(&self) -> RangeWriter<'a> {
+        RangeWriter {
+            file: self.file,
+            offset: self.offset,
+            moved: self.moved,
+            tap: self.tap,
+        }
+    }
+
     /// Reads the next piece of the range into `scratch`, for drivers that send files through memory:
     /// the bytes after the first `done` ones, at least one, which must be there to read.
     ///
@@ -147,10 +188,21 @@ pub enum Received {
 }
 
 /// What a driver chose for a channel and the transfer log tells.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChannelInfo {
     /// The kernel's send or receive buffer, in bytes, 0 where the driver has none.
     pub buffer_bytes: usize,
+    /// How the driver moves bytes, where it had a choice; asked for when the channel has moved some.
+    pub movement: Option<Movement>,
+}
+
+/// One of several ways of moving bytes, as a driver chose it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Movement {
+    /// The way, by the name of its system call: `read`, `sendfile`, `splice`.
+    pub way: &'static str,
+    /// Why it was chosen, in words for an administrator.
+    pub reason: Cow<'static, str>,
 }
 
 /// The way of [`Channel::receive_into`] for drivers that have no better one. Each piece is written as
@@ -160,6 +212,7 @@ fn receive_through_memory<C: Channel + ?Sized>(
     range: FileRange<'_>,
     operation: &Operation<'_>,
 ) -> Result<u64, ChannelError> {
+    let writer = range.writer();
     let mut done = 0;
     while done < range.length {
         let wanted = usize::try_from(range.length - done)
@@ -168,15 +221,65 @@ fn receive_through_memory<C: Channel + ?Sized>(
             Received::Bytes(count) => count.get(),
             Received::EndOfStream => break,
         };
-        write_all_at(
-            range.file,
-            &range.scratch[..count],
-            range.offset + done,
-            range.moved,
-        )?;
+        writer.write(&range.scratch[..count], done)?;
         done += count as u64;
     }
     Ok(done)
+}
+
+/// Writes received bytes to their range of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeWriter<'a> {
+    file: BorrowedFd<'a>,
+    offset: u64,
+    moved: &'a AtomicU64,
+    tap: Option<&'a dyn Tap>,
+}
+
+impl RangeWriter<'_> {
+    /// Writes all of `bytes`, from `done` bytes after the start of the range on.
+    ///
+    /// # Errors
+    ///
+    /// [`ChannelError::File`] with the kernel's word.
+    pub fn write(&self, bytes: &[u8], done: u64) -> Result<(), ChannelError> {
+        let offset = self.offset + done;
+        write_all_at(self.file, bytes, offset, self.moved)?;
+        if let Some(tap) = self.tap {
+            tap.written(offset, bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes all of several pieces behind each other, from `done` bytes after the start of the range
+    /// on, with one call if the kernel takes them together. Returns how many bytes they are.
+    ///
+    /// # Errors
+    ///
+    /// [`ChannelError::File`] with the kernel's word.
+    pub fn write_pieces(&self, pieces: &[IoSlice<'_>], done: u64) -> Result<u64, ChannelError> {
+        let offset = self.offset + done;
+        let mut written = loop {
+            match rustix::io::pwritev(self.file, pieces, offset) {
+                Ok(written) => break written,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(ChannelError::File(error.into())),
+            }
+        };
+        self.moved.fetch_add(written as u64, Ordering::Release);
+        // The kernel may take less, at the end of a disk for example.
+        let mut at = offset;
+        for piece in pieces {
+            let gone = written.min(piece.len());
+            written -= gone;
+            write_all_at(self.file, &piece[gone..], at + gone as u64, self.moved)?;
+            if let Some(tap) = self.tap {
+                tap.written(at, piece);
+            }
+            at += piece.len() as u64;
+        }
+        Ok(at - offset)
+    }
 }
 
 /// Writes all of `bytes` to a file at `offset`, counting in `moved` what the file has.

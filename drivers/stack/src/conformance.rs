@@ -241,13 +241,13 @@ impl Part<'_> {
     }
 
     fn range<'a>(&'a self, scratch: &'a mut [u8]) -> FileRange<'a> {
-        FileRange {
-            file: self.file.as_fd(),
-            offset: self.offset,
-            length: self.length,
+        FileRange::new(
+            self.file.as_fd(),
+            self.offset,
+            self.length,
             scratch,
-            moved: self.moved,
-        }
+            self.moved,
+        )
     }
 }
 

@@ -339,13 +339,8 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         rustix::io::pwrite(&file, b"0123456789", 0).unwrap();
         let moved = AtomicU64::new(0);
-        let body = Body::File(FileRange {
-            file: file.as_fd(),
-            offset: 1,
-            length: 9,
-            scratch: &mut [0; 4],
-            moved: &moved,
-        });
+        let mut scratch = [0; 4];
+        let body = Body::File(FileRange::new(file.as_fd(), 1, 9, &mut scratch, &moved));
         let outcome = with_operation(|operation| faulty.send(b"head", body, operation));
         assert!(matches!(outcome, Err(ChannelError::Network(_))));
         assert_eq!(moved.into_inner(), 2);

@@ -22,7 +22,9 @@ mod stack;
 mod trace;
 mod transport;
 
-pub use channel::{Body, Channel, ChannelInfo, FileRange, Received, write_all_at};
+pub use channel::{
+    Body, Channel, ChannelInfo, FileRange, Movement, RangeWriter, Received, Tap, write_all_at,
+};
 pub use error::{AcceptError, ChannelError, ConnectError, ListenError, StackError};
 pub use fault::Fault;
 pub use memory::Memory;

@@ -287,6 +287,7 @@ impl Channel for MemoryChannel {
     fn info(&self) -> ChannelInfo {
         ChannelInfo {
             buffer_bytes: self.capacity,
+            ..ChannelInfo::default()
         }
     }
 }

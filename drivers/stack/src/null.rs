@@ -193,13 +193,13 @@ mod tests {
             let moved = AtomicU64::new(0);
             let outcome = channel.send(
                 b"head",
-                Body::File(FileRange {
-                    file: file.as_fd(),
-                    offset: 10,
+                Body::File(FileRange::new(
+                    file.as_fd(),
+                    10,
                     length,
-                    scratch: &mut [0; 7],
-                    moved: &moved,
-                }),
+                    &mut [0; 7],
+                    &moved,
+                )),
                 &operation,
             );
             assert_eq!(outcome.is_ok(), length == 90);

@@ -24,6 +24,12 @@ impl Stack {
         }
     }
 
+    /// Whether files should be opened with `O_DIRECT` as well.
+    pub fn wants_direct(&self) -> bool {
+        // What a transform makes of the bytes is not aligned.
+        self.transforms.is_empty() && self.transport.wants_direct()
+    }
+
     /// Opens a listener at `local`; the driver's options decide on the port, and may decide on
     /// another address.
     ///

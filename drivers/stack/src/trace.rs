@@ -291,13 +291,7 @@ mod tests {
         let moved = AtomicU64::new(0);
         let mut scratches = [[0; 100]; 3];
         let [first, second, third] = &mut scratches;
-        let range = |length, scratch| FileRange {
-            file: file.as_fd(),
-            offset: 0,
-            length,
-            scratch,
-            moved: &moved,
-        };
+        let range = |length, scratch| FileRange::new(file.as_fd(), 0, length, scratch, &moved);
         one.send(b"head", Body::Memory(b"body"), &operation)
             .unwrap();
         one.send(b"", Body::File(range(10, first)), &operation)

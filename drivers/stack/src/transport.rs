@@ -30,6 +30,11 @@ pub trait Transport: Send + Sync + fmt::Debug {
         options: &SocketOptions,
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ConnectError>;
+
+    /// Whether its channels want files opened with `O_DIRECT` as well ([`crate::FileRange::direct`]).
+    fn wants_direct(&self) -> bool {
+        false
+    }
 }
 
 /// Waits for channels that the other side opens.

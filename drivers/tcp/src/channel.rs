@@ -186,6 +186,7 @@ impl Channel for TcpChannel {
         };
         ChannelInfo {
             buffer_bytes: size.unwrap_or(0),
+            ..ChannelInfo::default()
         }
     }
 }

@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gridhaul_transfer::{AddressBlock, Admission};
+use gridhaul_transfer::{AddressBlock, Admission, Handling};
 
 pub use accounts::LocalAccounts;
 pub use authorization::{MemberOf, Outcome, Rule};
@@ -57,6 +57,8 @@ pub struct Config {
     pub data: DataConnections,
     /// The file that gets a line for each transfer.
     pub transfer_log: Option<PathBuf>,
+    /// How transfers treat files.
+    pub handling: Handling,
     /// The log.
     pub log: Log,
 }

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gridhaul_transfer::Handling;
+
 use super::{Anonymous, Config, ConfigError, DataConnections, Limits, Log, PortRange, Settings};
 use super::{accounts, security};
 
@@ -93,6 +95,7 @@ impl Config {
                     .allowed_drivers
                     .unwrap_or_else(|| vec!["tcp".to_owned()]),
             },
+            handling: Handling::default(),
             transfer_log: settings.transfer_log,
             log: Log {
                 file: settings.log_file,

@@ -201,6 +201,7 @@ impl Session {
             mode: terms.mode,
             parallelism: settings.parallelism,
             layout: settings.layout,
+            handling: self.settings.config.handling.clone(),
         };
         Ok(Order {
             verb,

@@ -367,6 +367,7 @@ impl Session {
                 last_refusal: outcome.and_then(|outcome| outcome.last_refusal.as_ref()),
                 buffer_bytes: outcome.map_or(0, |outcome| outcome.buffer_bytes),
                 block_bytes: outcome.map_or(0, |outcome| outcome.block_bytes),
+                movement: outcome.and_then(|outcome| outcome.movement.as_ref()),
                 code,
                 error: error.as_deref(),
                 task_id: self.task_id.as_deref(),

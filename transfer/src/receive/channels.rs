@@ -270,7 +270,9 @@ impl Receiving {
         let running = &self.context.running;
         let moved = running.count_channel(stripe, &*channel.channel);
         let blocks = Blocks::new(&self.context, &self.part, stripe, &mut channel, &moved);
-        match blocks.receive() {
+        let received = blocks.receive();
+        running.note_movement(&*channel.channel);
+        match received {
             Ok(ChannelEnd::Open) => lock(&self.served[stripe]).done.push(channel),
             Ok(ChannelEnd::Closed) => {}
             Err(error) => {

@@ -1,7 +1,7 @@
 //! Reads MODE E blocks from a channel.
 
 use gridhaul_protocol::block::{HEADER_BYTES, Header};
-use gridhaul_stack::{Channel, ChannelError, FileRange, Operation, Received, write_all_at};
+use gridhaul_stack::{Channel, ChannelError, FileRange, Operation, Received};
 
 /// Bytes of a channel that were received and not used yet.
 ///
@@ -69,7 +69,7 @@ impl BlockReader {
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
         let ahead = self.at_most(range.length);
-        write_all_at(range.file, ahead, range.offset, range.moved)?;
+        range.writer().write(ahead, 0)?;
         let taken = ahead.len() as u64;
         self.used += ahead.len();
         if taken == range.length {

@@ -27,15 +27,16 @@ pub(super) fn receive_file(
     running.note_block(buffer.len());
     loop {
         let done = moved.load(Ordering::Acquire);
-        let range = FileRange {
-            file: file.as_fd(),
-            offset: offset + done,
-            length: RANGE_BYTES,
-            scratch: &mut buffer,
-            moved: &moved,
-        };
+        let range = FileRange::new(
+            file.as_fd(),
+            offset + done,
+            RANGE_BYTES,
+            &mut buffer,
+            &moved,
+        );
         let received = channel.receive_into(range, &running.operation());
         if received.inspect_err(|_| channel.abort())? < RANGE_BYTES {
+            running.note_movement(&*channel);
             answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));
         }

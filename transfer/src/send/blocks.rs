@@ -205,6 +205,7 @@ impl Sending {
         };
         let end = self.end_of_data(stripe, index);
         let sent = self.send_share(stripe, index, &mut channel, &moved, end, &operation);
+        running.note_movement(&*channel.channel);
         if starts_late {
             running.tell(Event::Started { reused: true });
         }
@@ -239,13 +240,13 @@ impl Sending {
                     for block in part.restart.missing_in(piece) {
                         let length = block.end - block.start;
                         let header = Header::data(block.start, length).encode();
-                        let body = FileRange {
-                            file: part.file.as_fd(),
-                            offset: part.offset + block.start,
+                        let body = FileRange::new(
+                            part.file.as_fd(),
+                            part.offset + block.start,
                             length,
-                            scratch: &mut buffer,
+                            &mut buffer,
                             moved,
-                        };
+                        );
                         channel.channel.send(&header, Body::File(body), operation)?;
                     }
                 }

@@ -24,16 +24,11 @@ pub(super) fn send_file(
     let operation = running.operation();
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len());
-    let body = FileRange {
-        file: file.as_fd(),
-        offset,
-        length,
-        scratch: &mut buffer,
-        moved: &moved,
-    };
+    let body = FileRange::new(file.as_fd(), offset, length, &mut buffer, &moved);
     let sent = channel
         .send(&[], Body::File(body), &operation)
         .and_then(|()| channel.finish(&operation));
+    running.note_movement(&*channel);
     // A stream that just ends would look complete to the receiver.
     sent.inspect_err(|_| channel.abort())?;
     Ok(())

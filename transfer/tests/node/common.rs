@@ -12,7 +12,7 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, SocketOptions};
 use gridhaul_storage::{PosixOptions, PosixStorage};
 use gridhaul_transfer::{
-    AccountFiles, Admission, ConnectRequest, DataNode, Event, ListenRequest, LocalNode,
+    AccountFiles, Admission, ConnectRequest, DataNode, Event, Handling, ListenRequest, LocalNode,
     NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer, Task,
 };
 use tempfile::TempDir;
@@ -166,6 +166,7 @@ pub(crate) fn image(task: Task, mode: TransferMode, parallelism: u8) -> Plan {
         layout: StripeLayout::Blocked {
             block_bytes: 1 << 20,
         },
+        handling: Handling::default(),
     }
 }
 

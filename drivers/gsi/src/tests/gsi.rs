@@ -271,13 +271,8 @@ fn a_stream_that_is_cut_within_a_record_has_no_end() {
         let error = with_operation(|operation| match scratch {
             0 => receive_all(&mut *acceptor).map(drop),
             _ => {
-                let range = FileRange {
-                    file: file.as_fd(),
-                    offset: 0,
-                    length: 1 << 40,
-                    scratch: &mut vec![0; scratch],
-                    moved: &moved,
-                };
+                let mut scratch = vec![0; scratch];
+                let range = FileRange::new(file.as_fd(), 0, 1 << 40, &mut scratch, &moved);
                 acceptor.receive_into(range, operation).map(drop)
             }
         })
