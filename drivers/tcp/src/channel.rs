@@ -6,7 +6,7 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,8 +16,9 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown, sockopt,
 };
 
+/// One connection, whose bytes go through memory.
 #[derive(Debug)]
-pub(crate) struct TcpChannel {
+pub struct TcpChannel {
     socket: OwnedFd,
     peer: SocketAddr,
     /// The kernel tells an error once and calls it an end of stream after that; we remember.
@@ -37,20 +38,46 @@ impl TcpChannel {
         }
     }
 
-    fn check(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+    /// The connected socket, which does not block: for drivers that move bytes in another way.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// What each call of such a driver begins with.
+    ///
+    /// # Errors
+    ///
+    /// When the channel has failed before, the operation was cancelled or its deadline passed.
+    pub fn check(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         if self.has_failed {
             return Err(ChannelError::Aborted);
         }
         operation.check()
     }
 
-    fn fail(&mut self, errno: Errno) -> ChannelError {
+    /// Sorts an error that the socket told, and remembers it: the kernel tells it once.
+    pub fn fail(&mut self, errno: Errno) -> ChannelError {
         self.has_failed = true;
         match errno {
             // The connection was reset, and somebody was told before.
             Errno::NOTCONN => ChannelError::Aborted,
             _ => ChannelError::from_socket(errno.into()),
         }
+    }
+
+    /// Sends `head` and what follows it in memory; more of the same piece comes by another call, so
+    /// that the kernel may hold a short segment back.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Channel::send`].
+    pub fn send_ahead(
+        &mut self,
+        head: &[u8],
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        self.is_sending = true;
+        self.send_all(head, &[], SendFlags::MORE, operation, |_| {})
     }
 
     /// Sends `head` and `body`, and tells `moved` whenever bytes of the body have gone.

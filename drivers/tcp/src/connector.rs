@@ -13,7 +13,11 @@ use crate::listener::canonical;
 use crate::settings::Settings;
 
 /// Connects to `peer`, from the address of the option `bind` if there is one.
-pub(crate) fn connect(
+///
+/// # Errors
+///
+/// When the peer refuses or is silent until the operation's deadline, or a setting stands in the way.
+pub fn connect(
     settings: &Settings,
     peer: SocketAddr,
     options: &SocketOptions,

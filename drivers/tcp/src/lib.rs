@@ -19,7 +19,8 @@
 //! tuned by the kernel, which is the best choice unless its limits are too low for the circuit. Buffers
 //! that are named are subject to the limits `net.core.rmem_max` and `net.core.wmem_max`.
 //!
-//! Files are moved by reading and writing; a driver that avoids the copy is a crate of its own.
+//! Files are moved by reading and writing. A driver that avoids the copy is a crate of its own, with its
+//! own channels over what is public here: the options, connecting and listening.
 
 mod channel;
 mod connector;
@@ -30,15 +31,16 @@ mod settings;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_stack::options::OptionDoc;
+use gridhaul_stack::options::{OptionDoc, Options};
 use gridhaul_stack::{
     Built, Channel, ConnectError, Driver, ListenError, Listener, Operation, SocketOptions,
     StackError, Transport,
 };
 
-use crate::connector::connect;
-use crate::listener::TcpListener;
-use crate::settings::Settings;
+pub use crate::channel::TcpChannel;
+pub use crate::connector::connect;
+pub use crate::listener::TcpListener;
+pub use crate::settings::{OPTIONS, Settings};
 
 /// The driver `tcp`; its options are in the table above.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,11 +52,11 @@ impl Driver for Tcp {
     }
 
     fn options(&self) -> &'static [OptionDoc] {
-        settings::OPTIONS
+        &OPTIONS
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let settings = Settings::parse(self, options)?;
+        let settings = Settings::parse(&Options::new(self, options)?)?;
         Ok(Built::Transport(Arc::new(TcpTransport { settings })))
     }
 }

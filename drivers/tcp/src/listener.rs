@@ -14,8 +14,9 @@ use rustix::net::{SocketFlags, sockopt};
 use crate::channel::TcpChannel;
 use crate::settings::{PortRange, Settings};
 
+/// A listening socket.
 #[derive(Debug)]
-pub(crate) struct TcpListener {
+pub struct TcpListener {
     socket: OwnedFd,
     advertised: SocketAddr,
 }
@@ -26,7 +27,11 @@ const BACKLOG: i32 = 256;
 
 impl TcpListener {
     /// Listens at `local`, unless the options say otherwise.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    ///
+    /// When the address is not ours or no port is free.
+    pub fn open(
         settings: &Settings,
         local: IpAddr,
         options: &SocketOptions,
@@ -40,6 +45,30 @@ impl TcpListener {
         let ip = if ip.is_unspecified() { local } else { ip };
         let advertised = SocketAddr::new(settings.advertise.unwrap_or(ip), port);
         Ok(Self { socket, advertised })
+    }
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Listener::accept`].
+    pub fn accept_channel(&mut self, operation: &Operation<'_>) -> Result<TcpChannel, AcceptError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        loop {
+            operation.check()?;
+            match rustix::net::acceptfrom_with(&self.socket, flags) {
+                Ok((socket, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    // A connection without an address was gone before it was accepted.
+                    if let Some(peer) = peer {
+                        return Ok(TcpChannel::new(socket, canonical(peer)));
+                    }
+                }
+                Err(Errno::AGAIN) => operation.wait_readable(self.socket.as_fd())?,
+                Err(error) if is_the_connections(error) => {}
+                Err(error) => return Err(listener_error(error).into()),
+            }
+        }
     }
 }
 
@@ -98,22 +127,7 @@ impl Listener for TcpListener {
     }
 
     fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        loop {
-            operation.check()?;
-            match rustix::net::acceptfrom_with(&self.socket, flags) {
-                Ok((socket, peer)) => {
-                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                    // A connection without an address was gone before it was accepted.
-                    if let Some(peer) = peer {
-                        return Ok(Box::new(TcpChannel::new(socket, canonical(peer))));
-                    }
-                }
-                Err(Errno::AGAIN) => operation.wait_readable(self.socket.as_fd())?,
-                Err(error) if is_the_connections(error) => {}
-                Err(error) => return Err(listener_error(error).into()),
-            }
-        }
+        Ok(Box::new(self.accept_channel(operation)?))
     }
 }
 

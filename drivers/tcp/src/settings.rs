@@ -10,12 +10,11 @@ use gridhaul_stack::options::{self, OptionDoc, Options};
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::Tcp;
 use crate::pacing::set_max_pacing_rate;
 
 /// What the options say.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     pub(crate) ports: Option<PortRange>,
     pub(crate) bind: Option<IpAddr>,
     pub(crate) advertise: Option<IpAddr>,
@@ -44,7 +43,8 @@ enum KeepAlive {
     Every(Duration),
 }
 
-pub(crate) const OPTIONS: &[OptionDoc] = &[
+/// The options of every driver over TCP; the table of this crate says more about them.
+pub const OPTIONS: [OptionDoc; 10] = [
     option(
         "port",
         "The ports to listen at, a range or a single one; any free port unless given.",
@@ -106,8 +106,12 @@ const fn option(name: &'static str, meaning: &'static str, example: &'static str
 const MAX_BUFFER: u32 = 1 << 30;
 
 impl Settings {
-    pub(crate) fn parse(driver: &Tcp, given: &[(String, String)]) -> Result<Self, StackError> {
-        let options = Options::new(driver, given)?;
+    /// Reads them from the options of a driver that documents [`OPTIONS`].
+    ///
+    /// # Errors
+    ///
+    /// When a value is wrong.
+    pub fn parse(options: &Options<'_>) -> Result<Self, StackError> {
         let both = options.value("buffer", buffer_size)?;
         Ok(Self {
             ports: options.value("port", PortRange::parse)?,
@@ -250,13 +254,14 @@ fn congestion_control(name: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tcp;
 
     fn parse(options: &[(&str, &str)]) -> Result<Settings, StackError> {
         let options: Vec<_> = options
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        Settings::parse(&Tcp, &options)
+        Settings::parse(&Options::new(&Tcp, &options)?)
     }
 
     #[test]
