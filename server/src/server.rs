@@ -177,13 +177,16 @@ pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, S
     Ok(stack)
 }
 
+/// The drivers that take the options of `tcp`.
+const OVER_TCP: [&str; 2] = ["tcp", "splice"];
+
 /// `port-range` is for every stack over TCP, whatever its own options say.
 fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
     const PORT: &str = "port";
     let transport = stack
         .drivers
         .first_mut()
-        .filter(|driver| driver.name == Tcp.name());
+        .filter(|driver| OVER_TCP.contains(&driver.name.as_str()));
     if let (Some(ports), Some(transport)) = (ports, transport) {
         transport.options.retain(|(name, _)| name != PORT);
         transport.options.push((PORT.to_owned(), ports.to_string()));
@@ -416,6 +419,8 @@ impl Shared {
 pub(crate) fn drivers() -> Registry {
     let mut registry = Registry::new();
     registry.register(Tcp);
+    #[cfg(feature = "splice")]
+    registry.register(gridhaul_splice::Splice);
     registry.register(Gsi::without_session());
     registry
 }

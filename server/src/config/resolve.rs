@@ -93,7 +93,7 @@ impl Config {
                 stack: settings.stack.unwrap_or_else(|| "tcp".to_owned()),
                 allowed_drivers: settings
                     .allowed_drivers
-                    .unwrap_or_else(|| vec!["tcp".to_owned()]),
+                    .unwrap_or_else(|| vec!["tcp".to_owned(), "splice".to_owned()]),
             },
             handling: Handling::default(),
             transfer_log: settings.transfer_log,

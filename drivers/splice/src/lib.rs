@@ -1,0 +1,90 @@
+//! The driver `splice`: data channels over TCP whose file ranges are moved by the kernel.
+//!
+//! On the wire it is plain TCP, and the peer may be anything. A file is sent by `sendfile`, which hands the
+//! pages of the page cache to the socket, and received by `splice`, from the socket through a pipe to the
+//! file. Where the kernel or a file system cannot do that, the rest of the range goes through memory, as
+//! with the driver `tcp`; so does everything that is not a range of a file: small replies, and all bytes of
+//! a transform.
+//!
+//! It has all options of the driver `tcp`, whose settings and sockets it uses.
+//!
+//! `sendfile` to a socket whose peer is gone raises `SIGPIPE`, and no flag keeps it from doing so. Programs
+//! written in Rust ignore that signal from the start.
+
+mod channel;
+mod pipes;
+mod receiving;
+mod sending;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::{
+    AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation,
+    SocketOptions, StackError, Transport,
+};
+use gridhaul_tcp::{Settings, TcpListener};
+
+use crate::channel::SpliceChannel;
+
+/// The driver `splice`; its options are those of the driver `tcp`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Splice;
+
+impl Driver for Splice {
+    fn name(&self) -> &'static str {
+        "splice"
+    }
+
+    fn options(&self) -> &'static [OptionDoc] {
+        &gridhaul_tcp::OPTIONS
+    }
+
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+        let settings = Settings::parse(&Options::new(self, options)?)?;
+        Ok(Built::Transport(Arc::new(SpliceTransport { settings })))
+    }
+}
+
+#[derive(Debug)]
+struct SpliceTransport {
+    settings: Settings,
+}
+
+impl Transport for SpliceTransport {
+    fn listen(
+        &self,
+        local: IpAddr,
+        options: &SocketOptions,
+    ) -> Result<Box<dyn Listener>, ListenError> {
+        let listener = TcpListener::open(&self.settings, local, options)?;
+        Ok(Box::new(SpliceListener { listener }))
+    }
+
+    fn connect(
+        &self,
+        peer: SocketAddr,
+        options: &SocketOptions,
+        operation: &Operation<'_>,
+    ) -> Result<Box<dyn Channel>, ConnectError> {
+        let channel = gridhaul_tcp::connect(&self.settings, peer, options, operation)?;
+        Ok(Box::new(SpliceChannel::new(channel)))
+    }
+}
+
+#[derive(Debug)]
+struct SpliceListener {
+    listener: TcpListener,
+}
+
+impl Listener for SpliceListener {
+    fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError> {
+        let channel = self.listener.accept_channel(operation)?;
+        Ok(Box::new(SpliceChannel::new(channel)))
+    }
+}

@@ -1,0 +1,119 @@
+//! Pipes for `splice`, which are made once and used by one channel after the other.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
+
+/// Pipes that nobody uses. All of them are empty.
+static IDLE: Mutex<Vec<Ends>> = Mutex::new(Vec::new());
+
+/// So many are kept: each takes two descriptors, and a part of what an account's pipes may hold
+/// (`fs.pipe-user-pages-soft`).
+const MOST_IDLE: usize = 32;
+
+/// The default of `fs.pipe-max-size`, and as much as a socket usually has at once.
+const WANTED_BYTES: usize = 1024 * 1024;
+
+/// With less, the calls cost more than the copies that they save.
+const LEAST_BYTES: usize = 64 * 1024;
+
+/// A pipe that is empty between two calls of a channel, or is thrown away.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    /// Taken when the pipe is dropped.
+    ends: Option<Ends>,
+    held: usize,
+}
+
+#[derive(Debug)]
+struct Ends {
+    reader: OwnedFd,
+    writer: OwnedFd,
+    capacity: usize,
+}
+
+impl Pipe {
+    /// An empty pipe.
+    ///
+    /// # Errors
+    ///
+    /// When descriptors or the room for pipes are used up.
+    pub(crate) fn take() -> Result<Self, Errno> {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let ends = match idle {
+            Some(ends) => ends,
+            None => Ends::open()?,
+        };
+        Ok(Self {
+            ends: Some(ends),
+            held: 0,
+        })
+    }
+
+    /// How many bytes are in it.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The end to take bytes from; [`Pipe::note_taken`] is told how many.
+    pub(crate) fn reader(&self) -> BorrowedFd<'_> {
+        self.ends().reader.as_fd()
+    }
+
+    /// Moves bytes from a socket into the pipe, which must be empty.
+    pub(crate) fn fill(&mut self, socket: BorrowedFd<'_>, wanted: usize) -> Result<usize, Errno> {
+        debug_assert_eq!(self.held, 0);
+        let ends = self.ends();
+        let wanted = wanted.min(ends.capacity);
+        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        let count = splice(socket, None, &ends.writer, None, wanted, flags)?;
+        self.held = count;
+        Ok(count)
+    }
+
+    /// Bytes have left the pipe.
+    pub(crate) fn note_taken(&mut self, count: usize) {
+        self.held -= count;
+    }
+
+    fn ends(&self) -> &Ends {
+        self.ends.as_ref().expect("only drop takes them")
+    }
+}
+
+/// A pipe with bytes of one channel in it never comes to another.
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if self.held > 0 {
+            return;
+        }
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST_IDLE {
+            idle.extend(self.ends.take());
+        }
+    }
+}
+
+impl Ends {
+    fn open() -> Result<Self, Errno> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        // The kernel refuses what is over fs.pipe-max-size, or over what the account may have.
+        let mut wanted = WANTED_BYTES;
+        while wanted >= LEAST_BYTES && fcntl_setpipe_size(&writer, wanted).is_err() {
+            wanted /= 2;
+        }
+        let capacity = fcntl_getpipe_size(&writer)?;
+        if capacity < LEAST_BYTES {
+            return Err(Errno::NOMEM);
+        }
+        Ok(Self {
+            reader,
+            writer,
+            capacity,
+        })
+    }
+}
