@@ -140,6 +140,38 @@ impl OpenedFile {
             .map_err(|errno| StorageError::new("ftruncate", errno))
     }
 
+    /// Has the kernel begin to write to the disk what it holds of the file, without waiting for the end
+    /// of that. File systems that cannot write at their own time.
+    pub fn begin_write_back(&self) -> Result<(), StorageError> {
+        use std::os::fd::AsRawFd as _;
+        // sync_file_range(2): from 0, with a length of 0, is the whole file.
+        // SAFETY: the descriptor is open for as long as `self` is borrowed, and no memory is passed.
+        let outcome = unsafe {
+            libc::sync_file_range(
+                self.descriptor.as_raw_fd(),
+                0,
+                0,
+                libc::SYNC_FILE_RANGE_WRITE,
+            )
+        };
+        if outcome == 0 {
+            return Ok(());
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            None | Some(libc::EINVAL | libc::ENOSYS | libc::ESPIPE | libc::EOPNOTSUPP) => Ok(()),
+            Some(errno) => Err(StorageError::new(
+                "sync_file_range",
+                rustix::io::Errno::from_raw_os_error(errno),
+            )),
+        }
+    }
+
+    /// Waits until the file's bytes are on the disk, with all that is needed to find them again.
+    pub fn sync_data(&self) -> Result<(), StorageError> {
+        rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor))
+            .map_err(|errno| StorageError::new("fdatasync", errno))
+    }
+
     /// Closes the file and reports what was not reported before (NFS and quota errors).
     pub fn close(self) -> Result<(), StorageError> {
         // SAFETY: the descriptor is owned here and forgotten by `into_raw_fd`, so it is closed once.

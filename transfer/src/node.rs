@@ -123,6 +123,10 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
     /// How far it is.
     fn progress(&self) -> Progress;
 
+    /// Whether all has arrived and is being put on the disk, which no cancellation ends, and during which no
+    /// byte moves ([`SyncPolicy::Data`]).
+    fn is_settling(&self) -> bool;
+
     /// The received ranges that storage has accepted and that no earlier call returned. Relative to
     /// the start of the part that is transferred, as `111` markers count.
     fn take_received(&self) -> RangeSet;
@@ -215,7 +219,8 @@ pub enum SyncPolicy {
     /// The kernel writes it when it likes; a crash of the machine may lose it.
     #[default]
     None,
-    /// Writing begins when all has arrived, and `close` reports what went wrong until then.
+    /// Writing has begun for all of it, while the file arrived, and what went wrong until the file is
+    /// closed is an error.
     Close,
     /// The data is on the disk (`fdatasync`).
     Data,

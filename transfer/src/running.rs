@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(crate) struct Running {
     /// For each stripe the counters of its channels.
     stripes: Vec<Mutex<Vec<Arc<AtomicU64>>>>,
     tally: Mutex<Tally>,
+    /// All has arrived, and is being put on the disk.
+    settling: AtomicBool,
 }
 
 /// What the transfer log wants to know of the channels.
@@ -55,6 +57,7 @@ impl Running {
             failure: Mutex::default(),
             stripes: (0..stripes).map(|_| Mutex::default()).collect(),
             tally: Mutex::default(),
+            settling: AtomicBool::new(false),
         })
     }
 
@@ -112,6 +115,11 @@ impl Running {
         if let Some(movement) = channel.info().movement {
             lock(&self.tally).movement.get_or_insert(movement);
         }
+    }
+
+    /// From here on no byte moves: the transfer waits for the disk.
+    pub(crate) fn settle(&self) {
+        self.settling.store(true, Ordering::Release);
     }
 
     /// Counts a connection from a host that may not open one.
@@ -176,6 +184,10 @@ impl RunningTransfer for Running {
         Progress {
             stripes: self.stripes.iter().map(sum).collect(),
         }
+    }
+
+    fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Acquire)
     }
 
     fn take_received(&self) -> RangeSet {

@@ -28,7 +28,9 @@ pub use flags::{Command, CommandLine, PasswdArguments, ServeArguments};
 pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
 pub use tls_versions::TlsRange;
-pub use values::{Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, ValueError};
+pub use values::{
+    Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles, ValueError,
+};
 
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]

@@ -95,7 +95,10 @@ impl Config {
                     .allowed_drivers
                     .unwrap_or_else(|| vec!["tcp".to_owned(), "splice".to_owned()]),
             },
-            handling: Handling::default(),
+            handling: Handling {
+                sync: settings.sync_files.unwrap_or_default().0,
+                ..Handling::default()
+            },
             transfer_log: settings.transfer_log,
             log: Log {
                 file: settings.log_file,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::tls_versions::TlsRange;
-use super::values::{Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange};
+use super::values::{Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles};
 
 /// Defines [`Settings`] and how two of them are put together, so that no setting can be forgotten.
 macro_rules! settings {
@@ -151,6 +151,11 @@ settings! {
     /// The permission bits of new files; the umask applies. Default: 0644
     #[arg(long, value_name = "OCTAL")]
     perms: FileMode,
+
+    /// What a stored file waits for until the client hears of success: none; close, for which it is on its
+    /// way to the disk; data, for which it is there. Default: none
+    #[arg(long, value_name = "WHEN")]
+    sync_files: SyncFiles,
 
     /// What the greeting says after `220 `. Default: the host's name and this program's
     #[arg(long, value_name = "TEXT")]

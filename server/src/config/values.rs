@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gridhaul_transfer::AddressBlock;
+use gridhaul_transfer::{AddressBlock, SyncPolicy};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
@@ -141,6 +141,26 @@ impl FromStr for DataHosts {
     }
 }
 
+/// How far a stored file must be on its way to the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SyncFiles(pub SyncPolicy);
+
+impl FromStr for SyncFiles {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self(SyncPolicy::None)),
+            "close" => Ok(Self(SyncPolicy::Close)),
+            "data" => Ok(Self(SyncPolicy::Data)),
+            _ => Err(ValueError {
+                text: text.to_owned(),
+                expected: "what stored files wait for: none, close or data",
+            }),
+        }
+    }
+}
+
 /// How the log is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -202,7 +222,9 @@ macro_rules! deserialize_as_text {
     )*};
 }
 
-deserialize_as_text!(FileMode, PortRange, DataHosts, LogFormat, KeyKind, TlsRange);
+deserialize_as_text!(
+    FileMode, PortRange, DataHosts, SyncFiles, LogFormat, KeyKind, TlsRange
+);
 
 struct NumberOrText(&'static str);
 
@@ -261,6 +283,14 @@ mod tests {
         assert_eq!("0640".parse(), Ok(FileMode(0o640)));
         for text in ["", "0999", "4755", "rw"] {
             assert!(text.parse::<FileMode>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn stored_files_wait_for_one_of_three_things() {
+        assert_eq!("data".parse(), Ok(SyncFiles(SyncPolicy::Data)));
+        for text in ["", "yes", "fsync"] {
+            assert!(text.parse::<SyncFiles>().is_err(), "{text}");
         }
     }
 

@@ -238,7 +238,7 @@ impl Session {
             Due::Performance => self.send_performance(control, &running.handle.progress().stripes),
             Due::Restart => self.send_restart(control, running),
             Due::Stall => {
-                if running.watch.is_stalled(running.bytes()) {
+                if running.watch.is_stalled(running.bytes()) && !running.handle.is_settling() {
                     running.handle.cancel(CancelReason::Stalled);
                 }
             }

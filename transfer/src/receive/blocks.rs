@@ -1,13 +1,12 @@
 //! MODE E: the blocks of one channel, in any order (GFD.20 3.4).
 
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_protocol::block::Block;
 use gridhaul_stack::{ChannelError, FileRange, Operation};
 
-use super::Part;
+use super::part::Part;
 use super::reader::NextHeader;
 use crate::buffers::Buffer;
 use crate::local::{Context, DataChannel};
@@ -159,7 +158,7 @@ impl<'a> Blocks<'a> {
             let length = RANGE_BYTES.min(block.end - block.start - done);
             let before = self.moved.load(Ordering::Acquire);
             let range = FileRange::new(
-                self.part.file.as_fd(),
+                self.part.file(),
                 place + done,
                 length,
                 &mut buffer,
@@ -171,6 +170,7 @@ impl<'a> Blocks<'a> {
             let written = self.moved.load(Ordering::Acquire) - before;
             let start = block.start + done;
             running.ledger.record(start..start + written);
+            self.part.note_stored(written)?;
             if received? < length {
                 return Err(PeerError::EndedBeforeEod.into());
             }

@@ -7,8 +7,8 @@ use std::time::Instant;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{ChannelError, Incoming, StackListener};
 
-use super::Part;
 use super::blocks::{Blocks, ChannelEnd};
+use super::part::Part;
 use crate::handshakes::Handshakes;
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
 use crate::movers::{Crew, Permit};

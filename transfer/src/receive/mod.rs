@@ -2,18 +2,18 @@
 
 mod blocks;
 mod channels;
+mod part;
 mod reader;
 mod stream;
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_storage::{OpenedFile, StorageError, WriteMode};
-use rustix::io::Errno;
+use gridhaul_storage::WriteMode;
 
+use part::Part;
 pub(crate) use reader::BlockReader;
 
 use crate::local::{Context, DataChannels, Role};
@@ -29,9 +29,6 @@ pub(crate) struct Target<'a> {
     pub(crate) restart: &'a RangeSet,
     pub(crate) promised: Option<u64>,
 }
-
-/// From this size on, the blocks that `ALLO` announces are reserved before the first byte comes.
-const PREALLOCATE_FROM_BYTES: u64 = 4 * 1024 * 1024;
 
 /// `STOR`, `ESTO A` and `APPE`.
 pub(crate) fn file(
@@ -59,10 +56,7 @@ pub(crate) fn file(
         .storage
         .open_write(target.path, mode)
         .map_err(|error| open_error(target.path, error))?;
-    let part = Arc::new(Part {
-        base: base(&file, target.placement),
-        file,
-    });
+    let part = Arc::new(Part::new(file, target.placement, plan.handling.sync));
     // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
     let reserved = part.reserve(promised)?;
@@ -70,18 +64,21 @@ pub(crate) fn file(
         TransferMode::Stream => {
             let offset = part.place(&(start..start))?;
             let length = if ascii {
-                stream::receive_text(context, &part.file, offset, channels)
+                stream::receive_text(context, &part, offset, channels)
             } else {
-                stream::receive_file(context, &part.file, offset, channels)
+                stream::receive_file(context, &part, offset, channels)
             };
             length.map(|length| RangeSet::from(start..start.saturating_add(length)))
         }
         TransferMode::Extended => channels::receive(context, &part, channels),
     };
-    if reserved {
-        part.release_reserve()?;
-    }
+    let released = if reserved {
+        part.release_reserve()
+    } else {
+        Ok(())
+    };
     let arrived = received?;
+    released?;
     if context.running.failed() {
         // What was received stays in the file; the failure is reported by whoever noticed it.
         return Ok(());
@@ -93,73 +90,10 @@ pub(crate) fn file(
     }
     // The movers are done, and their shares of the file dropped.
     match Arc::into_inner(part) {
-        Some(part) => part.close(&arrived),
+        Some(part) => part.close(&arrived, &context.running),
         None => Err(TransferError::Local(
             "a mover still holds the file".to_owned(),
         )),
-    }
-}
-
-/// Where offset zero of the transfer lies in the file.
-fn base(file: &OpenedFile, placement: Placement) -> u64 {
-    match placement {
-        Placement::Replace => 0,
-        Placement::At(offset) => offset,
-        Placement::Append => file.size_at_open(),
-    }
-}
-
-/// A file that receives, and where the transfer's offsets begin in it.
-#[derive(Debug)]
-pub(crate) struct Part {
-    file: OpenedFile,
-    base: u64,
-}
-
-impl Part {
-    /// Whether a block of the transfer has a place in the largest file there can be.
-    fn place(&self, block: &Range<u64>) -> Result<u64, TransferError> {
-        let fits = |offset: u64| {
-            self.base
-                .checked_add(offset)
-                .filter(|&end| i64::try_from(end).is_ok())
-        };
-        match (fits(block.start), fits(block.end)) {
-            (Some(start), Some(_)) => Ok(start),
-            _ => Err(StorageError::new("write", Errno::FBIG).into()),
-        }
-    }
-
-    /// Reserves what was announced, so that a full disk is noticed at once; whether there is something
-    /// to give back.
-    fn reserve(&self, promised: Option<u64>) -> Result<bool, TransferError> {
-        match promised {
-            Some(bytes) if bytes >= PREALLOCATE_FROM_BYTES => {
-                self.place(&(0..bytes))?;
-                self.file.preallocate(self.base, bytes)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// Gives back the reserved blocks behind the end of the file.
-    fn release_reserve(&self) -> Result<(), TransferError> {
-        Ok(self.file.truncate(self.file.size()?)?)
-    }
-
-    /// The last doubts: the file is as long as it must be, and closing it reports no error.
-    fn close(self, arrived: &RangeSet) -> Result<(), TransferError> {
-        let needed = if arrived.is_empty() {
-            0
-        } else {
-            self.base + arrived.end()
-        };
-        if self.file.size()? < needed {
-            // Somebody cut the file while it was received.
-            return Err(StorageError::new("write", Errno::IO).into());
-        }
-        Ok(self.file.close()?)
     }
 }
 

@@ -1,21 +1,20 @@
 //! Stream mode: one channel, whose end is the end of the data (RFC 959 3.4.1).
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use gridhaul_stack::{Channel, FileRange, Received, write_all_at};
-use gridhaul_storage::OpenedFile;
 
+use super::part::Part;
 use crate::TransferError;
 use crate::local::{Context, DataChannels};
 
 /// A stream has no length; a channel is asked for this much at a time.
-const RANGE_BYTES: u64 = 64 * 1024 * 1024;
+const RANGE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Receives a file from `offset` on; returns how many bytes came.
 pub(super) fn receive_file(
     context: &Context,
-    file: &OpenedFile,
+    part: &Part,
     offset: u64,
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
@@ -27,15 +26,11 @@ pub(super) fn receive_file(
     running.note_block(buffer.len());
     loop {
         let done = moved.load(Ordering::Acquire);
-        let range = FileRange::new(
-            file.as_fd(),
-            offset + done,
-            RANGE_BYTES,
-            &mut buffer,
-            &moved,
-        );
+        let range = FileRange::new(part.file(), offset + done, RANGE_BYTES, &mut buffer, &moved);
         let received = channel.receive_into(range, &running.operation());
-        if received.inspect_err(|_| channel.abort())? < RANGE_BYTES {
+        let received = received.inspect_err(|_| channel.abort())?;
+        part.note_stored(received)?;
+        if received < RANGE_BYTES {
             running.note_movement(&*channel);
             answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));
@@ -47,7 +42,7 @@ pub(super) fn receive_file(
 /// were written.
 pub(super) fn receive_text(
     context: &Context,
-    file: &OpenedFile,
+    part: &Part,
     offset: u64,
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
@@ -67,7 +62,8 @@ pub(super) fn receive_text(
             Received::EndOfStream => lines.finish(&mut text),
         }
         let done = moved.load(Ordering::Acquire);
-        write_all_at(file.as_fd(), &text, offset + done, &moved)?;
+        write_all_at(part.file(), &text, offset + done, &moved)?;
+        part.note_stored(text.len() as u64)?;
         if received == Received::EndOfStream {
             answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));

@@ -1,0 +1,153 @@
+//! The file that receives: where the transfer's bytes go in it, and how safe they are there.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::{OpenedFile, StorageError};
+use rustix::io::Errno;
+
+use crate::TransferError;
+use crate::node::{Placement, SyncPolicy};
+use crate::running::Running;
+
+/// From this size on, the blocks that `ALLO` announces are reserved before the first byte comes.
+const PREALLOCATE_FROM_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Where a file shall be on the disk at the end, the kernel is told to write whenever so much has come:
+/// often enough that little is left for the end, and seldom enough for large writes.
+const WRITE_BACK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A file that receives, and where the transfer's offsets begin in it.
+#[derive(Debug)]
+pub(super) struct Part {
+    file: OpenedFile,
+    base: u64,
+    sync: SyncPolicy,
+    /// Bytes that the file has got.
+    stored: AtomicU64,
+}
+
+impl Part {
+    pub(super) fn new(file: OpenedFile, placement: Placement, sync: SyncPolicy) -> Self {
+        let base = match placement {
+            Placement::Replace => 0,
+            Placement::At(offset) => offset,
+            Placement::Append => file.size_at_open(),
+        };
+        Self {
+            file,
+            base,
+            sync,
+            stored: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Whether a block of the transfer has a place in the largest file there can be.
+    pub(super) fn place(&self, block: &Range<u64>) -> Result<u64, TransferError> {
+        let fits = |offset: u64| {
+            self.base
+                .checked_add(offset)
+                .filter(|&end| i64::try_from(end).is_ok())
+        };
+        match (fits(block.start), fits(block.end)) {
+            (Some(start), Some(_)) => Ok(start),
+            _ => Err(StorageError::new("write", Errno::FBIG).into()),
+        }
+    }
+
+    /// Reserves what was announced, so that a full disk is noticed at once; whether there is something
+    /// to give back.
+    pub(super) fn reserve(&self, promised: Option<u64>) -> Result<bool, TransferError> {
+        match promised {
+            Some(bytes) if bytes >= PREALLOCATE_FROM_BYTES => {
+                self.place(&(0..bytes))?;
+                self.file.preallocate(self.base, bytes)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Gives back the reserved blocks behind the end of the file.
+    pub(super) fn release_reserve(&self) -> Result<(), TransferError> {
+        Ok(self.file.truncate(self.file.size()?)?)
+    }
+
+    /// To be told of bytes that were written: of any that shall be on the disk at the end, the kernel
+    /// begins to write while others still come.
+    pub(super) fn note_stored(&self, bytes: u64) -> Result<(), TransferError> {
+        if self.sync == SyncPolicy::None {
+            return Ok(());
+        }
+        let before = self.stored.fetch_add(bytes, Ordering::Relaxed);
+        if before / WRITE_BACK_BYTES != (before + bytes) / WRITE_BACK_BYTES {
+            self.file.begin_write_back()?;
+        }
+        Ok(())
+    }
+
+    /// The last doubts: the file is as long as it must be, as safe as was asked for, and closing it
+    /// reports no error.
+    pub(super) fn close(self, arrived: &RangeSet, running: &Running) -> Result<(), TransferError> {
+        let needed = if arrived.is_empty() {
+            0
+        } else {
+            self.base + arrived.end()
+        };
+        if self.file.size()? < needed {
+            // Somebody cut the file while it was received.
+            return Err(StorageError::new("write", Errno::IO).into());
+        }
+        match self.sync {
+            SyncPolicy::None => {}
+            SyncPolicy::Close => self.file.begin_write_back()?,
+            SyncPolicy::Data => {
+                running.settle();
+                self.file.sync_data()?;
+            }
+        }
+        Ok(self.file.close()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    /// A device that takes everything, and that cannot be put on a disk.
+    fn nothing(sync: SyncPolicy) -> Part {
+        let device = File::options().write(true).open("/dev/null");
+        let device = device.expect("every system has it");
+        Part::new(OpenedFile::new(device.into(), 0), Placement::Replace, sync)
+    }
+
+    #[test]
+    fn a_file_that_is_not_on_the_disk_is_an_error_where_that_was_asked_for() {
+        let running = Running::new(1, Box::new(|_| {}));
+        let close = |sync| nothing(sync).close(&RangeSet::new(), &running);
+        close(SyncPolicy::None).expect("nobody asked");
+        close(SyncPolicy::Close).expect("a device writes when it likes");
+        let error = close(SyncPolicy::Data).expect_err("fdatasync is refused");
+        assert!(error.to_string().contains("Invalid argument"), "{error}");
+    }
+
+    #[test]
+    fn parts_begin_where_they_were_placed() {
+        let file = || OpenedFile::new(File::open("/dev/null").expect("there").into(), 70);
+        let place = |placement, block| Part::new(file(), placement, SyncPolicy::None).place(&block);
+        assert_eq!(place(Placement::Replace, 5..6).expect("room"), 5);
+        assert_eq!(place(Placement::At(100), 5..6).expect("room"), 105);
+        assert_eq!(place(Placement::Append, 5..6).expect("room"), 75);
+        let last = i64::MAX as u64;
+        place(Placement::At(last), 1..2).expect_err("no file is so long");
+        place(Placement::At(u64::MAX), 5..6).expect_err("no number is so large");
+    }
+}
