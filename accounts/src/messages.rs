@@ -71,10 +71,15 @@ pub(crate) struct Ready {
 /// From the server to a broker: one call of `Storage`. Each has one [`Reply`].
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Request<'a> {
-    OpenRead(&'a [u8]),
+    OpenRead {
+        path: &'a [u8],
+        /// Past the page cache as well.
+        direct: bool,
+    },
     OpenWrite {
         path: &'a [u8],
         truncate: bool,
+        direct: bool,
     },
     Stat(&'a [u8]),
     List(&'a [u8]),
@@ -119,7 +124,7 @@ pub(crate) enum Request<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
-    /// The descriptor comes with it.
+    /// The descriptor comes with it, and after it the one past the page cache, if there is one.
     Opened,
     Facts(Facts),
     Entries {

@@ -21,6 +21,18 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Opens or creates a regular file for writing.
     fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError>;
 
+    /// As [`Storage::open_read`], and once more past the page cache where the file system can
+    /// ([`OpenedFile::direct`]).
+    fn open_read_direct(&self, path: &Path) -> Result<OpenedFile, StorageError> {
+        self.open_read(path)
+    }
+
+    /// As [`Storage::open_write`], and once more past the page cache where the file system can
+    /// ([`OpenedFile::direct`]).
+    fn open_write_direct(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
+        self.open_write(path, mode)
+    }
+
     /// The facts of what `path` names. Links are followed; a link that points nowhere is an error.
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError>;
 
@@ -89,13 +101,32 @@ pub enum WriteMode {
 #[derive(Debug)]
 pub struct OpenedFile {
     descriptor: OwnedFd,
+    direct: Option<OwnedFd>,
     size: u64,
 }
 
 impl OpenedFile {
     /// Takes over a descriptor of a regular file that had `size` bytes when it was opened.
     pub fn new(descriptor: OwnedFd, size: u64) -> Self {
-        Self { descriptor, size }
+        Self {
+            descriptor,
+            direct: None,
+            size,
+        }
+    }
+
+    /// Takes over a second descriptor of the same file, opened in the same way and with `O_DIRECT`.
+    #[must_use]
+    pub fn with_direct(self, direct: OwnedFd) -> Self {
+        Self {
+            direct: Some(direct),
+            ..self
+        }
+    }
+
+    /// The descriptor past the page cache, if one was asked for and the file system has it.
+    pub fn direct(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.as_ref().map(AsFd::as_fd)
     }
 
     /// How many bytes the file had when it was opened (after `WriteMode::Truncate`: 0).

@@ -63,8 +63,13 @@ impl Broker {
             let Ok(message) = postcard::to_stdvec(&reply) else {
                 return;
             };
-            let file = file.as_ref().map(OpenedFile::as_fd);
-            if socket::send(socket, &message, file.as_slice()).is_err() {
+            let file = file.as_ref();
+            let descriptors: Vec<BorrowedFd<'_>> = file
+                .map(OpenedFile::as_fd)
+                .into_iter()
+                .chain(file.and_then(OpenedFile::direct))
+                .collect();
+            if socket::send(socket, &message, &descriptors).is_err() {
                 return;
             }
         }
@@ -75,17 +80,32 @@ impl Broker {
         let done = |result: Result<(), StorageError>| result.map(|()| (Reply::Done, None));
         let opened = |file| (Reply::Opened, Some(file));
         match request {
-            Request::OpenRead(file) => storage.open_read(path(file)).map(opened),
+            Request::OpenRead { path: file, direct } => {
+                let file = path(file);
+                let result = if direct {
+                    storage.open_read_direct(file)
+                } else {
+                    storage.open_read(file)
+                };
+                result.map(opened)
+            }
             Request::OpenWrite {
                 path: file,
                 truncate,
+                direct,
             } => {
+                let file = path(file);
                 let mode = if truncate {
                     WriteMode::Truncate
                 } else {
                     WriteMode::Keep
                 };
-                storage.open_write(path(file), mode).map(opened)
+                let result = if direct {
+                    storage.open_write_direct(file, mode)
+                } else {
+                    storage.open_write(file, mode)
+                };
+                result.map(opened)
             }
             Request::Stat(file) => {
                 let facts = storage.stat(path(file))?;

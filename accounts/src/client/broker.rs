@@ -62,10 +62,10 @@ struct Lease {
     generation: u64,
 }
 
-/// The answer, the descriptor with it, and the process that gave it.
+/// The answer, the descriptors with it, and the process that gave it.
 pub(super) struct Answered {
     pub(super) reply: Reply,
-    pub(super) descriptor: Option<OwnedFd>,
+    pub(super) descriptors: Vec<OwnedFd>,
     pub(super) generation: u64,
 }
 
@@ -203,14 +203,14 @@ impl Broker {
                 return Err(StorageError::new(call, Errno::IO));
             };
             let broken = match talk::ask(&lease.socket, &message, buffer, cancelled) {
-                Ok((reply, descriptor)) => {
+                Ok((reply, descriptors)) => {
                     let generation = lease.generation;
                     self.give_back(lease, begins_listing(request, &reply));
                     return match reply {
                         Reply::Failed(failure) => Err(failure.into_error()),
                         reply => Ok(Answered {
                             reply,
-                            descriptor,
+                            descriptors,
                             generation,
                         }),
                     };

@@ -1,5 +1,6 @@
 //! `Storage` by way of a broker: one message there and one back for each call.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,18 +46,45 @@ impl AccountStorage {
         const CALL: &str = "open";
         // Opening for writing can be repeated as well: nobody has written to the file yet.
         let answered = self.broker.call(CALL, request, Repeat::Safe)?;
-        let (Reply::Opened, Some(file)) = (answered.reply, answered.descriptor) else {
+        let mut descriptors = answered.descriptors.into_iter();
+        let (Reply::Opened, Some(file)) = (answered.reply, descriptors.next()) else {
             return Err(StorageError::new(CALL, Errno::PROTO));
         };
+        let stat = |file: &OwnedFd| {
+            rustix::fs::fstat(file).map_err(|errno| StorageError::new(CALL, errno))
+        };
         // A mover reads and writes without fear of waiting, whatever a broker sent.
-        let facts = rustix::fs::fstat(&file).map_err(|errno| StorageError::new(CALL, errno))?;
+        let facts = stat(&file)?;
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
             return Err(StorageError::new(CALL, Errno::PROTO));
         }
-        Ok(OpenedFile::new(
-            file,
-            u64::try_from(facts.st_size).unwrap_or(0),
-        ))
+        let opened = OpenedFile::new(file, u64::try_from(facts.st_size).unwrap_or(0));
+        let Some(direct) = descriptors.next() else {
+            return Ok(opened);
+        };
+        let others = stat(&direct)?;
+        if (others.st_dev, others.st_ino) != (facts.st_dev, facts.st_ino) {
+            return Err(StorageError::new(CALL, Errno::PROTO));
+        }
+        Ok(opened.with_direct(direct))
+    }
+
+    fn open_to_write(
+        &self,
+        path: &Path,
+        mode: WriteMode,
+        direct: bool,
+    ) -> Result<OpenedFile, StorageError> {
+        self.open(Request::OpenWrite {
+            path: bytes("open", path)?,
+            truncate: mode == WriteMode::Truncate,
+            direct,
+        })
+    }
+
+    fn open_to_read(&self, path: &Path, direct: bool) -> Result<OpenedFile, StorageError> {
+        let path = bytes("open", path)?;
+        self.open(Request::OpenRead { path, direct })
     }
 
     fn change(
@@ -71,14 +99,19 @@ impl AccountStorage {
 
 impl Storage for AccountStorage {
     fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError> {
-        self.open(Request::OpenRead(bytes("open", path)?))
+        self.open_to_read(path, false)
     }
 
     fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
-        self.open(Request::OpenWrite {
-            path: bytes("open", path)?,
-            truncate: mode == WriteMode::Truncate,
-        })
+        self.open_to_write(path, mode, false)
+    }
+
+    fn open_read_direct(&self, path: &Path) -> Result<OpenedFile, StorageError> {
+        self.open_to_read(path, true)
+    }
+
+    fn open_write_direct(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
+        self.open_to_write(path, mode, true)
     }
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {

@@ -58,7 +58,7 @@ pub(super) fn ask(
     message: &[u8],
     buffer: &mut [u8],
     cancelled: Option<&dyn Fn() -> bool>,
-) -> Result<(Reply, Option<OwnedFd>), Broken> {
+) -> Result<(Reply, Vec<OwnedFd>), Broken> {
     socket::send(socket, message, &[]).map_err(|_| Broken::Unsent)?;
     if let Some(cancelled) = cancelled {
         while !readable(socket, LOOK).map_err(|_| Broken::Unanswered)? {
@@ -72,7 +72,7 @@ pub(super) fn ask(
     let mut descriptors = Vec::new();
     match socket::receive(socket, buffer, &mut descriptors) {
         Ok(Received::Message(bytes)) => match postcard::from_bytes(&buffer[..bytes]) {
-            Ok(reply) => Ok((reply, descriptors.pop())),
+            Ok(reply) => Ok((reply, descriptors)),
             Err(_) => Err(Broken::Garbled),
         },
         Err(Errno::MSGSIZE) => Err(Broken::Garbled),
@@ -143,7 +143,7 @@ mod tests {
         });
         let request = postcard::to_stdvec(&Request::RemoveTree(b"d")).unwrap();
         let answer = ask(&ours, &request, &mut [0; 64], Some(&cancelled));
-        assert!(matches!(answer, Ok((Reply::Done, None))));
+        assert!(matches!(answer, Ok((Reply::Done, descriptors)) if descriptors.is_empty()));
         let cancel = postcard::to_stdvec(&Request::Cancel).unwrap();
         assert_eq!(broker.join().unwrap(), [request[0], cancel[0]]);
         assert_eq!(asked.get(), 1);

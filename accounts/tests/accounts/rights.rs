@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use gridhaul_accounts::{AccountError, Refusal};
-use gridhaul_storage::Storage as _;
+use gridhaul_storage::{Storage as _, WriteMode};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -40,6 +41,27 @@ fn what_is_made_belongs_to_the_account_and_its_group() {
             b"content"
         );
     }
+}
+
+#[test]
+fn accounts_open_their_files_past_the_page_cache() {
+    let served = Served::new(ALICE);
+    let storage = &served.storage;
+    write(storage, path("file"), b"content").unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECT;
+    let has_direct = rustix::fs::open(served.real("file"), flags, Mode::empty()).is_ok();
+    let read = storage.open_read_direct(path("file")).unwrap();
+    assert_eq!(read.direct().is_some(), has_direct);
+    let written = storage.open_write_direct(path("file"), WriteMode::Keep);
+    assert_eq!(written.unwrap().direct().is_some(), has_direct);
+    // It is opened again for what it was opened for.
+    storage.set_mode(path("file"), 0o200).unwrap();
+    let file = storage.open_write_direct(path("file"), WriteMode::Keep);
+    assert_eq!(file.unwrap().direct().is_some(), has_direct);
+    assert_eq!(
+        errno(storage.open_read_direct(path("file"))),
+        Some(Errno::ACCESS)
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@
 
 #[path = "../../../storage/tests/posix/attributes.rs"]
 mod attributes;
+#[path = "../../../storage/tests/posix/direct.rs"]
+mod direct;
 #[path = "../../../storage/tests/posix/escape.rs"]
 mod escape;
 #[path = "../../../storage/tests/posix/fixture.rs"]

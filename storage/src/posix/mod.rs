@@ -4,6 +4,7 @@
 //! held descriptor of what the path names. No path is resolved twice for one change.
 
 mod accounts;
+mod direct;
 mod facts;
 mod list;
 mod remove;
@@ -109,6 +110,16 @@ impl Storage for PosixStorage {
         let (file, size) =
             open_regular(root, path, flags, self.file_mode).map_err(failed("open"))?;
         Ok(OpenedFile::new(file, size))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> Result<OpenedFile, StorageError> {
+        let file = self.open_read(path)?;
+        Ok(direct::opened_twice(file, OFlags::RDONLY))
+    }
+
+    fn open_write_direct(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
+        let file = self.open_write(path, mode)?;
+        Ok(direct::opened_twice(file, OFlags::WRONLY))
     }
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {

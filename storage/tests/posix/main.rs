@@ -1,6 +1,7 @@
 //! What `PosixStorage` does with real directories. Most of it is asked of other storages as well.
 
 mod attributes;
+mod direct;
 mod escape;
 mod fixture;
 mod kinds;

@@ -1,0 +1,83 @@
+//! Files that are opened past the page cache as well.
+
+use std::fs;
+use std::os::fd::AsFd;
+
+use gridhaul_storage::{OpenedFile, PosixOptions, Storage as _, WriteMode};
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
+use rustix::io::Errno;
+
+use crate::{Fixture, content, errno, open, path, write};
+
+/// Whether the file system of the tests has direct I/O; says so if not.
+fn has_direct(fixture: &Fixture) -> bool {
+    let probe = fixture.real("probe");
+    fs::write(&probe, "").unwrap();
+    let opened = rustix::fs::open(
+        &probe,
+        OFlags::RDONLY | OFlags::DIRECT,
+        rustix::fs::Mode::empty(),
+    );
+    fs::remove_file(&probe).unwrap();
+    if opened.is_err() {
+        eprintln!("skipped: the file system of temporary files has no direct I/O");
+    }
+    opened.is_ok()
+}
+
+fn is_direct(descriptor: impl AsFd) -> bool {
+    fcntl_getfl(descriptor).unwrap().contains(OFlags::DIRECT)
+}
+
+fn identity(descriptor: impl AsFd) -> (u64, u64) {
+    let facts = fstat(descriptor).unwrap();
+    (facts.st_dev, facts.st_ino)
+}
+
+fn expect_twice(file: &OpenedFile) {
+    let direct = file.direct().expect("the file system has direct I/O");
+    assert_eq!((is_direct(file), is_direct(direct)), (false, true));
+    assert_eq!(identity(file), identity(direct));
+}
+
+#[test]
+fn a_file_is_opened_twice_only_if_somebody_asks() {
+    let fixture = Fixture::new();
+    if !has_direct(&fixture) {
+        return;
+    }
+    let storage = &fixture.storage;
+    expect_twice(
+        &storage
+            .open_write_direct(path("f"), WriteMode::Keep)
+            .unwrap(),
+    );
+    write(storage, path("f"), b"content").unwrap();
+    let file = storage.open_read_direct(path("f")).unwrap();
+    expect_twice(&file);
+    assert_eq!(
+        (file.size_at_open(), content(&file)),
+        (7, b"content".to_vec())
+    );
+    let file = storage
+        .open_write_direct(path("f"), WriteMode::Truncate)
+        .unwrap();
+    expect_twice(&file);
+    assert_eq!(file.size().unwrap(), 0);
+    file.close().unwrap();
+    assert!(storage.open_read(path("f")).unwrap().direct().is_none());
+}
+
+#[test]
+fn what_cannot_be_opened_twice_is_opened_once() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let missing = storage.open_read_direct(path("missing"));
+    assert_eq!(errno(missing), Some(Errno::NOENT));
+    let directory = storage.open_write_direct(path("/"), WriteMode::Keep);
+    assert_eq!(errno(directory), Some(Errno::ISDIR));
+    // No file of procfs has direct I/O.
+    let proc = open("/proc".as_ref(), PosixOptions::default()).unwrap();
+    let file = proc.open_read_direct(path("version")).unwrap();
+    assert!(file.direct().is_none() && !content(&file).is_empty());
+}
