@@ -26,8 +26,9 @@ impl Stack {
 
     /// Whether files should be opened with `O_DIRECT` as well.
     pub fn wants_direct(&self) -> bool {
-        // What a transform makes of the bytes is not aligned.
-        self.transforms.is_empty() && self.transport.wants_direct()
+        // A transform that changes bytes leaves the second descriptor alone. Whether it does, or hands
+        // the transport's channel back, is not known before its handshake.
+        self.transport.wants_direct()
     }
 
     /// Opens a listener at `local`; the driver's options decide on the port, and may decide on
@@ -43,6 +44,7 @@ impl Stack {
     ) -> Result<StackListener, ListenError> {
         Ok(StackListener {
             listener: self.transport.listen(local, sockets)?,
+            wants_direct: self.wants_direct(),
             transforms: Arc::clone(&self.transforms),
         })
     }
@@ -102,6 +104,7 @@ impl Outgoing {
 #[derive(Debug)]
 pub struct StackListener {
     listener: Box<dyn Listener>,
+    wants_direct: bool,
     transforms: Arc<[Arc<dyn Transform>]>,
 }
 
@@ -109,6 +112,11 @@ impl StackListener {
     /// Where peers are told to connect: the address that is advertised.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
+    }
+
+    /// As [`Stack::wants_direct`].
+    pub fn wants_direct(&self) -> bool {
+        self.wants_direct
     }
 
     /// Waits for the next connection. No transform has spoken on it yet, so that a slow handshake

@@ -27,6 +27,13 @@ impl DataPort {
             Self::Active { peers, .. } => peers.len(),
         }
     }
+
+    fn wants_direct(&self) -> bool {
+        match self {
+            Self::Passive(listeners) => listeners.iter().any(StackListener::wants_direct),
+            Self::Active { stack, .. } => stack.wants_direct(),
+        }
+    }
 }
 
 /// An open channel with what was read ahead from it.
@@ -68,6 +75,11 @@ impl DataChannels {
 
     pub(crate) fn stripes(&self) -> usize {
         self.port.stripes()
+    }
+
+    /// Whether files should be opened past the page cache as well.
+    pub(crate) fn wants_direct(&self) -> bool {
+        self.port.wants_direct()
     }
 
     /// Whether channels of an earlier transfer are there.

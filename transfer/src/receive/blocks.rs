@@ -157,13 +157,11 @@ impl<'a> Blocks<'a> {
         while block.start + done < block.end {
             let length = RANGE_BYTES.min(block.end - block.start - done);
             let before = self.moved.load(Ordering::Acquire);
-            let range = FileRange::new(
-                self.part.file(),
-                place + done,
-                length,
-                &mut buffer,
-                self.moved,
-            );
+            let place = place + done;
+            let range = FileRange {
+                direct: self.part.direct(),
+                ..FileRange::new(self.part.file(), place, length, &mut buffer, self.moved)
+            };
             let DataChannel { channel, reader } = &mut *self.channel;
             let received = reader.payload_into(&mut **channel, range, &running.operation());
             // Also what came before a failure is in the file, and a restart need not send it again.

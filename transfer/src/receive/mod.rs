@@ -52,10 +52,12 @@ pub(crate) fn file(
     } else {
         WriteMode::Keep
     };
-    let file = context
-        .storage
-        .open_write(target.path, mode)
-        .map_err(|error| open_error(target.path, error))?;
+    let file = if channels.wants_direct() {
+        context.storage.open_write_direct(target.path, mode)
+    } else {
+        context.storage.open_write(target.path, mode)
+    }
+    .map_err(|error| open_error(target.path, error))?;
     let part = Arc::new(Part::new(file, target.placement, plan.handling.sync));
     // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);

@@ -48,6 +48,11 @@ impl Part {
         self.file.as_fd()
     }
 
+    /// The file past the page cache, for drivers that asked for it.
+    pub(super) fn direct(&self) -> Option<BorrowedFd<'_>> {
+        self.file.direct()
+    }
+
     /// Whether a block of the transfer has a place in the largest file there can be.
     pub(super) fn place(&self, block: &Range<u64>) -> Result<u64, TransferError> {
         let fits = |offset: u64| {

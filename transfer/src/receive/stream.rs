@@ -26,7 +26,11 @@ pub(super) fn receive_file(
     running.note_block(buffer.len());
     loop {
         let done = moved.load(Ordering::Acquire);
-        let range = FileRange::new(part.file(), offset + done, RANGE_BYTES, &mut buffer, &moved);
+        let place = offset + done;
+        let range = FileRange {
+            direct: part.direct(),
+            ..FileRange::new(part.file(), place, RANGE_BYTES, &mut buffer, &moved)
+        };
         let received = channel.receive_into(range, &running.operation());
         let received = received.inspect_err(|_| channel.abort())?;
         part.note_stored(received)?;

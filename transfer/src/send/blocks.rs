@@ -240,13 +240,16 @@ impl Sending {
                     for block in part.restart.missing_in(piece) {
                         let length = block.end - block.start;
                         let header = Header::data(block.start, length).encode();
-                        let body = FileRange::new(
-                            part.file.as_fd(),
-                            part.offset + block.start,
-                            length,
-                            &mut buffer,
-                            moved,
-                        );
+                        let body = FileRange {
+                            direct: part.file.direct(),
+                            ..FileRange::new(
+                                part.file.as_fd(),
+                                part.offset + block.start,
+                                length,
+                                &mut buffer,
+                                moved,
+                            )
+                        };
                         channel.channel.send(&header, Body::File(body), operation)?;
                     }
                 }

@@ -35,10 +35,12 @@ pub(crate) fn file(
     if plan.mode == TransferMode::Extended {
         channels.check_role(Role::Sender)?;
     }
-    let file = context
-        .storage
-        .open_read(part.path)
-        .map_err(|error| open_error(part.path, error))?;
+    let file = if channels.wants_direct() {
+        context.storage.open_read_direct(part.path)
+    } else {
+        context.storage.open_read(part.path)
+    }
+    .map_err(|error| open_error(part.path, error))?;
     // A file that grows while it is sent is sent as long as it was.
     let size = file.size_at_open();
     let offset = part.offset.min(size);

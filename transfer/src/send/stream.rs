@@ -24,7 +24,10 @@ pub(super) fn send_file(
     let operation = running.operation();
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len());
-    let body = FileRange::new(file.as_fd(), offset, length, &mut buffer, &moved);
+    let body = FileRange {
+        direct: file.direct(),
+        ..FileRange::new(file.as_fd(), offset, length, &mut buffer, &moved)
+    };
     let sent = channel
         .send(&[], Body::File(body), &operation)
         .and_then(|()| channel.finish(&operation));
