@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gridhaul_accounts::Monitor;
 use gridhaul_gsi::Gsi;
 use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
-use gridhaul_stack::{Driver, Registry, StackError};
+use gridhaul_stack::{Registry, StackError};
 use gridhaul_storage::StorageError;
 use gridhaul_tcp::Tcp;
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
@@ -178,7 +178,7 @@ pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, S
 }
 
 /// The drivers that take the options of `tcp`.
-const OVER_TCP: [&str; 2] = ["tcp", "splice"];
+const OVER_TCP: [&str; 3] = ["tcp", "splice", "auto"];
 
 /// `port-range` is for every stack over TCP, whatever its own options say.
 fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
@@ -420,7 +420,10 @@ pub(crate) fn drivers() -> Registry {
     let mut registry = Registry::new();
     registry.register(Tcp);
     #[cfg(feature = "splice")]
-    registry.register(gridhaul_splice::Splice);
+    {
+        registry.register(gridhaul_splice::Splice);
+        registry.register(gridhaul_splice::Auto);
+    }
     registry.register(Gsi::without_session());
     registry
 }

@@ -196,7 +196,7 @@ fn a_sound_site_passes() {
         .says("ok trust:", "1 authority")
         .says("ok gridmap:", "maps 1 subject")
         .says("ok root:", "can be opened")
-        .says("ok stack:", "tcp")
+        .says("ok stack:", "auto")
         .says("0 errors", "warning");
     for line in &said.lines[..said.lines.len() - 1] {
         assert!(

@@ -1,4 +1,4 @@
-//! The driver `splice`: data channels over TCP whose file ranges are moved by the kernel.
+//! The drivers `splice` and `auto`: data channels over TCP whose file ranges are moved by the kernel.
 //!
 //! On the wire it is plain TCP, and the peer may be anything. A file is sent by `sendfile`, which hands the
 //! pages of the page cache to the socket, and received by `splice`, from the socket through a pipe to the
@@ -6,15 +6,21 @@
 //! with the driver `tcp`; so does everything that is not a range of a file: small replies, and all bytes of
 //! a transform.
 //!
-//! It has all options of the driver `tcp`, whose settings and sockets it uses.
+//! `auto` moves ranges in this way or as `tcp` does, whichever costs less: it measures both on the first
+//! mebibytes of long transfers, and remembers what it found.
+//!
+//! Both have all options of the driver `tcp`, whose settings and sockets they use.
 //!
 //! `sendfile` to a socket whose peer is gone raises `SIGPIPE`, and no flag keeps it from doing so. Programs
 //! written in Rust ignore that signal from the start.
 
 mod channel;
+mod judge;
 mod pipes;
+mod readahead;
 mod receiving;
 mod sending;
+mod support;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,7 +32,9 @@ use gridhaul_stack::{
 };
 use gridhaul_tcp::{Settings, TcpListener};
 
-use crate::channel::SpliceChannel;
+pub use crate::support::{Support, support};
+
+use crate::channel::{Choice, SpliceChannel};
 
 /// The driver `splice`; its options are those of the driver `tcp`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,13 +51,39 @@ impl Driver for Splice {
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
         let settings = Settings::parse(&Options::new(self, options)?)?;
-        Ok(Built::Transport(Arc::new(SpliceTransport { settings })))
+        Ok(SpliceTransport::build(settings, Choice::Splice))
+    }
+}
+
+/// The driver `auto`: `splice` where that is cheaper, as `tcp` otherwise. Its options are those of `tcp`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Auto;
+
+impl Driver for Auto {
+    fn name(&self) -> &'static str {
+        "auto"
+    }
+
+    fn options(&self) -> &'static [OptionDoc] {
+        &gridhaul_tcp::OPTIONS
+    }
+
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+        let settings = Settings::parse(&Options::new(self, options)?)?;
+        Ok(SpliceTransport::build(settings, Choice::Measured))
     }
 }
 
 #[derive(Debug)]
 struct SpliceTransport {
     settings: Settings,
+    choice: Choice,
+}
+
+impl SpliceTransport {
+    fn build(settings: Settings, choice: Choice) -> Built {
+        Built::Transport(Arc::new(Self { settings, choice }))
+    }
 }
 
 impl Transport for SpliceTransport {
@@ -59,7 +93,10 @@ impl Transport for SpliceTransport {
         options: &SocketOptions,
     ) -> Result<Box<dyn Listener>, ListenError> {
         let listener = TcpListener::open(&self.settings, local, options)?;
-        Ok(Box::new(SpliceListener { listener }))
+        Ok(Box::new(SpliceListener {
+            listener,
+            choice: self.choice,
+        }))
     }
 
     fn connect(
@@ -69,13 +106,14 @@ impl Transport for SpliceTransport {
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ConnectError> {
         let channel = gridhaul_tcp::connect(&self.settings, peer, options, operation)?;
-        Ok(Box::new(SpliceChannel::new(channel)))
+        Ok(Box::new(SpliceChannel::new(channel, self.choice)))
     }
 }
 
 #[derive(Debug)]
 struct SpliceListener {
     listener: TcpListener,
+    choice: Choice,
 }
 
 impl Listener for SpliceListener {
@@ -85,6 +123,6 @@ impl Listener for SpliceListener {
 
     fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError> {
         let channel = self.listener.accept_channel(operation)?;
-        Ok(Box::new(SpliceChannel::new(channel)))
+        Ok(Box::new(SpliceChannel::new(channel, self.choice)))
     }
 }

@@ -16,7 +16,7 @@ static IDLE: Mutex<Vec<Ends>> = Mutex::new(Vec::new());
 const MOST_IDLE: usize = 32;
 
 /// The default of `fs.pipe-max-size`, and as much as a socket usually has at once.
-const WANTED_BYTES: usize = 1024 * 1024;
+pub(crate) const WANTED_BYTES: usize = 1024 * 1024;
 
 /// With less, the calls cost more than the copies that they save.
 const LEAST_BYTES: usize = 64 * 1024;
@@ -57,6 +57,11 @@ impl Pipe {
     /// How many bytes are in it.
     pub(crate) fn held(&self) -> usize {
         self.held
+    }
+
+    /// How many bytes it can hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.ends().capacity
     }
 
     /// The end to take bytes from; [`Pipe::note_taken`] is told how many.

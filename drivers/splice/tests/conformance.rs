@@ -1,7 +1,7 @@
-//! The conformance suite over `splice`, alone and under the transforms of the stack crate.
+//! The conformance suite over `splice` and `auto`, alone and under the transforms of the stack crate.
 
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_splice::Splice;
+use gridhaul_splice::{Auto, Splice};
 use gridhaul_stack::conformance::{Subject, check_options};
 use gridhaul_stack::{Fault, Registry, Trace, conformance_tests};
 
@@ -9,9 +9,12 @@ conformance_tests!(plain, subject("splice"));
 conformance_tests!(small_buffers, subject("splice:buffer=4096;nodelay=off"));
 conformance_tests!(under_trace, subject("splice,trace"));
 conformance_tests!(under_fault, subject("splice,fault:short=61;seed=7"));
+conformance_tests!(automatic, subject("auto"));
+conformance_tests!(automatic_under_trace, subject("auto,trace"));
 
 fn subject(stack: &str) -> Subject {
     let mut registry = Registry::new();
+    registry.register(Auto);
     registry.register(Fault);
     registry.register(Splice);
     registry.register(Trace::new(|_| {}));
@@ -22,4 +25,5 @@ fn subject(stack: &str) -> Subject {
 #[test]
 fn options_are_checked() {
     check_options(&Splice);
+    check_options(&Auto);
 }

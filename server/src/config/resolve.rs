@@ -90,10 +90,10 @@ impl Config {
                 advertise: settings.advertise_address,
                 hosts: settings.data_hosts.unwrap_or_default(),
                 stripes: between("stripes", settings.stripes, 1, 1, 64)?,
-                stack: settings.stack.unwrap_or_else(|| "tcp".to_owned()),
+                stack: settings.stack.unwrap_or_else(|| STACK.to_owned()),
                 allowed_drivers: settings
                     .allowed_drivers
-                    .unwrap_or_else(|| vec!["tcp".to_owned(), "splice".to_owned()]),
+                    .unwrap_or_else(|| ALLOWED_DRIVERS.map(str::to_owned).to_vec()),
             },
             handling: Handling {
                 sync: settings.sync_files.unwrap_or_default().0,
@@ -108,6 +108,17 @@ impl Config {
         })
     }
 }
+
+/// The stack and the drivers that clients may name, where the configuration does not say: those that the
+/// program has, and that need no configuration.
+#[cfg(feature = "splice")]
+const STACK: &str = "auto";
+#[cfg(feature = "splice")]
+const ALLOWED_DRIVERS: [&str; 3] = ["auto", "tcp", "splice"];
+#[cfg(not(feature = "splice"))]
+const STACK: &str = "tcp";
+#[cfg(not(feature = "splice"))]
+const ALLOWED_DRIVERS: [&str; 1] = ["tcp"];
 
 /// A year: what is longer was meant otherwise.
 const MOST_SECONDS: u64 = 366 * 24 * 3600;

@@ -235,7 +235,7 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     stripes: usize,
 
-    /// The driver stack of data channels. Default: tcp
+    /// The driver stack of data channels. Default: auto
     #[arg(long, value_name = "STACK")]
     stack: String,
 

@@ -1,0 +1,399 @@
+//! Which way is better: through memory or past it. That depends on the machine, so `auto` measures.
+//!
+//! Past memory there is no copy, but work for each page; which costs more is decided by the size of the
+//! caches, the file system's pages and the network. Both ways are tried on some mebibytes of a transfer that is
+//! long enough, the cheaper one in processor time is kept, unless it is much slower, and the others who
+//! move files between the same file system and the same kind of peer begin with it. Now and then the trial
+//! is repeated.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+/// So much is moved in each way before they are compared.
+const TRIAL_BYTES: u64 = 8 * 1024 * 1024;
+
+/// After so much the trial is repeated.
+const KEPT_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Pieces from this size are measured; smaller ones say more about waiting than about moving.
+pub(crate) const MEASURED_BYTES: u64 = 128 * 1024;
+
+/// As many file systems, directions and kinds of peers are told apart; more than any server has.
+const MOST_RECORDS: usize = 64;
+
+/// By how much the other way must be cheaper, and by how much slower the cheaper one may be.
+const CLEARLY_CHEAPER: f64 = 0.95;
+const MUCH_SLOWER: f64 = 1.5;
+
+/// A way of moving a range of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By reading and writing.
+    Memory,
+    /// By `sendfile` or `splice`.
+    Kernel,
+}
+
+/// Where bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Sending,
+    Receiving,
+}
+
+impl Direction {
+    /// The system call that moves bytes in this direction.
+    pub(crate) fn call(self, way: Way) -> &'static str {
+        match (way, self) {
+            (Way::Memory, _) => "read",
+            (Way::Kernel, Self::Sending) => "sendfile",
+            (Way::Kernel, Self::Receiving) => "splice",
+        }
+    }
+}
+
+/// What a judgement is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Route {
+    /// The kind of file system, as fstatfs(2) numbers them; 0 where it does not.
+    file_system: u64,
+    direction: Direction,
+    is_local: bool,
+}
+
+/// What is known about a route; shared by all channels.
+#[derive(Debug)]
+pub(crate) struct Record {
+    route: Route,
+    phase: Mutex<Phase>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// Nothing is known, or it is old.
+    Trial { memory: Tally, kernel: Tally },
+    /// Decided, for so many bytes.
+    Settled {
+        memory: Tally,
+        kernel: Tally,
+        left: u64,
+    },
+    /// The kernel cannot do it, and is not asked again for so many bytes.
+    Refused { errno: Errno, left: u64 },
+}
+
+/// What one way cost in a trial: the best of its pieces, since others may have been in their way.
+#[derive(Debug, Clone, Copy)]
+struct Tally {
+    bytes: u64,
+    /// Processor time of the thread, in seconds per gigabyte.
+    busy: f64,
+    /// Seconds per gigabyte.
+    elapsed: f64,
+}
+
+/// Times a piece.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    busy: Duration,
+    begin: Instant,
+}
+
+/// What a piece cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    bytes: u64,
+    /// Processor time of the thread.
+    busy: Duration,
+    elapsed: Duration,
+}
+
+/// Everything that was measured in this process.
+static RECORDS: Mutex<Vec<Arc<Record>>> = Mutex::new(Vec::new());
+
+/// What is known about moving this file in this direction, between here and this kind of peer.
+pub(crate) fn record(file: BorrowedFd<'_>, direction: Direction, is_local: bool) -> Arc<Record> {
+    let kind = rustix::fs::fstatfs(file).map(|facts| facts.f_type);
+    let route = Route {
+        file_system: kind.map_or(0, i64::cast_unsigned),
+        direction,
+        is_local,
+    };
+    let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(record) = records.iter().find(|record| record.route == route) {
+        return Arc::clone(record);
+    }
+    if records.len() == MOST_RECORDS {
+        records.remove(0);
+    }
+    let record = Arc::new(Record {
+        route,
+        phase: Mutex::new(Phase::trial()),
+    });
+    records.push(Arc::clone(&record));
+    record
+}
+
+impl Record {
+    /// The way for the next piece of so many bytes, and whether it is to be measured. A transfer that is not
+    /// known to be long takes part in no trial.
+    pub(crate) fn choose(&self, bytes: u64, is_long: bool) -> (Way, bool) {
+        let mut phase = self.phase();
+        let (way, left) = match &mut *phase {
+            Phase::Trial { memory, kernel } => {
+                let may_measure = is_long && bytes >= MEASURED_BYTES;
+                return if may_measure && memory.bytes < kernel.bytes {
+                    (Way::Memory, true)
+                } else {
+                    (Way::Kernel, may_measure)
+                };
+            }
+            Phase::Settled {
+                memory,
+                kernel,
+                left,
+            } => {
+                let way = better(memory, kernel);
+                let left = left.checked_sub(bytes).map(|rest| *left = rest);
+                (way, left)
+            }
+            Phase::Refused { left, .. } => {
+                let left = left.checked_sub(bytes).map(|rest| *left = rest);
+                (Way::Memory, left)
+            }
+        };
+        if left.is_none() {
+            *phase = Phase::trial();
+        }
+        (way, false)
+    }
+
+    /// Takes a measurement into account.
+    pub(crate) fn note(&self, way: Way, cost: Cost) {
+        let mut phase = self.phase();
+        // Another channel may have ended the trial.
+        if let Phase::Trial { memory, kernel } = &mut *phase {
+            match way {
+                Way::Memory => memory.note(cost),
+                Way::Kernel => kernel.note(cost),
+            }
+            if memory.bytes.min(kernel.bytes) >= TRIAL_BYTES {
+                *phase = Phase::Settled {
+                    memory: *memory,
+                    kernel: *kernel,
+                    left: KEPT_BYTES,
+                };
+            }
+        }
+    }
+
+    /// The kernel said that it cannot move such files.
+    pub(crate) fn refuse(&self, errno: Errno) {
+        *self.phase() = Phase::Refused {
+            errno,
+            left: KEPT_BYTES,
+        };
+    }
+
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a way was chosen, for the log.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = self.route.direction;
+        let name = direction.call(Way::Kernel);
+        match *self.phase() {
+            Phase::Trial { .. } => write!(f, "{name} comes first, and is being measured"),
+            Phase::Settled { memory, kernel, .. } => write!(
+                f,
+                "CPU seconds per GB: {name} {:.3}, read {:.3}; seconds per GB: {name} {:.3}, read {:.3}",
+                kernel.busy, memory.busy, kernel.elapsed, memory.elapsed
+            ),
+            Phase::Refused { errno, .. } => {
+                write!(f, "{name} failed: {}", io::Error::from(errno))
+            }
+        }
+    }
+}
+
+fn better(memory: &Tally, kernel: &Tally) -> Way {
+    let is_cheaper = memory.busy < kernel.busy * CLEARLY_CHEAPER;
+    if is_cheaper && memory.elapsed <= kernel.elapsed * MUCH_SLOWER {
+        return Way::Memory;
+    }
+    if kernel.elapsed > memory.elapsed * MUCH_SLOWER {
+        return Way::Memory;
+    }
+    Way::Kernel
+}
+
+impl Phase {
+    fn trial() -> Self {
+        Self::Trial {
+            memory: Tally::none(),
+            kernel: Tally::none(),
+        }
+    }
+}
+
+impl Tally {
+    fn none() -> Self {
+        Self {
+            bytes: 0,
+            busy: f64::INFINITY,
+            elapsed: f64::INFINITY,
+        }
+    }
+
+    fn note(&mut self, cost: Cost) {
+        self.bytes += cost.bytes;
+        self.busy = self.busy.min(cost.per_gigabyte(cost.busy));
+        self.elapsed = self.elapsed.min(cost.per_gigabyte(cost.elapsed));
+    }
+}
+
+impl Watch {
+    pub(crate) fn start() -> Self {
+        Self {
+            busy: processor_time(),
+            begin: Instant::now(),
+        }
+    }
+
+    /// What it cost to move so many bytes since the start.
+    pub(crate) fn stop(&self, bytes: u64) -> Cost {
+        Cost {
+            bytes,
+            busy: processor_time().saturating_sub(self.busy),
+            elapsed: self.begin.elapsed(),
+        }
+    }
+}
+
+impl Cost {
+    fn per_gigabyte(&self, time: Duration) -> f64 {
+        // Pieces are so small that an f64 counts their bytes.
+        #[allow(clippy::cast_precision_loss)]
+        let gigabytes = self.bytes as f64 / 1e9;
+        time.as_secs_f64() / gigabytes
+    }
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            route: Route {
+                file_system: 0,
+                direction: Direction::Sending,
+                is_local: true,
+            },
+            phase: Mutex::new(Phase::trial()),
+        }
+    }
+
+    /// Moves bytes of a long transfer as a channel does; returns how many went through memory.
+    fn run(record: &Record, bytes: u64, cost: impl Fn(Way) -> (u64, u64)) -> u64 {
+        const PIECE: u64 = 1 << 20;
+        let mut through_memory = 0;
+        for _ in 0..bytes / PIECE {
+            let (way, is_measured) = record.choose(PIECE, true);
+            if way == Way::Memory {
+                through_memory += PIECE;
+            }
+            if is_measured {
+                let (busy, elapsed) = cost(way);
+                record.note(
+                    way,
+                    Cost {
+                        bytes: PIECE,
+                        busy: Duration::from_micros(busy),
+                        elapsed: Duration::from_micros(elapsed),
+                    },
+                );
+            }
+        }
+        through_memory
+    }
+
+    #[test]
+    fn the_cheaper_way_is_kept_once_both_were_tried() {
+        let memory_wins = |way| match way {
+            Way::Memory => (100, 200),
+            Way::Kernel => (300, 250),
+        };
+        let one = record();
+        run(&one, 2 * TRIAL_BYTES, memory_wins);
+        assert_eq!(run(&one, 1 << 30, memory_wins), 1 << 30);
+        let kernel_wins = |way| match way {
+            Way::Memory => (300, 200),
+            Way::Kernel => (100, 250),
+        };
+        let other = record();
+        let tried = run(&other, 2 * TRIAL_BYTES, kernel_wins);
+        assert_eq!(tried, TRIAL_BYTES);
+        assert_eq!(run(&other, 1 << 30, kernel_wins), 0);
+        assert_eq!(
+            other.to_string(),
+            "CPU seconds per GB: sendfile 0.095, read 0.286; seconds per GB: sendfile 0.238, read 0.191"
+        );
+    }
+
+    #[test]
+    fn a_way_that_is_cheap_but_much_slower_is_not_kept() {
+        for (slow, through_memory) in [(Way::Kernel, 1 << 20), (Way::Memory, 0)] {
+            let record = record();
+            run(&record, 2 * TRIAL_BYTES, |way| {
+                if way == slow { (100, 1000) } else { (200, 300) }
+            });
+            assert_eq!(run(&record, 1 << 20, |_| (0, 0)), through_memory);
+        }
+    }
+
+    #[test]
+    fn the_trial_is_repeated() {
+        let record = record();
+        run(&record, 2 * TRIAL_BYTES + KEPT_BYTES, |way| match way {
+            Way::Memory => (300, 300),
+            Way::Kernel => (100, 100),
+        });
+        let tried = run(&record, 3 * TRIAL_BYTES, |way| match way {
+            Way::Memory => (100, 100),
+            Way::Kernel => (300, 300),
+        });
+        assert!(tried >= TRIAL_BYTES, "{tried}");
+        assert_eq!(run(&record, 1 << 20, |_| (0, 0)), 1 << 20);
+    }
+
+    #[test]
+    fn what_is_short_is_not_measured_and_what_was_refused_is_not_tried_again() {
+        let record = record();
+        assert_eq!(record.choose(1 << 30, false), (Way::Kernel, false));
+        assert_eq!(
+            record.choose(MEASURED_BYTES - 1, true),
+            (Way::Kernel, false)
+        );
+        record.refuse(Errno::INVAL);
+        assert_eq!(record.choose(1 << 30, true), (Way::Memory, false));
+        assert_eq!(
+            record.to_string(),
+            "sendfile failed: Invalid argument (os error 22)"
+        );
+    }
+}

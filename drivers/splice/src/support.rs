@@ -1,0 +1,138 @@
+//! What the kernel can do, for checks before a server starts.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
+use rustix::pipe::{SpliceFlags, splice};
+
+use crate::pipes::{Pipe, WANTED_BYTES};
+
+/// Something that the driver uses where the kernel has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Support {
+    /// By the name of its system call.
+    pub name: &'static str,
+    /// Whether the kernel has it, and lets this process use it.
+    pub is_available: bool,
+    /// What is used, or what is done instead, in words for an administrator.
+    pub words: String,
+}
+
+/// Tries everything once, with a few bytes in memory.
+pub fn support() -> Vec<Support> {
+    vec![
+        tell(
+            "sendfile",
+            try_sendfile(),
+            "files are sent without a copy",
+            "files are read and sent",
+        ),
+        tell(
+            "splice",
+            try_splice(),
+            "files are received without a copy in this process",
+            "files are received and written",
+        ),
+        pipe_size(),
+    ]
+}
+
+fn tell(name: &'static str, outcome: Result<(), Errno>, words: &str, instead: &str) -> Support {
+    Support {
+        name,
+        is_available: outcome.is_ok(),
+        words: match outcome {
+            Ok(()) => words.to_owned(),
+            Err(errno) => format!("{}; {instead}", std::io::Error::from(errno)),
+        },
+    }
+}
+
+fn try_sendfile() -> Result<(), Errno> {
+    let file = file()?;
+    rustix::io::pwrite(&file, CONTENT, 0)?;
+    let (here, there) = sockets()?;
+    let sent = sendfile(&here, &file, Some(&mut 0), CONTENT.len())?;
+    let mut received = [0; CONTENT.len()];
+    let (count, _) = recv(&there, &mut received, RecvFlags::empty())?;
+    expect(sent == CONTENT.len() && &received[..count] == CONTENT)
+}
+
+fn try_splice() -> Result<(), Errno> {
+    let file = file()?;
+    let (here, there) = sockets()?;
+    send(&here, CONTENT, SendFlags::empty())?;
+    let mut pipe = Pipe::take()?;
+    let count = pipe.fill(there.as_fd(), CONTENT.len())?;
+    let written = splice(
+        pipe.reader(),
+        None,
+        &file,
+        Some(&mut 0),
+        count,
+        SpliceFlags::MOVE,
+    )?;
+    pipe.note_taken(written);
+    let mut content = [0; CONTENT.len()];
+    let count = rustix::io::pread(&file, &mut content, 0)?;
+    expect(&content[..count] == CONTENT)
+}
+
+/// Pipes that are smaller than wanted still work; with more calls.
+fn pipe_size() -> Support {
+    let (is_available, words) = match Pipe::take().map(|pipe| pipe.capacity()) {
+        Ok(bytes) if bytes >= WANTED_BYTES => (true, format!("pipes hold {bytes} bytes")),
+        Ok(bytes) => (
+            false,
+            format!(
+                "pipes hold {bytes} bytes and not {WANTED_BYTES}: raise fs.pipe-max-size or \
+                 fs.pipe-user-pages-soft"
+            ),
+        ),
+        Err(errno) => (
+            false,
+            format!(
+                "{}; files are received and written",
+                std::io::Error::from(errno)
+            ),
+        ),
+    };
+    Support {
+        name: "F_SETPIPE_SZ",
+        is_available,
+        words,
+    }
+}
+
+const CONTENT: &[u8; 8] = b"gridhaul";
+
+fn file() -> Result<OwnedFd, Errno> {
+    memfd_create("gridhaul-check", MemfdFlags::CLOEXEC)
+}
+
+fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// What comes out must be what went in.
+fn expect(is_right: bool) -> Result<(), Errno> {
+    if is_right { Ok(()) } else { Err(Errno::IO) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_that_this_runs_on_has_the_calls() {
+        let support = support();
+        assert!(support[0].is_available, "{support:?}");
+        assert!(support[1].is_available, "{support:?}");
+        assert_eq!(support[2].name, "F_SETPIPE_SZ");
+    }
+}
