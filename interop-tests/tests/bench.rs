@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn a_quick_run_prints_a_table_and_leaves_nothing() {
-    let rows = ["put-p4", "tpc-pp", "memory", "gsi-logins"];
+    let rows = ["put-p4", "tpc-stream", "tpc-pp", "memory", "logins"];
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
         .arg("--quick")
         .args(rows.iter().flat_map(|row| ["--row", row]))
@@ -13,13 +13,13 @@ fn a_quick_run_prints_a_table_and_leaves_nothing() {
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{table}{errors}");
-    // `gsi-put-p4` has another of the names in it.
     for row in [
         "put-p4",
-        "small-tpc-pp",
-        "memory",
-        "gsi-logins",
-        "gsi-put-p4",
+        "tpc-stream",
+        "few-tpc-pp",
+        "memory-session",
+        "memory-channel",
+        "logins",
     ] {
         assert!(
             table
@@ -40,7 +40,7 @@ fn an_unknown_row_is_named_with_those_that_exist() {
     assert!(!output.status.success());
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        errors.contains("get-p1") && errors.contains("memory"),
+        errors.contains("get-p1") && errors.contains("memory-session"),
         "{errors}"
     );
 }

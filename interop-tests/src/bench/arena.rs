@@ -1,117 +1,84 @@
-//! Servers of each kind over the same files in memory, so that they can be run in turn: two for anonymous
-//! users and two for users with certificates.
+//! Servers of each kind over the same files, so that they can be run in turn: two for anonymous users and
+//! two for users with certificates with files in memory, and two with files on a disk.
 
-use std::fs;
-use std::fs::Permissions;
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::files::{Files, Sizes, Tree, empty};
 use super::scratch::Scratch;
 use super::usage::ProcessTree;
 use crate::{Client, ClientError, Kind, Launch, LaunchError, Pki, Server, UserKind};
 
 /// How long one run of a client may take.
-const CLIENT_LIMIT: Duration = Duration::from_secs(900);
+const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// How large everything is.
-#[derive(Debug, Clone, Copy)]
-pub struct Sizes {
-    /// Bytes of the large file.
-    pub large: u64,
-    /// Small files.
-    pub files: usize,
-    /// Bytes of each of them.
-    pub small: usize,
-    /// Idle sessions.
-    pub sessions: usize,
-    /// Sessions that log in, one after the other or beside each other.
-    pub logins: usize,
-}
+/// Servers that used no processor time for so long are at rest.
+const REST: Duration = Duration::from_millis(50);
 
-impl Sizes {
-    /// What the project's targets are about.
-    pub const FULL: Self = Self {
-        large: 2_000_000_000,
-        files: 2000,
-        small: 4096,
-        sessions: 500,
-        logins: 100,
-    };
+/// How long they may take to come to rest.
+const REST_LIMIT: Duration = Duration::from_secs(3);
 
-    /// Enough to see that everything works.
-    pub const QUICK: Self = Self {
-        large: 64_000_000,
-        files: 100,
-        small: 4096,
-        sessions: 50,
-        logins: 8,
-    };
-}
-
-impl Sizes {
-    /// The large file in units of 10^9 bytes.
-    #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
-    pub fn large_gigabytes(self) -> f64 {
-        self.large as f64 / 1e9
-    }
-}
-
-/// How clients log in.
+/// Where a pair of servers has its files, and how clients log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Login {
-    /// Without saying who they are.
-    Anonymous,
-    /// With a proxy certificate, over `gsiftp://`.
-    Certificate,
+pub enum Place {
+    /// In memory, without saying who they are.
+    Memory,
+    /// In memory, with a proxy certificate, over `gsiftp://`.
+    Certified,
+    /// On a disk, without saying who they are.
+    Disk,
 }
 
 /// Two servers of ours, and two real ones.
 type Pairs = [[Server; 2]; 2];
+
+/// What is made when it is first used; if that failed, the reason.
+type Lazy<T> = OnceLock<Result<T, String>>;
 
 /// The files and the servers.
 #[derive(Debug)]
 pub struct BenchArena {
     /// How large everything is.
     pub sizes: Sizes,
-    served: PathBuf,
-    local: PathBuf,
-    anonymous: Pairs,
-    /// Started when first used: the certificates take time.
-    certified: OnceLock<Result<Pairs, String>>,
+    /// The program that is the bare pump, as which this one can be started.
+    pub pump: PathBuf,
+    memory: Tree,
+    disk: Tree,
+    down: PathBuf,
+    anonymous: Lazy<Pairs>,
+    certified: Lazy<Pairs>,
+    on_disk: Lazy<Pairs>,
     // Last, so that the servers end before their files go.
-    _scratch: Scratch,
+    _scratches: [Scratch; 2],
 }
 
 impl BenchArena {
-    /// Makes the files in `/dev/shm` and starts the servers.
+    /// Makes directories in `/dev/shm` and in `disk`. Files and servers come when they are asked for.
     ///
     /// # Errors
     ///
-    /// When there is no room, or a server does not start.
-    pub fn new(sizes: Sizes) -> Result<Self, LaunchError> {
-        let scratch = Scratch::beneath(Path::new("/dev/shm"))?;
-        let [served, local] = ["served", "local"].map(|name| scratch.path().join(name));
-        for directory in [&served, &local] {
-            fs::create_dir(directory)?;
-            large_file(&directory.join("large"), sizes.large)?;
-            small_files(&directory.join("small"), sizes)?;
-        }
-        // For every account that the users of the servers have.
-        let up = served.join("up");
-        fs::create_dir(&up)?;
-        fs::set_permissions(&up, Permissions::from_mode(0o777))?;
-        let anonymous = pairs(|kind| Launch::new(kind, &served))?;
+    /// When the directories cannot be made.
+    pub fn new(sizes: Sizes, disk: &Path, pump: PathBuf) -> io::Result<Self> {
+        let scratches = [
+            Scratch::beneath(Path::new("/dev/shm"))?,
+            Scratch::beneath(disk)?,
+        ];
+        let [memory, disk] = scratches.each_ref().map(Scratch::path);
+        let down = memory.join("down");
+        std::fs::create_dir(&down)?;
         Ok(Self {
             sizes,
-            served,
-            local,
-            anonymous,
-            certified: OnceLock::new(),
-            _scratch: scratch,
+            pump,
+            memory: Tree::new(memory.join("served"), sizes)?,
+            disk: Tree::new(disk.join("served"), sizes)?,
+            down,
+            anonymous: Lazy::new(),
+            certified: Lazy::new(),
+            on_disk: Lazy::new(),
+            _scratches: scratches,
         })
     }
 
@@ -120,49 +87,61 @@ impl BenchArena {
     ///
     /// # Errors
     ///
-    /// When those for users with certificates do not start, now or at the first call.
-    pub fn servers(&self, kind: Kind, login: Login) -> Result<&[Server; 2], RunError> {
-        let pairs = match login {
-            Login::Anonymous => &self.anonymous,
-            Login::Certificate => self
-                .certified
-                .get_or_init(|| {
-                    let pki = Pki::shared().map_err(ToString::to_string)?;
-                    pairs(|kind| Launch::new(kind, &self.served).gsi(pki))
-                        .map_err(|error| error.to_string())
+    /// When they do not start, now or at the first call.
+    pub fn servers(&self, kind: Kind, place: Place) -> Result<&[Server; 2], RunError> {
+        let root = self.tree(place).root();
+        let pairs = match place {
+            Place::Memory => lazily(&self.anonymous, || pairs(|kind| Launch::new(kind, root))),
+            Place::Disk => lazily(&self.on_disk, || pairs(|kind| Launch::new(kind, root))),
+            Place::Certified => {
+                let pki = pki()?;
+                lazily(&self.certified, || {
+                    pairs(|kind| Launch::new(kind, root).gsi(pki))
                 })
-                .as_ref()
-                .map_err(|error| RunError::Failed(error.clone()))?,
+            }
         };
-        Ok(&pairs[usize::from(kind == Kind::Globus)])
+        Ok(&pairs?[usize::from(kind == Kind::Globus)])
     }
 
-    /// A server of a kind that nobody has used yet.
+    /// A server of a kind over the files in memory that nobody has used yet.
     ///
     /// # Errors
     ///
     /// When it does not start.
     pub fn fresh_server(&self, kind: Kind) -> Result<Server, LaunchError> {
-        start(kind, Launch::new(kind, &self.served))
+        launch(kind, self.memory.root()).start()
     }
 
-    /// The program that runs as the servers of a kind.
-    pub fn program(&self, kind: Kind) -> String {
-        let [[ours, _], [theirs, _]] = &self.anonymous;
-        let first = match kind {
-            Kind::Gridhaul => ours,
-            Kind::Globus => theirs,
-        };
-        let program = fs::read_link(format!("/proc/{}/exe", first.pid()));
-        program.map_or_else(
-            |_| kind.name().to_owned(),
-            |path| path.display().to_string(),
-        )
+    /// The files of a place.
+    pub fn tree(&self, place: Place) -> &Tree {
+        match place {
+            Place::Memory | Place::Certified => &self.memory,
+            Place::Disk => &self.disk,
+        }
     }
 
-    /// The URL of a local file.
-    pub fn local(&self, name: &str) -> String {
-        format!("file://{}/{name}", self.local.display())
+    /// The name of some files beneath the root of a place, where they are made if need be.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn name(&self, place: Place, files: Files) -> io::Result<&'static str> {
+        self.tree(place).path(files)?;
+        Ok(files.name())
+    }
+
+    /// The URL of some files in memory for a client of this machine.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn local(&self, files: Files) -> io::Result<String> {
+        Ok(format!("file://{}", self.memory.path(files)?.display()))
+    }
+
+    /// The URL of a directory in memory that clients may fill.
+    pub fn down(&self) -> String {
+        format!("file://{}/", self.down.display())
     }
 
     /// Runs `globus-url-copy`; a failure of it is an error with its words.
@@ -172,15 +151,14 @@ impl BenchArena {
     /// When it is not installed, fails or takes too long.
     pub fn copy(
         &self,
-        login: Login,
+        place: Place,
         options: &[&str],
         from: String,
         to: String,
     ) -> Result<Duration, RunError> {
         let mut client = Client::new("globus-url-copy").args(options.iter().copied());
-        if login == Login::Certificate {
-            let pki = Pki::shared().map_err(|error| RunError::Failed(error.to_string()))?;
-            client = client.envs(pki.environment(UserKind::Spaces));
+        if place == Place::Certified {
+            client = client.envs(pki()?.environment(UserKind::Spaces));
         }
         let finished = client.arg(from).arg(to).time_limit(CLIENT_LIMIT).run()?;
         if finished.status.success() {
@@ -189,26 +167,24 @@ impl BenchArena {
         Err(RunError::Failed(finished.to_string()))
     }
 
+    /// Removes what was copied.
+    ///
+    /// # Errors
+    ///
+    /// When something cannot be removed.
+    pub fn clear(&self) -> Result<(usize, u64), RunError> {
+        let parts = [self.memory.clear()?, self.disk.clear()?, empty(&self.down)?];
+        let sum = |(files, bytes), (more, many)| (files + more, bytes + many);
+        Ok(parts.into_iter().fold((0, 0), sum))
+    }
+
     /// Removes what was copied, and makes sure that it was everything: `bytes` in `files` files.
     ///
     /// # Errors
     ///
     /// When something is missing, or cannot be removed.
-    pub fn clear(&self, files: usize, bytes: u64) -> Result<(), RunError> {
-        let up = self.served.join("up");
-        let down = self.local.join("down");
-        let (mut found, mut found_bytes) = (0, 0);
-        for directory in [&up, &down]
-            .into_iter()
-            .filter(|directory| directory.exists())
-        {
-            for entry in fs::read_dir(directory)? {
-                let entry = entry?;
-                found += 1;
-                found_bytes += entry.metadata()?.len();
-                fs::remove_file(entry.path())?;
-            }
-        }
+    pub fn clear_exactly(&self, files: usize, bytes: u64) -> Result<(), RunError> {
+        let (found, found_bytes) = self.clear()?;
         if (found, found_bytes) == (files, bytes) {
             return Ok(());
         }
@@ -217,24 +193,48 @@ impl BenchArena {
         );
         Err(RunError::Failed(words))
     }
+}
 
-    /// The processor time that the servers of a kind have used, once no session is left.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::servers`].
-    pub fn processor_time(&self, kind: Kind, login: Login) -> Result<Duration, RunError> {
-        let trees = self
-            .servers(kind, login)?
-            .each_ref()
-            .map(|server| ProcessTree::of(server.pid()));
-        // A session of the real server is a process, whose time counts when it has been reaped.
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while trees.iter().any(|tree| tree.processes() > 1) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(5));
+/// The processor time that each of two servers has used, with that of the sessions that it has, once they
+/// are at rest: a login leaves work behind, such as the making of keys for the next one.
+pub fn processor_at_rest(servers: &[Server; 2]) -> [Duration; 2] {
+    let now = || trees(servers).map(ProcessTree::processor_time);
+    let deadline = Instant::now() + REST_LIMIT;
+    let mut before = now();
+    loop {
+        thread::sleep(REST);
+        let after = now();
+        if before == after || Instant::now() > deadline {
+            return after;
         }
-        Ok(trees.iter().map(|tree| tree.processor_time()).sum())
+        before = after;
     }
+}
+
+/// The processor time that each of two servers has used, once no session is left.
+pub fn processor_times(servers: &[Server; 2]) -> [Duration; 2] {
+    let trees = trees(servers);
+    // A session of the real server is a process, whose time counts when it has been reaped.
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while trees.iter().any(|tree| tree.processes() > 1) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    trees.map(ProcessTree::processor_time)
+}
+
+/// What each of two servers has used since.
+pub fn processor_since(servers: &[Server; 2], before: [Duration; 2]) -> [Duration; 2] {
+    let [first, second] = processor_times(servers);
+    [
+        first.saturating_sub(before[0]),
+        second.saturating_sub(before[1]),
+    ]
+}
+
+fn trees(servers: &[Server; 2]) -> [ProcessTree; 2] {
+    servers
+        .each_ref()
+        .map(|server| ProcessTree::of(server.pid()))
 }
 
 /// Why a run gave no number.
@@ -246,6 +246,9 @@ pub enum RunError {
     /// It, or what it did, was no success.
     #[error("{0}")]
     Failed(String),
+    /// The server or the machine has not what the row needs.
+    #[error("{0}")]
+    Unable(String),
     /// A server did not start.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -254,44 +257,40 @@ pub enum RunError {
     System(#[from] io::Error),
 }
 
+/// The certificates of this run.
+///
+/// # Errors
+///
+/// When they could not be made.
+pub fn pki() -> Result<&'static Pki, RunError> {
+    Pki::shared().map_err(|error| RunError::Failed(error.to_string()))
+}
+
+/// A server as sites run it.
+pub fn launch(kind: Kind, root: &Path) -> Launch {
+    quiet(kind, Launch::new(kind, root))
+}
+
 /// Starts two servers of each kind.
 fn pairs(launch: impl Fn(Kind) -> Launch) -> Result<Pairs, LaunchError> {
-    let pair =
-        |kind| Ok::<_, LaunchError>([start(kind, launch(kind))?, start(kind, launch(kind))?]);
+    let start = |kind| quiet(kind, launch(kind)).start();
+    let pair = |kind| Ok::<_, LaunchError>([start(kind)?, start(kind)?]);
     Ok([pair(Kind::Gridhaul)?, pair(Kind::Globus)?])
 }
 
-fn start(kind: Kind, launch: Launch) -> Result<Server, LaunchError> {
+fn quiet(kind: Kind, launch: Launch) -> Launch {
     match kind {
-        Kind::Gridhaul => launch.start(),
+        Kind::Gridhaul => launch,
         // The tests want its whole log; its default is errors only, and that is what sites run.
-        Kind::Globus => launch.arg("-log-level").arg("ERROR").start(),
+        Kind::Globus => launch.arg("-log-level").arg("ERROR"),
     }
 }
 
-/// A file of bytes that no file system can leave out or compress.
-fn large_file(path: &Path, bytes: u64) -> io::Result<()> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut piece = Vec::with_capacity(1 << 20);
-    while piece.len() < 1 << 20 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        piece.extend(state.to_le_bytes());
-    }
-    let mut file = fs::File::create(path)?;
-    let mut left = bytes;
-    while left > 0 {
-        let count = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        file.write_all(&piece[..count])?;
-        left -= count as u64;
-    }
-    Ok(())
-}
-
-fn small_files(directory: &Path, sizes: Sizes) -> io::Result<()> {
-    fs::create_dir(directory)?;
-    let content = vec![b'g'; sizes.small];
-    (0..sizes.files)
-        .try_for_each(|index| fs::write(directory.join(format!("f{index:05}")), &content))
+fn lazily(
+    cell: &Lazy<Pairs>,
+    make: impl FnOnce() -> Result<Pairs, LaunchError>,
+) -> Result<&Pairs, RunError> {
+    cell.get_or_init(|| make().map_err(|error| error.to_string()))
+        .as_ref()
+        .map_err(|error| RunError::Failed(error.clone()))
 }

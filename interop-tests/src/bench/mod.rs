@@ -1,9 +1,17 @@
 //! Measurements of a server: what the programs `bench` and `soak` are made of.
 
 pub mod arena;
+pub mod cpus;
+pub mod files;
+pub mod machine;
+pub mod measured;
 pub mod ports;
+pub mod pump;
 pub mod rows;
+pub mod sample;
 pub mod scratch;
+pub mod session;
 pub mod soak;
 pub mod table;
+pub mod target;
 pub mod usage;

@@ -1,178 +1,175 @@
 //! The table that the program `bench` prints.
 
-use std::fs;
-use std::process::Command;
+use super::measured::Measured;
+use super::rows::Row;
+use super::sample::{Contender, Reading, Unit, spread};
 
-use super::rows::{Row, Sample, Target, Unit};
-
-/// The samples of one row, ours and theirs, in the order in which they were taken.
-#[derive(Debug)]
-pub struct Measured {
-    /// The row.
-    pub row: Row,
-    /// Of our server.
-    pub ours: Vec<Sample>,
-    /// Of the real one.
-    pub theirs: Vec<Sample>,
+/// One reading of a row with the numbers of everybody, for whatever prints it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// What was read, in words.
+    pub what: String,
+    /// Our number.
+    pub ours: String,
+    /// That of the real server.
+    pub theirs: String,
+    /// How many times better ours is than theirs.
+    pub of_theirs: String,
+    /// That of the pump in its fastest way.
+    pub pump: String,
+    /// How many times better ours is than the pump.
+    pub of_pump: String,
+    /// How far the furthest run was from the median, of each of the three.
+    pub spread: String,
 }
 
 /// The heading of the table.
 pub fn heading() -> String {
     let words = format!(
-        "{:<17} {:<48} {:>16} {:>16} {:>6}  {:<6} spread",
-        "row", "what", "ours", "theirs", "ratio", "target"
+        "{:<18} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  spread",
+        "row", "what", "ours", "theirs", "ratio", "pump", "ratio"
     );
     format!("{words}\n{}\n", "-".repeat(words.len()))
 }
 
-impl Measured {
-    /// The lines of this row: the speed or size, and for large files the processor time.
-    pub fn lines(&self) -> String {
-        let values = |samples: &[Sample]| samples.iter().map(|sample| sample.value).collect();
-        let unit = self.row.unit;
-        let mut lines = line(
-            self.row.name,
-            self.row.what,
-            (values(&self.ours), values(&self.theirs)),
-            unit.words(),
-            unit.more_is_better(),
-            self.row.target,
-        );
-        let processor = |samples: &[Sample]| {
-            samples
-                .iter()
-                .filter_map(|sample| sample.processor)
-                .collect()
+/// The readings of a row, and what became of its targets.
+pub fn text(measured: &Measured) -> String {
+    let row = &measured.row;
+    let mut text = String::new();
+    for (index, line) in lines(measured).iter().enumerate() {
+        let (name, indent) = match index {
+            0 => (row.name.as_str(), ""),
+            _ => ("", "  "),
         };
-        let (ours, theirs): (Vec<f64>, Vec<f64>) = (processor(&self.ours), processor(&self.theirs));
-        if !ours.is_empty() {
-            let what = "  processor time of the servers";
-            lines += &line("", what, (ours, theirs), "s/GB", false, Target::NotBehind);
-        }
-        lines
+        text += &format!(
+            "{name:<18} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  {}\n",
+            format!("{indent}{}", line.what),
+            line.ours,
+            line.theirs,
+            line.of_theirs,
+            line.pump,
+            line.of_pump,
+            line.spread,
+        );
     }
+    for target in &row.targets {
+        let verdict = target.verdict(measured);
+        let words = verdict.word();
+        text += &format!(
+            "{:<20} target: {}: {}, {words}\n",
+            "", verdict.wanted, verdict.found
+        );
+    }
+    text + &failures(measured)
 }
 
-impl Unit {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Megabytes => "MB/s",
-            Self::Files => "files/s",
-            Self::Logins => "logins/s",
-            Self::Kibibytes => "KiB",
-        }
-    }
-
-    fn more_is_better(self) -> bool {
-        self != Self::Kibibytes
-    }
+/// A line for everybody who gave no number.
+fn failures(measured: &Measured) -> String {
+    let name = &measured.row.name;
+    let lines = measured.failures.iter().map(|failed| {
+        let verb = if failed.expected { "cannot" } else { "failed" };
+        format!(
+            "{name:<18} {} {verb}: {}\n",
+            failed.contender.name(),
+            failed.reason
+        )
+    });
+    lines.collect()
 }
 
-fn line(
-    name: &str,
-    what: &str,
-    (ours, theirs): (Vec<f64>, Vec<f64>),
-    unit: &str,
-    more_is_better: bool,
-    target: Target,
-) -> String {
-    let spread = format!("{} / {}", spread(&ours), spread(&theirs));
-    let (ours, theirs) = (median(ours), median(theirs));
-    let ratio = if more_is_better {
-        ours / theirs
-    } else {
-        theirs / ours
+/// The readings that somebody gave.
+pub fn lines(measured: &Measured) -> Vec<Line> {
+    Reading::ALL
+        .into_iter()
+        .filter(|reading| {
+            let mut contenders = measured.row.contenders.iter();
+            contenders.any(|contender| !measured.values(*contender, *reading).is_empty())
+        })
+        .map(|reading| line(measured, reading))
+        .collect()
+}
+
+fn line(measured: &Measured, reading: Reading) -> Line {
+    let unit = reading.unit(measured.row.unit);
+    let pump = measured.pump();
+    let median = |contender| measured.median(contender, reading);
+    let [ours, theirs] = Contender::SERVERS.map(median);
+    let pumped = pump.and_then(median);
+    let ratio = |other: Option<f64>| {
+        let (ours, other) = ours.zip(other)?;
+        let ratio = if unit.more_is_better() {
+            ours / other
+        } else {
+            other / ours
+        };
+        Some(format!("{ratio:.2}"))
     };
-    let (words, met) = match target {
-        Target::NotBehind => (">= 1", ratio >= 1.0),
-        Target::Ahead => ("> 1", ratio > 1.0),
-    };
-    let missed = if met { "" } else { "  MISSED" };
-    let shown = |value: f64| format!("{value:.*} {unit}", usize::from(value < 100.0) * 2);
-    let (ours, theirs) = (shown(ours), shown(theirs));
-    format!(
-        "{name:<17} {what:<48} {ours:>16} {theirs:>16} {ratio:>6.2}  {words:<6} {spread}{missed}\n"
-    )
-}
-
-/// The value in the middle; of an even number the mean of the two.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
+    let show = |value: Option<f64>| value.map(|value| unit.show(value)).unwrap_or_default();
+    let spreads: Vec<String> = [Some(Contender::OURS), Some(Contender::THEIRS), pump]
+        .into_iter()
+        .flatten()
+        .map(|contender| measured.values(contender, reading))
+        .filter(|values| !values.is_empty())
+        .map(|values| format!("{:.0} %", spread(&values) * 100.0))
+        .collect();
+    Line {
+        what: what(&measured.row, reading, ours),
+        ours: show(ours),
+        theirs: show(theirs),
+        of_theirs: ratio(theirs).unwrap_or_default(),
+        pump: show(pumped),
+        of_pump: ratio(pumped).unwrap_or_default(),
+        spread: spreads.join(" / "),
     }
 }
 
-/// How far the extremes are from the median, in percent.
-fn spread(values: &[f64]) -> String {
-    let middle = median(values.to_vec());
-    let furthest = values
-        .iter()
-        .map(|value| (value / middle - 1.0).abs())
-        .fold(0.0, f64::max);
-    format!("{:.0} %", furthest * 100.0)
-}
-
-/// The machine and the versions, in a line.
-pub fn machine(ours: &str) -> String {
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processors
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown processor", |line| {
-            line.trim_start_matches(['\t', ' ', ':'])
-        });
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    format!(
-        "Linux {}, {count} x {model}; {}; {}; {}",
-        kernel.trim(),
-        version(ours, "--version"),
-        version("globus-gridftp-server", "-version"),
-        version("globus-url-copy", "-version"),
-    )
-}
-
-/// The first line of what a program says of itself.
-fn version(program: &str, option: &str) -> String {
-    let output = Command::new(program).arg(option).output();
-    let words = output
-        .map(|output| [output.stdout, output.stderr].concat())
-        .unwrap_or_default();
-    let words = String::from_utf8_lossy(&words);
-    words.lines().next().unwrap_or(program).trim().to_owned()
+/// What a line is about. Processor time is also said as the share of a core that a network of 1 Gb/s
+/// keeps busy.
+fn what(row: &Row, reading: Reading, ours: Option<f64>) -> String {
+    let words = match reading {
+        Reading::Value => row.what.clone(),
+        other => other.words().to_owned(),
+    };
+    match (reading.unit(row.unit), ours) {
+        // 10^9 bits are an eighth of 10^9 bytes.
+        (Unit::ProcessorSeconds, Some(ours)) => {
+            format!("{words} ({:.1} %/Gb/s)", ours / 8.0 * 100.0)
+        }
+        _ => words,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-        assert!(median(Vec::new()).is_nan());
-        assert_eq!(spread(&[90.0, 100.0, 120.0]), "20 %");
-    }
+    use crate::bench::measured::tests::measured;
+    use crate::bench::sample::Way;
+    use crate::bench::target::Target;
 
     #[test]
     fn more_than_one_means_that_ours_is_better() {
-        let line = |ours, theirs, more| {
-            line(
-                "name",
-                "what",
-                (vec![ours], vec![theirs]),
-                "unit",
-                more,
-                Target::Ahead,
-            )
+        let pump = Contender::Pump(Way::Splice);
+        let mut measured = measured(&[
+            (Contender::OURS, 2.0),
+            (Contender::THEIRS, 1.0),
+            (pump, 4.0),
+        ]);
+        let [value, sender] = &lines(&measured)[..] else {
+            panic!("two readings");
         };
-        assert!(line(200.0, 100.0, true).contains(" 2.00 "));
-        assert!(line(50.0, 100.0, false).contains(" 2.00 "));
-        assert!(line(50.0, 100.0, true).contains("MISSED"));
-        assert!(!line(101.0, 100.0, true).contains("MISSED"));
+        assert_eq!((&*value.of_theirs, &*value.of_pump), ("2.00", "0.50"));
+        // The processor time of the sender is one over the value.
+        assert_eq!((&*sender.of_theirs, &*sender.of_pump), ("2.00", "0.50"));
+        assert!(sender.what.ends_with("(6.2 %/Gb/s)"), "{}", sender.what);
+        measured.row.targets = vec![Target::of_theirs(1.3), Target::of_pump(0.95)];
+        let text = text(&measured);
+        assert!(
+            text.contains("at least 1.30 of theirs: 2.00, met"),
+            "{text}"
+        );
+        assert!(
+            text.contains("at least 0.95 of the pump: 0.50, MISSED"),
+            "{text}"
+        );
     }
 }

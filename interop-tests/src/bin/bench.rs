@@ -1,18 +1,22 @@
-//! Measures our server against the real one and prints the ratios.
+//! The benchmark of record: our server, the real one and the bare pump, in turn.
 //!
-//! Both serve the same files, in memory, and are driven by the same `globus-url-copy`, in turn, so that
-//! whatever else the machine does meets both. Each run is checked: all files arrived, in full length.
+//! All of them move the same files, so that whatever else the machine does meets everybody. Each run is
+//! checked: all files arrived, in full length. A row that fails is a line with the reason.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use clap::Parser;
-use gridhaul_interop::Kind;
-use gridhaul_interop::bench::arena::{BenchArena, Sizes};
-use gridhaul_interop::bench::rows::{ROWS, Row};
-use gridhaul_interop::bench::table::{Measured, heading, machine};
+use clap::{Parser, Subcommand};
+use gridhaul_interop::bench::arena::BenchArena;
+use gridhaul_interop::bench::cpus::Cpus;
+use gridhaul_interop::bench::files::Sizes;
+use gridhaul_interop::bench::measured::Measured;
+use gridhaul_interop::bench::rows::{self, Row};
+use gridhaul_interop::bench::{machine, pump, table};
 
 #[derive(Debug, Parser)]
-#[command(about = "Measure gridhaul-server against globus-gridftp-server")]
+#[command(about = "Measure gridhaul-server beside globus-gridftp-server and the kernel's limit")]
 struct Arguments {
     /// Small sizes and one run of each: to see that everything works, not how fast
     #[arg(long)]
@@ -20,13 +24,34 @@ struct Arguments {
     /// Only rows whose name contains this; may be given several times
     #[arg(long, value_name = "NAME")]
     row: Vec<String>,
-    /// Runs of each row and server; the median counts
+    /// Runs of each row and contender, 7 by default; the median counts. A row that has used up its time
+    /// makes fewer
     #[arg(long, value_name = "COUNT")]
     repeat: Option<usize>,
+    /// The processors that servers, clients and pump may use, such as 0,2-3. Default: all
+    #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
+    cpus: Option<Cpus>,
+    /// A directory on a disk, for files that are not in memory. Default: that of temporary files
+    #[arg(long, value_name = "DIR")]
+    disk: Option<PathBuf>,
+    #[command(subcommand)]
+    half: Option<Half>,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Half {
+    /// Run as one half of the bare pump; for the benchmark itself
+    #[command(subcommand, hide = true)]
+    Pump(pump::Side),
 }
 
 fn main() -> ExitCode {
-    match measure(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let done = match &arguments.half {
+        Some(Half::Pump(side)) => pump::serve(side).map(|()| true).map_err(Into::into),
+        None => measure(&arguments),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -36,79 +61,62 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and prints; false when a row gave no number.
+/// Measures and prints; false when somebody gave no number who could have.
 fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
-    let rows = rows(&arguments.row)?;
-    let sizes = if arguments.quick {
-        Sizes::QUICK
-    } else {
-        Sizes::FULL
+    let rows = wanted(rows::all(), &arguments.row)?;
+    if let Some(cpus) = &arguments.cpus {
+        cpus.pin()?;
+    }
+    let (sizes, repeat) = match arguments.quick {
+        true => (Sizes::QUICK, 1),
+        false => (Sizes::FULL, 7),
     };
-    let repeat = arguments
-        .repeat
-        .unwrap_or(if arguments.quick { 1 } else { 5 })
-        .max(1);
-    let arena = BenchArena::new(sizes)?;
-    println!("{}", machine(&arena.program(Kind::Gridhaul)));
-    println!(
-        "{:.3} GB in one file, {} files of {} bytes, {} idle sessions; median of {repeat}, in turn",
-        sizes.large_gigabytes(),
-        sizes.files,
-        sizes.small,
-        sizes.sessions,
-    );
+    let repeat = arguments.repeat.unwrap_or(repeat).max(1);
+    let disk = arguments.disk.clone().unwrap_or_else(std::env::temp_dir);
+    let arena = BenchArena::new(sizes, &disk, std::env::current_exe()?)?;
+    for (name, words) in machine::facts() {
+        println!("{name}: {words}");
+    }
+    println!("median of {repeat} runs, in turn; less where a row's time was over");
     println!(
         "A ratio of more than 1 means that ours is better. Spread: the run furthest from the median.\n"
     );
-    print!("{}", heading());
-    let mut complete = true;
-    for row in rows {
-        match runs(row, &arena, repeat) {
-            Ok(measured) => print!("{}", measured.lines()),
-            Err(error) => {
-                complete = false;
-                println!("{:<17} {error}", row.name);
-            }
-        }
+    print!("{}", table::heading());
+    let measured = run(rows, &arena, repeat);
+    Ok(measured.iter().all(Measured::is_complete))
+}
+
+/// Runs the rows and prints each when it is done; says what is left on standard error.
+fn run(rows: Vec<Row>, arena: &BenchArena, repeat: usize) -> Vec<Measured> {
+    let started = Instant::now();
+    let count = rows.len();
+    let mut left: Duration = rows.iter().map(|row| row.limit).sum();
+    let mut measured = Vec::new();
+    for (index, row) in rows.into_iter().enumerate() {
+        eprintln!(
+            "{:>3} of {count}: {}; {} s so far, {} s left at most",
+            index + 1,
+            row.name,
+            started.elapsed().as_secs(),
+            left.as_secs(),
+        );
+        left -= row.limit;
+        let row = Measured::take(row, arena, repeat);
+        print!("{}", table::text(&row));
+        measured.push(row);
     }
-    Ok(complete)
+    measured
 }
 
 /// The rows whose names contain one of these, or all.
-fn rows(wanted: &[String]) -> Result<Vec<&'static Row>, String> {
-    let is_wanted = |row: &&Row| {
-        wanted.is_empty() || wanted.iter().any(|name| row.name.contains(name.as_str()))
-    };
-    let rows: Vec<&Row> = ROWS.iter().filter(is_wanted).collect();
+fn wanted(rows: Vec<Row>, names: &[String]) -> Result<Vec<Row>, String> {
+    let all: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    let is_wanted =
+        |row: &Row| names.is_empty() || names.iter().any(|name| row.name.contains(name.as_str()));
+    let rows: Vec<Row> = rows.into_iter().filter(is_wanted).collect();
     if rows.is_empty() {
-        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        return Err(format!(
-            "there is no such row; there are {}",
-            names.join(", ")
-        ));
+        let all = all.join(", ");
+        return Err(format!("there is no such row; there are {all}"));
     }
     Ok(rows)
-}
-
-/// Runs a row against both kinds of servers, in turn.
-fn runs(row: &Row, arena: &BenchArena, repeat: usize) -> Result<Measured, String> {
-    let mut measured = Measured {
-        row: *row,
-        ours: Vec::new(),
-        theirs: Vec::new(),
-    };
-    for round in 0..repeat {
-        // Whoever goes first may find the machine in another state: take turns at that too.
-        let mut kinds = [Kind::Gridhaul, Kind::Globus];
-        kinds.rotate_left(round % 2);
-        for kind in kinds {
-            let sample = row.run(arena, kind);
-            let sample = sample.map_err(|error| format!("failed with {}: {error}", kind.name()))?;
-            match kind {
-                Kind::Gridhaul => measured.ours.push(sample),
-                Kind::Globus => measured.theirs.push(sample),
-            }
-        }
-    }
-    Ok(measured)
 }

@@ -89,6 +89,11 @@ impl Control {
         self.patience = patience;
     }
 
+    /// How long it waits for each reply.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Where the server listens.
     pub fn server(&self) -> SocketAddr {
         self.server
@@ -323,7 +328,7 @@ impl Control {
 }
 
 /// An address as `PORT` has it: six decimal numbers.
-pub(super) fn comma_form(address: SocketAddrV4) -> String {
+pub(crate) fn comma_form(address: SocketAddrV4) -> String {
     let [a, b, c, d] = address.ip().octets();
     let [high, low] = address.port().to_be_bytes();
     format!("{a},{b},{c},{d},{high},{low}")

@@ -17,7 +17,7 @@ use gridhaul_security::context::{Context, Step};
 use gridhaul_security::files::{TrustDirectory, read_credential};
 use gridhaul_security::tls::{RECORD_HEADER, TlsEngine, TlsSettings, record_length};
 
-use super::control::{Control, PATIENCE, comma_form, expect, passive_address};
+use super::control::{Control, comma_form, expect, passive_address};
 use super::data::{DataListener, connect_data};
 use super::reply::{Dialogue, Reply, malformed};
 use crate::{Pki, UserKind};
@@ -312,7 +312,7 @@ impl GsiControl {
     ///
     /// As [`Control::reply`].
     pub fn reply(&mut self) -> io::Result<Reply> {
-        self.reply_by(Instant::now() + PATIENCE)
+        self.reply_by(Instant::now() + self.control.patience())
     }
 
     fn reply_by(&mut self, deadline: Instant) -> io::Result<Reply> {
@@ -333,7 +333,7 @@ impl GsiControl {
     ///
     /// As [`GsiControl::reply`].
     pub fn dialogue(&mut self) -> io::Result<Dialogue> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.control.patience();
         let mut preliminary = Vec::new();
         loop {
             let reply = self.reply_by(deadline)?;

@@ -18,6 +18,7 @@ mod tls;
 mod transfer;
 
 pub use block::{Block, Incoming, descriptor, end_blocks, read_block, read_channel, write_block};
+pub(crate) use control::comma_form;
 pub use control::{Control, PATIENCE};
 pub use data::{DataListener, connect_data, connect_from, reset};
 pub use gsi::{End, Exchange, GsiControl, Identity, base64};

@@ -1,0 +1,234 @@
+//! The files that are copied, each kind made when it is first asked for.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// How large everything is.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Bytes of the large file.
+    pub large: u64,
+    /// Files of 4 KiB that are copied together.
+    pub small: usize,
+    /// Files that are copied one after the other.
+    pub few: usize,
+    /// Files of 1 MiB.
+    pub medium: usize,
+    /// Names in the directory that is listed.
+    pub names: usize,
+    /// Idle sessions.
+    pub sessions: usize,
+    /// Sessions that log in, one after the other or beside each other.
+    pub logins: usize,
+    /// Clients that transfer at a time: few, some, and many.
+    pub crowds: [usize; 3],
+    /// Bytes that each of them transfers, when there are many.
+    pub crowd_bytes: u64,
+    /// Bytes over the emulated network.
+    pub distant: u64,
+}
+
+impl Sizes {
+    /// What the project's targets are about.
+    pub const FULL: Self = Self {
+        large: 2_000_000_000,
+        small: 20_000,
+        few: 2000,
+        medium: 2000,
+        names: 1_000_000,
+        sessions: 500,
+        logins: 100,
+        crowds: [1, 100, 1000],
+        crowd_bytes: 4 << 20,
+        distant: 500_000_000,
+    };
+
+    /// Enough to see that everything works.
+    pub const QUICK: Self = Self {
+        large: 32_000_000,
+        small: 100,
+        few: 20,
+        medium: 10,
+        names: 2000,
+        sessions: 20,
+        logins: 4,
+        crowds: [1, 4, 20],
+        crowd_bytes: 1 << 20,
+        distant: 4_000_000,
+    };
+}
+
+/// Some files beneath the served directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// One large file.
+    Large,
+    /// Many of 4 KiB.
+    Small,
+    /// Fewer of 4 KiB.
+    Few,
+    /// Of 1 MiB.
+    Medium,
+    /// One for each client of a crowd to get.
+    Crowd,
+    /// One for the emulated network.
+    Distant,
+}
+
+impl Files {
+    /// The name of the file, or of the directory with a slash at its end.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Large => "large",
+            Self::Small => "small/",
+            Self::Few => "few/",
+            Self::Medium => "medium/",
+            Self::Crowd => "crowd",
+            Self::Distant => "distant",
+        }
+    }
+
+    /// How many there are, and how long each of them is in bytes.
+    pub fn count_and_bytes(self, sizes: Sizes) -> (usize, u64) {
+        match self {
+            Self::Large => (1, sizes.large),
+            Self::Small => (sizes.small, 4096),
+            Self::Few => (sizes.few, 4096),
+            Self::Medium => (sizes.medium, 1 << 20),
+            Self::Crowd => (1, sizes.crowd_bytes),
+            Self::Distant => (1, sizes.distant),
+        }
+    }
+
+    /// Their bytes together.
+    pub fn total(self, sizes: Sizes) -> u64 {
+        let (count, bytes) = self.count_and_bytes(sizes);
+        count as u64 * bytes
+    }
+}
+
+/// A directory with files, and with a directory `up` that everybody may write to.
+#[derive(Debug)]
+pub struct Tree {
+    root: PathBuf,
+    sizes: Sizes,
+    made: Mutex<Vec<Files>>,
+}
+
+impl Tree {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn new(root: PathBuf, sizes: Sizes) -> io::Result<Self> {
+        let up = root.join("up");
+        fs::create_dir_all(&up)?;
+        // For every account that the users of the servers have.
+        fs::set_permissions(&up, Permissions::from_mode(0o777))?;
+        Ok(Self {
+            root,
+            sizes,
+            made: Mutex::default(),
+        })
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where some files are, which are made if they are not there.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn path(&self, files: Files) -> io::Result<PathBuf> {
+        let path = self.root.join(files.name());
+        let mut made = self.made.lock().map_err(|_| {
+            io::Error::other("an earlier attempt to make files failed in the middle")
+        })?;
+        if made.contains(&files) {
+            return Ok(path);
+        }
+        let (count, bytes) = files.count_and_bytes(self.sizes);
+        if files.name().ends_with('/') {
+            fs::create_dir(&path)?;
+            for index in 0..count {
+                content(&path.join(format!("f{index:05}")), bytes)?;
+            }
+        } else {
+            content(&path, bytes)?;
+        }
+        made.push(files);
+        Ok(path)
+    }
+
+    /// Removes what was copied to `up`, and says how many files and bytes it was.
+    ///
+    /// # Errors
+    ///
+    /// When something cannot be removed.
+    pub fn clear(&self) -> io::Result<(usize, u64)> {
+        empty(&self.root.join("up"))
+    }
+}
+
+/// Removes every file of a directory, and says how many files and bytes it had.
+///
+/// # Errors
+///
+/// When something cannot be removed.
+pub fn empty(directory: &Path) -> io::Result<(usize, u64)> {
+    let (mut count, mut bytes) = (0, 0);
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        count += 1;
+        bytes += entry.metadata()?.len();
+        fs::remove_file(entry.path())?;
+    }
+    Ok((count, bytes))
+}
+
+/// A file of bytes that no file system can leave out or compress.
+fn content(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let length = usize::try_from(bytes.min(1 << 20)).unwrap_or(1 << 20);
+    let mut piece = Vec::with_capacity(length + 8);
+    while piece.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        piece.extend(state.to_le_bytes());
+    }
+    let mut file = File::create(path)?;
+    let mut left = bytes;
+    while left > 0 {
+        let count = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        file.write_all(&piece[..count])?;
+        left -= count as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_made_once_and_what_was_copied_is_counted() {
+        let scratch = tempfile::tempdir().unwrap();
+        let tree = Tree::new(scratch.path().join("served"), Sizes::QUICK).unwrap();
+        let few = tree.path(Files::Few).unwrap();
+        assert_eq!(fs::read_dir(&few).unwrap().count(), Sizes::QUICK.few);
+        fs::remove_file(few.join("f00000")).unwrap();
+        tree.path(Files::Few).unwrap();
+        assert!(!few.join("f00000").exists());
+        fs::write(tree.root().join("up/one"), "abc").unwrap();
+        assert_eq!(tree.clear().unwrap(), (1, 3));
+        assert_eq!(tree.clear().unwrap(), (0, 0));
+    }
+}

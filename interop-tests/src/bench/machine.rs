@@ -1,0 +1,73 @@
+//! On what was measured: the machine, its kernel, and the versions of the programs.
+
+use std::fs;
+use std::process::Command;
+
+use super::cpus::Cpus;
+use crate::Kind;
+
+/// What a record says of its circumstances, one line each.
+pub fn facts() -> Vec<(&'static str, String)> {
+    vec![
+        ("machine", machine()),
+        ("processors used", processors()),
+        ("kernel", format!("Linux {}", kernel("kernel/osrelease"))),
+        ("TCP", tcp()),
+        ("ours", server(Kind::Gridhaul, "--version")),
+        ("theirs", server(Kind::Globus, "-version")),
+        ("client", version("globus-url-copy", "-version")),
+    ]
+}
+
+fn machine() -> String {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let lines = processors.lines();
+    let models: Vec<&str> = lines
+        .filter_map(|line| line.strip_prefix("model name"))
+        .map(|line| line.trim_start_matches(['\t', ' ', ':']))
+        .collect();
+    let model = models.first().copied().unwrap_or("unknown processor");
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    let gibibytes = memory.unwrap_or_default() >> 20;
+    format!("{} x {model}, {gibibytes} GiB of memory", models.len())
+}
+
+fn processors() -> String {
+    Cpus::allowed().map_or_else(|error| error.to_string(), |cpus| cpus.words())
+}
+
+fn tcp() -> String {
+    format!(
+        "{}, tcp_rmem {}, tcp_wmem {}",
+        kernel("net/ipv4/tcp_congestion_control"),
+        kernel("net/ipv4/tcp_rmem"),
+        kernel("net/ipv4/tcp_wmem"),
+    )
+}
+
+/// A setting of the kernel, on one line.
+fn kernel(name: &str) -> String {
+    let value = fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+    value.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn server(kind: Kind, option: &str) -> String {
+    kind.program().map_or_else(
+        |error| error.to_string(),
+        |program| version(&program.display().to_string(), option),
+    )
+}
+
+/// The first line of what a program says of itself.
+fn version(program: &str, option: &str) -> String {
+    let output = Command::new(program).arg(option).output();
+    let words = output
+        .map(|output| [output.stdout, output.stderr].concat())
+        .unwrap_or_default();
+    let words = String::from_utf8_lossy(&words);
+    words.lines().next().unwrap_or(program).trim().to_owned()
+}

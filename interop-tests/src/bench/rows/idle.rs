@@ -1,0 +1,123 @@
+//! What a session and a data channel take of the server's memory while they wait.
+//!
+//! The server is a fresh one, so that no memory of earlier sessions can be used again. What the kernel
+//! keeps for sockets does not count: it is the same for every server.
+
+use std::fs;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Group, Row, Work};
+use crate::bench::arena::{BenchArena, Place, RunError};
+use crate::bench::sample::{Contender, Sample, Unit};
+use crate::bench::target::Target;
+use crate::bench::usage::{ProcessTree, raise_descriptor_limit};
+use crate::raw::{Block, Control, write_block};
+
+/// Data channels of one session: as many as a session of ours may have.
+const CHANNELS: usize = 64;
+
+/// Bytes of each block. The first one of a channel comes whole, and one byte of the second.
+const BLOCK: usize = 64 << 10;
+
+/// How long a server may take to write the first blocks.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sessions that have logged in and do nothing.
+#[derive(Debug)]
+struct IdleSessions;
+
+/// Channels of a transfer to the server that wait in the middle of a block.
+#[derive(Debug)]
+struct IdleChannels;
+
+pub(super) fn rows() -> Vec<Row> {
+    let what = "resident memory of an idle session";
+    let sessions = Row::new(
+        Group::Memory,
+        "memory-session",
+        what,
+        Unit::Kibibytes,
+        IdleSessions,
+    );
+    let what = "resident memory of a channel that waits for data";
+    let channels = Row::new(
+        Group::Memory,
+        "memory-channel",
+        what,
+        Unit::Kibibytes,
+        IdleChannels,
+    );
+    vec![sessions.target(Target::of_theirs(1.0)), channels]
+}
+
+impl Work for IdleSessions {
+    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+        let Contender::Server(kind) = contender else {
+            return Err(RunError::Unable("the pump has no sessions".to_owned()));
+        };
+        let server = arena.fresh_server(kind)?;
+        let tree = ProcessTree::of(server.pid());
+        // After the start: the server gets the limit that every program gets.
+        raise_descriptor_limit();
+        let empty = tree.usage().memory;
+        let sessions: Vec<Control> = (0..arena.sizes.sessions)
+            .map(|_| Control::anonymous(server.address()))
+            .collect::<Result<_, _>>()?;
+        Ok(each(empty, tree, sessions.len()))
+    }
+}
+
+impl Work for IdleChannels {
+    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+        let Contender::Server(kind) = contender else {
+            return Err(RunError::Unable("the pump has no sessions".to_owned()));
+        };
+        let server = arena.fresh_server(kind)?;
+        let tree = ProcessTree::of(server.pid());
+        let mut control = Control::anonymous(server.address())?;
+        control.must("MODE E", 200)?;
+        let address = control.passive()?;
+        let empty = tree.usage().memory;
+        let mut channels = Vec::new();
+        for _ in 0..CHANNELS {
+            channels.push(control.connect_data(address)?);
+        }
+        control.send_line(&format!("STOR {}", server.path("up/idle")))?;
+        let payload = [0; BLOCK];
+        let length = payload.len() as u64;
+        let mut end = 0;
+        for channel in &mut channels {
+            write_block(channel, end, &payload)?;
+            channel.write_all(&Block::data(length, end + length).bytes())?;
+            channel.write_all(&payload[..1])?;
+            end += 2 * length;
+        }
+        wait_for_length(arena, end - length)?;
+        let sample = each(empty, tree, channels.len());
+        drop((channels, control, server));
+        arena.clear()?;
+        Ok(sample)
+    }
+}
+
+/// Waits until the last channel's block has reached the file.
+fn wait_for_length(arena: &BenchArena, bytes: u64) -> Result<(), RunError> {
+    let file = arena.tree(Place::Memory).root().join("up/idle");
+    let deadline = Instant::now() + PATIENCE;
+    while fs::metadata(&file).map_or(0, |file| file.len()) < bytes {
+        if Instant::now() > deadline {
+            let words = "the server did not write what had arrived on every channel";
+            return Err(RunError::Failed(words.to_owned()));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
+fn each(empty: u64, tree: ProcessTree, count: usize) -> Sample {
+    let used = tree.usage().memory.saturating_sub(empty);
+    Sample::new(used as f64 / 1024.0 / count as f64)
+}

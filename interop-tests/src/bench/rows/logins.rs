@@ -1,0 +1,58 @@
+//! Users with certificates who come, fetch one small file and leave.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use super::{Group, Row, Work};
+use crate::bench::arena::{BenchArena, Place, RunError};
+use crate::bench::files::Files;
+use crate::bench::ports;
+use crate::bench::sample::{Contender, Sample, Unit};
+use crate::bench::target::Target;
+
+/// Clients that log in beside each other.
+const CLIENTS: usize = 4;
+
+/// The share of ports that must be free before.
+const FREE_PORTS: f64 = 0.5;
+
+#[derive(Debug)]
+struct LogIn;
+
+pub(super) fn rows() -> Vec<Row> {
+    let what = "logins with delegation and a small file, 4 at a time";
+    let row = Row::new(Group::Protected, "logins", what, Unit::Logins, LogIn);
+    vec![row.target(Target::of_theirs(1.0))]
+}
+
+impl Work for LogIn {
+    /// Each session is a client program that starts, and asks for the same file.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
+    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+        let Contender::Server(kind) = contender else {
+            return Err(RunError::Unable("nobody logs in to the pump".to_owned()));
+        };
+        let [server, _] = arena.servers(kind, Place::Certified)?;
+        let from = server.url(arena.name(Place::Certified, Files::Few)?) + "f00000";
+        ports::wait_for_free(FREE_PORTS)?;
+        let logins = arena.sizes.logins;
+        let next = AtomicUsize::new(0);
+        let client = || {
+            while next.fetch_add(1, Ordering::Relaxed) < logins {
+                let to = "file:///dev/null".to_owned();
+                arena.copy(Place::Certified, &["-nodcau"], from.clone(), to)?;
+            }
+            Ok(())
+        };
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+            clients.into_iter().try_for_each(|client| {
+                let ended = client.join();
+                ended.unwrap_or_else(|_| Err(RunError::Failed("a client panicked".to_owned())))
+            })
+        })?;
+        Ok(Sample::new(logins as f64 / start.elapsed().as_secs_f64()))
+    }
+}

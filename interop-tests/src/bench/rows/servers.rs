@@ -1,0 +1,119 @@
+//! A large file from server to server, driven by bare control channels, beside the bare pump.
+
+use super::{Group, Row, Work};
+use crate::Kind;
+use crate::bench::arena::{BenchArena, Place, RunError, pki, processor_at_rest, processor_since};
+use crate::bench::files::Files;
+use crate::bench::pump::Pump;
+use crate::bench::sample::{Contender, Reading, Sample, Unit, Way};
+use crate::bench::session::{Manner, Protection, Session, copy};
+use crate::bench::target::Target;
+use crate::raw::Identity;
+use crate::{Server, UserKind};
+
+#[derive(Debug)]
+struct ServerToServer {
+    place: Place,
+    manner: Manner,
+}
+
+/// By anonymous users, beside the pump with as many connections.
+pub(super) fn rows() -> Vec<Row> {
+    let row = |name: &str, what: &str, channels| {
+        let manner = Manner {
+            channels,
+            protection: None,
+        };
+        let place = Place::Memory;
+        let work = ServerToServer { place, manner };
+        Row::new(Group::ThirdParty, name, what, Unit::Gigabytes, work).contenders(&Contender::ALL)
+    };
+    vec![
+        row("tpc-stream", "stream mode", None).target(Target::of_pump(0.95)),
+        row("tpc-p1", "MODE E, 1 channel", Some(1)),
+        row("tpc-p4", "MODE E, 4 channels", Some(4))
+            .target(Target::of_pump(0.95))
+            .target(Target::of_pump(1.05).of(Reading::Processor))
+            .target(Target::of_theirs(1.3)),
+        row("tpc-p16", "MODE E, 16 channels", Some(16)),
+    ]
+}
+
+/// By users with certificates.
+pub(super) fn protected_rows() -> Vec<Row> {
+    use Protection::{Clear, Nothing, Private};
+    let row = |name: &str, what: &str, channels, protection| {
+        let manner = Manner {
+            channels,
+            protection: Some(protection),
+        };
+        let place = Place::Certified;
+        let work = ServerToServer { place, manner };
+        let what = format!("server to server, {what}");
+        Row::new(Group::Protected, name, what, Unit::Gigabytes, work)
+    };
+    vec![
+        row("tpc-dcau-n-p4", "DCAU N, 4 channels", Some(4), Nothing),
+        row("tpc-prot-c-p4", "PROT C, 4 channels", Some(4), Clear),
+        row("tpc-prot-p-stream", "PROT P, stream mode", None, Private)
+            .target(Target::of_theirs(2.5)),
+        row("tpc-prot-p-p4", "PROT P, 4 channels", Some(4), Private).target(Target::of_theirs(2.5)),
+    ]
+}
+
+impl Work for ServerToServer {
+    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+        match contender {
+            Contender::Server(kind) => self.servers(arena, kind),
+            Contender::Pump(way) => self.pump(arena, way),
+        }
+    }
+}
+
+impl ServerToServer {
+    fn servers(&self, arena: &BenchArena, kind: Kind) -> Result<Sample, RunError> {
+        let name = arena.name(self.place, Files::Large)?;
+        let servers = arena.servers(kind, self.place)?;
+        let [mut source, mut destination] =
+            [self.session(&servers[0])?, self.session(&servers[1])?];
+        let before = processor_at_rest(servers);
+        let paths = [servers[0].path(name), servers[1].path("up/large")];
+        let copied = copy(
+            [&mut source, &mut destination],
+            paths.each_ref().map(String::as_str),
+        );
+        drop((source, destination));
+        let elapsed = copied.inspect_err(|_| drop(arena.clear()))?;
+        let used = processor_since(servers, before);
+        let bytes = arena.sizes.large;
+        arena.clear_exactly(1, bytes)?;
+        Ok(Sample::speed(bytes, elapsed).with_both_ends(used, bytes))
+    }
+
+    fn session(&self, server: &Server) -> Result<Session, RunError> {
+        let mut session = match self.place {
+            Place::Certified => {
+                let identity = Identity::user(pki()?, UserKind::Spaces)?;
+                Session::certified(server.address(), &identity)?
+            }
+            Place::Memory | Place::Disk => Session::anonymous(server.address())?,
+        };
+        session.prepare(self.manner)?;
+        Ok(session)
+    }
+
+    fn pump(&self, arena: &BenchArena, way: Way) -> Result<Sample, RunError> {
+        let pump = Pump {
+            program: &arena.pump,
+            way,
+            connections: self.manner.channels.unwrap_or(1),
+        };
+        let from = arena.tree(self.place).path(Files::Large)?;
+        let to = arena.tree(self.place).root().join("up/large");
+        let pumped = pump.run(&from, &to, arena.sizes.large);
+        let pumped = pumped.inspect_err(|_| drop(arena.clear()))?;
+        arena.clear_exactly(1, arena.sizes.large)?;
+        let sample = Sample::speed(arena.sizes.large, pumped.elapsed);
+        Ok(sample.with_both_ends(pumped.processor, arena.sizes.large))
+    }
+}
