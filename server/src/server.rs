@@ -28,7 +28,7 @@ use crate::shutdown::Shutdown;
 use crate::storages::Storages;
 use crate::transfer_log::TransferLog;
 
-/// The size of a mover's buffer and of a MODE E block, in bytes: that of globus-gridftp-server.
+/// The size of a mover's buffer and of the smallest MODE E block, in bytes: that of globus-gridftp-server.
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// A server that listens, and whose clients wait until it is started.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use gridhaul_protocol::command::StripeLayout;
 
+use crate::portion::Portion;
 use crate::sync::AtomicU64;
 
 /// The pieces of a part of a file, by stripe. Offsets count from the start of the part.
@@ -15,71 +16,89 @@ use crate::sync::AtomicU64;
 pub(crate) struct Dispenser {
     /// How long the part is, in bytes.
     length: u64,
-    /// The largest piece, in bytes: one block on the wire.
-    piece_bytes: u64,
     stripes: u64,
     layout: StripeLayout,
-    /// For each stripe, the number of its next piece.
-    next: Vec<AtomicU64>,
+    /// For each stripe, how many bytes of its share are dealt out.
+    dealt: Vec<AtomicU64>,
 }
 
 impl Dispenser {
-    pub(crate) fn new(length: u64, piece_bytes: u64, stripes: usize, layout: StripeLayout) -> Self {
+    pub(crate) fn new(length: u64, stripes: usize, layout: StripeLayout) -> Self {
         // A single stripe is a file in one part, whatever the layout.
-        let layout = if stripes <= 1 {
-            StripeLayout::Partitioned
-        } else {
-            layout
+        let layout = match layout {
+            StripeLayout::Blocked { block_bytes } if stripes > 1 => StripeLayout::Blocked {
+                block_bytes: block_bytes.max(1),
+            },
+            _ => StripeLayout::Partitioned,
         };
-        let next = (0..stripes.max(1))
+        let dealt = (0..stripes.max(1))
             .map(|_| AtomicU64::new(0))
             .collect::<Vec<_>>();
         Self {
             length,
-            piece_bytes: piece_bytes.max(1),
-            stripes: next.len() as u64,
+            stripes: dealt.len() as u64,
             layout,
-            next,
+            dealt,
         }
     }
 
-    /// The next piece of `stripe`, `None` when all are dealt out.
-    pub(crate) fn next(&self, stripe: usize) -> Option<Range<u64>> {
-        let number = self.next[stripe].fetch_add(1, Ordering::Relaxed);
-        match self.layout {
-            StripeLayout::Partitioned => self.partitioned(stripe as u64, number),
-            StripeLayout::Blocked { block_bytes } => {
-                self.blocked(stripe as u64, number, block_bytes.max(1))
+    /// The next piece of `stripe`, as large as `portion` says; `None` when all is dealt out.
+    pub(crate) fn next(&self, stripe: usize, portion: &Portion) -> Option<Range<u64>> {
+        let share = self.share(stripe as u64);
+        let dealt = &self.dealt[stripe];
+        let mut at = dealt.load(Ordering::Relaxed);
+        loop {
+            let left = share.checked_sub(at).filter(|&left| left > 0)?;
+            let bytes = portion.of(left).clamp(1, left).min(self.contiguous(at));
+            match dealt.compare_exchange_weak(at, at + bytes, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => {
+                    let start = self.place(stripe as u64, at);
+                    return Some(start..start + bytes);
+                }
+                // Another channel was quicker.
+                Err(now) => at = now,
             }
         }
     }
 
-    /// GFD.20 3.2, layout Partitioned: contiguous parts, one for each stripe.
-    fn partitioned(&self, stripe: u64, number: u64) -> Option<Range<u64>> {
-        let part = self.length.div_ceil(self.stripes);
-        let part_end = part.saturating_mul(stripe + 1).min(self.length);
-        let start = part
-            .saturating_mul(stripe)
-            .checked_add(number.checked_mul(self.piece_bytes)?)?;
-        (start < part_end).then(|| start..part_end.min(start.saturating_add(self.piece_bytes)))
+    /// How many bytes of the part belong to a stripe.
+    fn share(&self, stripe: u64) -> u64 {
+        match self.layout {
+            // GFD.20 3.2, layout Partitioned: contiguous parts, one for each stripe.
+            StripeLayout::Partitioned => {
+                let part = self.length.div_ceil(self.stripes);
+                let before = part.saturating_mul(stripe);
+                self.length.saturating_sub(before).min(part)
+            }
+            // GFD.20 3.2, layout Blocked: block k of the file belongs to stripe k modulo the number of
+            // stripes.
+            StripeLayout::Blocked { block_bytes } => {
+                let row = block_bytes.saturating_mul(self.stripes);
+                let before = block_bytes.saturating_mul(stripe);
+                let in_last_row = (self.length % row).saturating_sub(before).min(block_bytes);
+                self.length / row * block_bytes + in_last_row
+            }
+        }
     }
 
-    /// GFD.20 3.2, layout Blocked: block k of the file belongs to stripe k modulo the number of
-    /// stripes. A layout block may be longer than a block on the wire.
-    fn blocked(&self, stripe: u64, number: u64, block_bytes: u64) -> Option<Range<u64>> {
-        let pieces = block_bytes.div_ceil(self.piece_bytes);
-        let block = (number / pieces)
-            .checked_mul(self.stripes)?
-            .checked_add(stripe)?;
-        let block_start = block.checked_mul(block_bytes)?;
-        let start = block_start.checked_add((number % pieces) * self.piece_bytes)?;
-        let block_end = block_start.saturating_add(block_bytes).min(self.length);
-        if block_start >= self.length {
-            return None;
+    /// Where a byte of a stripe's share, which has it, lies in the part.
+    fn place(&self, stripe: u64, at: u64) -> u64 {
+        match self.layout {
+            StripeLayout::Partitioned => self.length.div_ceil(self.stripes) * stripe + at,
+            StripeLayout::Blocked { block_bytes } => {
+                let block = at / block_bytes * self.stripes + stripe;
+                block * block_bytes + at % block_bytes
+            }
         }
-        // The last block of the file may be shorter than its number of pieces: those are empty.
-        let start = start.min(block_end);
-        Some(start..block_end.min(start.saturating_add(self.piece_bytes)))
+    }
+
+    /// How many bytes of a stripe's share lie behind each other in the part from `at` on, at least.
+    fn contiguous(&self, at: u64) -> u64 {
+        match self.layout {
+            StripeLayout::Partitioned => u64::MAX,
+            StripeLayout::Blocked { block_bytes } => block_bytes - at % block_bytes,
+        }
     }
 }
 
@@ -90,10 +109,8 @@ mod tests {
 
     use super::*;
 
-    fn deal(dispenser: &Dispenser, stripe: usize) -> Vec<Range<u64>> {
-        std::iter::from_fn(|| dispenser.next(stripe))
-            .filter(|piece| !piece.is_empty())
-            .collect()
+    fn deal(dispenser: &Dispenser, stripe: usize, portion: &Portion) -> Vec<Range<u64>> {
+        std::iter::from_fn(|| dispenser.next(stripe, portion)).collect()
     }
 
     #[test]
@@ -101,9 +118,9 @@ mod tests {
         let layout = StripeLayout::Blocked {
             block_bytes: 1_048_576,
         };
-        let dispenser = Dispenser::new(5_000_000, 1_048_576, 2, layout);
+        let dispenser = Dispenser::new(5_000_000, 2, layout);
         let starts = |stripe| {
-            deal(&dispenser, stripe)
+            deal(&dispenser, stripe, &Portion::fixed(4_000_000))
                 .iter()
                 .map(|p| p.start)
                 .collect::<Vec<_>>()
@@ -114,10 +131,12 @@ mod tests {
 
     #[test]
     fn partitioned_pieces_are_contiguous() {
-        let dispenser = Dispenser::new(5_000_000, 4_000_000, 2, StripeLayout::Partitioned);
-        assert_eq!(dispenser.next(0), Some(0..2_500_000));
-        assert_eq!(dispenser.next(1), Some(2_500_000..5_000_000));
-        assert_eq!(dispenser.next(0), None);
+        let dispenser = Dispenser::new(5_000_000, 2, StripeLayout::Partitioned);
+        let portion = Portion::fixed(2_000_000);
+        assert_eq!(dispenser.next(0, &portion), Some(0..2_000_000));
+        assert_eq!(dispenser.next(1, &portion), Some(2_500_000..4_500_000));
+        assert_eq!(dispenser.next(0, &portion), Some(2_000_000..2_500_000));
+        assert_eq!(dispenser.next(0, &portion), None);
     }
 
     #[test]
@@ -128,13 +147,19 @@ mod tests {
             StripeLayout::Blocked {
                 block_bytes: u64::MAX / 2,
             },
+            StripeLayout::Blocked {
+                block_bytes: 1 << 62,
+            },
         ] {
-            let dispenser = Dispenser::new(length, u64::MAX, 64, layout);
+            let dispenser = Dispenser::new(length, 64, layout);
+            let mut dealt = 0;
             for stripe in 0..64 {
-                while let Some(piece) = dispenser.next(stripe) {
+                while let Some(piece) = dispenser.next(stripe, &Portion::fixed(u64::MAX)) {
                     assert!(piece.end <= length);
+                    dealt += piece.end - piece.start;
                 }
             }
+            assert_eq!(dealt, length);
         }
     }
 
@@ -143,17 +168,19 @@ mod tests {
         fn every_byte_is_dealt_once(
             length in 0_u64..5000,
             piece in 1_u64..700,
+            channels in 1_usize..4,
             stripes in 1_usize..6,
             block in proptest::option::of(1_u64..900),
         ) {
             let layout = block.map_or(StripeLayout::Partitioned, |block_bytes| {
                 StripeLayout::Blocked { block_bytes }
             });
-            let dispenser = Dispenser::new(length, piece, stripes, layout);
+            let dispenser = Dispenser::new(length, stripes, layout);
+            let portion = Portion::new(piece, channels, channels * stripes);
             let mut dealt = RangeSet::new();
             for stripe in 0..stripes {
-                for range in deal(&dispenser, stripe) {
-                    prop_assert!(range.end - range.start <= piece);
+                for range in deal(&dispenser, stripe, &portion) {
+                    prop_assert!(!range.is_empty());
                     prop_assert!(dealt.insert_disjoint(range).is_ok());
                 }
             }
@@ -171,17 +198,22 @@ mod loom_models {
     use super::*;
 
     #[test]
-    fn two_movers_never_draw_the_same_piece() {
+    fn two_movers_never_draw_the_same_bytes() {
         loom::model(|| {
-            let dispenser = Arc::new(Dispenser::new(30, 10, 1, StripeLayout::Partitioned));
-            let draw = |dispenser: Arc<Dispenser>| {
-                move || std::iter::from_fn(|| dispenser.next(0)).collect::<Vec<_>>()
+            let dispenser = Arc::new(Dispenser::new(30, 1, StripeLayout::Partitioned));
+            let draw = |dispenser: Arc<Dispenser>, bytes| {
+                move || {
+                    let portion = Portion::fixed(bytes);
+                    std::iter::from_fn(|| dispenser.next(0, &portion)).collect::<Vec<_>>()
+                }
             };
-            let other = thread::spawn(draw(dispenser.clone()));
-            let mut pieces = draw(dispenser)();
+            let other = thread::spawn(draw(dispenser.clone(), 10));
+            let mut pieces = draw(dispenser, 20)();
             pieces.extend(other.join().expect("no panic"));
             pieces.sort_by_key(|piece| piece.start);
-            assert_eq!(pieces, [0..10, 10..20, 20..30]);
+            let ends = pieces.iter().map(|piece| piece.end);
+            let starts = pieces.iter().map(|piece| piece.start).chain([30]);
+            assert!([0].into_iter().chain(ends).eq(starts), "{pieces:?}");
         });
     }
 }

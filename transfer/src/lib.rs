@@ -22,6 +22,7 @@ mod ledger;
 mod local;
 mod movers;
 mod node;
+mod portion;
 mod receive;
 mod running;
 mod send;

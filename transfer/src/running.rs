@@ -103,8 +103,10 @@ impl Running {
         lock(&self.tally).channels > 0
     }
 
-    /// Remembers the largest block, for the transfer log.
-    pub(crate) fn note_block(&self, bytes: usize) {
+    /// Remembers the largest block, for the transfer log: to be called once for a channel, not for each
+    /// block.
+    pub(crate) fn note_block(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut tally = lock(&self.tally);
         tally.block_bytes = tally.block_bytes.max(bytes);
     }

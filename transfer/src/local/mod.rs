@@ -28,7 +28,8 @@ pub struct NodeConfig {
     pub open_storage: OpenStorage,
     /// How many channels may send at a time, and how many may receive.
     pub movers: usize,
-    /// The size of a mover's buffer and of a MODE E block that is sent, in bytes.
+    /// The size of a mover's buffer, in bytes. MODE E blocks that are sent are multiples of it, up to 64
+    /// times as large.
     pub block_bytes: usize,
     /// What the buffers of all movers may take together, in bytes.
     pub buffer_memory_bytes: usize,

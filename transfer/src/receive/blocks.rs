@@ -27,6 +27,8 @@ pub(super) struct Blocks<'a> {
     used: bool,
     /// Taken when the first payload comes: a channel that waits needs none.
     buffer: Option<Buffer>,
+    /// How long the longest block is, in bytes.
+    largest: u64,
 }
 
 /// What becomes of a channel after its part in a transfer.
@@ -53,11 +55,18 @@ impl<'a> Blocks<'a> {
             moved,
             used: false,
             buffer: None,
+            largest: 0,
         }
     }
 
     /// Receives up to the end of the channel's data.
     pub(super) fn receive(mut self) -> Result<ChannelEnd, TransferError> {
+        let received = self.receive_all();
+        self.context.running.note_block(self.largest);
+        received
+    }
+
+    fn receive_all(&mut self) -> Result<ChannelEnd, TransferError> {
         loop {
             let header = match self.next_header()? {
                 Some(NextHeader::Header(header)) => header,
@@ -149,6 +158,7 @@ impl<'a> Blocks<'a> {
         let running = &self.context.running;
         let place = self.part.place(&block)?;
         running.ledger.claim(block.clone())?;
+        self.largest = self.largest.max(block.end - block.start);
         let mut buffer = match self.buffer.take() {
             Some(buffer) => buffer,
             None => self.context.shared.buffers.take(&running.cancel)?,
@@ -175,7 +185,6 @@ impl<'a> Blocks<'a> {
             done += length;
         }
         self.buffer = Some(buffer);
-        running.note_block(usize::try_from(block.end - block.start).unwrap_or(usize::MAX));
         Ok(())
     }
 

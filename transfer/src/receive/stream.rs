@@ -23,7 +23,7 @@ pub(super) fn receive_file(
         context.stream_channel(&mut channels.port, &context.shared.receivers)?;
     let moved = running.count_channel(0, &*channel);
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
-    running.note_block(buffer.len());
+    running.note_block(buffer.len() as u64);
     loop {
         let done = moved.load(Ordering::Acquire);
         let place = offset + done;

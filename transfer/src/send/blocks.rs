@@ -1,8 +1,10 @@
 //! MODE E: blocks with their place in the file, over any number of channels (GFD.20 3.4).
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use gridhaul_protocol::block::{Descriptor, HEADER_BYTES, Header};
 use gridhaul_protocol::ranges::RangeSet;
@@ -16,6 +18,7 @@ use crate::dispenser::Dispenser;
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
 use crate::movers::{Crew, Permit};
 use crate::node::{Event, Plan};
+use crate::portion::Portion;
 use crate::sync::lock;
 use crate::{SequenceError, TransferError};
 
@@ -34,9 +37,7 @@ pub(super) fn send_file(
     part: FilePart,
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
-    let block_bytes = context.shared.buffers.buffer_bytes() as u64;
-    let stripes = channels.stripes();
-    let dispenser = Dispenser::new(part.length, block_bytes, stripes, plan.layout);
+    let dispenser = Dispenser::new(part.length, channels.stripes(), plan.layout);
     send(context, plan, Payload::File { part, dispenser }, channels)
 }
 
@@ -236,24 +237,17 @@ impl Sending {
                     moved.fetch_add(part.length, Ordering::Release);
                     return Ok(());
                 }
-                while let Some(piece) = dispenser.next(stripe) {
+                let mut portion = self.portion(stripe);
+                let mut largest = 0;
+                while let Some(piece) = dispenser.next(stripe, &portion) {
+                    let began = Instant::now();
                     for block in part.restart.missing_in(piece) {
-                        let length = block.end - block.start;
-                        let header = Header::data(block.start, length).encode();
-                        let body = FileRange {
-                            direct: part.file.direct(),
-                            ..FileRange::new(
-                                part.file.as_fd(),
-                                part.offset + block.start,
-                                length,
-                                &mut buffer,
-                                moved,
-                            )
-                        };
-                        channel.channel.send(&header, Body::File(body), operation)?;
+                        largest = largest.max(block.end - block.start);
+                        part.send_block(block, channel, &mut buffer, moved, operation)?;
                     }
+                    portion.learn(began.elapsed());
                 }
-                self.context.running.note_block(buffer.len());
+                self.context.running.note_block(largest);
             }
             Payload::Text(text) if stripe == 0 && index == 0 => {
                 self.send_text(&mut **lock(text), channel, moved, operation)?;
@@ -264,6 +258,13 @@ impl Sending {
         Ok(())
     }
 
+    /// How much a channel of a stripe sends at a time; a buffer's worth at least.
+    fn portion(&self, stripe: usize) -> Portion {
+        let least_bytes = self.context.shared.buffers.buffer_bytes() as u64;
+        let in_all = self.channels.iter().sum();
+        Portion::new(least_bytes, self.channels[stripe], in_all)
+    }
+
     fn send_text(
         &self,
         text: &mut dyn Text,
@@ -272,17 +273,18 @@ impl Sending {
         operation: &Operation<'_>,
     ) -> Result<(), TransferError> {
         let mut piece = Vec::new();
-        let mut offset = 0;
+        let (mut offset, mut largest) = (0, 0);
         while text.next_piece(&mut piece)? {
             let length = piece.len() as u64;
             let header = Header::data(offset, length).encode();
             channel
                 .channel
                 .send(&header, Body::Memory(&piece), operation)?;
-            self.context.running.note_block(piece.len());
             moved.fetch_add(length, Ordering::Release);
             offset += length;
+            largest = largest.max(length);
         }
+        self.context.running.note_block(largest);
         Ok(())
     }
 
@@ -329,6 +331,25 @@ impl FilePart {
         }
         buffer[at..at + HEADER_BYTES].copy_from_slice(end);
         Ok(&buffer[..at + HEADER_BYTES])
+    }
+
+    fn send_block(
+        &self,
+        block: Range<u64>,
+        channel: &mut DataChannel,
+        buffer: &mut Buffer,
+        moved: &AtomicU64,
+        operation: &Operation<'_>,
+    ) -> Result<(), TransferError> {
+        let length = block.end - block.start;
+        let header = Header::data(block.start, length).encode();
+        let offset = self.offset + block.start;
+        let body = FileRange {
+            direct: self.file.direct(),
+            ..FileRange::new(self.file.as_fd(), offset, length, buffer, moved)
+        };
+        channel.channel.send(&header, Body::File(body), operation)?;
+        Ok(())
     }
 
     fn read_exact(&self, mut bytes: &mut [u8]) -> Result<(), TransferError> {

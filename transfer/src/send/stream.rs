@@ -23,7 +23,7 @@ pub(super) fn send_file(
     let moved = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
-    running.note_block(buffer.len());
+    running.note_block(buffer.len() as u64);
     let body = FileRange {
         direct: file.direct(),
         ..FileRange::new(file.as_fd(), offset, length, &mut buffer, &moved)
@@ -48,17 +48,19 @@ pub(super) fn send_text(
     let moved = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut piece = Vec::new();
+    let mut largest = 0;
     let sent = loop {
         match text.next_piece(&mut piece) {
             Ok(true) => {}
             Ok(false) => break channel.finish(&operation).map_err(TransferError::from),
             Err(error) => break Err(error),
         }
-        running.note_block(piece.len());
+        largest = largest.max(piece.len() as u64);
         if let Err(error) = channel.send(&[], Body::Memory(&piece), &operation) {
             break Err(ChannelError::into(error));
         }
         moved.fetch_add(piece.len() as u64, Ordering::Release);
     };
+    running.note_block(largest);
     sent.inspect_err(|_| channel.abort())
 }
