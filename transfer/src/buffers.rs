@@ -91,6 +91,24 @@ impl BufferPool {
             pool: self.clone(),
         })
     }
+
+    /// A buffer for what could wait as well: one that nobody waits for, while less than half of all are
+    /// lent out. Never waits.
+    pub(crate) fn take_spare(self: &Arc<Self>) -> Option<Buffer> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.waiting.is_empty() || state.lent >= self.limit / 2 {
+            return None;
+        }
+        let pages = match state.idle.pop() {
+            Some(pages) => pages,
+            None => Pages::map(self.buffer_bytes).ok()?,
+        };
+        state.lent += 1;
+        Some(Buffer {
+            pages: Some(pages),
+            pool: self.clone(),
+        })
+    }
 }
 
 /// A buffer on loan; goes back when it is dropped. Its content is whatever it was before.
@@ -198,6 +216,17 @@ mod tests {
         assert_eq!(pool.state.lock().expect("not poisoned").lent, 2);
         drop(first);
         assert_eq!(waiter.join().expect("no panic").expect("a buffer"), 4096);
+    }
+
+    #[test]
+    fn spare_buffers_are_half_of_all() {
+        let pool = BufferPool::new(4096, 4 * 4096);
+        let spare = [pool.take_spare(), pool.take_spare()];
+        assert!(spare.iter().all(Option::is_some));
+        assert!(pool.take_spare().is_none());
+        let _needed = pool.take(&Cancel::new()).expect("within the limit");
+        drop(spare);
+        assert!(pool.take_spare().is_some());
     }
 
     #[test]

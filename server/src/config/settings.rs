@@ -152,6 +152,11 @@ settings! {
     #[arg(long, value_name = "OCTAL")]
     perms: FileMode,
 
+    /// Write received files from one end to the other, also when they come over several channels: for
+    /// disks and file systems that are slow otherwise
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    ordered_writes: bool,
+
     /// What a stored file waits for until the client hears of success: none; close, for which it is on its
     /// way to the disk; data, for which it is there. Default: none
     #[arg(long, value_name = "WHEN")]

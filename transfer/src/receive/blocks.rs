@@ -1,11 +1,13 @@
 //! MODE E: the blocks of one channel, in any order (GFD.20 3.4).
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_protocol::block::Block;
-use gridhaul_stack::{ChannelError, FileRange, Operation};
+use gridhaul_stack::{ChannelError, Operation};
 
+use super::gatherer::{Gatherer, Piece};
 use super::part::Part;
 use super::reader::NextHeader;
 use crate::buffers::Buffer;
@@ -22,7 +24,9 @@ pub(super) struct Blocks<'a> {
     stripe: usize,
     channel: &'a mut DataChannel,
     /// Counts what the file has.
-    moved: &'a AtomicU64,
+    moved: &'a Arc<AtomicU64>,
+    /// Keeps the order of the file, where somebody wants it.
+    gatherer: Option<&'a Gatherer>,
     /// Whether a header came: before, the channel has no part in the transfer.
     used: bool,
     /// Taken when the first payload comes: a channel that waits needs none.
@@ -45,7 +49,8 @@ impl<'a> Blocks<'a> {
         part: &'a Part,
         stripe: usize,
         channel: &'a mut DataChannel,
-        moved: &'a AtomicU64,
+        moved: &'a Arc<AtomicU64>,
+        gatherer: Option<&'a Gatherer>,
     ) -> Self {
         Self {
             context,
@@ -53,6 +58,7 @@ impl<'a> Blocks<'a> {
             stripe,
             channel,
             moved,
+            gatherer,
             used: false,
             buffer: None,
             largest: 0,
@@ -155,23 +161,39 @@ impl<'a> Blocks<'a> {
     }
 
     fn receive_payload(&mut self, block: Range<u64>) -> Result<(), TransferError> {
-        let running = &self.context.running;
         let place = self.part.place(&block)?;
-        running.ledger.claim(block.clone())?;
+        self.context.running.ledger.claim(block.clone())?;
         self.largest = self.largest.max(block.end - block.start);
         let mut buffer = match self.buffer.take() {
             Some(buffer) => buffer,
-            None => self.context.shared.buffers.take(&running.cancel)?,
+            None => {
+                let buffers = &self.context.shared.buffers;
+                buffers.take(&self.context.running.cancel)?
+            }
         };
+        buffer = match self.gatherer {
+            Some(gatherer) => self.receive_in_order(block, gatherer, buffer)?,
+            None => self.receive_in_place(block, place, buffer)?,
+        };
+        self.buffer = Some(buffer);
+        Ok(())
+    }
+
+    /// Receives a block straight to its place in the file.
+    fn receive_in_place(
+        &mut self,
+        block: Range<u64>,
+        place: u64,
+        mut buffer: Buffer,
+    ) -> Result<Buffer, TransferError> {
+        let running = &self.context.running;
         let mut done = 0;
         while block.start + done < block.end {
             let length = RANGE_BYTES.min(block.end - block.start - done);
             let before = self.moved.load(Ordering::Acquire);
-            let place = place + done;
-            let range = FileRange {
-                direct: self.part.direct(),
-                ..FileRange::new(self.part.file(), place, length, &mut buffer, self.moved)
-            };
+            let range = self
+                .part
+                .range(place + done, length, &mut buffer, self.moved);
             let DataChannel { channel, reader } = &mut *self.channel;
             let received = reader.payload_into(&mut **channel, range, &running.operation());
             // Also what came before a failure is in the file, and a restart need not send it again.
@@ -184,8 +206,36 @@ impl<'a> Blocks<'a> {
             }
             done += length;
         }
-        self.buffer = Some(buffer);
-        Ok(())
+        Ok(buffer)
+    }
+
+    /// Receives a block into memory, from where it goes to the file when its turn has come.
+    fn receive_in_order(
+        &mut self,
+        block: Range<u64>,
+        gatherer: &Gatherer,
+        mut buffer: Buffer,
+    ) -> Result<Buffer, TransferError> {
+        let running = &self.context.running;
+        let mut start = block.start;
+        while start < block.end {
+            let left = usize::try_from(block.end - start).unwrap_or(usize::MAX);
+            let wanted = left.min(buffer.len());
+            let DataChannel { channel, reader } = &mut *self.channel;
+            let received =
+                reader.payload(&mut **channel, &mut buffer[..wanted], &running.operation())?;
+            let piece = Piece {
+                range: start..start + received as u64,
+                buffer,
+                moved: self.moved.clone(),
+            };
+            buffer = gatherer.hand_over(piece, &running.cancel)?;
+            if received < wanted {
+                return Err(PeerError::EndedBeforeEod.into());
+            }
+            start += received as u64;
+        }
+        Ok(buffer)
     }
 
     fn skip(&mut self, count: u64) -> Result<(), TransferError> {

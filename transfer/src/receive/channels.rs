@@ -8,6 +8,7 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{ChannelError, Incoming, StackListener};
 
 use super::blocks::{Blocks, ChannelEnd};
+use super::gatherer::Gatherer;
 use super::part::Part;
 use crate::handshakes::Handshakes;
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
@@ -21,6 +22,7 @@ use crate::{SequenceError, TransferError};
 pub(super) fn receive(
     context: &Context,
     part: &Arc<Part>,
+    gatherer: Option<Gatherer>,
     channels: &mut DataChannels,
 ) -> Result<RangeSet, TransferError> {
     let reused = channels.reused();
@@ -31,6 +33,7 @@ pub(super) fn receive(
     let receiving = Arc::new(Receiving {
         context: context.clone(),
         part: part.clone(),
+        gatherer,
         crew: Crew::new(&context.shared, &context.running),
         started: AtomicBool::new(reused),
         handshakes: listeners.iter().map(|_| Handshakes::new(context)).collect(),
@@ -50,6 +53,11 @@ pub(super) fn receive(
         context.running.fail(error);
     }
     receiving.crew.join();
+    if let Some(gatherer) = &receiving.gatherer
+        && let Err(error) = gatherer.finish()
+    {
+        context.running.fail(error);
+    }
     channels.kept = receiving
         .served
         .iter()
@@ -62,6 +70,7 @@ pub(super) fn receive(
 struct Receiving {
     context: Context,
     part: Arc<Part>,
+    gatherer: Option<Gatherer>,
     crew: Crew,
     /// The session was told that data comes.
     started: AtomicBool,
@@ -269,7 +278,14 @@ impl Receiving {
     ) -> Result<(), TransferError> {
         let running = &self.context.running;
         let moved = running.count_channel(stripe, &*channel.channel);
-        let blocks = Blocks::new(&self.context, &self.part, stripe, &mut channel, &moved);
+        let blocks = Blocks::new(
+            &self.context,
+            &self.part,
+            stripe,
+            &mut channel,
+            &moved,
+            self.gatherer.as_ref(),
+        );
         let received = blocks.receive();
         running.note_movement(&*channel.channel);
         match received {

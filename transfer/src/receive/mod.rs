@@ -2,6 +2,7 @@
 
 mod blocks;
 mod channels;
+mod gatherer;
 mod part;
 mod reader;
 mod stream;
@@ -13,6 +14,7 @@ use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::WriteMode;
 
+use gatherer::{Gatherer, Piece};
 use part::Part;
 pub(crate) use reader::BlockReader;
 
@@ -72,7 +74,14 @@ pub(crate) fn file(
             };
             length.map(|length| RangeSet::from(start..start.saturating_add(length)))
         }
-        TransferMode::Extended => channels::receive(context, &part, channels),
+        TransferMode::Extended => {
+            // A stream comes in order by itself.
+            let gatherer = plan
+                .handling
+                .ordered
+                .then(|| gatherer(context, &part, target.restart));
+            channels::receive(context, &part, gatherer, channels)
+        }
     };
     let released = if reserved {
         part.release_reserve()
@@ -97,6 +106,18 @@ pub(crate) fn file(
             "a mover still holds the file".to_owned(),
         )),
     }
+}
+
+/// Brings what many channels receive into the order of the file.
+fn gatherer(context: &Context, part: &Arc<Part>, present: &RangeSet) -> Gatherer {
+    let (part, running) = (part.clone(), context.running.clone());
+    let write = move |piece: &Piece| {
+        let place = part.place(&piece.range)?;
+        part.writer(place, &piece.moved).write(piece.bytes(), 0)?;
+        running.ledger.record(piece.range.clone());
+        part.note_stored(piece.bytes().len() as u64)
+    };
+    Gatherer::new(&context.shared.buffers, present, Box::new(write))
 }
 
 /// RFC 959 4.1.3 has `ALLO` reserve room; the clients of this field announce the exact number of bytes

@@ -1,10 +1,11 @@
 //! The file that receives: where the transfer's bytes go in it, and how safe they are there.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_stack::{FileRange, RangeWriter};
 use gridhaul_storage::{OpenedFile, StorageError};
 use rustix::io::Errno;
 
@@ -44,13 +45,23 @@ impl Part {
         }
     }
 
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// A range of the file that receives.
+    pub(super) fn range<'a>(
+        &'a self,
+        offset: u64,
+        length: u64,
+        scratch: &'a mut [u8],
+        moved: &'a AtomicU64,
+    ) -> FileRange<'a> {
+        FileRange {
+            direct: self.file.direct(),
+            ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
+        }
     }
 
-    /// The file past the page cache, for drivers that asked for it.
-    pub(super) fn direct(&self) -> Option<BorrowedFd<'_>> {
-        self.file.direct()
+    /// Writes to the file from `offset` on.
+    pub(super) fn writer<'a>(&'a self, offset: u64, moved: &'a AtomicU64) -> RangeWriter<'a> {
+        self.range(offset, 0, &mut [], moved).writer()
     }
 
     /// Whether a block of the transfer has a place in the largest file there can be.

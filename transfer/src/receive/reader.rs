@@ -83,6 +83,27 @@ impl BlockReader {
         Ok(taken + channel.receive_into(rest, operation)?)
     }
 
+    /// Receives a part of a block's payload into memory. Returns how many bytes came: fewer than there is
+    /// room for only if the stream ended.
+    pub(crate) fn payload(
+        &mut self,
+        channel: &mut dyn Channel,
+        buffer: &mut [u8],
+        operation: &Operation<'_>,
+    ) -> Result<usize, ChannelError> {
+        let ahead = self.at_most(buffer.len() as u64);
+        let mut done = ahead.len();
+        buffer[..done].copy_from_slice(ahead);
+        self.used += done;
+        while done < buffer.len() {
+            match channel.receive(&mut buffer[done..], operation)? {
+                Received::Bytes(count) => done += count.get(),
+                Received::EndOfStream => break,
+            }
+        }
+        Ok(done)
+    }
+
     /// Receives and forgets `length` bytes; `false` if the stream ended before.
     pub(crate) fn skip(
         &mut self,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{Channel, FileRange, Received, write_all_at};
+use gridhaul_stack::{Channel, Received};
 
 use super::part::Part;
 use crate::TransferError;
@@ -26,11 +26,7 @@ pub(super) fn receive_file(
     running.note_block(buffer.len() as u64);
     loop {
         let done = moved.load(Ordering::Acquire);
-        let place = offset + done;
-        let range = FileRange {
-            direct: part.direct(),
-            ..FileRange::new(part.file(), place, RANGE_BYTES, &mut buffer, &moved)
-        };
+        let range = part.range(offset + done, RANGE_BYTES, &mut buffer, &moved);
         let received = channel.receive_into(range, &running.operation());
         let received = received.inspect_err(|_| channel.abort())?;
         part.note_stored(received)?;
@@ -66,7 +62,7 @@ pub(super) fn receive_text(
             Received::EndOfStream => lines.finish(&mut text),
         }
         let done = moved.load(Ordering::Acquire);
-        write_all_at(part.file(), &text, offset + done, &moved)?;
+        part.writer(offset + done, &moved).write(&text, 0)?;
         part.note_stored(text.len() as u64)?;
         if received == Received::EndOfStream {
             answer_end(&mut *channel, context);

@@ -177,6 +177,7 @@ proptest! {
         stripes in 1_usize..4,
         layout_block in prop::option::of(1_u64..100_000),
         block_bytes in 100_usize..100_000,
+        ordered in any::<bool>(),
     ) {
         let settings = || Settings { block_bytes, ..Settings::default() };
         let (from, to) = (Site::new(settings()), Site::new(settings()));
@@ -195,7 +196,8 @@ proptest! {
             image(send_rest("a", present.clone()), TransferMode::Extended, parallelism);
         sending.layout = layout_block
             .map_or(StripeLayout::Partitioned, |block_bytes| StripeLayout::Blocked { block_bytes });
-        let receiving = image(receive_rest("b", present.clone()), TransferMode::Extended, 1);
+        let mut receiving = image(receive_rest("b", present.clone()), TransferMode::Extended, 1);
+        receiving.handling.ordered = ordered;
         let receiver = to.start(receiving);
         let sent = from.start(sending).finish();
         let received = receiver.finish();
