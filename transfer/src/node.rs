@@ -207,7 +207,7 @@ pub struct Handling {
     pub sync: SyncPolicy,
     /// Received bytes are written in the order of the file, for storage that wants that (`ordered=1`).
     pub ordered: bool,
-    /// Holes stay holes: zeros that are received are not written, and holes are not read.
+    /// Holes stay holes: zeros that are received are not written, and holes are not read, but sent as zeros.
     pub sparse: bool,
     /// Checksums to compute while the file arrives.
     pub checksums: Vec<ChecksumAlgorithm>,

@@ -181,7 +181,7 @@ impl SpliceChannel {
 
     /// Chooses the way of a piece.
     fn turn(&mut self, piece: &FileRange<'_>, direction: Direction) -> Turn {
-        let (way, why, is_measured) = if piece.tap.is_some() {
+        let (way, why, is_measured) = if piece.goes_through_memory() {
             (Way::Memory, Why::Tapped, false)
         } else if self.choice == Choice::Splice {
             (Way::Kernel, Why::Asked, false)
@@ -328,6 +328,7 @@ fn piece<'a>(range: &'a mut FileRange<'_>, done: u64) -> FileRange<'a> {
         scratch: range.scratch,
         moved: range.moved,
         tap: range.tap,
+        sparse: range.sparse,
     }
 }
 

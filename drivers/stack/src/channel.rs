@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::{ChannelError, Operation};
+use crate::{ChannelError, Operation, Sparse};
 
 /// One established data connection.
 ///
@@ -108,8 +108,10 @@ pub struct FileRange<'a> {
     /// Grows by the bytes that were moved, while they are moved, also when the call fails later:
     /// received bytes once the file has them, sent bytes once the network has them.
     pub moved: &'a AtomicU64,
-    /// Wants to see what is received. A driver that moves bytes past memory does not do so then.
+    /// Wants to see what is received.
     pub tap: Option<&'a dyn Tap>,
+    /// Received zeros stay holes.
+    pub sparse: Option<Sparse>,
 }
 
 /// Sees received bytes on their way to a file, while they are in the processor's cache.
@@ -135,7 +137,14 @@ impl<'a> FileRange<'a> {
             scratch,
             moved,
             tap: None,
+            sparse: None,
         }
+    }
+
+    /// Whether received bytes must be looked at. A driver that moves bytes past memory does not do so
+    /// then.
+    pub fn goes_through_memory(&self) -> bool {
+        self.tap.is_some() || self.sparse.is_some()
     }
 
     /// Writes to the range, for drivers that receive through memory.
@@ -145,6 +154,7 @@ impl<'a> FileRange<'a> {
             offset: self.offset,
             moved: self.moved,
             tap: self.tap,
+            sparse: self.sparse,
         }
     }
 
@@ -234,6 +244,7 @@ pub struct RangeWriter<'a> {
     offset: u64,
     moved: &'a AtomicU64,
     tap: Option<&'a dyn Tap>,
+    sparse: Option<Sparse>,
 }
 
 impl RangeWriter<'_> {
@@ -244,7 +255,10 @@ impl RangeWriter<'_> {
     /// [`ChannelError::File`] with the kernel's word.
     pub fn write(&self, bytes: &[u8], done: u64) -> Result<(), ChannelError> {
         let offset = self.offset + done;
-        write_all_at(self.file, bytes, offset, self.moved)?;
+        match self.sparse {
+            Some(sparse) => sparse.write(self.file, bytes, offset, self.moved)?,
+            None => write_all_at(self.file, bytes, offset, self.moved)?,
+        }
         if let Some(tap) = self.tap {
             tap.written(offset, bytes);
         }
@@ -259,6 +273,14 @@ impl RangeWriter<'_> {
     /// [`ChannelError::File`] with the kernel's word.
     pub fn write_pieces(&self, pieces: &[IoSlice<'_>], done: u64) -> Result<u64, ChannelError> {
         let offset = self.offset + done;
+        if self.sparse.is_some() {
+            let mut at = done;
+            for piece in pieces {
+                self.write(piece, at)?;
+                at += piece.len() as u64;
+            }
+            return Ok(at - done);
+        }
         let mut written = loop {
             match rustix::io::pwritev(self.file, pieces, offset) {
                 Ok(written) => break written,

@@ -98,6 +98,7 @@ impl Config {
             handling: Handling {
                 sync: settings.sync_files.unwrap_or_default().0,
                 ordered: settings.ordered_writes.unwrap_or(false),
+                sparse: settings.sparse_files.unwrap_or(false),
                 ..Handling::default()
             },
             transfer_log: settings.transfer_log,

@@ -157,6 +157,10 @@ settings! {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     ordered_writes: bool,
 
+    /// Keep holes: do not write zeros that are received, and do not read holes of files that are sent
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    sparse_files: bool,
+
     /// What a stored file waits for until the client hears of success: none; close, for which it is on its
     /// way to the disk; data, for which it is there. Default: none
     #[arg(long, value_name = "WHEN")]

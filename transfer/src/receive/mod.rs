@@ -60,7 +60,7 @@ pub(crate) fn file(
         context.storage.open_write(target.path, mode)
     }
     .map_err(|error| open_error(target.path, error))?;
-    let part = Arc::new(Part::new(file, target.placement, plan.handling.sync));
+    let part = Arc::new(Part::new(file, target.placement, &plan.handling));
     // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
     let reserved = part.reserve(promised)?;
@@ -90,6 +90,9 @@ pub(crate) fn file(
     };
     let arrived = received?;
     released?;
+    let mut present = target.restart.clone();
+    present.extend_from(&arrived);
+    part.lengthen(&present)?;
     if context.running.failed() {
         // What was received stays in the file; the failure is reported by whoever noticed it.
         return Ok(());

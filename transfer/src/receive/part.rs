@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_stack::{FileRange, RangeWriter};
+use gridhaul_stack::{FileRange, RangeWriter, Sparse};
 use gridhaul_storage::{OpenedFile, StorageError};
 use rustix::io::Errno;
 
 use crate::TransferError;
-use crate::node::{Placement, SyncPolicy};
+use crate::node::{Handling, Placement, SyncPolicy};
 use crate::running::Running;
 
 /// From this size on, the blocks that `ALLO` announces are reserved before the first byte comes.
@@ -26,21 +26,24 @@ pub(super) struct Part {
     file: OpenedFile,
     base: u64,
     sync: SyncPolicy,
+    sparse: Option<Sparse>,
     /// Bytes that the file has got.
     stored: AtomicU64,
 }
 
 impl Part {
-    pub(super) fn new(file: OpenedFile, placement: Placement, sync: SyncPolicy) -> Self {
+    pub(super) fn new(file: OpenedFile, placement: Placement, handling: &Handling) -> Self {
         let base = match placement {
             Placement::Replace => 0,
             Placement::At(offset) => offset,
             Placement::Append => file.size_at_open(),
         };
+        let old_end = file.size_at_open();
         Self {
             file,
             base,
-            sync,
+            sync: handling.sync,
+            sparse: handling.sparse.then_some(Sparse { old_end }),
             stored: AtomicU64::new(0),
         }
     }
@@ -54,7 +57,9 @@ impl Part {
         moved: &'a AtomicU64,
     ) -> FileRange<'a> {
         FileRange {
-            direct: self.file.direct(),
+            // Holes come of what is not written, and past the page cache all of a block is.
+            direct: self.file.direct().filter(|_| self.sparse.is_none()),
+            sparse: self.sparse,
             ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
         }
     }
@@ -78,10 +83,10 @@ impl Part {
     }
 
     /// Reserves what was announced, so that a full disk is noticed at once; whether there is something
-    /// to give back.
+    /// to give back. Where holes shall stay, nobody knows how much room is needed.
     pub(super) fn reserve(&self, promised: Option<u64>) -> Result<bool, TransferError> {
         match promised {
-            Some(bytes) if bytes >= PREALLOCATE_FROM_BYTES => {
+            Some(bytes) if bytes >= PREALLOCATE_FROM_BYTES && self.sparse.is_none() => {
                 self.place(&(0..bytes))?;
                 self.file.preallocate(self.base, bytes)?;
                 Ok(true)
@@ -104,6 +109,16 @@ impl Part {
         let before = self.stored.fetch_add(bytes, Ordering::Relaxed);
         if before / WRITE_BACK_BYTES != (before + bytes) / WRITE_BACK_BYTES {
             self.file.begin_write_back()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the file as long as it must be for what it has, where zeros at its end were not written.
+    /// After a failure as well: a peer that was told of them does not send them again.
+    pub(super) fn lengthen(&self, present: &RangeSet) -> Result<(), TransferError> {
+        let needed = self.base.saturating_add(present.end());
+        if self.sparse.is_some() && self.file.size()? < needed {
+            self.file.truncate(needed)?;
         }
         Ok(())
     }
@@ -141,8 +156,12 @@ mod tests {
     /// A device that takes everything, and that cannot be put on a disk.
     fn nothing(sync: SyncPolicy) -> Part {
         let device = File::options().write(true).open("/dev/null");
-        let device = device.expect("every system has it");
-        Part::new(OpenedFile::new(device.into(), 0), Placement::Replace, sync)
+        let file = OpenedFile::new(device.expect("every system has it").into(), 0);
+        let handling = Handling {
+            sync,
+            ..Handling::default()
+        };
+        Part::new(file, Placement::Replace, &handling)
     }
 
     #[test]
@@ -158,7 +177,10 @@ mod tests {
     #[test]
     fn parts_begin_where_they_were_placed() {
         let file = || OpenedFile::new(File::open("/dev/null").expect("there").into(), 70);
-        let place = |placement, block| Part::new(file(), placement, SyncPolicy::None).place(&block);
+        let place = |placement, block| {
+            let part = Part::new(file(), placement, &Handling::default());
+            part.place(&block)
+        };
         assert_eq!(place(Placement::Replace, 5..6).expect("room"), 5);
         assert_eq!(place(Placement::At(100), 5..6).expect("room"), 105);
         assert_eq!(place(Placement::Append, 5..6).expect("room"), 75);

@@ -12,6 +12,7 @@ use gridhaul_stack::{Body, FileRange, Operation};
 use gridhaul_storage::{OpenedFile, StorageError};
 use rustix::io::Errno;
 
+use super::extents::send_sparse;
 use super::text::Text;
 use crate::buffers::Buffer;
 use crate::dispenser::Dispenser;
@@ -29,6 +30,8 @@ pub(super) struct FilePart {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) restart: RangeSet,
+    /// Holes are not read.
+    pub(super) sparse: bool,
 }
 
 pub(super) fn send_file(
@@ -344,11 +347,16 @@ impl FilePart {
         let length = block.end - block.start;
         let header = Header::data(block.start, length).encode();
         let offset = self.offset + block.start;
-        let body = FileRange {
+        let range = FileRange {
             direct: self.file.direct(),
             ..FileRange::new(self.file.as_fd(), offset, length, buffer, moved)
         };
-        channel.channel.send(&header, Body::File(body), operation)?;
+        let channel = &mut *channel.channel;
+        if self.sparse {
+            send_sparse(channel, &header, range, operation)?;
+        } else {
+            channel.send(&header, Body::File(range), operation)?;
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! What is sent is decided here; `stream` and `blocks` know how a mode puts it on channels.
 
 mod blocks;
+mod extents;
 mod stream;
 mod text;
 
@@ -54,12 +55,19 @@ pub(crate) fn file(
                 offset,
                 length,
                 restart: part.restart.clone(),
+                sparse: plan.handling.sparse,
             };
             blocks::send_file(context, plan, source, channels)
         }
         (TransferMode::Stream, Representation::Image) => {
             let start = stream_start(part.restart)?.min(length);
-            stream::send_file(context, &file, offset + start, length - start, channels)
+            let source = stream::FilePart {
+                file,
+                offset: offset + start,
+                length: length - start,
+                sparse: plan.handling.sparse,
+            };
+            stream::send_file(context, &source, channels)
         }
         (TransferMode::Stream, Representation::Ascii) => {
             let start = stream_start(part.restart)?.min(length);

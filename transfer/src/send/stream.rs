@@ -6,15 +6,24 @@ use std::sync::atomic::Ordering;
 use gridhaul_stack::{Body, ChannelError, FileRange};
 use gridhaul_storage::OpenedFile;
 
+use super::extents::send_sparse;
 use super::text::Text;
 use crate::TransferError;
 use crate::local::{Context, DataChannels};
 
+/// The part of a file that is sent.
+#[derive(Debug)]
+pub(super) struct FilePart {
+    pub(super) file: OpenedFile,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    /// Holes are not read.
+    pub(super) sparse: bool,
+}
+
 pub(super) fn send_file(
     context: &Context,
-    file: &OpenedFile,
-    offset: u64,
-    length: u64,
+    part: &FilePart,
     channels: &mut DataChannels,
 ) -> Result<(), TransferError> {
     let running = &context.running;
@@ -24,13 +33,17 @@ pub(super) fn send_file(
     let operation = running.operation();
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len() as u64);
-    let body = FileRange {
-        direct: file.direct(),
-        ..FileRange::new(file.as_fd(), offset, length, &mut buffer, &moved)
+    let file = part.file.as_fd();
+    let range = FileRange {
+        direct: part.file.direct(),
+        ..FileRange::new(file, part.offset, part.length, &mut buffer, &moved)
     };
-    let sent = channel
-        .send(&[], Body::File(body), &operation)
-        .and_then(|()| channel.finish(&operation));
+    let sent = if part.sparse {
+        send_sparse(&mut *channel, &[], range, &operation)
+    } else {
+        channel.send(&[], Body::File(range), &operation)
+    };
+    let sent = sent.and_then(|()| channel.finish(&operation));
     running.note_movement(&*channel);
     // A stream that just ends would look complete to the receiver.
     sent.inspect_err(|_| channel.abort())?;

@@ -177,7 +177,7 @@ proptest! {
         stripes in 1_usize..4,
         layout_block in prop::option::of(1_u64..100_000),
         block_bytes in 100_usize..100_000,
-        ordered in any::<bool>(),
+        (ordered, sparse) in any::<(bool, bool)>(),
     ) {
         let settings = || Settings { block_bytes, ..Settings::default() };
         let (from, to) = (Site::new(settings()), Site::new(settings()));
@@ -198,6 +198,8 @@ proptest! {
             .map_or(StripeLayout::Partitioned, |block_bytes| StripeLayout::Blocked { block_bytes });
         let mut receiving = image(receive_rest("b", present.clone()), TransferMode::Extended, 1);
         receiving.handling.ordered = ordered;
+        receiving.handling.sparse = sparse;
+        sending.handling.sparse = sparse;
         let receiver = to.start(receiving);
         let sent = from.start(sending).finish();
         let received = receiver.finish();

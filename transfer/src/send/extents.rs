@@ -1,0 +1,179 @@
+//! The data and the holes of a file that is sent.
+//!
+//! A hole is not read: reading it would fill the page cache with zeros. What is sent for it are zeros from
+//! memory, which any peer understands.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gridhaul_stack::{Body, Channel, ChannelError, FileRange, Operation};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// Sends `head` and a range of a file, whose holes are not read.
+///
+/// # Errors
+///
+/// As [`Channel::send`].
+pub(super) fn send_sparse(
+    channel: &mut dyn Channel,
+    mut head: &[u8],
+    range: FileRange<'_>,
+    operation: &Operation<'_>,
+) -> Result<(), ChannelError> {
+    let end = range.offset + range.length;
+    let mut offset = range.offset;
+    while offset < end {
+        let extent = next_extent(range.file, offset, end);
+        let length = extent.length();
+        match extent {
+            Extent::Data(length) => {
+                let data = FileRange {
+                    offset,
+                    length,
+                    scratch: &mut *range.scratch,
+                    ..range
+                };
+                channel.send(head, Body::File(data), operation)?;
+            }
+            Extent::Hole(length) => send_zeros(channel, head, length, range.moved, operation)?,
+        }
+        head = &[];
+        offset += length;
+    }
+    channel.send(head, Body::Memory(&[]), operation)
+}
+
+/// A part of a file: so many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Data(u64),
+    Hole(u64),
+}
+
+impl Extent {
+    fn length(self) -> u64 {
+        match self {
+            Self::Data(length) | Self::Hole(length) => length,
+        }
+    }
+}
+
+/// Shorter holes are read: to go round them costs more.
+const LEAST_HOLE_BYTES: u64 = 64 * 1024;
+
+/// What begins at `offset`, and ends at `end` at the latest. Whatever is not surely a hole is data.
+fn next_extent(file: BorrowedFd<'_>, offset: u64, end: u64) -> Extent {
+    let all = end - offset;
+    let data = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => data.min(end),
+        // lseek(2): behind `offset` there is a hole and then the end of the file. Reading will notice if
+        // that is too early.
+        Err(Errno::NXIO) if size(file) >= end => end,
+        Err(_) => return Extent::Data(all),
+    };
+    if data - offset >= LEAST_HOLE_BYTES.min(all) {
+        return Extent::Hole(data - offset);
+    }
+    let mut at = data;
+    loop {
+        let Ok(hole) = rustix::fs::seek(file, SeekFrom::Hole(at)) else {
+            return Extent::Data(all);
+        };
+        if hole >= end {
+            return Extent::Data(all);
+        }
+        match rustix::fs::seek(file, SeekFrom::Data(hole)) {
+            Ok(data) if data < end && data - hole < LEAST_HOLE_BYTES => at = data,
+            _ => return Extent::Data(hole - offset),
+        }
+    }
+}
+
+fn size(file: BorrowedFd<'_>) -> u64 {
+    rustix::fs::fstat(file).map_or(0, |facts| facts.st_size.unsigned_abs())
+}
+
+/// Sends zeros in place of a hole.
+fn send_zeros(
+    channel: &mut dyn Channel,
+    mut head: &[u8],
+    mut length: u64,
+    moved: &AtomicU64,
+    operation: &Operation<'_>,
+) -> Result<(), ChannelError> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    while length > 0 {
+        let count = usize::try_from(length).map_or(ZEROS.len(), |length| length.min(ZEROS.len()));
+        channel.send(head, Body::Memory(&ZEROS[..count]), operation)?;
+        head = &[];
+        moved.fetch_add(count as u64, Ordering::Release);
+        length -= count as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    const UNIT: u64 = LEAST_HOLE_BYTES;
+
+    /// A file with bytes in some units and holes in the others.
+    fn file(units: u64, data: &[u64]) -> File {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.set_len(units * UNIT).expect("a length");
+        for unit in data {
+            file.write_all_at(&[1; 64 * 1024], unit * UNIT)
+                .expect("room");
+        }
+        file
+    }
+
+    fn extents(file: &File, start: u64, end: u64) -> Vec<Extent> {
+        let mut extents = Vec::new();
+        let mut at = start;
+        while at < end {
+            let extent = next_extent(file.as_fd(), at, end);
+            at += extent.length();
+            extents.push(extent);
+        }
+        assert_eq!(at, end);
+        extents
+    }
+
+    #[test]
+    fn holes_are_found_where_they_are() {
+        let file = file(12, &[0, 1, 5, 11]);
+        assert_eq!(
+            extents(&file, 0, 12 * UNIT),
+            [
+                Extent::Data(2 * UNIT),
+                Extent::Hole(3 * UNIT),
+                Extent::Data(UNIT),
+                Extent::Hole(5 * UNIT),
+                Extent::Data(UNIT),
+            ]
+        );
+        assert_eq!(extents(&file, 3 * UNIT, 4 * UNIT), [Extent::Hole(UNIT)]);
+        assert_eq!(extents(&file, 0, UNIT), [Extent::Data(UNIT)]);
+    }
+
+    #[test]
+    fn a_hole_at_the_end_ends_where_the_file_does() {
+        let file = file(4, &[0]);
+        assert_eq!(
+            extents(&file, 0, 4 * UNIT),
+            [Extent::Data(UNIT), Extent::Hole(3 * UNIT)]
+        );
+        // What is behind the end is for reading to complain about.
+        assert_eq!(
+            extents(&file, 0, 5 * UNIT),
+            [Extent::Data(UNIT), Extent::Data(4 * UNIT)]
+        );
+    }
+}
