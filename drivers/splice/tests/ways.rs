@@ -318,7 +318,7 @@ fn a_tap_sees_every_byte() {
 
 #[test]
 fn a_long_transfer_is_measured_and_says_so() {
-    const LENGTH: usize = 64 << 20;
+    const LENGTH: usize = 32 << 20;
     let content = pattern(LENGTH);
     let source = file_of(&content);
     let target = file_of(&[]);

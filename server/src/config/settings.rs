@@ -248,7 +248,7 @@ settings! {
     #[arg(long, value_name = "STACK")]
     stack: String,
 
-    /// The drivers that clients may ask for with SITE SETNETSTACK. Default: tcp
+    /// The drivers that clients may ask for with SITE SETNETSTACK. Default: auto, tcp and splice
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
     allowed_drivers: Vec<String>,
 
