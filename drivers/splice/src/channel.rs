@@ -109,7 +109,9 @@ impl SpliceChannel {
         while done < range.length {
             let piece = piece(&mut range, done);
             let length = piece.length;
-            self.read_ahead.prepare(piece.file, piece.offset);
+            if length >= SHORT_BYTES {
+                self.read_ahead.prepare(piece.file, piece.offset);
+            }
             let turn = self.turn(&piece, Direction::Sending);
             let refused = match turn.way {
                 Way::Kernel => self.send_by_kernel(head, piece, operation)?,
