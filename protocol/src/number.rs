@@ -1,4 +1,7 @@
 //! Numbers as the protocol writes them.
+//!
+//! Lines of a listing come by the million, and the formatter of the standard library takes longer for a
+//! number than the kernel to look a file up.
 
 use std::str::FromStr;
 
@@ -10,4 +13,70 @@ pub(crate) fn decimal<T: FromStr>(digits: &[u8]) -> Option<T> {
         return None;
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Appends a number in decimal digits.
+pub(crate) fn append_decimal(text: &mut Vec<u8>, number: u64) {
+    append_digits(text, number, 10, 1);
+}
+
+/// Appends a number in octal digits, with zeros before it so that there are `width` of them.
+pub(crate) fn append_octal(text: &mut Vec<u8>, number: u64, width: usize) {
+    append_digits(text, number, 8, width);
+}
+
+/// Appends a number in hexadecimal digits, in lower case.
+pub(crate) fn append_hexadecimal(text: &mut Vec<u8>, number: u64) {
+    append_digits(text, number, 16, 1);
+}
+
+/// Appends a number in decimal digits, with zeros before it so that there are `width` of them.
+pub(crate) fn append_padded(text: &mut Vec<u8>, number: u64, width: usize) {
+    append_digits(text, number, 10, width);
+}
+
+#[inline]
+fn append_digits(text: &mut Vec<u8>, mut number: u64, base: u64, width: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    /// Of the largest number, in octal.
+    const MOST: usize = 22;
+
+    let mut digits = [b'0'; MOST];
+    let mut start = MOST;
+    while number > 0 {
+        start -= 1;
+        // A remainder of 16 at the most.
+        digits[start] = DIGITS[(number % base) as usize & 0xf];
+        number /= base;
+    }
+    text.extend_from_slice(&digits[start.min(MOST - width.min(MOST))..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn appended(append: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut text = Vec::new();
+        append(&mut text);
+        String::from_utf8(text).expect("digits")
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_look_as_the_standard_library_writes_them(
+            number in prop_oneof![any::<u64>(), 0..5000_u64, Just(u64::MAX)],
+        ) {
+            let decimal = appended(|text| append_decimal(text, number));
+            prop_assert_eq!(decimal, number.to_string());
+            let padded = appended(|text| append_padded(text, number, 4));
+            prop_assert_eq!(padded, format!("{number:04}"));
+            let octal = appended(|text| append_octal(text, number, 4));
+            prop_assert_eq!(octal, format!("{number:04o}"));
+            let hexadecimal = appended(|text| append_hexadecimal(text, number));
+            prop_assert_eq!(hexadecimal, format!("{number:x}"));
+        }
+    }
 }

@@ -10,7 +10,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::Offset;
 
 use crate::command::Shown;
-use crate::number::decimal;
+use crate::number::{append_padded, decimal};
 
 /// A point in time that is written in whole seconds of UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +91,24 @@ impl TimeValue {
     }
 }
 
+impl TimeValue {
+    /// Appends the fourteen digits; the fraction is left out, as globus-gridftp-server 13.24 does.
+    pub(crate) fn append(self, text: &mut Vec<u8>) {
+        let time = Offset::UTC.to_datetime(self.0);
+        // A file system may say anything, and there is no sign in this form.
+        append_padded(text, time.year().max(0).unsigned_abs().into(), 4);
+        for part in [
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+        ] {
+            append_padded(text, part.unsigned_abs().into(), 2);
+        }
+    }
+}
+
 /// A fraction of a second, given by its digits.
 fn nanoseconds(digits: &[u8]) -> Option<i32> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -100,21 +118,12 @@ fn nanoseconds(digits: &[u8]) -> Option<i32> {
     Some(padded.fold(0, |sum, &digit| sum * 10 + i32::from(digit - b'0')))
 }
 
-/// The fourteen digits; the fraction is left out, as globus-gridftp-server 13.24 does.
+/// The fourteen digits.
 impl fmt::Display for TimeValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = Offset::UTC.to_datetime(self.0);
-        write!(
-            f,
-            "{:04}{:02}{:02}{:02}{:02}{:02}",
-            // A file system may say anything, and there is no sign in this form.
-            time.year().max(0),
-            time.month(),
-            time.day(),
-            time.hour(),
-            time.minute(),
-            time.second(),
-        )
+        let mut text = Vec::with_capacity(DIGITS);
+        self.append(&mut text);
+        f.write_str(&String::from_utf8_lossy(&text))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Facts to lines. A listing has a million of them, so nothing is allocated on the way.
 
-use std::io::Write as _;
-
 use super::{Fact, FactSelection, FileFacts, Permissions, Unique};
 use crate::line;
+use crate::number::{append_decimal, append_hexadecimal, append_octal};
 use crate::time::TimeValue;
 
 impl FileFacts<'_> {
@@ -35,46 +34,43 @@ impl FileFacts<'_> {
 
     /// `None` when the fact is not known.
     fn append_value(&self, line: &mut Vec<u8>, fact: Fact) -> Option<()> {
-        let written = match fact {
-            Fact::Type => return append_bytes(line, self.file_type?.name()),
+        match fact {
+            Fact::Type => line.extend_from_slice(self.file_type?.name().as_bytes()),
             // Names are sent as they are, and clients of this field take them for UTF-8.
-            Fact::Charset => return append_bytes(line, "UTF-8"),
-            Fact::Perm => return append_permissions(line, self.permissions?),
-            Fact::UnixOwner => return append_encoded(line, self.owner.as_deref()?),
-            Fact::UnixGroup => return append_encoded(line, self.group.as_deref()?),
-            Fact::UnixSlink => return append_encoded(line, self.link_target.as_deref()?),
+            Fact::Charset => line.extend_from_slice(b"UTF-8"),
+            Fact::Perm => append_permissions(line, self.permissions?),
+            Fact::UnixOwner => append_encoded(line, self.owner.as_deref()?),
+            Fact::UnixGroup => append_encoded(line, self.group.as_deref()?),
+            Fact::UnixSlink => append_encoded(line, self.link_target.as_deref()?),
             Fact::Unique => match self.unique.as_ref()? {
-                Unique::Inode { device, inode } => write!(line, "{device:x}-{inode:x}"),
-                Unique::Token(token) => return append_encoded(line, token),
+                Unique::Inode { device, inode } => {
+                    append_hexadecimal(line, *device);
+                    line.push(b'-');
+                    append_hexadecimal(line, *inode);
+                }
+                Unique::Token(token) => append_encoded(line, token),
             },
-            Fact::Modify => write!(line, "{}", TimeValue(self.modified?)),
-            Fact::Size => write!(line, "{}", self.size?),
-            Fact::UnixMode => write!(line, "{:04o}", self.mode?),
-            Fact::UnixUid => write!(line, "{}", self.uid?),
-            Fact::UnixGid => write!(line, "{}", self.gid?),
-            Fact::Count => write!(line, "{}", self.entries?),
-        };
-        // A Vec takes everything.
-        written.ok()
+            Fact::Modify => TimeValue(self.modified?).append(line),
+            Fact::Size => append_decimal(line, self.size?),
+            Fact::UnixMode => append_octal(line, self.mode?.into(), 4),
+            Fact::UnixUid => append_decimal(line, self.uid?.into()),
+            Fact::UnixGid => append_decimal(line, self.gid?.into()),
+            Fact::Count => append_decimal(line, self.entries?),
+        }
+        Some(())
     }
 }
 
-fn append_bytes(line: &mut Vec<u8>, text: &str) -> Option<()> {
-    line.extend_from_slice(text.as_bytes());
-    Some(())
-}
-
-fn append_permissions(line: &mut Vec<u8>, permissions: Permissions) -> Option<()> {
+fn append_permissions(line: &mut Vec<u8>, permissions: Permissions) {
     let allowed = |&&(_, letter): &&(u8, Permissions)| permissions.has(letter);
     let letters = Permissions::LETTERS.iter().filter(allowed);
     line.extend(letters.map(|(letter, _)| *letter));
-    Some(())
 }
 
 /// Appends a text in which `;` would end the fact and a space all facts. Encoded are these, `=`,
 /// `%`, and what is no visible ASCII character, as globus-gridftp-server 13.24 does with link
 /// targets.
-fn append_encoded(line: &mut Vec<u8>, text: &[u8]) -> Option<()> {
+fn append_encoded(line: &mut Vec<u8>, text: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
         if byte.is_ascii_graphic() && !b";=%".contains(&byte) {
@@ -84,5 +80,4 @@ fn append_encoded(line: &mut Vec<u8>, text: &[u8]) -> Option<()> {
             line.extend_from_slice(&[b'%', HEX[high], HEX[low]]);
         }
     }
-    Some(())
 }
