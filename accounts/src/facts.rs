@@ -65,13 +65,6 @@ impl Entry {
         let target = self.facts.link_target.as_ref().map_or(0, Vec::len);
         NUMBERS + self.name.len() + target
     }
-
-    pub(crate) fn into_entry(self) -> DirectoryEntry {
-        DirectoryEntry {
-            name: OsString::from_vec(self.name),
-            metadata: self.facts.into_metadata(),
-        }
-    }
 }
 
 impl Facts {
@@ -103,8 +96,12 @@ impl Facts {
         }
     }
 
-    /// Names of accounts are added here.
-    pub(crate) fn into_metadata(self) -> Metadata {
+    /// Names of accounts are added here. `before` are the facts of another file, most likely with the same
+    /// accounts, whose names need not be asked for again.
+    pub(crate) fn into_metadata(self, before: Option<Metadata>) -> Metadata {
+        let (owner, group) = before.map_or((None, None), |before| {
+            (Some(before.owner), Some(before.group))
+        });
         Metadata {
             kind: match self.kind {
                 Kind::File => FileKind::File,
@@ -117,8 +114,12 @@ impl Facts {
             },
             size: self.size,
             mode: self.mode,
-            owner: Account::user(self.owner),
-            group: Account::group(self.group),
+            owner: owner
+                .filter(|owner| owner.id == self.owner)
+                .unwrap_or_else(|| Account::user(self.owner)),
+            group: group
+                .filter(|group| group.id == self.group)
+                .unwrap_or_else(|| Account::group(self.group)),
             links: self.links,
             modified: self.modified.into_system(),
             device: self.device,
@@ -207,7 +208,7 @@ mod tests {
             metadata.kind = kind;
             let sent = postcard::to_stdvec(&Facts::new(metadata.clone())).unwrap();
             let received: Facts = postcard::from_bytes(&sent).unwrap();
-            assert_eq!(received.into_metadata(), metadata);
+            assert_eq!(received.into_metadata(None), metadata);
         }
     }
 

@@ -8,13 +8,15 @@
 //! may block.
 
 mod checksum;
+mod entries;
 mod error;
 mod metadata;
 mod posix;
 mod store;
 
 pub use checksum::{Checksum, ChecksumAlgorithm, UnknownChecksumAlgorithm, checksum};
+pub use entries::Entries;
 pub use error::{StorageError, StorageErrorKind};
 pub use metadata::{Access, Account, FileKind, Metadata};
 pub use posix::{PosixOptions, PosixStorage, group_number};
-pub use store::{DirectoryEntry, DirectoryStream, OpenedFile, Storage, WriteMode};
+pub use store::{DirectoryEntry, DirectoryRun, DirectoryStream, OpenedFile, Storage, WriteMode};

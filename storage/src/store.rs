@@ -1,6 +1,6 @@
 //! The trait that a session's paths and a transfer's files go through.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -36,8 +36,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// The facts of what `path` names. Links are followed; a link that points nowhere is an error.
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError>;
 
-    /// Lists a directory in the order of the kernel, without `.` and `..`. Entries that vanish while
-    /// they are listed are left out.
+    /// Lists a directory in runs as the kernel tells them, without `.` and `..`.
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError>;
 
     /// Makes a directory.
@@ -72,10 +71,26 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError>;
 }
 
-/// The entries of a directory, one after another; memory does not grow with their number.
+/// The entries of a directory, a run after another; memory does not grow with their number.
 pub trait DirectoryStream: Send {
-    /// The next entry, `None` at the end.
-    fn next_entry(&mut self) -> Result<Option<DirectoryEntry>, StorageError>;
+    /// Reads on until there are `enough` names, or a few more, or no others; `None` at the end.
+    fn next_run(&mut self, enough: usize) -> Result<Option<Box<dyn DirectoryRun>>, StorageError>;
+}
+
+/// Names in a directory. Their facts are asked for when they are shown, on the thread that shows them:
+/// several threads can share the work of a large directory, and names alone cost nothing more.
+pub trait DirectoryRun: Send {
+    /// How many names there are.
+    fn count(&self) -> usize;
+
+    /// Leaves out the names that are not wanted.
+    fn retain(&mut self, wanted: &dyn Fn(&OsStr) -> bool);
+
+    /// Shows the names in their order.
+    fn names(&mut self, show: &mut dyn FnMut(&OsStr));
+
+    /// Shows names and facts in the order of the names, without entries that have vanished.
+    fn entries(&mut self, show: &mut dyn FnMut(&OsStr, &Metadata)) -> Result<(), StorageError>;
 }
 
 /// A name in a directory and what it names.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use gridhaul_storage::{PosixOptions, PosixStorage, Storage as _};
+use gridhaul_storage::{Entries, PosixOptions, PosixStorage, Storage as _};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
@@ -22,10 +22,10 @@ fn a_long_listing_takes_no_memory() {
         fs::write(directory.path().join(name(number)), b"").unwrap();
     }
     let storage = PosixStorage::open(directory.path(), PosixOptions::default()).unwrap();
-    let mut stream = storage.list(Path::new("/")).unwrap();
+    let mut entries = Entries::new(storage.list(Path::new("/")).unwrap(), 256);
     let mut seen = vec![false; FILES];
     let before = resident_bytes();
-    while let Some(entry) = stream.next_entry().unwrap() {
+    while let Some(entry) = entries.next_entry().unwrap() {
         let number: usize = entry.name.to_str().unwrap()[..5].parse().unwrap();
         assert!(
             !std::mem::replace(&mut seen[number], true),

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gridhaul_storage::{
-    DirectoryStream, OpenedFile, PosixStorage, Storage, StorageError, WriteMode,
-};
+use gridhaul_storage::{Entries, OpenedFile, PosixStorage, Storage, StorageError, WriteMode};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -20,6 +18,9 @@ pub(super) const STACK: usize = 256 * 1024;
 /// The most listings that may be under way. Each holds a directory and some kilobytes of names.
 pub(super) const LISTINGS: usize = 256;
 
+/// Entries of a listing that are read together; a message has about as many.
+const RUN_ENTRIES: usize = 256;
+
 /// An account's files, with the listings that are under way.
 pub(super) struct Broker {
     storage: PosixStorage,
@@ -28,7 +29,7 @@ pub(super) struct Broker {
 
 #[derive(Default)]
 struct Listings {
-    open: BTreeMap<u32, Box<dyn DirectoryStream>>,
+    open: BTreeMap<u32, Entries>,
     /// Those that a thread is reading from are not in the map, but count.
     count: usize,
     last: u32,
@@ -111,7 +112,10 @@ impl Broker {
                 let facts = storage.stat(path(file))?;
                 Ok((Reply::Facts(Facts::new(facts)), None))
             }
-            Request::List(directory) => self.list(storage.list(path(directory))?),
+            Request::List(directory) => {
+                let listed = storage.list(path(directory))?;
+                self.list(Entries::new(listed, RUN_ENTRIES))
+            }
             Request::Continue(listing) => self.go_on(listing),
             Request::Forget(listing) => {
                 self.forget(listing);
@@ -140,8 +144,8 @@ impl Broker {
     }
 
     /// Begins a listing. A short one is answered at once and is not kept.
-    fn list(&self, mut stream: Box<dyn DirectoryStream>) -> Answer {
-        let (entries, ended) = next_entries(&mut *stream)?;
+    fn list(&self, mut listed: Entries) -> Answer {
+        let (entries, ended) = next_entries(&mut listed)?;
         let mut more = None;
         if !ended {
             let mut listings = self.listings();
@@ -152,21 +156,21 @@ impl Broker {
             let number = listings.last.wrapping_add(1);
             listings.last = number;
             listings.count += 1;
-            listings.open.insert(number, stream);
+            listings.open.insert(number, listed);
             more = Some(number);
         }
         Ok((Reply::Entries { entries, more }, None))
     }
 
     fn go_on(&self, number: u32) -> Answer {
-        let Some(mut stream) = self.listings().open.remove(&number) else {
+        let Some(mut listed) = self.listings().open.remove(&number) else {
             return Err(StorageError::new("scandir", Errno::BADF));
         };
-        let entries = next_entries(&mut *stream);
+        let entries = next_entries(&mut listed);
         let mut listings = self.listings();
         let more = match entries {
             Ok((_, false)) => {
-                listings.open.insert(number, stream);
+                listings.open.insert(number, listed);
                 Some(number)
             }
             _ => {
@@ -192,11 +196,11 @@ impl Broker {
 }
 
 /// As many entries as make a message, and whether these are the last.
-fn next_entries(stream: &mut dyn DirectoryStream) -> Result<(Vec<Entry>, bool), StorageError> {
+fn next_entries(listed: &mut Entries) -> Result<(Vec<Entry>, bool), StorageError> {
     let mut entries = Vec::new();
     let mut bytes = 0;
     while bytes < ENTRIES_BYTES {
-        let Some(entry) = stream.next_entry()? else {
+        let Some(entry) = listed.next_entry()? else {
             return Ok((entries, true));
         };
         let entry = Entry::new(entry);

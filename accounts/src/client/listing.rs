@@ -1,9 +1,11 @@
 //! A listing that a broker reads, a message of entries at a time.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
-use gridhaul_storage::{DirectoryEntry, DirectoryStream, StorageError};
+use gridhaul_storage::{DirectoryRun, DirectoryStream, Metadata, StorageError};
 use rustix::io::Errno;
 
 use super::broker::{Answered, Broker, Repeat};
@@ -52,16 +54,54 @@ impl Listing {
 }
 
 impl DirectoryStream for Listing {
-    fn next_entry(&mut self) -> Result<Option<DirectoryEntry>, StorageError> {
-        loop {
-            if let Some(entry) = self.waiting.next() {
-                return Ok(Some(entry.into_entry()));
-            }
-            match self.more {
-                Some(number) => self.fill(number)?,
-                None => return Ok(None),
-            }
+    fn next_run(&mut self, enough: usize) -> Result<Option<Box<dyn DirectoryRun>>, StorageError> {
+        let mut run = Run(self.waiting.by_ref().collect());
+        while run.0.len() < enough
+            && let Some(number) = self.more
+        {
+            self.fill(number)?;
+            run.0.extend(self.waiting.by_ref());
         }
+        Ok((!run.0.is_empty()).then(|| Box::new(run) as _))
+    }
+}
+
+/// Entries that came, whose accounts have no names yet.
+struct Run(Vec<Entry>);
+
+impl Run {
+    /// Messages are sorted already, which a stable sort makes use of.
+    fn sort(&mut self) {
+        self.0.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+}
+
+impl DirectoryRun for Run {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn retain(&mut self, wanted: &dyn Fn(&OsStr) -> bool) {
+        self.0
+            .retain(|entry| wanted(OsStr::from_bytes(&entry.name)));
+    }
+
+    fn names(&mut self, show: &mut dyn FnMut(&OsStr)) {
+        self.sort();
+        self.0
+            .iter()
+            .for_each(|entry| show(OsStr::from_bytes(&entry.name)));
+    }
+
+    fn entries(&mut self, show: &mut dyn FnMut(&OsStr, &Metadata)) -> Result<(), StorageError> {
+        self.sort();
+        let mut before = None;
+        for entry in std::mem::take(&mut self.0) {
+            let metadata = entry.facts.into_metadata(before.take());
+            show(OsStr::from_bytes(&entry.name), &metadata);
+            before = Some(metadata);
+        }
+        Ok(())
     }
 }
 

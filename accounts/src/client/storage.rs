@@ -118,7 +118,7 @@ impl Storage for AccountStorage {
         const CALL: &str = "stat";
         let request = Request::Stat(bytes(CALL, path)?);
         match self.broker.call(CALL, request, Repeat::Safe)?.reply {
-            Reply::Facts(facts) => Ok(facts.into_metadata()),
+            Reply::Facts(facts) => Ok(facts.into_metadata(None)),
             _ => Err(StorageError::new(CALL, Errno::PROTO)),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gridhaul_accounts::AccountError;
-use gridhaul_storage::Storage as _;
+use gridhaul_storage::{Entries, Storage as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -124,12 +124,11 @@ fn a_listing_ends_with_its_broker_in_an_error() {
         fs::write(served.real(&format!("file{number}")), "").unwrap();
     }
     let mut stream = storage.list(path("/")).unwrap();
-    stream.next_entry().unwrap().unwrap();
+    let mut entries = stream.next_run(1).unwrap().unwrap().count();
     kill(storage.broker().unwrap());
-    let mut entries = 1;
     let error = loop {
-        match stream.next_entry() {
-            Ok(Some(_)) => entries += 1,
+        match stream.next_run(1) {
+            Ok(Some(run)) => entries += run.count(),
             Ok(None) => panic!("{entries} entries were taken for all"),
             Err(error) => break error,
         }
@@ -160,8 +159,8 @@ fn an_idle_broker_ends_and_comes_back() {
         wait_for_end(broker);
     }
     let mut entries = 0;
-    while stream.next_entry().unwrap().is_some() {
-        entries += 1;
+    while let Some(run) = stream.next_run(100).unwrap() {
+        entries += run.count();
     }
     assert_eq!(entries, 1000);
 }
@@ -279,10 +278,10 @@ fn a_hundred_thousand_entries_come_in_pieces_and_hold_up_nobody() {
         let resident: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
         resident * 4096
     };
-    let mut stream = storage.list(path("d")).unwrap();
+    let mut entries = Entries::new(storage.list(path("d")).unwrap(), 256);
     let before = (resident("self"), resident(&broker.to_string()));
     let mut seen = vec![false; FILES];
-    while let Some(entry) = stream.next_entry().unwrap() {
+    while let Some(entry) = entries.next_entry().unwrap() {
         let number: usize = entry.name.to_str().unwrap().parse().unwrap();
         assert!(
             !std::mem::replace(&mut seen[number], true),

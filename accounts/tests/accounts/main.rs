@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use gridhaul_accounts::{
     AccountPolicy, AccountRequest, AccountStorage, Accounts, BrokerLimits, MonitorOptions,
 };
-use gridhaul_storage::{OpenedFile, Storage, StorageError, WriteMode};
+use gridhaul_storage::{Entries, OpenedFile, Storage, StorageError, WriteMode};
 use machine::{PLACE, TestAccount};
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -114,9 +114,9 @@ fn content(file: &OpenedFile) -> Vec<u8> {
 }
 
 fn names(storage: &dyn Storage, path: &Path) -> Result<Vec<String>, StorageError> {
-    let mut stream = storage.list(path)?;
+    let mut entries = Entries::new(storage.list(path)?, 4096);
     let mut names = Vec::new();
-    while let Some(entry) = stream.next_entry()? {
+    while let Some(entry) = entries.next_entry()? {
         names.push(entry.name.into_string().unwrap());
     }
     Ok(names)

@@ -93,17 +93,13 @@ impl Clock {
 
 /// Appends the line of `LIST` and `STAT`.
 pub(super) fn append_long(line: &mut Vec<u8>, metadata: &Metadata, name: &[u8], clock: &Clock) {
-    let account = |account: &Account| match &account.name {
-        Some(name) => Cow::Owned(name.clone().into_bytes()),
-        None => Cow::Owned(account.id.to_string().into_bytes()),
-    };
     let modified = Timestamp::try_from(metadata.modified).unwrap_or(Timestamp::UNIX_EPOCH);
     ListLine {
         file_type: file_type(metadata.kind),
         mode: metadata.mode,
         links: metadata.links,
-        owner: account(&metadata.owner),
-        group: account(&metadata.group),
+        owner: name_or_number(&metadata.owner),
+        group: name_or_number(&metadata.group),
         size: metadata.size,
         modified: ListTime::new(modified, clock.now, &clock.zone),
         name: Cow::Borrowed(name),
@@ -113,6 +109,13 @@ pub(super) fn append_long(line: &mut Vec<u8>, metadata: &Metadata, name: &[u8], 
             .map(|target| Cow::Borrowed(target.as_os_str().as_bytes())),
     }
     .append(line);
+}
+
+fn name_or_number(account: &Account) -> Cow<'_, [u8]> {
+    match &account.name {
+        Some(name) => Cow::Borrowed(name.as_bytes()),
+        None => Cow::Owned(account.id.to_string().into_bytes()),
+    }
 }
 
 fn file_type(kind: FileKind) -> FileType {

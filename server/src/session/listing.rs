@@ -2,65 +2,31 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
-use gridhaul_protocol::facts::FactSelection;
-use gridhaul_protocol::listing::append_name;
-use gridhaul_storage::{DirectoryEntry, FileKind, Metadata, Storage, StorageError};
+use gridhaul_storage::{FileKind, Metadata, Storage, StorageError};
 use rustix::io::Errno;
 
-use super::entry::{self, Clock, Kind};
-use super::sorted::Sorted;
-
-/// How many bytes are handed over at a time, roughly.
-const CHUNK_BYTES: usize = 16 * 1024;
-
-/// How deep `MLSR` follows directories; each level holds a descriptor.
-const DEEPEST: usize = 128;
-
-/// The longest pattern that is understood; a longer one is a name.
-const LONGEST_PATTERN: usize = 1024;
-
-/// What is told of each entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// `MLSD`, `MLSC`: facts of the entries of a directory.
-    Facts,
-    /// `MLSR`: facts of a whole tree.
-    Tree,
-    /// `LIST`: the long form of ls(1), in local time.
-    Long,
-    /// `NLST`: names.
-    Names,
-}
-
-/// How a listing is written.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Style {
-    pub(super) form: Form,
-    /// The facts that the client wants, where there are any.
-    pub(super) facts: FactSelection,
-}
+use super::entry::Kind;
+use super::lines::{DirectoryLines, Form, Pieces, Style, Writer};
+use super::pattern::Pattern;
+use super::runs::Runs;
+use super::tree::Tree;
 
 /// The lines of a listing, each ended by CRLF, in pieces.
 pub(super) struct Listing {
-    style: Style,
-    clock: Clock,
+    writer: Writer,
     storage: Arc<dyn Storage>,
-    /// Lines that are ready.
-    ready: Vec<u8>,
-    /// The directory that is listed; in a tree, those above the one that is listed now.
-    levels: Vec<Level>,
+    ready: Pieces,
+    rest: Rest,
 }
 
-struct Level {
-    path: PathBuf,
-    /// What stands before names: where they are, as seen from the directory that was named.
-    prefix: Vec<u8>,
-    pattern: Option<Pattern>,
-    entries: Sorted,
+/// What is still to be listed.
+enum Rest {
+    Nothing,
+    Directory(Runs),
+    Tree(Tree),
 }
 
 impl Listing {
@@ -76,13 +42,11 @@ impl Listing {
         path: &Path,
         given: Option<&[u8]>,
     ) -> Result<Self, StorageError> {
-        let clock = Clock::now();
         let mut listing = Self {
-            style,
-            clock,
+            writer: Writer::new(style),
             storage,
-            ready: Vec::new(),
-            levels: Vec::new(),
+            ready: Pieces::default(),
+            rest: Rest::Nothing,
         };
         match listing.storage.stat(path) {
             Ok(found) if found.kind == FileKind::Directory => {
@@ -111,19 +75,19 @@ impl Listing {
         if let Ok(parent) = self.storage.stat(&path.join("..")) {
             self.add(b"..", path, &parent, Kind::Parent);
         }
-        self.levels.push(Level {
-            path: path.to_owned(),
-            prefix: Vec::new(),
-            pattern: None,
-            entries: Sorted::new(stream),
-        });
+        self.rest = if self.writer.form() == Form::Tree {
+            Rest::Tree(Tree::new(Arc::clone(&self.storage), path, stream))
+        } else {
+            let lines = self.lines(path, None);
+            Rest::Directory(Runs::new(stream, lines))
+        };
         Ok(())
     }
 
     /// A file is listed as itself: by its name, and in `NLST` as the client wrote it.
     fn add_file(&mut self, path: &Path, given: Option<&[u8]>, found: &Metadata) {
         let name = path.file_name().map_or(&b"/"[..], OsStr::as_bytes);
-        let name = match self.style.form {
+        let name = match self.writer.form() {
             Form::Names | Form::Long => given.unwrap_or(name),
             Form::Facts | Form::Tree => name,
         };
@@ -133,91 +97,41 @@ impl Listing {
     /// Lists what fits a pattern. As in a shell, no fit is an error.
     fn open_pattern(&mut self, path: &Path, pattern: Pattern) -> Result<(), StorageError> {
         let directory = path.parent().unwrap_or(path);
-        self.levels.push(Level {
-            path: directory.to_owned(),
-            prefix: pattern.prefix.clone(),
-            pattern: Some(pattern),
-            entries: Sorted::new(self.storage.list(directory)?),
-        });
+        let lines = self.lines(directory, Some(pattern));
+        let mut runs = Runs::new(self.storage.list(directory)?, lines);
         while self.ready.is_empty() {
-            if !self.advance()? {
-                return Err(StorageError::new("stat", Errno::NOENT));
-            }
+            let run = runs.next_run();
+            self.ready = run.unwrap_or_else(|| Err(StorageError::new("stat", Errno::NOENT)))?;
         }
+        self.rest = Rest::Directory(runs);
         Ok(())
     }
 
-    /// Takes one entry, and tells whether there was one.
+    fn lines(&self, directory: &Path, pattern: Option<Pattern>) -> DirectoryLines {
+        DirectoryLines {
+            writer: self.writer.clone(),
+            directory: directory.to_owned(),
+            pattern,
+        }
+    }
+
+    /// Makes more lines ready, and tells whether that was not yet the end.
     fn advance(&mut self) -> Result<bool, StorageError> {
-        let Some(level) = self.levels.last_mut() else {
-            return Ok(false);
-        };
-        let Some(DirectoryEntry { name, metadata }) = level.entries.next_entry()? else {
-            self.levels.pop();
-            return Ok(!self.levels.is_empty());
-        };
-        if level
-            .pattern
-            .as_ref()
-            .is_some_and(|pattern| !pattern.fits(&name))
-        {
-            return Ok(true);
-        }
-        let directory = level.path.clone();
-        let full_name = [level.prefix.as_slice(), name.as_bytes()].concat();
-        self.add(&full_name, &directory, &metadata, Kind::Entry);
-        let descend = self.style.form == Form::Tree
-            && metadata.kind == FileKind::Directory
-            && metadata.link_target.is_none();
-        if descend {
-            self.descend(directory.join(&name), full_name)?;
-        }
-        Ok(true)
-    }
-
-    /// Goes on with a directory of a tree. One that vanished or may not be read is left out.
-    fn descend(&mut self, path: PathBuf, mut prefix: Vec<u8>) -> Result<(), StorageError> {
-        if self.levels.len() >= DEEPEST {
-            return Err(StorageError::new("scandir", Errno::NAMETOOLONG));
-        }
-        match self.storage.list(&path) {
-            Ok(stream) => {
-                prefix.push(b'/');
-                self.levels.push(Level {
-                    path,
-                    prefix,
-                    pattern: None,
-                    entries: Sorted::new(stream),
-                });
-                Ok(())
+        match &mut self.rest {
+            Rest::Nothing => Ok(false),
+            Rest::Directory(runs) => {
+                let run = runs.next_run().transpose()?;
+                let more = run.is_some();
+                self.ready.append(run.unwrap_or_default());
+                Ok(more)
             }
-            Err(error) if matches!(error.errno, Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => {
-                Ok(())
-            }
-            Err(error) => Err(error),
+            Rest::Tree(tree) => tree.advance(&self.writer, &mut self.ready),
         }
     }
 
-    /// Adds a line. A name that cannot stand on a line is left out.
     fn add(&mut self, name: &[u8], directory: &Path, metadata: &Metadata, kind: Kind) {
-        let start = self.ready.len();
-        let whole = match self.style.form {
-            Form::Facts | Form::Tree => {
-                let link = entry::link_target(directory, metadata);
-                entry::facts(metadata, kind, link.as_deref())
-                    .is_some_and(|facts| facts.append_line(&mut self.ready, self.style.facts, name))
-            }
-            Form::Long => {
-                entry::append_long(&mut self.ready, metadata, name, &self.clock);
-                true
-            }
-            Form::Names => append_name(&mut self.ready, name),
-        };
-        if whole {
-            self.ready.extend_from_slice(b"\r\n");
-        } else {
-            self.ready.truncate(start);
-        }
+        self.writer
+            .add(&mut self.ready, name, directory, metadata, kind);
     }
 }
 
@@ -225,56 +139,17 @@ impl Iterator for Listing {
     type Item = Result<Vec<u8>, StorageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.ready.len() < CHUNK_BYTES {
+        while !self.ready.has_whole() {
             match self.advance() {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    self.levels.clear();
-                    self.ready.clear();
+                    self.rest = Rest::Nothing;
+                    self.ready = Pieces::default();
                     return Some(Err(error));
                 }
             }
         }
-        let piece = std::mem::take(&mut self.ready);
-        (!piece.is_empty()).then_some(Ok(piece))
-    }
-}
-
-/// A pattern as of a shell in the last name of a path.
-struct Pattern {
-    /// What stands before the last name, with its slash.
-    prefix: Vec<u8>,
-    matcher: GlobMatcher,
-    /// Names that begin with a dot fit only if the pattern says the dot.
-    hidden: bool,
-}
-
-impl Pattern {
-    /// `None` if there is nothing special in the last name, or it cannot be a pattern.
-    fn new(given: &[u8]) -> Option<Self> {
-        let start = given
-            .iter()
-            .rposition(|&byte| byte == b'/')
-            .map_or(0, |slash| slash + 1);
-        let (prefix, name) = given.split_at(start);
-        let text = std::str::from_utf8(name).ok()?;
-        if text.len() > LONGEST_PATTERN || !text.contains(['*', '?', '[', '{']) {
-            return None;
-        }
-        let glob = GlobBuilder::new(text)
-            .literal_separator(true)
-            .backslash_escape(true)
-            .build()
-            .ok()?;
-        Some(Self {
-            prefix: prefix.to_owned(),
-            matcher: glob.compile_matcher(),
-            hidden: text.starts_with('.'),
-        })
-    }
-
-    fn fits(&self, name: &OsStr) -> bool {
-        (self.hidden || !name.as_bytes().starts_with(b".")) && self.matcher.is_match(name)
+        self.ready.take().map(Ok)
     }
 }

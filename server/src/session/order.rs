@@ -7,7 +7,7 @@ use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{Placement, Plan, Task};
 use jiff::Timestamp;
 
-use super::listing::Form;
+use super::lines::Form;
 use super::{Session, User};
 
 /// What a command wants to have moved.

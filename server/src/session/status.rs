@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 
 use super::control::Control;
 use super::entry::{self, Clock, Kind};
-use super::listing::{Form, Listing, Style};
+use super::lines::{Form, Style};
+use super::listing::Listing;
 use super::{End, Session, User, replies};
 
 impl Session {

@@ -65,10 +65,27 @@ impl View {
         Ok(self.metadata(&followed, &facts, Some(target), judge))
     }
 
-    /// The facts of an entry of a listing that is not followed.
-    pub(super) fn entry(&self, facts: &Statx, link_target: Option<PathBuf>) -> Metadata {
+    /// The facts of an entry of a listing that is not followed. `before` are those of another: most
+    /// entries of a directory have the same accounts, whose names need not be asked for again.
+    pub(super) fn entry(
+        &self,
+        facts: &Statx,
+        link_target: Option<PathBuf>,
+        before: Option<Metadata>,
+    ) -> Metadata {
         let access = self.access_by_mode(facts);
-        self.describe(facts, link_target, access)
+        let (owner, group) = before.map_or((None, None), |before| {
+            (Some(before.owner), Some(before.group))
+        });
+        let accounts = (
+            owner
+                .filter(|owner| owner.id == facts.stx_uid)
+                .unwrap_or_else(|| self.user(facts.stx_uid)),
+            group
+                .filter(|group| group.id == facts.stx_gid)
+                .unwrap_or_else(|| self.group(facts.stx_gid)),
+        );
+        describe(facts, link_target, access, accounts)
     }
 
     fn metadata(
@@ -84,30 +101,23 @@ impl View {
                 .unwrap_or_else(|| self.access_by_mode(facts)),
             Judge::ModeBits => self.access_by_mode(facts),
         };
-        self.describe(facts, link_target, access)
+        let accounts = (self.user(facts.stx_uid), self.group(facts.stx_gid));
+        describe(facts, link_target, access, accounts)
     }
 
-    fn describe(&self, facts: &Statx, link_target: Option<PathBuf>, access: Access) -> Metadata {
-        let (owner, group) = if self.account_names {
-            (Account::user(facts.stx_uid), Account::group(facts.stx_gid))
+    fn user(&self, id: u32) -> Account {
+        if self.account_names {
+            Account::user(id)
         } else {
-            (
-                Account::number(facts.stx_uid),
-                Account::number(facts.stx_gid),
-            )
-        };
-        Metadata {
-            kind: kind(facts),
-            size: facts.stx_size,
-            mode: u32::from(facts.stx_mode) & 0o7777,
-            owner,
-            group,
-            links: u64::from(facts.stx_nlink),
-            modified: time(facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
-            device: rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor),
-            inode: facts.stx_ino,
-            link_target,
-            access,
+            Account::number(id)
+        }
+    }
+
+    fn group(&self, id: u32) -> Account {
+        if self.account_names {
+            Account::group(id)
+        } else {
+            Account::number(id)
         }
     }
 
@@ -151,6 +161,27 @@ impl View {
             write: bits & 0o2 != 0 && !self.read_only,
             search: bits & 0o1 != 0 && kind(facts) == FileKind::Directory,
         }
+    }
+}
+
+fn describe(
+    facts: &Statx,
+    link_target: Option<PathBuf>,
+    access: Access,
+    (owner, group): (Account, Account),
+) -> Metadata {
+    Metadata {
+        kind: kind(facts),
+        size: facts.stx_size,
+        mode: u32::from(facts.stx_mode) & 0o7777,
+        owner,
+        group,
+        links: u64::from(facts.stx_nlink),
+        modified: time(facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
+        device: rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor),
+        inode: facts.stx_ino,
+        link_target,
+        access,
     }
 }
 

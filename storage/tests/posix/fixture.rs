@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gridhaul_storage::{
-    DirectoryEntry, OpenedFile, PosixOptions, Storage, StorageError, WriteMode,
+    DirectoryEntry, Entries, OpenedFile, PosixOptions, Storage, StorageError, WriteMode,
 };
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -79,9 +79,9 @@ pub(crate) fn entries(
     storage: &dyn Storage,
     path: &Path,
 ) -> Result<Vec<DirectoryEntry>, StorageError> {
-    let mut stream = storage.list(path)?;
+    let mut listed = Entries::new(storage.list(path)?, 4096);
     let mut entries = Vec::new();
-    while let Some(entry) = stream.next_entry()? {
+    while let Some(entry) = listed.next_entry()? {
         entries.push(entry);
     }
     Ok(entries)

@@ -25,6 +25,7 @@ impl Text for Lines {
         piece.clear();
         while piece.len() < PIECE_BYTES {
             match self.0.next() {
+                Some(lines) if piece.is_empty() => *piece = lines?,
                 Some(lines) => piece.extend_from_slice(&lines?),
                 None => break,
             }

@@ -1,0 +1,166 @@
+//! The lines of listings, as each command wants them.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use gridhaul_protocol::facts::FactSelection;
+use gridhaul_protocol::listing::append_name;
+use gridhaul_storage::{DirectoryRun, Metadata, StorageError};
+
+use super::entry::{self, Clock, Kind};
+use super::pattern::Pattern;
+
+/// How many bytes are handed over at a time, roughly.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// What is told of each entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `MLSD`, `MLSC`: facts of the entries of a directory.
+    Facts,
+    /// `MLSR`: facts of a whole tree.
+    Tree,
+    /// `LIST`: the long form of ls(1), in local time.
+    Long,
+    /// `NLST`: names.
+    Names,
+}
+
+/// How a listing is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    pub(super) form: Form,
+    /// The facts that the client wants, where there are any.
+    pub(super) facts: FactSelection,
+}
+
+/// Lines that are ready, each ended by CRLF.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(VecDeque<Vec<u8>>);
+
+impl Pieces {
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        self.0.pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether there is one that does not grow any more.
+    pub(super) fn has_whole(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    pub(super) fn append(&mut self, mut behind: Self) {
+        self.0.append(&mut behind.0);
+    }
+
+    /// Adds a line that `write` appends; none if it does not.
+    fn line(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        /// Most lines that begin before a piece is full end within so much more.
+        const LINE_BYTES: usize = 1024;
+
+        if self.0.back().is_none_or(|piece| piece.len() >= PIECE_BYTES) {
+            self.0
+                .push_back(Vec::with_capacity(PIECE_BYTES + LINE_BYTES));
+        }
+        let Some(piece) = self.0.back_mut() else {
+            return;
+        };
+        let start = piece.len();
+        if write(piece) {
+            piece.extend_from_slice(b"\r\n");
+        } else {
+            piece.truncate(start);
+        }
+    }
+}
+
+/// Makes lines.
+#[derive(Debug, Clone)]
+pub(super) struct Writer {
+    style: Style,
+    clock: Clock,
+}
+
+impl Writer {
+    pub(super) fn new(style: Style) -> Self {
+        Self {
+            style,
+            clock: Clock::now(),
+        }
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.style.form
+    }
+
+    /// Adds a line. A name that cannot stand on a line is left out.
+    pub(super) fn add(
+        &self,
+        pieces: &mut Pieces,
+        name: &[u8],
+        directory: &Path,
+        metadata: &Metadata,
+        kind: Kind,
+    ) {
+        pieces.line(|line| match self.style.form {
+            Form::Facts | Form::Tree => {
+                let link = entry::link_target(directory, metadata);
+                entry::facts(metadata, kind, link.as_deref())
+                    .is_some_and(|facts| facts.append_line(line, self.style.facts, name))
+            }
+            Form::Long => {
+                entry::append_long(line, metadata, name, &self.clock);
+                true
+            }
+            Form::Names => append_name(line, name),
+        });
+    }
+}
+
+/// What makes the lines of one directory.
+pub(super) struct DirectoryLines {
+    pub(super) writer: Writer,
+    pub(super) directory: PathBuf,
+    pub(super) pattern: Option<Pattern>,
+}
+
+impl DirectoryLines {
+    /// The lines of a run, for which the facts of its entries are asked for, if any are told.
+    ///
+    /// # Errors
+    ///
+    /// When the facts of an entry cannot be had.
+    pub(super) fn of(&self, run: &mut dyn DirectoryRun) -> Result<Pieces, StorageError> {
+        let mut pieces = Pieces::default();
+        if let Some(pattern) = &self.pattern {
+            run.retain(&|name| pattern.fits(name));
+        }
+        if self.writer.form() == Form::Names {
+            run.names(&mut |name| {
+                let name = self.full_name(name.as_bytes());
+                pieces.line(|line| append_name(line, &name));
+            });
+            return Ok(pieces);
+        }
+        run.entries(&mut |name, metadata| {
+            let name = self.full_name(name.as_bytes());
+            let directory = &self.directory;
+            self.writer
+                .add(&mut pieces, &name, directory, metadata, Kind::Entry);
+        })?;
+        Ok(pieces)
+    }
+
+    /// A name as seen from the directory that a pattern counts from.
+    fn full_name<'name>(&self, name: &'name [u8]) -> Cow<'name, [u8]> {
+        match &self.pattern {
+            Some(pattern) => Cow::Owned([pattern.prefix.as_slice(), name].concat()),
+            None => Cow::Borrowed(name),
+        }
+    }
+}
