@@ -59,8 +59,12 @@ interop: test-programs release ## Print every interoperability case, this server
 	$(INTEROP) interop-report
 
 .PHONY: bench
-bench: test-programs release ## Measure this server against globus-gridftp-server and print the ratios
+bench: test-programs release ## Measure this server beside globus-gridftp-server and the kernel's limit
 	$(INTEROP) bench
+
+.PHONY: bench-record
+bench-record: test-programs release ## The same, and write docs/measurements; on a machine that does nothing else
+	$(INTEROP) bench -- --record docs/measurements
 
 .PHONY: soak
 soak: test-programs release ## Run 500 sessions for two minutes and look for leaks

@@ -197,7 +197,7 @@ impl BenchArena {
 
 /// The processor time that each of two servers has used, with that of the sessions that it has, once they
 /// are at rest: a login leaves work behind, such as the making of keys for the next one.
-pub fn processor_at_rest(servers: &[Server; 2]) -> [Duration; 2] {
+pub fn processor_at_rest(servers: [&Server; 2]) -> [Duration; 2] {
     let now = || trees(servers).map(ProcessTree::processor_time);
     let deadline = Instant::now() + REST_LIMIT;
     let mut before = now();
@@ -212,7 +212,7 @@ pub fn processor_at_rest(servers: &[Server; 2]) -> [Duration; 2] {
 }
 
 /// The processor time that each of two servers has used, once no session is left.
-pub fn processor_times(servers: &[Server; 2]) -> [Duration; 2] {
+pub fn processor_times(servers: [&Server; 2]) -> [Duration; 2] {
     let trees = trees(servers);
     // A session of the real server is a process, whose time counts when it has been reaped.
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -223,7 +223,7 @@ pub fn processor_times(servers: &[Server; 2]) -> [Duration; 2] {
 }
 
 /// What each of two servers has used since.
-pub fn processor_since(servers: &[Server; 2], before: [Duration; 2]) -> [Duration; 2] {
+pub fn processor_since(servers: [&Server; 2], before: [Duration; 2]) -> [Duration; 2] {
     let [first, second] = processor_times(servers);
     [
         first.saturating_sub(before[0]),
@@ -231,10 +231,8 @@ pub fn processor_since(servers: &[Server; 2], before: [Duration; 2]) -> [Duratio
     ]
 }
 
-fn trees(servers: &[Server; 2]) -> [ProcessTree; 2] {
-    servers
-        .each_ref()
-        .map(|server| ProcessTree::of(server.pid()))
+fn trees(servers: [&Server; 2]) -> [ProcessTree; 2] {
+    servers.map(|server| ProcessTree::of(server.pid()))
 }
 
 /// Why a run gave no number.

@@ -25,8 +25,8 @@ pub struct Sizes {
     pub logins: usize,
     /// Clients that transfer at a time: few, some, and many.
     pub crowds: [usize; 3],
-    /// Bytes that each of them transfers, when there are many.
-    pub crowd_bytes: u64,
+    /// Bytes of the files that they transfer.
+    pub crowd_bytes: usize,
     /// Bytes over the emulated network.
     pub distant: u64,
 }
@@ -42,7 +42,7 @@ impl Sizes {
         sessions: 500,
         logins: 100,
         crowds: [1, 100, 1000],
-        crowd_bytes: 4 << 20,
+        crowd_bytes: 2 << 20,
         distant: 500_000_000,
     };
 
@@ -61,6 +61,16 @@ impl Sizes {
     };
 }
 
+impl Sizes {
+    /// Those of the files, in words.
+    pub fn words(self) -> String {
+        format!(
+            "one of {} bytes; {} and {} of 4 KiB; {} of 1 MiB; {} names; {} bytes over the emulated path",
+            self.large, self.small, self.few, self.medium, self.names, self.distant
+        )
+    }
+}
+
 /// Some files beneath the served directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
@@ -72,8 +82,6 @@ pub enum Files {
     Few,
     /// Of 1 MiB.
     Medium,
-    /// One for each client of a crowd to get.
-    Crowd,
     /// One for the emulated network.
     Distant,
 }
@@ -86,7 +94,6 @@ impl Files {
             Self::Small => "small/",
             Self::Few => "few/",
             Self::Medium => "medium/",
-            Self::Crowd => "crowd",
             Self::Distant => "distant",
         }
     }
@@ -98,7 +105,6 @@ impl Files {
             Self::Small => (sizes.small, 4096),
             Self::Few => (sizes.few, 4096),
             Self::Medium => (sizes.medium, 1 << 20),
-            Self::Crowd => (1, sizes.crowd_bytes),
             Self::Distant => (1, sizes.distant),
         }
     }

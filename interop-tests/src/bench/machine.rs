@@ -8,7 +8,11 @@ use crate::Kind;
 
 /// What a record says of its circumstances, one line each.
 pub fn facts() -> Vec<(&'static str, String)> {
+    let words = std::env::args().skip(1);
+    let command = std::iter::once("bench".to_owned()).chain(words);
     vec![
+        ("date", date()),
+        ("command", command.collect::<Vec<_>>().join(" ")),
         ("machine", machine()),
         ("processors used", processors()),
         ("kernel", format!("Linux {}", kernel("kernel/osrelease"))),
@@ -17,6 +21,14 @@ pub fn facts() -> Vec<(&'static str, String)> {
         ("theirs", server(Kind::Globus, "-version")),
         ("client", version("globus-url-copy", "-version")),
     ]
+}
+
+fn date() -> String {
+    let output = Command::new("date")
+        .args(["-u", "+%Y-%m-%d %H:%M UTC"])
+        .output();
+    let words = output.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&words).trim().to_owned()
 }
 
 fn machine() -> String {

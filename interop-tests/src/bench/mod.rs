@@ -7,6 +7,7 @@ pub mod machine;
 pub mod measured;
 pub mod ports;
 pub mod pump;
+pub mod record;
 pub mod rows;
 pub mod sample;
 pub mod scratch;

@@ -62,8 +62,8 @@ pub enum Reading {
     Processor,
     /// The rate of the slowest client as a share of the fastest one's.
     Fairness,
-    /// The most resident memory that the server had.
-    PeakMemory,
+    /// How much more resident memory the server had at most than before.
+    Growth,
 }
 
 /// What one run gave.
@@ -161,7 +161,7 @@ impl Reading {
         Self::Receiver,
         Self::Processor,
         Self::Fairness,
-        Self::PeakMemory,
+        Self::Growth,
     ];
 
     /// What it is, in words; a row has words of its own for its value.
@@ -172,7 +172,7 @@ impl Reading {
             Self::Receiver => "processor time, receiver",
             Self::Processor => "processor time, both",
             Self::Fairness => "slowest over fastest client",
-            Self::PeakMemory => "peak memory of the server",
+            Self::Growth => "memory that the server grew by",
         }
     }
 
@@ -182,7 +182,7 @@ impl Reading {
             Self::Value => row,
             Self::Sender | Self::Receiver | Self::Processor => Unit::ProcessorSeconds,
             Self::Fairness => Unit::Share,
-            Self::PeakMemory => Unit::Mebibytes,
+            Self::Growth => Unit::Mebibytes,
         }
     }
 }

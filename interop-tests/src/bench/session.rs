@@ -64,6 +64,14 @@ impl Session {
         Ok(Self::Protected(Box::new(control)))
     }
 
+    /// Waits this long for each reply from now on.
+    pub fn set_patience(&mut self, patience: Duration) {
+        match self {
+            Self::Plain(control) => control.set_patience(patience),
+            Self::Protected(control) => control.control().set_patience(patience),
+        }
+    }
+
     /// Sends a command and expects a reply of this code.
     ///
     /// # Errors

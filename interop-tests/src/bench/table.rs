@@ -52,6 +52,7 @@ pub fn text(measured: &Measured) -> String {
             line.spread,
         );
     }
+    text += &failures(measured);
     for target in &row.targets {
         let verdict = target.verdict(measured);
         let words = verdict.word();
@@ -60,7 +61,7 @@ pub fn text(measured: &Measured) -> String {
             "", verdict.wanted, verdict.found
         );
     }
-    text + &failures(measured)
+    text
 }
 
 /// A line for everybody who gave no number.

@@ -60,11 +60,13 @@ impl ProcessTree {
         Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
     }
 
-    /// The largest resident memory that the first process ever had, in bytes.
+    /// The largest resident memory that one of the processes ever had, in bytes.
     pub fn peak_memory(self) -> u64 {
-        let status = read(self.pid, "status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        line.map_or(0, kibibytes)
+        let members = self.members().into_iter();
+        members
+            .map(|process| peak_memory(process.pid))
+            .max()
+            .unwrap_or(0)
     }
 
     fn members(self) -> Vec<Process> {
@@ -133,6 +135,12 @@ impl Process {
 fn proportional_set_size(pid: u32) -> u64 {
     let rollup = read(pid, "smaps_rollup");
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.map_or(0, kibibytes)
+}
+
+fn peak_memory(pid: u32) -> u64 {
+    let status = read(pid, "status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.map_or(0, kibibytes)
 }
 

@@ -3,6 +3,7 @@
 //! All of them move the same files, so that whatever else the machine does meets everybody. Each run is
 //! checked: all files arrived, in full length. A row that fails is a line with the reason.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use gridhaul_interop::bench::cpus::Cpus;
 use gridhaul_interop::bench::files::Sizes;
 use gridhaul_interop::bench::measured::Measured;
 use gridhaul_interop::bench::rows::{self, Row};
-use gridhaul_interop::bench::{machine, pump, table};
+use gridhaul_interop::bench::{machine, pump, record, table};
 
 #[derive(Debug, Parser)]
 #[command(about = "Measure gridhaul-server beside globus-gridftp-server and the kernel's limit")]
@@ -34,6 +35,9 @@ struct Arguments {
     /// A directory on a disk, for files that are not in memory. Default: that of temporary files
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
+    /// Also write the tables and charts to this directory, after each row
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
     #[command(subcommand)]
     half: Option<Half>,
 }
@@ -74,20 +78,32 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let repeat = arguments.repeat.unwrap_or(repeat).max(1);
     let disk = arguments.disk.clone().unwrap_or_else(std::env::temp_dir);
     let arena = BenchArena::new(sizes, &disk, std::env::current_exe()?)?;
-    for (name, words) in machine::facts() {
+    let mut facts = machine::facts();
+    facts.push(("files", sizes.words()));
+    let runs = format!("the median of {repeat}, in turn; of fewer where a row's time was over");
+    facts.push(("runs", runs));
+    for (name, words) in &facts {
         println!("{name}: {words}");
     }
-    println!("median of {repeat} runs, in turn; less where a row's time was over");
     println!(
         "A ratio of more than 1 means that ours is better. Spread: the run furthest from the median.\n"
     );
     print!("{}", table::heading());
-    let measured = run(rows, &arena, repeat);
+    let record = |measured: &[Measured]| match &arguments.record {
+        Some(directory) => record::write(directory, &facts, measured),
+        None => Ok(()),
+    };
+    let measured = run(rows, &arena, repeat, record)?;
     Ok(measured.iter().all(Measured::is_complete))
 }
 
 /// Runs the rows and prints each when it is done; says what is left on standard error.
-fn run(rows: Vec<Row>, arena: &BenchArena, repeat: usize) -> Vec<Measured> {
+fn run(
+    rows: Vec<Row>,
+    arena: &BenchArena,
+    repeat: usize,
+    record: impl Fn(&[Measured]) -> io::Result<()>,
+) -> io::Result<Vec<Measured>> {
     let started = Instant::now();
     let count = rows.len();
     let mut left: Duration = rows.iter().map(|row| row.limit).sum();
@@ -104,8 +120,10 @@ fn run(rows: Vec<Row>, arena: &BenchArena, repeat: usize) -> Vec<Measured> {
         let row = Measured::take(row, arena, repeat);
         print!("{}", table::text(&row));
         measured.push(row);
+        // A run that is interrupted leaves what it has.
+        record(&measured)?;
     }
-    measured
+    Ok(measured)
 }
 
 /// The rows whose names contain one of these, or all.

@@ -196,7 +196,7 @@ impl Work for Copy {
         if self.files != Files::Large && !self.options.contains(&"-fast") {
             ports::wait_for_free(FREE_PORTS)?;
         }
-        let servers = arena.servers(kind, self.place)?;
+        let servers = arena.servers(kind, self.place)?.each_ref();
         let before = processor_times(servers);
         let copied = arena.copy(self.place, &self.options, from, to);
         // What a failed run left must not count for the next one.

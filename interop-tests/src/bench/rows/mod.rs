@@ -1,7 +1,9 @@
 //! What is measured: one row of the table each.
 
+mod checksums;
 mod copies;
 mod idle;
+mod listing;
 mod logins;
 mod servers;
 
@@ -44,8 +46,14 @@ pub enum Group {
     Client,
     /// Channels with handshakes and encryption.
     Protected,
+    /// From and to a disk.
+    Disk,
     /// Many files.
     Small,
+    /// Checksums of files.
+    Checksums,
+    /// Listings of directories.
+    Listing,
     /// What sessions take when they do nothing.
     Memory,
 }
@@ -65,13 +73,30 @@ pub trait Work: Debug {
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::ThirdParty,
         Self::Client,
         Self::Protected,
+        Self::Disk,
         Self::Small,
+        Self::Checksums,
+        Self::Listing,
         Self::Memory,
     ];
+
+    /// A word for the names of files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ThirdParty => "third-party",
+            Self::Client => "client",
+            Self::Protected => "protected",
+            Self::Disk => "disk",
+            Self::Small => "small-files",
+            Self::Checksums => "checksums",
+            Self::Listing => "listing",
+            Self::Memory => "memory",
+        }
+    }
 
     /// Its heading.
     pub fn title(self) -> &'static str {
@@ -79,7 +104,10 @@ impl Group {
             Self::ThirdParty => "A large file from server to server, memory to memory",
             Self::Client => "A large file with globus-url-copy",
             Self::Protected => "Users with certificates",
+            Self::Disk => "A large file from server to server, from and to a disk",
             Self::Small => "Many files with globus-url-copy",
+            Self::Checksums => "Checksums",
+            Self::Listing => "Listings",
             Self::Memory => "Memory",
         }
     }
@@ -135,7 +163,10 @@ pub fn all() -> Vec<Row> {
     rows.extend(servers::protected_rows());
     rows.extend(copies::protected_rows());
     rows.extend(logins::rows());
+    rows.extend(servers::disk_rows());
     rows.extend(copies::small_rows());
+    rows.extend(checksums::rows());
+    rows.extend(listing::rows());
     rows.extend(idle::rows());
     rows
 }

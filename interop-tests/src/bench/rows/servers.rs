@@ -1,5 +1,11 @@
 //! A large file from server to server, driven by bare control channels, beside the bare pump.
 
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
+
 use super::{Group, Row, Work};
 use crate::Kind;
 use crate::bench::arena::{BenchArena, Place, RunError, pki, processor_at_rest, processor_since};
@@ -11,10 +17,16 @@ use crate::bench::target::Target;
 use crate::raw::Identity;
 use crate::{Server, UserKind};
 
+/// How long a row with a disk may take.
+const DISK_LIMIT: Duration = Duration::from_secs(45);
+
 #[derive(Debug)]
 struct ServerToServer {
-    place: Place,
+    /// Of the source and of the destination.
+    places: [Place; 2],
     manner: Manner,
+    /// The source is not in the page cache.
+    cold: bool,
 }
 
 /// By anonymous users, beside the pump with as many connections.
@@ -24,8 +36,11 @@ pub(super) fn rows() -> Vec<Row> {
             channels,
             protection: None,
         };
-        let place = Place::Memory;
-        let work = ServerToServer { place, manner };
+        let work = ServerToServer {
+            places: [Place::Memory; 2],
+            manner,
+            cold: false,
+        };
         Row::new(Group::ThirdParty, name, what, Unit::Gigabytes, work).contenders(&Contender::ALL)
     };
     vec![
@@ -47,8 +62,11 @@ pub(super) fn protected_rows() -> Vec<Row> {
             channels,
             protection: Some(protection),
         };
-        let place = Place::Certified;
-        let work = ServerToServer { place, manner };
+        let work = ServerToServer {
+            places: [Place::Certified; 2],
+            manner,
+            cold: false,
+        };
         let what = format!("server to server, {what}");
         Row::new(Group::Protected, name, what, Unit::Gigabytes, work)
     };
@@ -58,6 +76,37 @@ pub(super) fn protected_rows() -> Vec<Row> {
         row("tpc-prot-p-stream", "PROT P, stream mode", None, Private)
             .target(Target::of_theirs(2.5)),
         row("tpc-prot-p-p4", "PROT P, 4 channels", Some(4), Private).target(Target::of_theirs(2.5)),
+    ]
+}
+
+/// From and to a disk, beside the pump.
+pub(super) fn disk_rows() -> Vec<Row> {
+    let row = |name: &str, what: &str, places, cold| {
+        let manner = Manner {
+            channels: Some(4),
+            protection: None,
+        };
+        let work = ServerToServer {
+            places,
+            manner,
+            cold,
+        };
+        let what = format!("{what}, MODE E, 4 channels");
+        Row::new(Group::Disk, name, what, Unit::Gigabytes, work)
+            .contenders(&Contender::ALL)
+            .limit(DISK_LIMIT)
+            .target(Target::of_theirs(1.0))
+    };
+    let (disk, memory) = (Place::Disk, Place::Memory);
+    vec![
+        row("disk-cold-p4", "cold disk to memory", [disk, memory], true),
+        row(
+            "disk-warm-p4",
+            "page cache to memory",
+            [disk, memory],
+            false,
+        ),
+        row("disk-write-p4", "memory to disk", [memory, disk], false),
     ]
 }
 
@@ -72,16 +121,15 @@ impl Work for ServerToServer {
 
 impl ServerToServer {
     fn servers(&self, arena: &BenchArena, kind: Kind) -> Result<Sample, RunError> {
-        let name = arena.name(self.place, Files::Large)?;
-        let servers = arena.servers(kind, self.place)?;
-        let [mut source, mut destination] =
-            [self.session(&servers[0])?, self.session(&servers[1])?];
+        let [from, to] = self.places;
+        let servers = [&arena.servers(kind, from)?[0], &arena.servers(kind, to)?[1]];
+        let name = arena.name(from, Files::Large)?;
+        let mut source = self.session(servers[0], from)?;
+        let mut destination = self.session(servers[1], to)?;
+        self.settle(arena)?;
         let before = processor_at_rest(servers);
         let paths = [servers[0].path(name), servers[1].path("up/large")];
-        let copied = copy(
-            [&mut source, &mut destination],
-            paths.each_ref().map(String::as_str),
-        );
+        let copied = copy([&mut source, &mut destination], [&paths[0], &paths[1]]);
         drop((source, destination));
         let elapsed = copied.inspect_err(|_| drop(arena.clear()))?;
         let used = processor_since(servers, before);
@@ -90,8 +138,8 @@ impl ServerToServer {
         Ok(Sample::speed(bytes, elapsed).with_both_ends(used, bytes))
     }
 
-    fn session(&self, server: &Server) -> Result<Session, RunError> {
-        let mut session = match self.place {
+    fn session(&self, server: &Server, place: Place) -> Result<Session, RunError> {
+        let mut session = match place {
             Place::Certified => {
                 let identity = Identity::user(pki()?, UserKind::Spaces)?;
                 Session::certified(server.address(), &identity)?
@@ -102,14 +150,28 @@ impl ServerToServer {
         Ok(session)
     }
 
+    /// What earlier runs have left to write must not count for this one, and a cold file must be cold.
+    fn settle(&self, arena: &BenchArena) -> Result<(), RunError> {
+        if self.places.contains(&Place::Disk) {
+            rustix::fs::sync();
+        }
+        if self.cold {
+            let path = arena.tree(self.places[0]).path(Files::Large)?;
+            fadvise(File::open(path)?, 0, None, Advice::DontNeed).map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+
     fn pump(&self, arena: &BenchArena, way: Way) -> Result<Sample, RunError> {
         let pump = Pump {
             program: &arena.pump,
             way,
             connections: self.manner.channels.unwrap_or(1),
         };
-        let from = arena.tree(self.place).path(Files::Large)?;
-        let to = arena.tree(self.place).root().join("up/large");
+        let [from, to] = self.places.map(|place| arena.tree(place));
+        let from = from.path(Files::Large)?;
+        let to = to.root().join("up/large");
+        self.settle(arena)?;
         let pumped = pump.run(&from, &to, arena.sizes.large);
         let pumped = pumped.inspect_err(|_| drop(arena.clear()))?;
         arena.clear_exactly(1, arena.sizes.large)?;

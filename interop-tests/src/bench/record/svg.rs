@@ -1,0 +1,215 @@
+//! Bar charts as SVG: readable on white and on dark, and in a text editor.
+
+/// A chart of horizontal bars in groups.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// What the numbers are.
+    pub unit: String,
+    /// The bars.
+    pub groups: Vec<Group>,
+}
+
+/// Bars that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// What they have in common.
+    pub label: String,
+    /// Whose bars they are, and how long.
+    pub bars: Vec<(Series, f64)>,
+}
+
+/// Whose bar it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Series {
+    /// Our server's.
+    Ours,
+    /// The real server's.
+    Theirs,
+    /// The bare pump's.
+    Pump,
+}
+
+/// Lengths in the picture, in pixels.
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 210.0;
+const RIGHT: f64 = 110.0;
+const TOP: f64 = 66.0;
+const BAR: f64 = 16.0;
+const GAP: f64 = 12.0;
+
+/// The text is grey enough for white and for dark; whoever says which it is gets black or white.
+const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#555}\
+    .title{font-size:16px;font-weight:600}\
+    @media(prefers-color-scheme:dark){text{fill:#ccc}}";
+
+impl Series {
+    const ALL: [Self; 3] = [Self::Ours, Self::Theirs, Self::Pump];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "gridhaul",
+            Self::Theirs => "globus-gridftp-server",
+            Self::Pump => "bare pump",
+        }
+    }
+
+    /// Told apart also by people who do not see red or green, and by how light they are.
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Ours => "#1f77b4",
+            Self::Theirs => "#e69f00",
+            Self::Pump => "#999999",
+        }
+    }
+}
+
+impl Chart {
+    /// The picture.
+    pub fn svg(&self) -> String {
+        let bars = || self.groups.iter().flat_map(|group| &group.bars);
+        let longest = bars().map(|(_, value)| *value).fold(0.0, f64::max);
+        let scale = (WIDTH - LEFT - RIGHT) / if longest > 0.0 { longest } else { 1.0 };
+        let mut body = self.head();
+        let mut y = TOP;
+        for group in &self.groups {
+            y = group.draw(&mut body, y, scale);
+        }
+        let title = escape(&self.title);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{y}\" \
+             viewBox=\"0 0 {WIDTH} {y}\" role=\"img\" aria-label=\"{title}\">\n\
+             <style>{STYLE}</style>\n{body}</svg>\n"
+        )
+    }
+
+    /// The title, and whose bars are which.
+    fn head(&self) -> String {
+        let mut head = text(
+            16.0,
+            24.0,
+            "start",
+            &format!("{}, {}", self.title, self.unit),
+        );
+        head = head.replacen("<text", "<text class=\"title\"", 1);
+        let mut x = LEFT;
+        for series in Series::ALL {
+            let has_it = |group: &Group| group.bars.iter().any(|(known, _)| *known == series);
+            if self.groups.iter().any(has_it) {
+                head += &bar(x, 38.0, BAR, series);
+                head += &text(x + BAR + 6.0, 51.0, "start", series.name());
+                x += 180.0;
+            }
+        }
+        head
+    }
+}
+
+impl Group {
+    /// Draws its bars from `y` downwards, and says where the next group begins.
+    fn draw(&self, body: &mut String, y: f64, scale: f64) -> f64 {
+        let mut end = y;
+        for (series, value) in &self.bars {
+            let length = (value * scale).max(1.0);
+            *body += &bar(LEFT, end, length, *series);
+            *body += &text(LEFT + length + 6.0, end + 13.0, "start", &number(*value));
+            end += BAR + 2.0;
+        }
+        let middle = f64::midpoint(y, end) + 4.0;
+        *body += &text(LEFT - 8.0, middle, "end", &self.label);
+        end + GAP
+    }
+}
+
+fn bar(x: f64, y: f64, length: f64, series: Series) -> String {
+    let colour = series.colour();
+    format!(
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\n"
+    )
+}
+
+fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
+    let words = escape(words);
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n")
+}
+
+/// With three digits that mean something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        below if below < 10.0 => format!("{value:.2}"),
+        below if below < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// What may stand in text and in attributes (XML 1.0, 2.4).
+fn escape(words: &str) -> String {
+    let mut escaped = String::new();
+    for character in words.chars() {
+        match character {
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '&' => escaped += "&amp;",
+            '"' => escaped += "&quot;",
+            control if control.is_control() => {}
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    /// Says what the elements are, and fails where the document is not well-formed.
+    const PARSER: &str = "import sys, xml.etree.ElementTree as tree\n\
+        root = tree.fromstring(sys.stdin.read())\n\
+        name = '{http://www.w3.org/2000/svg}'\n\
+        print(root.tag == name + 'svg', len(root.findall(name + 'rect')))\n\
+        for text in root.findall(name + 'text'): print(text.text)";
+
+    #[test]
+    fn another_parser_reads_the_chart() {
+        let bars = |ours, theirs| vec![(Series::Ours, ours), (Series::Theirs, theirs)];
+        let group = |label: &str, bars| Group {
+            label: label.to_owned(),
+            bars,
+        };
+        let chart = Chart {
+            title: "Files & <more>".to_owned(),
+            unit: "GB/s".to_owned(),
+            groups: vec![
+                group("\"one\"", bars(2.5, 1.25)),
+                group("two", bars(0.0, 100.0)),
+            ],
+        };
+        let parsed = Client::new("python3")
+            .args(["-c", PARSER])
+            .input(chart.svg())
+            .run()
+            .unwrap();
+        let output = parsed.output();
+        assert!(parsed.status.success(), "{parsed}");
+        // Four bars, and one for each of the two in the legend.
+        assert!(output.starts_with("True 6\n"), "{output}");
+        for words in ["Files & <more>, GB/s", "\"one\"", "2.50", "100", "gridhaul"] {
+            assert!(
+                output.lines().any(|line| line == words),
+                "{words}: {output}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_chart_of_nothing_has_a_size() {
+        let chart = Chart {
+            title: String::new(),
+            unit: String::new(),
+            groups: Vec::new(),
+        };
+        assert!(chart.svg().contains("height=\"66\""));
+    }
+}

@@ -1,0 +1,128 @@
+//! Checksums: of a file in memory, and of one that has just arrived.
+
+use std::fs::File;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{Group, Row, Work};
+use crate::Kind;
+use crate::bench::arena::{BenchArena, Place, RunError};
+use crate::bench::files::Files;
+use crate::bench::sample::{Contender, Reading, Sample, Unit};
+use crate::bench::session::{Manner, Session, copy};
+use crate::bench::target::{Bound, Target};
+
+/// The longest that `CKSM` may take after a put, in milliseconds.
+const AFTER_PUT_MILLISECONDS: f64 = 5.0;
+
+/// How long the row of an algorithm may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// `CKSM` of the large file.
+#[derive(Debug)]
+struct Checksum {
+    algorithm: &'static str,
+}
+
+/// `CKSM` of the large file by the session that has put it.
+#[derive(Debug)]
+struct AfterPut {
+    algorithm: &'static str,
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    let checksum = |algorithm: &'static str, times| {
+        let name = format!("cksm-{}", algorithm.to_lowercase());
+        let what = format!("{algorithm} of a cached file");
+        let work = Checksum { algorithm };
+        let row = Row::new(Group::Checksums, name, what, Unit::Gigabytes, work).limit(LIMIT);
+        match times {
+            Some(times) => row.target(Target::of_theirs(times)),
+            None => row,
+        }
+    };
+    let after_put = |algorithm: &'static str| {
+        let name = format!("put-cksm-{}", algorithm.to_lowercase());
+        let what = format!("{algorithm} after a put, until the answer");
+        let work = AfterPut { algorithm };
+        let target = Target {
+            reading: Reading::Value,
+            bound: Bound::Number(AFTER_PUT_MILLISECONDS),
+        };
+        Row::new(Group::Checksums, name, what, Unit::Milliseconds, work).target(target)
+    };
+    vec![
+        checksum("ADLER32", Some(10.0)),
+        checksum("CRC32C", Some(10.0)),
+        checksum("MD5", Some(1.3)),
+        checksum("SHA1", None),
+        checksum("SHA256", Some(1.3)),
+        checksum("SHA512", None),
+        after_put("ADLER32"),
+    ]
+}
+
+impl Work for Checksum {
+    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+        let name = arena.name(Place::Memory, Files::Large)?;
+        let [server, _] = arena.servers(kind(contender)?, Place::Memory)?;
+        let mut session = Session::anonymous(server.address())?;
+        must_know(&mut session, self.algorithm)?;
+        // A server may remember what it computed: as long as the file is as it was.
+        let file = File::options()
+            .write(true)
+            .open(arena.tree(Place::Memory).path(Files::Large)?)?;
+        file.set_modified(SystemTime::now())?;
+        let elapsed = timed(&mut session, self.algorithm, &server.path(name))?;
+        Ok(Sample::speed(arena.sizes.large, elapsed))
+    }
+}
+
+impl Work for AfterPut {
+    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+        let name = arena.name(Place::Memory, Files::Large)?;
+        let servers = arena.servers(kind(contender)?, Place::Memory)?;
+        let mut sessions = Vec::new();
+        for server in servers {
+            let mut session = Session::anonymous(server.address())?;
+            session.prepare(Manner {
+                channels: Some(4),
+                protection: None,
+            })?;
+            sessions.push(session);
+        }
+        let [source, destination] = &mut sessions[..] else {
+            return Err(RunError::Failed("a copy has two ends".to_owned()));
+        };
+        must_know(destination, self.algorithm)?;
+        let paths = [servers[0].path(name), servers[1].path("up/large")];
+        let elapsed = copy([source, destination], [&paths[0], &paths[1]])
+            .map_err(RunError::from)
+            .and_then(|_| timed(destination, self.algorithm, &paths[1]));
+        arena.clear_exactly(1, arena.sizes.large)?;
+        Ok(Sample::new(elapsed?.as_secs_f64() * 1e3))
+    }
+}
+
+fn kind(contender: Contender) -> Result<Kind, RunError> {
+    match contender {
+        Contender::Server(kind) => Ok(kind),
+        Contender::Pump(_) => Err(RunError::Unable("the pump knows no checksums".to_owned())),
+    }
+}
+
+/// `FEAT` lists algorithms as `CKSM MD5:10;ADLER32:10;`.
+fn must_know(session: &mut Session, algorithm: &str) -> Result<(), RunError> {
+    let features = session.must("FEAT", 211)?.text();
+    if features.contains(&format!("{algorithm}:")) {
+        return Ok(());
+    }
+    Err(RunError::Unable(format!("there is no {algorithm} in FEAT")))
+}
+
+/// How long the answer takes. A server may say in between that it is at work.
+fn timed(session: &mut Session, algorithm: &str, path: &str) -> Result<Duration, RunError> {
+    let started = Instant::now();
+    session.send_line(&format!("CKSM {algorithm} 0 -1 {path}"))?;
+    session.success()?;
+    Ok(started.elapsed())
+}
