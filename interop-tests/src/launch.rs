@@ -70,6 +70,13 @@ impl Launch {
         self
     }
 
+    /// Listens on this address of the machine instead of `127.0.0.1`.
+    #[must_use]
+    pub fn address(mut self, address: IpAddr) -> Self {
+        self.address = address;
+        self
+    }
+
     /// Anonymous users may only read.
     #[must_use]
     pub fn read_only(mut self) -> Self {
@@ -153,7 +160,9 @@ impl Launch {
         let line = stdout
             .and_then(first_line)
             .ok_or_else(|| LaunchError::silent(&log))?;
-        let address = self.address(&line).ok_or(LaunchError::FirstLine { line })?;
+        let address = self
+            .address_in(&line)
+            .ok_or(LaunchError::FirstLine { line })?;
         Ok(Server {
             kind: self.kind,
             root: self.root.clone(),
@@ -245,7 +254,7 @@ impl Launch {
     }
 
     /// The address in a server's first line. Ours names it; the real one gives a host name.
-    fn address(&self, line: &str) -> Option<SocketAddr> {
+    fn address_in(&self, line: &str) -> Option<SocketAddr> {
         let address = line.strip_prefix("Server listening at ")?.trim_end();
         match self.kind {
             Kind::Gridhaul => address.parse().ok(),
@@ -372,11 +381,11 @@ mod tests {
     fn the_first_line_names_the_address() {
         let line = "Server listening at localhost:2811\n";
         let globus = Launch::new(Kind::Globus, "/").ipv6();
-        assert_eq!(globus.address(line), "[::1]:2811".parse().ok());
+        assert_eq!(globus.address_in(line), "[::1]:2811".parse().ok());
         let gridhaul = Launch::new(Kind::Gridhaul, "/");
-        assert_eq!(gridhaul.address(line), None);
+        assert_eq!(gridhaul.address_in(line), None);
         assert_eq!(
-            gridhaul.address("Server listening at [::1]:21\n"),
+            gridhaul.address_in("Server listening at [::1]:21\n"),
             "[::1]:21".parse().ok()
         );
     }

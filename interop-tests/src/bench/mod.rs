@@ -16,3 +16,4 @@ pub mod soak;
 pub mod table;
 pub mod target;
 pub mod usage;
+pub mod wan;

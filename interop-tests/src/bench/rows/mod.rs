@@ -2,6 +2,7 @@
 
 mod checksums;
 mod copies;
+mod distance;
 mod idle;
 mod listing;
 mod logins;
@@ -54,6 +55,8 @@ pub enum Group {
     Checksums,
     /// Listings of directories.
     Listing,
+    /// Over an emulated long path.
+    Distance,
     /// What sessions take when they do nothing.
     Memory,
 }
@@ -73,7 +76,7 @@ pub trait Work: Debug {
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ThirdParty,
         Self::Client,
         Self::Protected,
@@ -81,6 +84,7 @@ impl Group {
         Self::Small,
         Self::Checksums,
         Self::Listing,
+        Self::Distance,
         Self::Memory,
     ];
 
@@ -94,6 +98,7 @@ impl Group {
             Self::Small => "small-files",
             Self::Checksums => "checksums",
             Self::Listing => "listing",
+            Self::Distance => "distance",
             Self::Memory => "memory",
         }
     }
@@ -108,6 +113,7 @@ impl Group {
             Self::Small => "Many files with globus-url-copy",
             Self::Checksums => "Checksums",
             Self::Listing => "Listings",
+            Self::Distance => "From server to server over an emulated path of 1 Gb/s",
             Self::Memory => "Memory",
         }
     }
@@ -167,6 +173,7 @@ pub fn all() -> Vec<Row> {
     rows.extend(copies::small_rows());
     rows.extend(checksums::rows());
     rows.extend(listing::rows());
+    rows.extend(distance::rows());
     rows.extend(idle::rows());
     rows
 }
