@@ -11,6 +11,7 @@ use gridhaul_stack::{
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
+use crate::direct::{Direct, Wish};
 use crate::judge::{self, Direction, MEASURED_BYTES, Record, Watch, Way};
 use crate::readahead::ReadAhead;
 use crate::{receiving, sending};
@@ -37,6 +38,8 @@ pub(crate) struct SpliceChannel {
     /// Bytes of ranges, in both directions.
     moved: u64,
     last: Option<Last>,
+    /// If the stack asks for files past the page cache.
+    direct: Option<Direct>,
 }
 
 /// Who chooses the way of a range.
@@ -84,7 +87,7 @@ enum Why {
 }
 
 impl SpliceChannel {
-    pub(crate) fn new(tcp: TcpChannel, choice: Choice) -> Self {
+    pub(crate) fn new(tcp: TcpChannel, choice: Choice, direct: Option<Wish>) -> Self {
         let local = rustix::net::getsockname(tcp.socket()).and_then(SocketAddr::try_from);
         let peer = tcp.peer().ip();
         let is_local = peer.is_loopback() || local.is_ok_and(|local| local.ip() == peer);
@@ -96,6 +99,7 @@ impl SpliceChannel {
             record: None,
             moved: 0,
             last: None,
+            direct: direct.map(Direct::new),
         }
     }
 
@@ -105,6 +109,11 @@ impl SpliceChannel {
         mut range: FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
+        if let Some(direct) = &mut self.direct
+            && let Some(file) = direct.takes(&range)
+        {
+            return direct.send(&mut self.tcp, head, range, file, operation);
+        }
         let mut done = 0;
         while done < range.length {
             let piece = piece(&mut range, done);
@@ -149,6 +158,11 @@ impl SpliceChannel {
         mut range: FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
+        if let Some(direct) = &mut self.direct
+            && let Some(file) = direct.takes(&range)
+        {
+            return direct.receive(&mut self.tcp, range, file, operation);
+        }
         let mut done = 0;
         while done < range.length {
             let piece = piece(&mut range, done);
@@ -286,8 +300,12 @@ impl Channel for SpliceChannel {
     }
 
     fn info(&self) -> ChannelInfo {
+        let last = self.last.as_ref().map(Last::movement);
         ChannelInfo {
-            movement: self.last.as_ref().map(Last::movement),
+            movement: match &self.direct {
+                Some(direct) => direct.movement(last),
+                None => last,
+            },
             ..self.tcp.info()
         }
     }
@@ -334,7 +352,7 @@ fn piece<'a>(range: &'a mut FileRange<'_>, done: u64) -> FileRange<'a> {
     }
 }
 
-fn rest(range: FileRange<'_>, done: u64) -> FileRange<'_> {
+pub(crate) fn rest(range: FileRange<'_>, done: u64) -> FileRange<'_> {
     FileRange {
         offset: range.offset + done,
         length: range.length - done,

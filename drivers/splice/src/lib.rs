@@ -9,12 +9,17 @@
 //! `auto` moves ranges in this way or as `tcp` does, whichever costs less: it measures both on the first
 //! mebibytes of long transfers, and remembers what it found.
 //!
-//! Both have all options of the driver `tcp`, whose settings and sockets they use.
+//! Both have all options of the driver `tcp`, whose settings and sockets they use. `splice` has one more:
+//!
+//! | option | meaning |
+//! | --- | --- |
+//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring where the kernel has it. `threads` does without io_uring, `0` is the default |
 //!
 //! `sendfile` to a socket whose peer is gone raises `SIGPIPE`, and no flag keeps it from doing so. Programs
 //! written in Rust ignore that signal from the start.
 
 mod channel;
+mod direct;
 mod judge;
 mod pipes;
 mod readahead;
@@ -35,8 +40,9 @@ use gridhaul_tcp::{Settings, TcpListener};
 pub use crate::support::{Support, support};
 
 use crate::channel::{Choice, SpliceChannel};
+use crate::direct::Wish;
 
-/// The driver `splice`; its options are those of the driver `tcp`.
+/// The driver `splice`; its options are those of the driver `tcp`, and `direct`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Splice;
 
@@ -46,14 +52,25 @@ impl Driver for Splice {
     }
 
     fn options(&self) -> &'static [OptionDoc] {
-        &gridhaul_tcp::OPTIONS
+        &OPTIONS
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let settings = Settings::parse(&Options::new(self, options)?)?;
-        Ok(SpliceTransport::build(settings, Choice::Splice))
+        let options = Options::new(self, options)?;
+        Ok(Built::Transport(Arc::new(SpliceTransport {
+            settings: Settings::parse(&options)?,
+            choice: Choice::Splice,
+            direct: Wish::parse(&options)?,
+        })))
     }
 }
+
+const OPTIONS: [OptionDoc; gridhaul_tcp::OPTIONS.len() + 1] = {
+    let mut options = [direct::OPTION; gridhaul_tcp::OPTIONS.len() + 1];
+    let (of_tcp, _) = options.split_at_mut(gridhaul_tcp::OPTIONS.len());
+    of_tcp.copy_from_slice(&gridhaul_tcp::OPTIONS);
+    options
+};
 
 /// The driver `auto`: `splice` where that is cheaper, as `tcp` otherwise. Its options are those of `tcp`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,7 +87,11 @@ impl Driver for Auto {
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
         let settings = Settings::parse(&Options::new(self, options)?)?;
-        Ok(SpliceTransport::build(settings, Choice::Measured))
+        Ok(Built::Transport(Arc::new(SpliceTransport {
+            settings,
+            choice: Choice::Measured,
+            direct: None,
+        })))
     }
 }
 
@@ -78,12 +99,7 @@ impl Driver for Auto {
 struct SpliceTransport {
     settings: Settings,
     choice: Choice,
-}
-
-impl SpliceTransport {
-    fn build(settings: Settings, choice: Choice) -> Built {
-        Built::Transport(Arc::new(Self { settings, choice }))
-    }
+    direct: Option<Wish>,
 }
 
 impl Transport for SpliceTransport {
@@ -96,6 +112,7 @@ impl Transport for SpliceTransport {
         Ok(Box::new(SpliceListener {
             listener,
             choice: self.choice,
+            direct: self.direct,
         }))
     }
 
@@ -106,7 +123,15 @@ impl Transport for SpliceTransport {
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ConnectError> {
         let channel = gridhaul_tcp::connect(&self.settings, peer, options, operation)?;
-        Ok(Box::new(SpliceChannel::new(channel, self.choice)))
+        Ok(Box::new(SpliceChannel::new(
+            channel,
+            self.choice,
+            self.direct,
+        )))
+    }
+
+    fn wants_direct(&self) -> bool {
+        self.direct.is_some()
     }
 }
 
@@ -114,6 +139,7 @@ impl Transport for SpliceTransport {
 struct SpliceListener {
     listener: TcpListener,
     choice: Choice,
+    direct: Option<Wish>,
 }
 
 impl Listener for SpliceListener {
@@ -123,6 +149,10 @@ impl Listener for SpliceListener {
 
     fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError> {
         let channel = self.listener.accept_channel(operation)?;
-        Ok(Box::new(SpliceChannel::new(channel, self.choice)))
+        Ok(Box::new(SpliceChannel::new(
+            channel,
+            self.choice,
+            self.direct,
+        )))
     }
 }

@@ -9,6 +9,8 @@ conformance_tests!(plain, subject("splice"));
 conformance_tests!(small_buffers, subject("splice:buffer=4096;nodelay=off"));
 conformance_tests!(under_trace, subject("splice,trace"));
 conformance_tests!(under_fault, subject("splice,fault:short=61;seed=7"));
+conformance_tests!(direct, subject("splice:direct=1"));
+conformance_tests!(direct_by_threads, subject("splice:direct=threads"));
 conformance_tests!(automatic, subject("auto"));
 conformance_tests!(automatic_under_trace, subject("auto,trace"));
 

@@ -43,12 +43,12 @@ pub use self::timing::{
 };
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::thread::Pid;
 
 use crate::{
@@ -229,7 +229,9 @@ impl Part<'_> {
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
         let mut scratch = vec![0; self.scratch];
-        channel.send(head, Body::File(self.range(&mut scratch)), operation)
+        let direct = reopened(self.file, OFlags::RDONLY);
+        let range = self.range(&mut scratch, direct.as_ref());
+        channel.send(head, Body::File(range), operation)
     }
 
     fn receive(
@@ -237,18 +239,30 @@ impl Part<'_> {
         channel: &mut dyn Channel,
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
-        channel.receive_into(self.range(&mut vec![0; self.scratch]), operation)
+        let mut scratch = vec![0; self.scratch];
+        let direct = reopened(self.file, OFlags::WRONLY);
+        channel.receive_into(self.range(&mut scratch, direct.as_ref()), operation)
     }
 
-    fn range<'a>(&'a self, scratch: &'a mut [u8]) -> FileRange<'a> {
-        FileRange::new(
-            self.file.as_fd(),
-            self.offset,
-            self.length,
-            scratch,
-            self.moved,
-        )
+    fn range<'a>(&'a self, scratch: &'a mut [u8], direct: Option<&'a OwnedFd>) -> FileRange<'a> {
+        FileRange {
+            direct: direct.map(AsFd::as_fd),
+            ..FileRange::new(
+                self.file.as_fd(),
+                self.offset,
+                self.length,
+                scratch,
+                self.moved,
+            )
+        }
     }
+}
+
+/// The same file past the page cache, where the kernel has that for files in memory (Linux 6.6).
+fn reopened(file: &OwnedFd, access: OFlags) -> Option<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 /// Sends bytes without a head, and gives up after a while.

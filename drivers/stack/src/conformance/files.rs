@@ -41,7 +41,7 @@ pub fn receives_every_extent_into_a_file(subject: &Subject) {
                 file: &file,
                 offset: offset.into(),
                 length: length.into(),
-                scratch: 10_000,
+                scratch: 20_000,
                 moved: &moved,
             };
             let patience = Patience::new();

@@ -1,0 +1,377 @@
+//! Files that are moved past the page cache: over io_uring and by threads, on the file system of temporary
+//! files and in memory.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_splice::Splice;
+use gridhaul_stack::{
+    Body, Cancel, Channel, ChannelError, FileRange, Operation, Received, Registry, SocketOptions,
+};
+use proptest::prelude::*;
+use rustix::fs::OFlags;
+use tempfile::TempDir;
+
+const STACKS: [&str; 2] = ["splice:direct=1", "splice:direct=threads"];
+
+/// Enough for pieces of several blocks.
+const SCRATCH_BYTES: usize = 256 * 1024;
+
+/// Two ends of a connection.
+fn pair(stack: &str) -> (Box<dyn Channel>, Box<dyn Channel>) {
+    let mut registry = Registry::new();
+    registry.register(Splice);
+    let stack = registry.build(&StackSpec::parse(stack).unwrap()).unwrap();
+    assert!(stack.wants_direct());
+    let sockets = SocketOptions::default();
+    let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let mut listener = stack.listen(localhost, &sockets).unwrap();
+    with_operation(&Cancel::new(), |operation| {
+        let one = stack.connect(listener.address(), &sockets, operation);
+        let other = listener.accept(operation).unwrap();
+        (one.unwrap(), other.establish(operation).unwrap())
+    })
+}
+
+fn with_operation<T>(cancel: &Cancel, run: impl FnOnce(&Operation<'_>) -> T) -> T {
+    run(&Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        cancel,
+    })
+}
+
+/// Directories on a disk and in memory.
+fn directories() -> Vec<TempDir> {
+    let mut directories = vec![tempfile::tempdir().unwrap()];
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(directory) => directories.push(directory),
+        Err(error) => eprintln!("not tested in memory: /dev/shm: {error}"),
+    }
+    directories
+}
+
+/// A file that is open twice.
+struct Opened {
+    file: File,
+    /// `None` where the file system has no direct I/O.
+    direct: Option<File>,
+}
+
+impl Opened {
+    fn new(path: &Path, content: &[u8]) -> Self {
+        fs::write(path, content).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let file = options.open(path).unwrap();
+        let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
+        let direct = options.custom_flags(flags).open(path);
+        if let Err(error) = &direct {
+            eprintln!("{}: no direct I/O: {error}", path.display());
+        }
+        Self {
+            file,
+            direct: direct.ok(),
+        }
+    }
+
+    fn range<'a>(
+        &'a self,
+        offset: u64,
+        length: u64,
+        scratch: &'a mut [u8],
+        moved: &'a AtomicU64,
+    ) -> FileRange<'a> {
+        FileRange {
+            direct: self.direct.as_ref().map(AsFd::as_fd),
+            ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
+        }
+    }
+
+    fn content(&self) -> Vec<u8> {
+        let size = self.file.metadata().unwrap().len();
+        let mut content = vec![0; usize::try_from(size).unwrap()];
+        self.file.read_exact_at(&mut content, 0).unwrap();
+        content
+    }
+
+    fn send(
+        &self,
+        channel: &mut dyn Channel,
+        offset: usize,
+        length: usize,
+    ) -> (Result<(), ChannelError>, u64) {
+        let (mut scratch, moved) = (vec![0; SCRATCH_BYTES], AtomicU64::new(0));
+        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
+        let sent = with_operation(&Cancel::new(), |operation| {
+            channel.send(b"head", Body::File(range), operation)
+        });
+        (sent, moved.into_inner())
+    }
+
+    fn receive(
+        &self,
+        channel: &mut dyn Channel,
+        offset: usize,
+        length: usize,
+    ) -> (Result<u64, ChannelError>, u64) {
+        let (mut scratch, moved) = (vec![0; SCRATCH_BYTES], AtomicU64::new(0));
+        let range = self.range(offset as u64, length as u64, &mut scratch, &moved);
+        let received = with_operation(&Cancel::new(), |operation| {
+            channel.receive_into(range, operation)
+        });
+        (received, moved.into_inner())
+    }
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0_u32..)
+        .map(|index| index.wrapping_mul(0x9e37_79b9).to_be_bytes()[0])
+        .take(length)
+        .collect()
+}
+
+fn send_memory(channel: &mut dyn Channel, bytes: &[u8]) {
+    with_operation(&Cancel::new(), |operation| {
+        channel.send(&[], Body::Memory(bytes), operation).unwrap();
+    });
+}
+
+fn receive_memory(channel: &mut dyn Channel, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let mut done = 0;
+    with_operation(&Cancel::new(), |operation| {
+        while done < length {
+            match channel.receive(&mut bytes[done..], operation) {
+                Ok(Received::Bytes(count)) => done += count.get(),
+                other => panic!("{other:?} after {done} of {length} bytes"),
+            }
+        }
+    });
+    bytes
+}
+
+/// Lengths and offsets within a block, of whole blocks, and of many.
+fn bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        0..10_000_usize,
+        (0..100_usize).prop_map(|blocks| blocks * 4096),
+        0..700_000_usize,
+    ]
+}
+
+#[test]
+fn ranges_arrive_and_nothing_around_them_changes() {
+    for stack in STACKS {
+        for directory in directories() {
+            let path = directory.path().join("received");
+            let mut config = ProptestConfig::with_cases(40);
+            config.failure_persistence = None;
+            proptest!(config, |(size in bytes(), offset in bytes(), length in 1..700_000_usize)| {
+                let (mut sender, mut receiver) = pair(stack);
+                let mut expected = vec![0xee; size];
+                let file = Opened::new(&path, &expected);
+                let content = pattern(length);
+                let (received, moved) = thread::scope(|scope| {
+                    scope.spawn(|| send_memory(&mut *sender, &content));
+                    file.receive(&mut *receiver, offset, length)
+                });
+                prop_assert_eq!(received.unwrap(), length as u64);
+                prop_assert_eq!(moved, length as u64);
+                expected.resize(size.max(offset + length), 0);
+                expected[offset..offset + length].copy_from_slice(&content);
+                prop_assert!(file.content() == expected);
+            });
+        }
+    }
+}
+
+#[test]
+fn ranges_are_sent_as_they_are_and_ends_of_files_are_noticed() {
+    for stack in STACKS {
+        for directory in directories() {
+            let path = directory.path().join("sent");
+            let mut config = ProptestConfig::with_cases(40);
+            config.failure_persistence = None;
+            proptest!(config, |(size in bytes(), offset in bytes(), length in 1..700_000_usize)| {
+                let (mut sender, mut receiver) = pair(stack);
+                let content = pattern(size);
+                let file = Opened::new(&path, &content);
+                let there = &content[offset.min(size)..(offset + length).min(size)];
+                let (sent, moved) = thread::scope(|scope| {
+                    scope.spawn(|| {
+                        assert_eq!(receive_memory(&mut *receiver, 4), b"head");
+                        assert!(receive_memory(&mut *receiver, there.len()) == there);
+                    });
+                    file.send(&mut *sender, offset, length)
+                });
+                prop_assert_eq!(moved, there.len() as u64);
+                if there.len() == length {
+                    sent.unwrap();
+                } else {
+                    let end = size as u64;
+                    prop_assert!(
+                        matches!(sent, Err(ChannelError::FileTooShort { end: e }) if e == end),
+                        "{:?}", sent
+                    );
+                }
+            });
+        }
+    }
+}
+
+/// The channels of a MODE E transfer write blocks whose borders lie anywhere, also within one page.
+#[test]
+fn channels_share_a_file_and_its_pages() {
+    const BLOCK_BYTES: usize = 50_001;
+    const BLOCKS: usize = 80;
+    const CHANNELS: usize = 4;
+    let content = pattern(BLOCK_BYTES * BLOCKS - 123);
+    for stack in STACKS {
+        for directory in directories() {
+            let file = Opened::new(&directory.path().join("shared"), &[]);
+            thread::scope(|scope| {
+                for channel in 0..CHANNELS {
+                    let (mut sender, mut receiver) = pair(stack);
+                    let chunks = content.chunks(BLOCK_BYTES).enumerate();
+                    let blocks = chunks.skip(channel).step_by(CHANNELS);
+                    let (to_send, file) = (blocks.clone(), &file);
+                    scope.spawn(move || {
+                        to_send.for_each(|(_, block)| send_memory(&mut *sender, block));
+                    });
+                    scope.spawn(move || {
+                        for (index, block) in blocks {
+                            let offset = index * BLOCK_BYTES;
+                            let (received, _) = file.receive(&mut *receiver, offset, block.len());
+                            assert_eq!(received.unwrap(), block.len() as u64);
+                        }
+                    });
+                }
+            });
+            assert!(file.content() == content, "{stack}");
+            // What the page cache had is on the disk: past it the file is the same.
+            let (mut sender, mut receiver) = pair(stack);
+            thread::scope(|scope| {
+                scope.spawn(|| file.send(&mut *sender, 0, content.len()).0.unwrap());
+                assert_eq!(receive_memory(&mut *receiver, 4), b"head");
+                assert!(receive_memory(&mut *receiver, content.len()) == content);
+            });
+        }
+    }
+}
+
+/// A peer that sends little gets it into the file all the same, and a cancelled call has counted it.
+#[test]
+fn a_slow_peers_bytes_are_written_and_a_cancelled_call_counts_them() {
+    const LENGTH: usize = 300_005;
+    let content = pattern(LENGTH);
+    for stack in STACKS {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Opened::new(&directory.path().join("slow"), &[]);
+        let (mut sender, mut receiver) = pair(stack);
+        let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));
+        let received = thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let mut scratch = vec![0; SCRATCH_BYTES];
+                let range = file.range(3, 1 << 40, &mut scratch, &moved);
+                with_operation(&cancel, |operation| receiver.receive_into(range, operation))
+            });
+            send_memory(&mut *sender, &content);
+            let start = Instant::now();
+            while moved.load(Ordering::Acquire) < LENGTH as u64 {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                thread::yield_now();
+            }
+            cancel.cancel();
+            receiving.join().unwrap()
+        });
+        assert!(
+            matches!(received, Err(ChannelError::Cancelled)),
+            "{received:?}"
+        );
+        assert_eq!(moved.into_inner(), LENGTH as u64);
+        assert!(file.content()[3..] == content);
+    }
+}
+
+#[test]
+fn a_stream_that_ends_leaves_a_file_of_its_length() {
+    for stack in STACKS {
+        for length in [0, 1, 4096, 300_000] {
+            let directory = tempfile::tempdir().unwrap();
+            let file = Opened::new(&directory.path().join("short"), &[]);
+            let (mut sender, mut receiver) = pair(stack);
+            let content = pattern(length);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    send_memory(&mut *sender, &content);
+                    with_operation(&Cancel::new(), |operation| sender.finish(operation)).unwrap();
+                });
+                let (received, moved) = file.receive(&mut *receiver, 0, 1 << 40);
+                assert_eq!((received.unwrap(), moved), (length as u64, length as u64));
+            });
+            assert!(file.content() == content);
+        }
+    }
+}
+
+/// A descriptor that may not be written stands for a file system that fails.
+#[test]
+fn what_cannot_be_written_is_an_error_of_the_file() {
+    for stack in STACKS {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("read-only");
+        let mut file = Opened::new(&path, &[]);
+        if file.direct.is_none() {
+            return;
+        }
+        let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
+        let read_only = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        file.direct = Some(read_only.unwrap());
+        let (mut sender, mut receiver) = pair(stack);
+        thread::scope(|scope| {
+            scope.spawn(|| send_memory(&mut *sender, &pattern(100_000)));
+            let (received, moved) = file.receive(&mut *receiver, 0, 100_000);
+            assert!(
+                matches!(received, Err(ChannelError::File(_))),
+                "{received:?}"
+            );
+            assert_eq!(moved, 0);
+        });
+    }
+}
+
+#[test]
+fn the_way_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut file = Opened::new(&directory.path().join("told"), &pattern(100_000));
+    if file.direct.is_none() {
+        return;
+    }
+    let way = |stack: &str, file: &Opened| {
+        let (mut sender, mut receiver) = pair(stack);
+        thread::scope(|scope| {
+            scope.spawn(|| receive_memory(&mut *receiver, 100_004));
+            file.send(&mut *sender, 0, 100_000).0.unwrap();
+        });
+        let movement = sender.info().movement.unwrap();
+        (movement.way, movement.reason.into_owned())
+    };
+    let (by_threads, asked) = way("splice:direct=threads", &file);
+    assert_eq!(
+        (by_threads, &*asked),
+        ("direct (threads)", "the stack asks for it")
+    );
+    let (best, _) = way("splice:direct=1", &file);
+    assert!(best.starts_with("direct ("), "{best}");
+    file.direct = None;
+    let (cached, reason) = way("splice:direct=1", &file);
+    assert_eq!(cached, "sendfile");
+    assert_eq!(reason, "the file could not be opened past the page cache");
+}
