@@ -3,50 +3,37 @@
 //! Buffers are mapped pages, not heap memory: what is given back is really given back, so that the
 //! process is as small after a busy hour as before it.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use gridhaul_stack::{Cancel, ChannelError};
+use gridhaul_stack::Cancel;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::TransferError;
+use crate::movers::{Permit, Permits};
+use crate::sync::lock;
 
 /// Buffers of one size, never more than a fixed number of them.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     buffer_bytes: usize,
-    limit: usize,
-    state: Mutex<State>,
-    returned: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    lent: usize,
-    idle: Vec<Pages>,
-    /// Who waits, in order of arrival: the pool is fair.
-    waiting: VecDeque<u64>,
-    next_ticket: u64,
+    /// One for each buffer that may be lent.
+    permits: Arc<Permits>,
+    idle: Mutex<Vec<Pages>>,
 }
 
 /// How many buffers are kept for the next transfer.
 const KEPT_IDLE: usize = 4;
-
-/// How often a waiting mover looks whether its transfer was cancelled.
-const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
 impl BufferPool {
     /// A pool whose buffers together take at most `total_bytes`, but at least one buffer.
     pub(crate) fn new(buffer_bytes: usize, total_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             buffer_bytes,
-            limit: (total_bytes / buffer_bytes).max(1),
-            state: Mutex::default(),
-            returned: Condvar::new(),
+            permits: Permits::new(total_bytes / buffer_bytes),
+            idle: Mutex::default(),
         })
     }
 
@@ -55,58 +42,29 @@ impl BufferPool {
         self.buffer_bytes
     }
 
-    /// A buffer; waits while all of them are lent out.
+    /// A buffer; waits while all of them are lent out, and gets one in the order of asking.
     pub(crate) fn take(self: &Arc<Self>, cancel: &Cancel) -> Result<Buffer, TransferError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        state.waiting.push_back(ticket);
-        while state.lent >= self.limit || state.waiting.front() != Some(&ticket) {
-            if cancel.is_cancelled() {
-                state.waiting.retain(|&waiting| waiting != ticket);
-                self.returned.notify_all();
-                return Err(ChannelError::Cancelled.into());
-            }
-            let (guard, _) = self
-                .returned
-                .wait_timeout(state, CANCEL_CHECK)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = guard;
-        }
-        state.waiting.pop_front();
-        let pages = match state.idle.pop() {
-            Some(pages) => pages,
-            None => Pages::map(self.buffer_bytes).map_err(|error| {
-                // Whoever is next may be luckier.
-                self.returned.notify_all();
-                TransferError::Local(format!("no memory for a buffer: {error}"))
-            })?,
-        };
-        state.lent += 1;
-        if !state.waiting.is_empty() {
-            self.returned.notify_all();
-        }
-        Ok(Buffer {
-            pages: Some(pages),
-            pool: self.clone(),
-        })
+        let permit = self.permits.take(1, cancel, &|_| {})?;
+        self.lend(permit)
+            .map_err(|error| TransferError::Local(format!("no memory for a buffer: {error}")))
     }
 
     /// A buffer for what could wait as well: one that nobody waits for, while less than half of all are
     /// lent out. Never waits.
     pub(crate) fn take_spare(self: &Arc<Self>) -> Option<Buffer> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.waiting.is_empty() || state.lent >= self.limit / 2 {
-            return None;
-        }
-        let pages = match state.idle.pop() {
+        self.lend(self.permits.take_spare()?).ok()
+    }
+
+    fn lend(self: &Arc<Self>, permit: Permit) -> io::Result<Buffer> {
+        let idle = lock(&self.idle).pop();
+        let pages = match idle {
             Some(pages) => pages,
-            None => Pages::map(self.buffer_bytes).ok()?,
+            None => Pages::map(self.buffer_bytes)?,
         };
-        state.lent += 1;
-        Some(Buffer {
+        Ok(Buffer {
             pages: Some(pages),
             pool: self.clone(),
+            _permit: permit,
         })
     }
 }
@@ -117,21 +75,16 @@ pub(crate) struct Buffer {
     /// `None` only while it is dropped.
     pages: Option<Pages>,
     pool: Arc<BufferPool>,
+    /// Given back after the pages are kept or unmapped, so that there are never more than may be lent.
+    _permit: Permit,
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut state = self
-            .pool
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        state.lent -= 1;
-        if state.idle.len() < KEPT_IDLE {
-            state.idle.extend(self.pages.take());
+        let mut idle = lock(&self.pool.idle);
+        if idle.len() < KEPT_IDLE {
+            idle.extend(self.pages.take());
         }
-        drop(state);
-        self.pool.returned.notify_all();
     }
 }
 
@@ -198,6 +151,8 @@ impl Drop for Pages {
 mod tests {
     use std::thread;
 
+    use gridhaul_stack::ChannelError;
+
     use super::*;
 
     #[test]
@@ -210,10 +165,9 @@ mod tests {
             let pool = pool.clone();
             move || pool.take(&Cancel::new()).map(|buffer| buffer.len())
         });
-        while pool.state.lock().expect("not poisoned").waiting.is_empty() {
+        while pool.permits.waiting() == 0 {
             thread::yield_now();
         }
-        assert_eq!(pool.state.lock().expect("not poisoned").lent, 2);
         drop(first);
         assert_eq!(waiter.join().expect("no panic").expect("a buffer"), 4096);
     }

@@ -6,24 +6,38 @@
 //! waits for permits once: it asks for all that it cannot do without at the same time.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use gridhaul_stack::{Cancel, ChannelError};
 
+use crate::sync::lock;
+
 /// A bounded number of permits, given out in the order of asking.
+///
+/// Whoever gives permits back hands them to those whose turn it is, and wakes only them: with a thousand
+/// in the queue, each step of it costs as much as with two.
 #[derive(Debug)]
 pub(crate) struct Permits {
     total: usize,
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
     free: usize,
-    waiting: VecDeque<u64>,
-    next_ticket: u64,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+/// Somebody in the queue.
+#[derive(Debug)]
+struct Waiter {
+    count: usize,
+    /// The permits are this waiter's; set under the lock.
+    is_served: AtomicBool,
+    thread: Thread,
 }
 
 /// How often a waiting transfer looks whether it was cancelled.
@@ -35,12 +49,10 @@ impl Permits {
         let state = State {
             free: total,
             waiting: VecDeque::new(),
-            next_ticket: 0,
         };
         Arc::new(Self {
             total,
             state: Mutex::new(state),
-            changed: Condvar::new(),
         })
     }
 
@@ -54,44 +66,61 @@ impl Permits {
     ) -> Result<Permit, ChannelError> {
         let count = count.min(self.total);
         let mut state = self.lock();
-        if state.free < count || !state.waiting.is_empty() {
-            let ahead = state.waiting.len();
-            let ticket = state.next_ticket;
-            state.next_ticket += 1;
-            state.waiting.push_back(ticket);
-            drop(state);
-            queued(ahead);
-            state = self.lock();
-            while state.free < count || state.waiting.front() != Some(&ticket) {
-                if cancel.is_cancelled() {
-                    state.waiting.retain(|&waiting| waiting != ticket);
-                    self.changed.notify_all();
-                    return Err(ChannelError::Cancelled);
-                }
-                (state, _) = self
-                    .changed
-                    .wait_timeout(state, CANCEL_CHECK)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
-            state.waiting.pop_front();
-            self.changed.notify_all();
+        if state.take(count) {
+            return Ok(self.permit(count));
         }
-        state.free -= count;
-        Ok(Permit {
+        let waiter = Arc::new(Waiter {
             count,
-            permits: self.clone(),
-        })
+            is_served: AtomicBool::new(false),
+            thread: thread::current(),
+        });
+        let ahead = state.waiting.len();
+        state.waiting.push_back(waiter.clone());
+        drop(state);
+        queued(ahead);
+        while !waiter.is_served.load(Ordering::Acquire) {
+            if cancel.is_cancelled() {
+                self.leave(&waiter);
+                return Err(ChannelError::Cancelled);
+            }
+            thread::park_timeout(CANCEL_CHECK);
+        }
+        Ok(self.permit(count))
     }
 
     /// Up to `count` permits that are free and that nobody waits for; never waits.
     pub(crate) fn take_free(self: &Arc<Self>, count: usize) -> Permit {
         let mut state = self.lock();
-        let count = if state.waiting.is_empty() {
-            count.min(state.free)
+        let count = count.min(state.free);
+        let count = if state.take(count) { count } else { 0 };
+        self.permit(count)
+    }
+
+    /// A permit that nobody waits for, while less than half of all are taken; never waits.
+    pub(crate) fn take_spare(self: &Arc<Self>) -> Option<Permit> {
+        let mut state = self.lock();
+        let are_spare = self.total - state.free < self.total / 2;
+        (are_spare && state.take(1)).then(|| self.permit(1))
+    }
+
+    /// Gives up a place in the queue, or the permits that came at the last moment.
+    fn leave(&self, waiter: &Arc<Waiter>) {
+        let mut state = self.lock();
+        if waiter.is_served.load(Ordering::Acquire) {
+            state.free += waiter.count;
         } else {
-            0
-        };
-        state.free -= count;
+            state.waiting.retain(|other| !Arc::ptr_eq(other, waiter));
+        }
+        state.serve();
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    fn permit(self: &Arc<Self>, count: usize) -> Permit {
         Permit {
             count,
             permits: self.clone(),
@@ -99,7 +128,27 @@ impl Permits {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+}
+
+impl State {
+    /// Takes permits that are there, unless somebody came before.
+    fn take(&mut self, count: usize) -> bool {
+        let is_free = self.waiting.is_empty() && count <= self.free;
+        if is_free {
+            self.free -= count;
+        }
+        is_free
+    }
+
+    /// Hands free permits to those who have waited longest.
+    fn serve(&mut self) {
+        while let Some(waiter) = self.waiting.pop_front_if(|next| next.count <= self.free) {
+            self.free -= waiter.count;
+            waiter.is_served.store(true, Ordering::Release);
+            waiter.thread.unpark();
+        }
     }
 }
 
@@ -121,11 +170,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.permits.lock();
         state.free += self.count;
-        let wanted = !state.waiting.is_empty();
-        drop(state);
-        if wanted {
-            self.permits.changed.notify_all();
-        }
+        state.serve();
     }
 }
 
@@ -170,6 +215,32 @@ mod tests {
         let cancel = Cancel::new();
         let result = permits.take(2, &cancel, &|_| cancel.cancel());
         assert!(matches!(result, Err(ChannelError::Cancelled)));
+        drop(held);
+        assert_eq!(permits.take_free(9).count(), 2);
+    }
+
+    #[test]
+    fn who_leaves_lets_those_behind_through() {
+        let permits = Permits::new(2);
+        let held = permits.take(1, &Cancel::new(), &|_| {}).expect("free");
+        let cancel = Cancel::new();
+        let wants_both = thread::spawn({
+            let (permits, cancel) = (permits.clone(), cancel.clone());
+            move || permits.take(2, &cancel, &|_| {}).is_err()
+        });
+        while permits.waiting() < 1 {
+            thread::yield_now();
+        }
+        let wants_one = thread::spawn({
+            let permits = permits.clone();
+            move || permits.take(1, &Cancel::new(), &|_| {}).is_ok()
+        });
+        while permits.waiting() < 2 {
+            thread::yield_now();
+        }
+        cancel.cancel();
+        assert!(wants_both.join().expect("no panic"));
+        assert!(wants_one.join().expect("no panic"));
         drop(held);
         assert_eq!(permits.take_free(9).count(), 2);
     }
