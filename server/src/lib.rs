@@ -12,6 +12,7 @@ pub mod check;
 pub mod config;
 mod descriptors;
 mod events;
+mod in_place;
 mod limits;
 mod listener;
 pub mod logging;

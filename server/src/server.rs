@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::{Config, PortRange};
 use crate::events::Journal;
+use crate::in_place::InPlace;
 use crate::limits::{ConnectionLimits, TransferLimit};
 use crate::listener;
 use crate::memory;
@@ -111,6 +112,7 @@ pub(crate) struct Shared {
     opener: Opener,
     pub(crate) connections: Arc<ConnectionLimits>,
     pub(crate) transfers: Arc<TransferLimit>,
+    pub(crate) in_place: InPlace,
     pub(crate) verifier: Verifier,
     /// Checksums take long, and leave threads for the quick work on files.
     pub(crate) checksums: Arc<Semaphore>,
@@ -388,6 +390,7 @@ impl Shared {
         Self {
             connections: ConnectionLimits::new(limits.connections, limits.connections_per_address),
             transfers: TransferLimit::new(limits.transfers),
+            in_place: InPlace::default(),
             verifier: Verifier::new(),
             checksums: Arc::new(Semaphore::new(limits.file_threads.div_ceil(2))),
             settings: RwLock::new(settings),

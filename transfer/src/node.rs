@@ -110,6 +110,18 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     /// Starts a transfer; returns at once. There is one transfer at a time in a session: a second one
     /// fails. Events come from other threads, in order, [`Event::Finished`] last and exactly once.
     fn transfer(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer>;
+
+    /// Whether [`Self::transfer_here`] may be over before another thread has woken up: a small file on a
+    /// channel that is there.
+    fn may_be_quick(&self, _plan: &Plan) -> bool {
+        false
+    }
+
+    /// As [`Self::transfer`], but on the calling thread as far as the peer need not be waited for. Blocks
+    /// as long as storage does. Afterwards the transfer may be held ([`RunningTransfer::is_held`]).
+    fn transfer_here(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
+        self.transfer(plan, events)
+    }
 }
 
 /// Takes the events of one transfer.
@@ -130,6 +142,19 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
     /// The received ranges that storage has accepted and that no earlier call returned. Relative to
     /// the start of the part that is transferred, as `111` markers count.
     fn take_received(&self) -> RangeSet;
+
+    /// Whether the transfer waits for [`Self::go_on_here`] or [`Self::go_on_beside`]: it has told [`Event::Started`], and what comes
+    /// next depends on a peer that has to hear of that.
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    /// Goes on with a transfer that is held, on the calling thread for a millisecond at most, and then on
+    /// another.
+    fn go_on_here(&self) {}
+
+    /// Goes on with a transfer that is held, on a thread of the node.
+    fn go_on_beside(&self) {}
 }
 
 /// Why a session ends a transfer.
@@ -303,7 +328,7 @@ pub enum Event {
         reused: bool,
     },
     /// The end, in success or not.
-    Finished(Outcome),
+    Finished(Box<Outcome>),
 }
 
 /// How a transfer ended, and what the transfer log tells of it.

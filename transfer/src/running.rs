@@ -23,6 +23,7 @@ pub(crate) struct Running {
     /// What has arrived; stays empty where nothing is received.
     pub(crate) ledger: Ledger,
     events: EventSink,
+    started: AtomicBool,
     /// The first failure; what fails after it fails because of it.
     failure: Mutex<Option<TransferError>>,
     /// For each stripe the counters of its channels.
@@ -54,6 +55,7 @@ impl Running {
             accepting: Cancel::new(),
             ledger: Ledger::new(stripes),
             events,
+            started: AtomicBool::new(false),
             failure: Mutex::default(),
             stripes: (0..stripes).map(|_| Mutex::default()).collect(),
             tally: Mutex::default(),
@@ -71,6 +73,13 @@ impl Running {
 
     pub(crate) fn tell(&self, event: Event) {
         (self.events)(event);
+    }
+
+    /// Tells of the start, unless that was told before.
+    pub(crate) fn start(&self, reused: bool) {
+        if !self.started.swap(true, Ordering::AcqRel) {
+            self.tell(Event::Started { reused });
+        }
     }
 
     /// Ends the transfer with `error`, unless it failed before.
@@ -155,7 +164,7 @@ impl Running {
             last_refusal: tally.last_refusal.take(),
         };
         drop(tally);
-        self.tell(Event::Finished(outcome));
+        self.tell(Event::Finished(Box::new(outcome)));
     }
 
     /// The error that says which ends of data a stripe still misses.

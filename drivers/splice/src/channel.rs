@@ -271,6 +271,10 @@ impl Channel for SpliceChannel {
         }
     }
 
+    fn takes_at_once(&self, bytes: usize) -> bool {
+        self.tcp.takes_at_once(bytes)
+    }
+
     fn receive(
         &mut self,
         buffer: &mut [u8],

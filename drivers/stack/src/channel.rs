@@ -36,6 +36,12 @@ pub trait Channel: Send + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError>;
 
+    /// Whether so many bytes could be sent now without waiting for the peer. A driver that does not know
+    /// says no.
+    fn takes_at_once(&self, _bytes: usize) -> bool {
+        false
+    }
+
     /// Receives at least one byte into `buffer`, or the end of the stream.
     ///
     /// An empty `buffer` is the caller's mistake and yields [`Received::EndOfStream`].

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown, sockopt,
@@ -160,6 +161,16 @@ impl Channel for TcpChannel {
             }
             Body::File(range) => self.send_file(head, range, operation),
         }
+    }
+
+    fn takes_at_once(&self, bytes: usize) -> bool {
+        // The kernel calls a socket writable while a third of its buffer is free, and counts its own
+        // overhead, which is as much again for small packets (tcp(7)).
+        let free = sockopt::socket_send_buffer_size(&self.socket).unwrap_or(0) / 3;
+        let mut socket = [PollFd::new(&self.socket, PollFlags::OUT)];
+        bytes <= free / 2
+            && poll(&mut socket, Some(&Timespec::default())) == Ok(1)
+            && socket[0].revents() == PollFlags::OUT
     }
 
     fn receive(

@@ -7,7 +7,7 @@ use gridhaul_protocol::command::Command;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::negotiated::TransferEnd;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_transfer::{CancelReason, Event, Outcome, RunningTransfer, TransferError};
+use gridhaul_transfer::{CancelReason, Event, EventSink, Outcome, RunningTransfer, TransferError};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -135,11 +135,16 @@ impl Session {
 
     fn start(&self, user: &User, order: &Order) -> Running {
         let (sender, events) = mpsc::unbounded_channel();
-        let handle = user.node.transfer(
-            order.plan.clone(),
-            // Nobody listens only when the session has ended.
-            Box::new(move |event| drop(sender.send(event))),
-        );
+        let plan = order.plan.clone();
+        // Nobody listens only when the session has ended.
+        let sink: EventSink = Box::new(move |event| drop(sender.send(event)));
+        let handle = if user.node.may_be_quick(&plan)
+            && let Some(_place) = self.shared.in_place.enter()
+        {
+            user.node.transfer_here(plan, sink)
+        } else {
+            user.node.transfer(plan, sink)
+        };
         let limits = &self.settings.config.limits;
         let stall = (limits.stall_timeout, limits.stall_bytes);
         Running {
@@ -160,7 +165,7 @@ impl Session {
             tokio::select! {
                 biased;
                 event = running.events.recv() => match event {
-                    Some(Event::Finished(outcome)) => return Some(outcome),
+                    Some(Event::Finished(outcome)) => return Some(*outcome),
                     Some(event) => self.tell(control, running, &event),
                     None => return None,
                 },
@@ -179,7 +184,7 @@ impl Session {
             // The end may be there already: then its reply goes with the others.
             if let Ok(event) = running.events.try_recv() {
                 match event {
-                    Event::Finished(outcome) => return Some(outcome),
+                    Event::Finished(outcome) => return Some(*outcome),
                     event => self.tell(control, running, &event),
                 }
             }
@@ -188,6 +193,13 @@ impl Session {
                 && let Err(error) = control.flush().await
             {
                 running.lose(error.into());
+            }
+            // The client has heard that it may send.
+            if running.handle.is_held() {
+                match self.shared.in_place.enter() {
+                    Some(_place) => running.handle.go_on_here(),
+                    None => running.handle.go_on_beside(),
+                }
             }
         }
     }

@@ -87,6 +87,22 @@ impl DataChannels {
         self.kept.iter().any(|stripe| !stripe.is_empty())
     }
 
+    /// The channel of an earlier transfer, if it is the only one.
+    pub(crate) fn only_kept(&self) -> Option<&DataChannel> {
+        match self.kept.as_slice() {
+            [stripe] => stripe.first().filter(|_| stripe.len() == 1),
+            _ => None,
+        }
+    }
+
+    /// As [`Self::only_kept`].
+    pub(crate) fn only_kept_mut(&mut self) -> Option<&mut DataChannel> {
+        match self.kept.as_mut_slice() {
+            [stripe] if stripe.len() == 1 => stripe.first_mut(),
+            _ => None,
+        }
+    }
+
     /// Whether a MODE E transfer in this direction can use the port.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The data node in the same process.
 
 mod channels;
+mod job;
 mod session;
 
 use std::fmt;

@@ -1,7 +1,6 @@
 //! One session's side of the node in the same process.
 
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -10,10 +9,11 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Cancel, Driver, Stack, StackError};
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError, checksum};
 
+use super::job::{BegunHere, Job, Pace};
 use super::{AccountFiles, DataChannels, DataPort, NodeShared};
 use crate::node::{
-    ConnectRequest, EventSink, ListenFailure, ListenRequest, NodeAccount, NodeSession, Plan,
-    RunningTransfer, Task,
+    ConnectRequest, EventSink, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeSession,
+    Plan, RunningTransfer, Task,
 };
 use crate::running::Running;
 use crate::sync::lock;
@@ -26,11 +26,12 @@ pub(crate) struct LocalSession {
     account: NodeAccount,
     files: AccountFiles,
     channels: Arc<Mutex<Slot>>,
+    pace: Arc<Pace>,
 }
 
 /// Where the session's channels are.
 #[derive(Debug, Default)]
-enum Slot {
+pub(super) enum Slot {
     /// Nothing was arranged.
     #[default]
     Empty,
@@ -51,6 +52,7 @@ impl LocalSession {
             account,
             files,
             channels: Arc::default(),
+            pace: Arc::default(),
         }
     }
 
@@ -82,6 +84,27 @@ impl LocalSession {
                 Err(SequenceError::Busy)
             }
         }
+    }
+
+    /// All that a transfer needs, or one that never began.
+    fn job(&self, plan: Plan, events: EventSink) -> Result<Job, Arc<Running>> {
+        let channels = match self.lend() {
+            Ok(channels) => channels,
+            Err(error) => return Err(failed(events, error.into())),
+        };
+        let context = Context {
+            shared: self.shared.clone(),
+            account: self.account.clone(),
+            storage: self.files.storage.clone(),
+            running: Running::new(channels.stripes(), events),
+        };
+        Ok(Job {
+            context,
+            plan,
+            channels,
+            slot: self.channels.clone(),
+            pace: self.pace.clone(),
+        })
     }
 }
 
@@ -139,42 +162,43 @@ impl NodeSession for LocalSession {
     }
 
     fn transfer(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
-        let mut channels = match self.lend() {
-            Ok(channels) => channels,
-            Err(error) => return failed(events, error.into()),
-        };
-        let running = Running::new(channels.stripes(), events);
-        let job = {
-            let context = Context {
-                shared: self.shared.clone(),
-                account: self.account.clone(),
-                storage: self.files.storage.clone(),
-                running: running.clone(),
-            };
-            let slot = self.channels.clone();
-            move || {
-                let result = catch_unwind(AssertUnwindSafe(|| context.run(&plan, &mut channels)));
-                match result {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => context.running.fail(error),
-                    Err(_) => context.running.fail(TransferError::panicked()),
-                }
-                give_back(&slot, &plan, channels, &context.running);
-                context.running.finish();
+        match self.job(plan, events) {
+            Ok(job) => {
+                let running = job.context.running.clone();
+                job.run_beside();
+                running
             }
-        };
-        if let Err(error) = self.shared.threads.run(Box::new(job)) {
-            *lock(&self.channels) = Slot::Empty;
-            running.fail(TransferError::Local(format!("no thread is left: {error}")));
-            running.finish();
+            Err(running) => running,
         }
-        running
+    }
+
+    fn may_be_quick(&self, plan: &Plan) -> bool {
+        match &*lock(&self.channels) {
+            Slot::Ready(channels) => Job::may_be_quick(plan, channels, &self.pace),
+            _ => false,
+        }
+    }
+
+    fn transfer_here(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
+        match self.job(plan, events) {
+            Ok(job) => {
+                let running = job.context.running.clone();
+                let held = Mutex::new(job.begin_here());
+                Arc::new(BegunHere { running, held })
+            }
+            Err(running) => running,
+        }
     }
 }
 
 /// Keeps the channels of a MODE E transfer for the next one. After a failure nobody knows what is still
 /// under way on them.
-fn give_back(slot: &Mutex<Slot>, plan: &Plan, channels: DataChannels, running: &Running) {
+pub(super) fn give_back(
+    slot: &Mutex<Slot>,
+    plan: &Plan,
+    channels: DataChannels,
+    running: &Running,
+) {
     let mut slot = lock(slot);
     if matches!(*slot, Slot::Lent) {
         *slot = match (running.failed(), plan.mode) {
@@ -186,7 +210,7 @@ fn give_back(slot: &Mutex<Slot>, plan: &Plan, channels: DataChannels, running: &
 }
 
 /// A transfer that never began.
-fn failed(events: EventSink, error: TransferError) -> Arc<dyn RunningTransfer> {
+fn failed(events: EventSink, error: TransferError) -> Arc<Running> {
     let running = Running::new(1, events);
     running.fail(error);
     running.finish();
@@ -202,9 +226,22 @@ pub(crate) struct Context {
     pub(crate) running: Arc<Running>,
 }
 
+/// What a transfer moves, open and allowed.
+pub(super) enum Opened {
+    Send(send::FilePart),
+    /// Lines are opened by whoever sends them.
+    Lines(LineSource),
+    Receive(receive::OpenedTarget),
+}
+
 impl Context {
-    fn run(&self, plan: &Plan, channels: &mut DataChannels) -> Result<(), TransferError> {
-        match &plan.task {
+    /// Opens what a transfer moves: the first half of it.
+    pub(super) fn open(
+        &self,
+        plan: &Plan,
+        channels: &DataChannels,
+    ) -> Result<Opened, TransferError> {
+        Ok(match &plan.task {
             Task::SendFile {
                 path,
                 offset,
@@ -217,9 +254,9 @@ impl Context {
                     length: *length,
                     restart,
                 };
-                send::file(self, plan, part, channels)
+                Opened::Send(send::open(self, plan, part, channels)?)
             }
-            Task::SendLines(source) => send::lines(self, plan, source, channels),
+            Task::SendLines(source) => Opened::Lines(source.clone()),
             Task::ReceiveFile {
                 path,
                 placement,
@@ -232,8 +269,22 @@ impl Context {
                     restart,
                     promised: *promised,
                 };
-                receive::file(self, plan, target, channels)
+                Opened::Receive(receive::open(self, plan, target, channels)?)
             }
+        })
+    }
+
+    /// Moves what was opened: the other half.
+    pub(super) fn carry_out(
+        &self,
+        plan: &Plan,
+        opened: Opened,
+        channels: &mut DataChannels,
+    ) -> Result<(), TransferError> {
+        match opened {
+            Opened::Send(part) => send::file(self, plan, part, channels),
+            Opened::Lines(source) => send::lines(self, plan, &source, channels),
+            Opened::Receive(target) => receive::file(self, plan, target, channels),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Served {
 impl Receiving {
     /// Receives from the channels that an earlier transfer left open; the first is served here.
     fn serve_kept(self: &Arc<Self>, kept: Vec<Vec<DataChannel>>) -> Result<(), TransferError> {
-        self.context.running.tell(Event::Started { reused: true });
+        self.context.running.start(true);
         let count = kept.iter().map(Vec::len).sum();
         let _permit = self.context.permit(&self.context.shared.receivers, count)?;
         let mut channels = kept

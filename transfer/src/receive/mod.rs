@@ -16,7 +16,7 @@ use gridhaul_storage::WriteMode;
 
 use gatherer::{Gatherer, Piece};
 use part::Part;
-pub(crate) use reader::BlockReader;
+pub(crate) use reader::{BlockReader, READ_AHEAD_BYTES};
 
 use crate::local::{Context, DataChannels, Role};
 use crate::node::{Placement, Plan};
@@ -32,13 +32,27 @@ pub(crate) struct Target<'a> {
     pub(crate) promised: Option<u64>,
 }
 
-/// `STOR`, `ESTO A` and `APPE`.
-pub(crate) fn file(
+/// A file that is open to receive.
+pub(crate) struct OpenedTarget {
+    part: Arc<Part>,
+    /// Where a stream starts, in the transfer.
+    start: u64,
+    ascii: bool,
+    /// What arrived earlier.
+    restart: RangeSet,
+    /// How many bytes there must be in the end, where that is known.
+    promised: Option<u64>,
+    /// Blocks were reserved that may have to be given back.
+    reserved: bool,
+}
+
+/// Opens the file of `STOR`, `ESTO A` and `APPE`.
+pub(crate) fn open(
     context: &Context,
     plan: &Plan,
     target: Target<'_>,
-    channels: &mut DataChannels,
-) -> Result<(), TransferError> {
+    channels: &DataChannels,
+) -> Result<OpenedTarget, TransferError> {
     let ascii = plan.mode == TransferMode::Stream && plan.representation == Representation::Ascii;
     // All that can be refused is refused before the old content is cut away.
     let start = match plan.mode {
@@ -64,6 +78,33 @@ pub(crate) fn file(
     // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
     let reserved = part.reserve(promised)?;
+    Ok(OpenedTarget {
+        part,
+        start,
+        ascii,
+        restart: target.restart.clone(),
+        // A client that stores a part announces what it was asked for, and sends what its file has of it
+        // (observed from globus-url-copy 10.12): only for a whole file is ALLO a promise.
+        promised: promised.filter(|_| target.placement == Placement::Replace),
+        reserved,
+    })
+}
+
+/// `STOR`, `ESTO A` and `APPE`: receives into `opened`, and proves that it is complete.
+pub(crate) fn file(
+    context: &Context,
+    plan: &Plan,
+    opened: OpenedTarget,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    let OpenedTarget {
+        part,
+        start,
+        ascii,
+        restart,
+        promised,
+        reserved,
+    } = opened;
     let received = match plan.mode {
         TransferMode::Stream => {
             let offset = part.place(&(start..start))?;
@@ -79,7 +120,7 @@ pub(crate) fn file(
             let gatherer = plan
                 .handling
                 .ordered
-                .then(|| gatherer(context, &part, target.restart));
+                .then(|| gatherer(context, &part, &restart));
             channels::receive(context, &part, gatherer, channels)
         }
     };
@@ -90,17 +131,15 @@ pub(crate) fn file(
     };
     let arrived = received?;
     released?;
-    let mut present = target.restart.clone();
+    let mut present = restart.clone();
     present.extend_from(&arrived);
     part.lengthen(&present)?;
     if context.running.failed() {
         // What was received stays in the file; the failure is reported by whoever noticed it.
         return Ok(());
     }
-    // A client that stores a part announces what it was asked for, and sends what its file has of it
-    // (observed from globus-url-copy 10.12): only for a whole file is ALLO a promise.
-    if let Some(promised) = promised.filter(|_| target.placement == Placement::Replace) {
-        prove_complete(promised, target.restart, &arrived)?;
+    if let Some(promised) = promised {
+        prove_complete(promised, &restart, &arrived)?;
     }
     // The movers are done, and their shares of the file dropped.
     match Arc::into_inner(part) {

@@ -1,6 +1,6 @@
 //! Reads MODE E blocks from a channel.
 
-use gridhaul_protocol::block::{HEADER_BYTES, Header};
+use gridhaul_protocol::block::{Block, HEADER_BYTES, Header};
 use gridhaul_stack::{Channel, ChannelError, FileRange, Operation, Received};
 
 /// Bytes of a channel that were received and not used yet.
@@ -16,7 +16,7 @@ pub(crate) struct BlockReader {
 }
 
 /// How much is received at once while blocks are small.
-const READ_AHEAD_BYTES: usize = 16 * 1024;
+pub(crate) const READ_AHEAD_BYTES: usize = 16 * 1024;
 
 /// Blocks from this size are received without reading ahead.
 const LARGE_BLOCK_BYTES: u64 = 64 * 1024;
@@ -124,6 +124,54 @@ impl BlockReader {
         }
     }
 
+    /// Receives ahead until all of a small transfer that uses no other channel is there. `false` if it is
+    /// not that, or does not come in time; nothing is lost then.
+    pub(crate) fn receive_whole(
+        &mut self,
+        channel: &mut dyn Channel,
+        operation: &Operation<'_>,
+    ) -> bool {
+        while !self.holds_whole() {
+            let has_room = !self.large_blocks && self.unused().len() < READ_AHEAD_BYTES;
+            if !has_room || !matches!(self.fill(channel, HEADER_BYTES, operation), Ok(true)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether what is there goes to the end of the data, and no other channel is announced.
+    fn holds_whole(&self) -> bool {
+        let mut rest = self.unused();
+        let mut is_only_channel = false;
+        while let Some((header, behind)) = rest.split_first_chunk() {
+            match Block::parse(Header::decode(header)) {
+                Ok(Block::Data {
+                    count, end_of_data, ..
+                }) => {
+                    let payload = usize::try_from(count).unwrap_or(usize::MAX);
+                    match behind.get(payload..) {
+                        Some(_) if end_of_data => return is_only_channel,
+                        Some(behind) => rest = behind,
+                        None => return false,
+                    }
+                }
+                Ok(Block::EndOfFile {
+                    eods, end_of_data, ..
+                }) => {
+                    is_only_channel = eods == 1;
+                    if end_of_data {
+                        return is_only_channel;
+                    }
+                    rest = behind;
+                }
+                Ok(Block::EndOfData { .. }) => return is_only_channel,
+                Ok(Block::RestartMarker { .. }) | Err(_) => return false,
+            }
+        }
+        false
+    }
+
     fn unused(&self) -> &[u8] {
         &self.ahead[self.used..]
     }
@@ -158,5 +206,49 @@ impl BlockReader {
         };
         self.ahead.truncate(present + count);
         received.map(|_| count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_protocol::block::Descriptor;
+
+    use super::*;
+
+    fn header(descriptor: Descriptor, count: u64, offset: u64) -> [u8; HEADER_BYTES] {
+        let header = Header {
+            descriptor,
+            count,
+            offset,
+        };
+        header.encode()
+    }
+
+    #[test]
+    fn a_transfer_is_whole_with_its_last_byte() {
+        let data = Header::data(0, 3).encode();
+        let both = Descriptor::EOF | Descriptor::EOD;
+        let ends: [(&[[u8; HEADER_BYTES]], bool); 5] = [
+            (&[header(both, 0, 1)], true),
+            (
+                &[header(Descriptor::EOF, 0, 1), header(Descriptor::EOD, 0, 0)],
+                true,
+            ),
+            // Further channels are announced, or nothing is.
+            (&[header(both, 0, 2)], false),
+            (&[header(Descriptor::EOD, 0, 0)], false),
+            (&[header(Descriptor::EOF, 0, 1)], false),
+        ];
+        for (end, is_whole) in ends {
+            let whole = [&data[..], b"abc", &end.concat()].concat();
+            for length in 0..=whole.len() {
+                let reader = BlockReader {
+                    ahead: whole[..length].to_vec(),
+                    ..BlockReader::default()
+                };
+                let expected = is_whole && length == whole.len();
+                assert_eq!(reader.holds_whole(), expected, "{end:?} {length}");
+            }
+        }
     }
 }

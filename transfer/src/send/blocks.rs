@@ -25,7 +25,7 @@ use crate::{SequenceError, TransferError};
 
 /// The part of a file that is sent, and what the peer has of it.
 #[derive(Debug)]
-pub(super) struct FilePart {
+pub(crate) struct FilePart {
     pub(super) file: OpenedFile,
     pub(super) offset: u64,
     pub(super) length: u64,
@@ -312,6 +312,12 @@ impl Sending {
 }
 
 impl FilePart {
+    /// The bytes that go over the wire if all of it goes out at once, on one channel.
+    pub(crate) fn small_bytes(&self, buffer_bytes: usize) -> Option<usize> {
+        let payload = usize::try_from(self.length).ok()?;
+        self.fits(buffer_bytes).then(|| payload + 2 * HEADER_BYTES)
+    }
+
     /// Whether all of it goes into one buffer, with a header before and an end of data behind.
     fn fits(&self, buffer_bytes: usize) -> bool {
         self.restart.is_empty() && self.length + 2 * HEADER_BYTES as u64 <= buffer_bytes as u64

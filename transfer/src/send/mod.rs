@@ -13,6 +13,8 @@ use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::StorageError;
 
+pub(crate) use blocks::FilePart;
+
 use crate::local::{Context, DataChannels, Role};
 use crate::node::{LineSource, Plan};
 use crate::{SequenceError, TransferError};
@@ -26,13 +28,13 @@ pub(crate) struct Part<'a> {
     pub(crate) restart: &'a RangeSet,
 }
 
-/// `RETR` and `ERET P`.
-pub(crate) fn file(
+/// Opens the file of `RETR` and `ERET P`.
+pub(crate) fn open(
     context: &Context,
     plan: &Plan,
     part: Part<'_>,
-    channels: &mut DataChannels,
-) -> Result<(), TransferError> {
+    channels: &DataChannels,
+) -> Result<FilePart, TransferError> {
     if plan.mode == TransferMode::Extended {
         channels.check_role(Role::Sender)?;
     }
@@ -48,30 +50,39 @@ pub(crate) fn file(
     let length = part
         .length
         .map_or(size - offset, |length| length.min(size - offset));
-    match (plan.mode, plan.representation) {
-        (TransferMode::Extended, _) => {
-            let source = blocks::FilePart {
-                file,
+    Ok(FilePart {
+        file,
+        offset,
+        length,
+        restart: part.restart.clone(),
+        sparse: plan.handling.sparse,
+    })
+}
+
+/// `RETR` and `ERET P`.
+pub(crate) fn file(
+    context: &Context,
+    plan: &Plan,
+    part: FilePart,
+    channels: &mut DataChannels,
+) -> Result<(), TransferError> {
+    if plan.mode == TransferMode::Extended {
+        return blocks::send_file(context, plan, part, channels);
+    }
+    let start = stream_start(&part.restart)?.min(part.length);
+    let (offset, length) = (part.offset + start, part.length - start);
+    match plan.representation {
+        Representation::Image => {
+            let source = stream::FilePart {
+                file: part.file,
                 offset,
                 length,
-                restart: part.restart.clone(),
-                sparse: plan.handling.sparse,
-            };
-            blocks::send_file(context, plan, source, channels)
-        }
-        (TransferMode::Stream, Representation::Image) => {
-            let start = stream_start(part.restart)?.min(length);
-            let source = stream::FilePart {
-                file,
-                offset: offset + start,
-                length: length - start,
-                sparse: plan.handling.sparse,
+                sparse: part.sparse,
             };
             stream::send_file(context, &source, channels)
         }
-        (TransferMode::Stream, Representation::Ascii) => {
-            let start = stream_start(part.restart)?.min(length);
-            let text = text::AsciiFile::new(file, offset + start, length - start);
+        Representation::Ascii => {
+            let text = text::AsciiFile::new(part.file, offset, length);
             stream::send_text(context, Box::new(text), channels)
         }
     }

@@ -12,8 +12,9 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, SocketOptions};
 use gridhaul_storage::{PosixOptions, PosixStorage};
 use gridhaul_transfer::{
-    AccountFiles, Admission, ConnectRequest, DataNode, Event, Handling, ListenRequest, LocalNode,
-    NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer, Task,
+    AccountFiles, Admission, ConnectRequest, DataNode, Event, EventSink, Handling, ListenRequest,
+    LocalNode, NodeAccount, NodeConfig, NodeSession, Outcome, Placement, Plan, RunningTransfer,
+    Task,
 };
 use tempfile::TempDir;
 
@@ -110,16 +111,25 @@ impl Site {
     }
 
     pub(crate) fn start(&self, plan: Plan) -> Started {
-        let (sender, events) = mpsc::channel();
-        let transfer = self.session.transfer(
-            plan,
-            Box::new(move |event| {
-                // A test that has seen enough may have gone.
-                let _ = sender.send(event);
-            }),
-        );
+        let (sink, events) = events();
+        let transfer = self.session.transfer(plan, sink);
         Started { transfer, events }
     }
+
+    pub(crate) fn start_here(&self, plan: Plan) -> Started {
+        let (sink, events) = events();
+        let transfer = self.session.transfer_here(plan, sink);
+        Started { transfer, events }
+    }
+}
+
+fn events() -> (EventSink, mpsc::Receiver<Event>) {
+    let (sender, events) = mpsc::channel();
+    let sink = Box::new(move |event| {
+        // A test that has seen enough may have gone.
+        let _ = sender.send(event);
+    });
+    (sink, events)
 }
 
 /// A transfer under way and its events.
@@ -143,7 +153,7 @@ impl Started {
     pub(crate) fn finish(&self) -> Outcome {
         loop {
             if let Event::Finished(outcome) = self.events.recv_timeout(PATIENCE).expect("an end") {
-                return outcome;
+                return *outcome;
             }
         }
     }

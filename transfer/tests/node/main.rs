@@ -3,4 +3,5 @@
 mod common;
 mod copies;
 mod handshakes;
+mod here;
 mod peers;

@@ -1,0 +1,193 @@
+//! Lets sessions work on small files on the runtime's own threads.
+//!
+//! To hand a small file to another thread and to be woken by it takes longer than the file itself. But a
+//! thread of the runtime that is held up by a slow disk may be the one that would have waited for the
+//! network, and the others do not know. So never all of them do such work at a time, and somebody looks at
+//! them from time to time, while there is any: when one is held up, another is woken to wait in its place.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+/// How often the threads are looked at: for so long the network may have to wait for a slow disk.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// When nobody has worked for so many looks, the looking ends until somebody does.
+const IDLE_LOOKS: u32 = 200;
+
+/// Where work in place is known.
+#[derive(Debug, Default)]
+pub(crate) struct InPlace {
+    /// Made by the first session that asks; `None` where there is only one thread, or none to look at it.
+    watched: OnceLock<Option<Watched>>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    places: Arc<Places>,
+    watcher: Thread,
+}
+
+#[derive(Debug)]
+struct Places {
+    began: Instant,
+    /// When the work in each place began, in nanoseconds after `began`; 0 where there is none.
+    since: Box<[AtomicU64]>,
+    /// Nobody looks.
+    is_unwatched: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+/// The right to work on a thread of the runtime, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a>(&'a AtomicU64);
+
+impl InPlace {
+    /// A place, unless as many threads work as may. To be called, and dropped, on a thread of the runtime.
+    pub(crate) fn enter(&self) -> Option<Place<'_>> {
+        let watched = self.watched.get_or_init(Watched::start).as_ref()?;
+        let now = watched.places.now();
+        let is_free = |place: &&AtomicU64| {
+            place
+                .compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        };
+        let place = watched.places.since.iter().find(is_free)?;
+        if watched.places.is_unwatched.swap(false, Ordering::SeqCst) {
+            watched.watcher.unpark();
+        }
+        Some(Place(place))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+impl Watched {
+    fn start() -> Option<Self> {
+        let runtime = Handle::current();
+        let count = runtime.metrics().num_workers().saturating_sub(1);
+        if count == 0 {
+            return None;
+        }
+        let places = Arc::new(Places {
+            began: Instant::now(),
+            since: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            is_unwatched: AtomicBool::new(true),
+            is_closed: AtomicBool::new(false),
+        });
+        let watcher = thread::Builder::new().name("in-place".to_owned()).spawn({
+            let places = places.clone();
+            move || places.watch(&runtime)
+        });
+        let watcher = watcher.ok()?.thread().clone();
+        Some(Self { places, watcher })
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.places.is_closed.store(true, Ordering::Release);
+        self.watcher.unpark();
+    }
+}
+
+impl Places {
+    fn now(&self) -> u64 {
+        let elapsed = self.began.elapsed().as_nanos();
+        u64::try_from(elapsed).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn watch(&self, runtime: &Handle) {
+        let mut idle_looks = 0;
+        while !self.is_closed.load(Ordering::Acquire) {
+            if self.is_unwatched.load(Ordering::Acquire) {
+                thread::park();
+                idle_looks = 0;
+                continue;
+            }
+            thread::park_timeout(LOOK_EVERY);
+            if self.is_held_up() {
+                // Whichever thread takes it, waits for the network afterwards.
+                runtime.spawn(async {});
+            }
+            idle_looks = if self.is_busy() { 0 } else { idle_looks + 1 };
+            if idle_looks >= IDLE_LOOKS {
+                self.is_unwatched.store(true, Ordering::SeqCst);
+                // Whoever came at this moment may not have seen it.
+                if self.is_busy() {
+                    self.is_unwatched.store(false, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        let is_busy = |since: &AtomicU64| since.load(Ordering::SeqCst) != 0;
+        self.since.iter().any(is_busy)
+    }
+
+    /// Whether work in any place takes long.
+    fn is_held_up(&self) -> bool {
+        let now = self.now();
+        let longest = u64::try_from(LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
+        self.since.iter().any(|since| {
+            let since = since.load(Ordering::Acquire);
+            since != 0 && now.saturating_sub(since) >= longest
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn the_network_goes_on_while_a_thread_is_held_up() {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let in_place = Arc::new(InPlace::default());
+        let (heard, hear) = mpsc::channel();
+        let blocked = runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+            let address = listener.local_addr().expect("bound");
+            tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.expect("accepted");
+                let mut line = [0; 5];
+                while stream.read_exact(&mut line).await.is_ok() {
+                    let _ = heard.send(());
+                }
+            });
+            let mut client = TcpStream::connect(address).await.expect("connected");
+            let std_client = {
+                client.write_all(b"first").await.expect("sent");
+                client.into_std().expect("a socket")
+            };
+            tokio::spawn(async move {
+                let _place = in_place.enter().expect("nobody else is there");
+                assert!(in_place.enter().is_none(), "one thread must be left");
+                hear.recv().expect("the first");
+                for _ in 0..10 {
+                    std::io::Write::write_all(&mut &std_client, b"again").expect("sent");
+                    hear.recv_timeout(Duration::from_secs(60)).expect("heard");
+                }
+            })
+        });
+        runtime.block_on(blocked).expect("no panic");
+    }
+}

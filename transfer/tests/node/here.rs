@@ -1,0 +1,118 @@
+//! Small files on kept channels, carried out on the thread that asks.
+
+use crate::common::{Settings, Site, Started, content, image, receive, send};
+use gridhaul_protocol::command::TransferMode;
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_transfer::{CancelReason, Event, Placement, Plan, Task, TransferError};
+
+/// Two sites with one channel between them that an earlier transfer has kept.
+fn connected() -> (Site, Site) {
+    let (from, to) = (
+        Site::new(Settings::default()),
+        Site::new(Settings::default()),
+    );
+    from.write("first", b"first");
+    from.connect(to.listen(1));
+    let receiver = to.start(image(receive("first"), TransferMode::Extended, 1));
+    let sender = from.start(image(send("first"), TransferMode::Extended, 1));
+    sender.finish().result.expect("sent");
+    receiver.finish().result.expect("received");
+    (from, to)
+}
+
+fn sending(name: &str) -> Plan {
+    image(send(name), TransferMode::Extended, 1)
+}
+
+fn receiving(name: &str, bytes: u64) -> Plan {
+    let task = Task::ReceiveFile {
+        path: name.into(),
+        placement: Placement::Replace,
+        restart: RangeSet::new(),
+        promised: Some(bytes),
+    };
+    image(task, TransferMode::Extended, 1)
+}
+
+/// What was told so far: whether it began, and how it ended.
+fn told(transfer: &Started) -> (bool, Option<Result<(), TransferError>>) {
+    let (mut began, mut end) = (false, None);
+    for event in transfer.events.try_iter() {
+        match event {
+            Event::Started { reused } => began = reused,
+            Event::Finished(outcome) => end = Some(outcome.result),
+            Event::Queued { .. } => {}
+        }
+    }
+    (began, end)
+}
+
+#[test]
+fn small_files_are_over_when_the_call_is() {
+    let (from, to) = connected();
+    let mut received_here = 0;
+    for length in [0, 1, 4096, 16 * 1024 - 100, 5, 4096, 0, 1000] {
+        let data = content(length);
+        from.write("a", &data);
+        assert!(from.session.may_be_quick(&sending("a")));
+        let receiver = to.start_here(receiving("b", length as u64));
+        assert!(matches!(told(&receiver), (true, None)));
+        assert!(receiver.transfer.is_held());
+        let sender = from.start_here(sending("a"));
+        assert!(matches!(told(&sender), (true, Some(Ok(())))));
+
+        receiver.transfer.go_on_here();
+        assert!(!receiver.transfer.is_held());
+        match told(&receiver) {
+            (false, Some(result)) => {
+                result.expect("received");
+                received_here += 1;
+            }
+            // A machine that is busy with other things delivers it later.
+            _ => receiver.finish().result.expect("received"),
+        }
+        assert!(to.read("b") == data);
+    }
+    assert!(received_here > 0);
+}
+
+#[test]
+fn what_would_have_to_wait_goes_on_beside() {
+    let (from, to) = connected();
+    let data = content(10_000_000);
+    from.write("large", &data);
+    let receiver = to.start_here(receiving("large", 1000));
+    let sender = from.start_here(sending("large"));
+    assert!(!sender.transfer.is_held());
+    receiver.transfer.go_on_here();
+    sender.finish().result.expect("sent");
+    receiver.finish().result.expect("received");
+    assert!(to.read("large") == data);
+
+    let receiver = to.start_here(receiving("late", 5));
+    receiver.transfer.go_on_here();
+    assert!(matches!(told(&receiver), (true, None)));
+    from.start_here(sending("first"))
+        .finish()
+        .result
+        .expect("sent");
+    receiver.finish().result.expect("received");
+    assert_eq!(to.read("late"), b"first");
+    assert!(!to.session.may_be_quick(&receiving("next", 5)));
+}
+
+#[test]
+fn errors_are_told_as_from_a_thread_of_the_node() {
+    let (from, to) = connected();
+    let sender = from.start_here(sending("missing"));
+    let (began, end) = told(&sender);
+    assert!(!began && matches!(end, Some(Err(TransferError::Open { .. }))));
+    let receiver = to.start_here(receiving("short", 6));
+    from.write("five", b"12345");
+    from.connect(Vec::new());
+    assert!(!from.session.may_be_quick(&sending("five")));
+    receiver.transfer.cancel(CancelReason::Abort);
+    assert!(!receiver.transfer.is_held());
+    let error = receiver.finish().result.expect_err("cancelled");
+    assert!(matches!(error, TransferError::Cancelled(_)));
+}
