@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod cpus;
+pub mod crowd;
 pub mod files;
 pub mod machine;
 pub mod measured;

@@ -76,7 +76,7 @@ impl Soak {
         let root = scratch.join("served");
         std::fs::create_dir(&root)?;
         give_away(&root)?;
-        let content = content();
+        let content = content(FILE);
         std::fs::write(root.join("file"), &content)?;
         let server = Server::start(self.kind, &root)?;
         // After the start: whether the server raises its own limit is the server's matter.
@@ -259,16 +259,6 @@ fn transfer(
 }
 
 impl Usage {
-    /// The larger of each.
-    fn most(self, other: Self) -> Self {
-        Self {
-            processes: self.processes.max(other.processes),
-            threads: self.threads.max(other.threads),
-            descriptors: self.descriptors.max(other.descriptors),
-            memory: self.memory.max(other.memory),
-        }
-    }
-
     /// No more than `other`, but for so many bytes of memory.
     fn is_back_to(self, other: Self, kept: u64) -> bool {
         self.processes <= other.processes
@@ -359,7 +349,7 @@ fn mebibytes(bytes: u64) -> String {
 }
 
 /// Bytes that are nowhere the same.
-fn content() -> Vec<u8> {
+pub(super) fn content(bytes: usize) -> Vec<u8> {
     let words = (0u64..).map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    words.flatten().take(FILE).collect()
+    words.flatten().take(bytes).collect()
 }

@@ -97,6 +97,18 @@ impl ProcessTree {
     }
 }
 
+impl Usage {
+    /// The larger of each.
+    pub(super) fn most(self, other: Self) -> Self {
+        Self {
+            processes: self.processes.max(other.processes),
+            threads: self.threads.max(other.threads),
+            descriptors: self.descriptors.max(other.descriptors),
+            memory: self.memory.max(other.memory),
+        }
+    }
+}
+
 /// Lets this process open as many descriptors as the system allows: one for each session, data channel
 /// and port. Programs that it starts later inherit that.
 pub fn raise_descriptor_limit() {
