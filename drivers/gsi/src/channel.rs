@@ -11,10 +11,11 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use gridhaul_security::tls::MAX_RECORD;
+use gridhaul_security::tls::{MAX_RECORD, wrapped_length};
 use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received};
 
 use crate::incoming::{Incoming, MAX_SEALED, whole_record};
+use crate::outgoing::Outgoing;
 use crate::pieces::Pieces;
 use crate::record::protocol;
 
@@ -31,8 +32,9 @@ pub(crate) trait Engine: Send {
     /// must be sent.
     fn open(&mut self, record: &mut [u8], output: &mut Vec<u8>) -> Result<Range<usize>, String>;
 
-    /// Appends `plaintext` to `output` as records.
-    fn seal(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), String>;
+    /// Puts `plaintext` into `records`, which has room for [`wrapped_length`], as records: how long
+    /// they are.
+    fn seal(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, String>;
 
     /// Whether the peer said that it will send no more.
     fn is_closed_by_peer(&self) -> bool;
@@ -57,7 +59,9 @@ pub(crate) struct TlsChannel<E> {
     driver: &'static str,
     end: End,
     incoming: Incoming,
-    outgoing: Vec<u8>,
+    /// What the engine has to say besides the data.
+    answers: Vec<u8>,
+    outgoing: Outgoing,
     /// The engine cannot go on; the channel was in order before.
     has_failed: bool,
 }
@@ -85,7 +89,8 @@ impl<E: Engine> TlsChannel<E> {
             driver,
             end,
             incoming: Incoming::default(),
-            outgoing: Vec::new(),
+            answers: Vec::new(),
+            outgoing: Outgoing::default(),
             has_failed: false,
         }
     }
@@ -103,19 +108,27 @@ impl<E: Engine> TlsChannel<E> {
     }
 
     fn seal(&mut self, plaintext: &[u8]) -> Result<(), ChannelError> {
-        self.engine
-            .seal(plaintext, &mut self.outgoing)
-            .map_err(|reason| self.fail(reason))
+        let room = self.outgoing.room(wrapped_length(plaintext.len()));
+        match self.engine.seal(plaintext, room) {
+            Ok(count) => {
+                self.outgoing.fill(count);
+                Ok(())
+            }
+            Err(reason) => Err(self.fail(reason)),
+        }
     }
 
-    /// Sends the records that are ready.
+    /// Sends what is ready.
     fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
-        let sent = if self.outgoing.is_empty() {
+        let records = self.outgoing.records();
+        let sent = if self.answers.is_empty() && records.is_empty() {
             Ok(())
         } else {
-            let records = Body::Memory(&self.outgoing);
-            self.inner.send(&[], records, operation)
+            // The engine answers while we receive, when no records wait.
+            self.inner
+                .send(&self.answers, Body::Memory(records), operation)
         };
+        self.answers.clear();
         self.outgoing.clear();
         sent
     }
@@ -128,7 +141,7 @@ impl<E: Engine> TlsChannel<E> {
             Err(reason) => return Err(self.fail(reason)),
         };
         let length = record.len();
-        match self.engine.open(record, &mut self.outgoing) {
+        match self.engine.open(record, &mut self.answers) {
             Ok(content) => self.incoming.open(length, &content),
             Err(reason) => return Err(self.refuse(reason, operation)),
         }
@@ -247,7 +260,7 @@ impl<E: Engine> TlsChannel<E> {
                 break;
             };
             let record = &mut records[batch.next..batch.next + length];
-            let content = self.engine.open(record, &mut self.outgoing)?;
+            let content = self.engine.open(record, &mut self.answers)?;
             let (start, end) = (batch.next + content.start, batch.next + content.end);
             let used = at_most(content.len(), batch.left);
             pieces.add(start..start + used);
@@ -352,7 +365,7 @@ impl<E: Engine> Channel for TlsChannel<E> {
     fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.check(operation)?;
         if self.end == End::Notified {
-            self.engine.close(&mut self.outgoing);
+            self.engine.close(&mut self.answers);
             self.flush(operation)?;
         }
         self.inner.finish(operation)

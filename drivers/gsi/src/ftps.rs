@@ -105,9 +105,11 @@ impl Rustls {
         Ok(state.plaintext_bytes_to_read())
     }
 
-    fn move_output(&mut self, output: &mut Vec<u8>) -> Result<(), String> {
+    fn move_output(&mut self, output: &mut dyn Write) -> Result<(), String> {
         while self.connection.wants_write() {
-            self.connection.write_tls(output).map_err(text)?;
+            if self.connection.write_tls(output).map_err(text)? == 0 {
+                return Err("there is no room for the records".to_owned());
+            }
         }
         Ok(())
     }
@@ -135,12 +137,15 @@ impl Engine for Rustls {
         Ok(0..count)
     }
 
-    fn seal(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), String> {
+    fn seal(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, String> {
         self.connection
             .writer()
             .write_all(plaintext)
             .map_err(text)?;
-        self.move_output(output)
+        let length = records.len();
+        let mut room = records;
+        self.move_output(&mut room)?;
+        Ok(length - room.len())
     }
 
     fn is_closed_by_peer(&self) -> bool {

@@ -185,8 +185,8 @@ impl Engine for TlsEngine {
             .map_err(|error| error.to_string())
     }
 
-    fn seal(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), String> {
-        self.wrap(plaintext, output)
+    fn seal(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, String> {
+        self.wrap_into(plaintext, records)
             .map_err(|error| error.to_string())
     }
 

@@ -15,6 +15,7 @@ mod gsi;
 mod handshake;
 mod identity;
 mod incoming;
+mod outgoing;
 mod pieces;
 mod record;
 #[cfg(test)]

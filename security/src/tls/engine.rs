@@ -11,7 +11,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use super::hello::Hellos;
 use super::traffic::{KeySchedule, Traffic};
 use super::verifier::PeerVerifier;
-use super::{TlsError, TlsSettings, config, record_length};
+use super::{TlsError, TlsSettings, config, record_length, wrapped_length};
 use crate::trust::Peer;
 
 /// How much may wait for the rest of a handshake message. rustls limits messages to 64 KiB.
@@ -173,7 +173,22 @@ impl TlsEngine {
     /// When there are no keys, or this end was closed.
     pub fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
         match &mut self.state {
-            State::Traffic(traffic) => traffic.wrap(plaintext, output),
+        let start = output.len();
+        output.resize(start + wrapped_length(plaintext.len()), 0);
+        let wrapped = self.wrap_into(plaintext, &mut output[start..]);
+        output.truncate(start + wrapped.as_ref().copied().unwrap_or(0));
+        wrapped.map(|_| ())
+    }
+
+    /// Puts `plaintext` into `records` as records, after the handshake, and says how long they are:
+    /// [`wrapped_length`] at most, for which there must be room. For bulk data: a buffer that is used
+    /// again need not be cleared before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wrap`].
+    pub fn wrap_into(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, TlsError> {
+            State::Traffic(traffic) => traffic.wrap_into(plaintext, records),
             State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
         }
     }

@@ -28,6 +28,7 @@ use crate::trust::{ChainError, TrustStore};
 
 pub(crate) use connection::Connection;
 pub use engine::TlsEngine;
+use protection::MAX_OVERHEAD;
 
 /// The largest record: header, content, and what protection adds (RFC 5246 6.2.3; RFC 8446 5.2 allows
 /// less).
@@ -38,6 +39,9 @@ pub const RECORD_HEADER: usize = 5;
 
 /// The largest content of a record.
 const MAX_FRAGMENT: usize = 1 << 14;
+
+/// The length of the message that announces other keys (RFC 8446 4.6.3).
+const KEY_UPDATE_MESSAGE: usize = 5;
 
 /// What a handshake needs.
 #[derive(Clone, Debug)]
@@ -113,6 +117,13 @@ impl TlsError {
     fn protocol(reason: impl Into<String>) -> Self {
         Self::Protocol(reason.into())
     }
+}
+
+/// How long the records with so many bytes of plaintext are at most.
+pub const fn wrapped_length(plaintext: usize) -> usize {
+    // Each record may have a change of keys before it, which is a record too.
+    let overhead = 2 * MAX_OVERHEAD + KEY_UPDATE_MESSAGE;
+    plaintext + plaintext.div_ceil(MAX_FRAGMENT) * overhead
 }
 
 /// The length of the record that `bytes` begin with, with its header; `None` if the header is not whole.

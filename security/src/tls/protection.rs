@@ -36,6 +36,8 @@ pub(super) enum RecordError {
     Unexpected,
     #[error("the connection has used up its keys")]
     Exhausted,
+    #[error("there is no room for the records")]
+    NoRoom,
 }
 
 impl RecordError {
@@ -45,7 +47,7 @@ impl RecordError {
             Self::Forged => AlertDescription::BadRecordMac,
             Self::TooLong => AlertDescription::RecordOverflow,
             Self::Unexpected => AlertDescription::UnexpectedMessage,
-            Self::Exhausted => AlertDescription::InternalError,
+            Self::Exhausted | Self::NoRoom => AlertDescription::InternalError,
         }
     }
 }

@@ -8,10 +8,11 @@ use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
 
-use super::protection::{
-    ALERT, APPLICATION_DATA, HANDSHAKE, MAX_OVERHEAD, Opener, RecordError, Sealer,
+use super::protection::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
+use super::{
+    KEY_UPDATE_MESSAGE, MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, connection,
+    record_length,
 };
-use super::{MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, connection, record_length};
 
 /// The header of a handshake message: type and length.
 const MESSAGE_HEADER: usize = 4;
@@ -19,6 +20,9 @@ const MESSAGE_HEADER: usize = 4;
 /// Handshake messages that may come after the handshake (RFC 8446 4.6).
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
+
+/// RFC 8446 4.6.3: it asks for no answer.
+const KEY_UPDATE_NOT_REQUESTED: [u8; KEY_UPDATE_MESSAGE] = [KEY_UPDATE, 0, 0, 1, 0];
 
 /// The longest such message: OpenSSL puts the client's chain into its tickets.
 const MAX_MESSAGE: usize = 1 << 16;
@@ -296,29 +300,40 @@ impl Traffic {
 
     /// Tells the peer that the next record has other keys, and changes them.
     fn update_keys(&mut self, output: &mut Vec<u8>) -> Result<(), Failure> {
-        const NOT_REQUESTED: u8 = 0;
-        self.append(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, NOT_REQUESTED], output)?;
+        self.append(HANDSHAKE, &KEY_UPDATE_NOT_REQUESTED, output)?;
+        self.change_keys()
+    }
+
+    fn change_keys(&mut self) -> Result<(), Failure> {
         self.sealer = Sealer::new(self.keys.version(), self.keys.next_sending()?)
             .ok_or(RecordError::Exhausted)?;
         Ok(())
     }
 
-    /// Appends `plaintext` to `output`, in records as long as they may be.
-    pub(super) fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
+    /// As [`super::TlsEngine::wrap_into`].
+    pub(super) fn wrap_into(
+        &mut self,
+        plaintext: &[u8],
+        records: &mut [u8],
+    ) -> Result<usize, TlsError> {
         if self.is_closed {
             return Err(TlsError::protocol("this end of the connection is closed"));
         }
-        let records = plaintext.len().div_ceil(MAX_FRAGMENT);
-        output.reserve(plaintext.len() + records * MAX_OVERHEAD);
-        plaintext
-            .chunks(MAX_FRAGMENT)
-            .try_for_each(|content| {
-                if self.sealer.wants_update() {
-                    self.update_keys(output)?;
-                }
-                self.append(APPLICATION_DATA, content, output)
-            })
+        self.fill(plaintext, records)
             .map_err(|failure| TlsError::Protocol(failure.reason))
+    }
+
+    /// Puts records behind each other, as long as they may be.
+    fn fill(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, Failure> {
+        let mut filled = 0;
+        for content in plaintext.chunks(MAX_FRAGMENT) {
+            if self.sealer.wants_update() {
+                filled += self.put(HANDSHAKE, &KEY_UPDATE_NOT_REQUESTED, &mut records[filled..])?;
+                self.change_keys()?;
+            }
+            filled += self.put(APPLICATION_DATA, content, &mut records[filled..])?;
+        }
+        Ok(filled)
     }
 
     /// Appends a close_notify, once.
@@ -329,8 +344,16 @@ impl Traffic {
     fn append(&mut self, kind: u8, content: &[u8], output: &mut Vec<u8>) -> Result<(), Failure> {
         let start = output.len();
         output.resize(start + self.sealer.record_length(content.len()), 0);
-        self.sealer.seal(kind, content, &mut output[start..])?;
+        self.put(kind, content, &mut output[start..])?;
         Ok(())
+    }
+
+    /// Puts a record at the start of `records`: how long it is.
+    fn put(&mut self, kind: u8, content: &[u8], records: &mut [u8]) -> Result<usize, RecordError> {
+        let length = self.sealer.record_length(content.len());
+        let record = records.get_mut(..length).ok_or(RecordError::NoRoom)?;
+        self.sealer.seal(kind, content, record)?;
+        Ok(length)
     }
 
     fn fail(&mut self, failure: Failure, output: &mut Vec<u8>) -> TlsError {
