@@ -9,7 +9,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
 use rustls_pki_types::{CertificateDer, ServerName};
 
-use super::provider::provider;
+use super::provider::{Records, provider};
 use super::verifier::PeerVerifier;
 use super::{TlsError, TlsSettings, TlsVersions};
 use crate::credential::Credential;
@@ -17,8 +17,9 @@ use crate::credential::Credential;
 /// Everything for one connection of the side that waits. Its verifier says who the peer is.
 pub(super) fn server(
     settings: &TlsSettings,
+    records: Records,
 ) -> Result<(Arc<ServerConfig>, Arc<PeerVerifier>), TlsError> {
-    let provider = provider();
+    let provider = provider(records);
     let verifier = verifier(settings);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(settings.versions))
@@ -29,7 +30,8 @@ pub(super) fn server(
     // connection when it closes, and we lose the end of the data (observed from globus-url-copy 10.12).
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ignore_client_order = true;
+    // Files go by the cipher that the client likes best, so that nobody gets a weaker one for our speed.
+    config.ignore_client_order = records == Records::Tokens;
     config.enable_secret_extraction = true;
     Ok((Arc::new(config), verifier))
 }
@@ -37,8 +39,9 @@ pub(super) fn server(
 /// As [`server`], for the side that begins.
 pub(super) fn client(
     settings: &TlsSettings,
+    records: Records,
 ) -> Result<(Arc<ClientConfig>, Arc<PeerVerifier>), TlsError> {
-    let provider = provider();
+    let provider = provider(records);
     let verifier = verifier(settings);
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(settings.versions))
@@ -58,7 +61,10 @@ pub(super) fn no_name() -> ServerName<'static> {
 }
 
 fn verifier(settings: &TlsSettings) -> Arc<PeerVerifier> {
-    Arc::new(PeerVerifier::new(Arc::clone(&settings.trust), provider()))
+    Arc::new(PeerVerifier::new(
+        Arc::clone(&settings.trust),
+        provider(Records::Tokens),
+    ))
 }
 
 fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::{ClientConnection, ProtocolVersion, ServerConnection, SupportedCipherSuite};
 
 use super::hello::Hellos;
+use super::provider::Records;
 use super::verifier::PeerVerifier;
 use super::{TlsError, TlsSettings, config};
 use crate::trust::Peer;
@@ -21,7 +22,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// The side that begins.
     pub(crate) fn connector(settings: &TlsSettings) -> Result<Self, TlsError> {
-        let (config, verifier) = config::client(settings)?;
+        let (config, verifier) = config::client(settings, Records::Tokens)?;
         let connection = ClientConnection::new(config, config::no_name())
             .map_err(|error| TlsError::protocol(error.to_string()))?;
         Ok(Self::new(connection.into(), verifier))
@@ -29,7 +30,7 @@ impl Connection {
 
     /// The side that waits.
     pub(crate) fn acceptor(settings: &TlsSettings) -> Result<Self, TlsError> {
-        let (config, verifier) = config::server(settings)?;
+        let (config, verifier) = config::server(settings, Records::Tokens)?;
         let connection =
             ServerConnection::new(config).map_err(|error| TlsError::protocol(error.to_string()))?;
         Ok(Self::new(connection.into(), verifier))

@@ -9,6 +9,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 
 use super::hello::Hellos;
+use super::provider::Records;
 use super::traffic::{KeySchedule, Traffic};
 use super::verifier::PeerVerifier;
 use super::{TlsError, TlsSettings, config, record_length, wrapped_length};
@@ -69,7 +70,7 @@ impl TlsEngine {
     ///
     /// When the settings cannot be used.
     pub fn connector(settings: &TlsSettings) -> Result<Self, TlsError> {
-        let (config, verifier) = config::client(settings)?;
+        let (config, verifier) = config::client(settings, Records::Bulk)?;
         let connection = UnbufferedClientConnection::new(config, config::no_name())
             .map_err(|error| TlsError::protocol(error.to_string()))?;
         Ok(Self::new(Side::Connector(connection), verifier))
@@ -81,7 +82,7 @@ impl TlsEngine {
     ///
     /// When the settings cannot be used.
     pub fn acceptor(settings: &TlsSettings) -> Result<Self, TlsError> {
-        let (config, verifier) = config::server(settings)?;
+        let (config, verifier) = config::server(settings, Records::Bulk)?;
         let connection = UnbufferedServerConnection::new(config)
             .map_err(|error| TlsError::protocol(error.to_string()))?;
         Ok(Self::new(Side::Acceptor(connection), verifier))
@@ -172,7 +173,6 @@ impl TlsEngine {
     ///
     /// When there are no keys, or this end was closed.
     pub fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
-        match &mut self.state {
         let start = output.len();
         output.resize(start + wrapped_length(plaintext.len()), 0);
         let wrapped = self.wrap_into(plaintext, &mut output[start..]);
@@ -188,6 +188,7 @@ impl TlsEngine {
     ///
     /// As [`Self::wrap`].
     pub fn wrap_into(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, TlsError> {
+        match &mut self.state {
             State::Traffic(traffic) => traffic.wrap_into(plaintext, records),
             State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
         }

@@ -61,8 +61,10 @@ fn who_presents_no_certificate_is_refused() {
     let fixture = Fixture::new();
     let (_, host) = fixture.pair(TlsVersions::From12To13);
     let mut acceptor = TlsEngine::acceptor(&host).expect("sound settings");
-    let verifier = config::client(&host).expect("sound settings").1;
-    let mut config = rustls::ClientConfig::builder_with_provider(provider::provider())
+    let verifier = config::client(&host, Records::Bulk)
+        .expect("sound settings")
+        .1;
+    let mut config = rustls::ClientConfig::builder_with_provider(provider::provider(Records::Bulk))
         .with_safe_default_protocol_versions()
         .expect("known versions")
         .dangerous()

@@ -11,7 +11,7 @@ impl Rustls {
     /// With an engine that is connected to it.
     fn established(fixture: &Fixture, versions: TlsVersions) -> (Self, TlsEngine) {
         let (user, host) = fixture.pair(versions);
-        let (config, _) = config::server(&host).expect("sound settings");
+        let (config, _) = config::server(&host, Records::Bulk).expect("sound settings");
         let mut server = Self(rustls::ServerConnection::new(config).expect("sound settings"));
         let mut engine = TlsEngine::connector(&user).expect("sound settings");
         let mut answer = Vec::new();

@@ -2,6 +2,7 @@ mod hostile;
 mod key_updates;
 
 use super::fixtures::{Fixture, credential};
+use super::provider::Records;
 use super::*;
 use crate::test_pki::{FULL, Request, USER};
 
@@ -75,6 +76,49 @@ fn data_goes_both_ways_in_full_records() {
                 assert_eq!(outcome, (message.clone(), Vec::new()));
             }
         }
+    }
+}
+
+#[test]
+fn our_ends_agree_on_the_cheaper_cipher_and_others_on_what_they_like_best() {
+    let fixture = Fixture::new();
+    for versions in VERSIONS {
+        let [connector, _] = established(&fixture, versions);
+        let description = connector.description();
+        assert!(description.contains("AES_128_GCM"), "{description}");
+
+        // A client with the order of OpenSSL.
+        let (user, host) = fixture.pair(versions);
+        let mut client = Connection::connector(&user).expect("sound settings");
+        let mut acceptor = TlsEngine::acceptor(&host).expect("sound settings");
+        let mut answer = Vec::new();
+        while acceptor.is_handshaking() {
+            let mut token = Vec::new();
+            client
+                .advance(&answer, &mut token, &mut Vec::new())
+                .expect("sound");
+            answer = output(&mut acceptor, &token).expect("sound");
+        }
+        let description = acceptor.description();
+        assert!(description.contains("AES_256_GCM"), "{description}");
+    }
+}
+
+#[test]
+fn records_go_into_a_buffer_that_was_used_before() {
+    let fixture = Fixture::new();
+    for versions in VERSIONS {
+        let [mut one, mut other] = established(&fixture, versions);
+        for size in [0, 1, 16385, 1 << 20] {
+            let message = message(size);
+            let mut records = vec![0xa5; wrapped_length(message.len())];
+            let length = one.wrap_into(&message, &mut records).expect("room");
+            let outcome = understood(&mut other, &records[..length]).expect("sound");
+            assert_eq!(outcome, (message, Vec::new()));
+        }
+        let mut small = [0; 20];
+        let error = one.wrap_into(b"more", &mut small).expect_err("no room");
+        assert!(error.to_string().contains("no room"), "{error}");
     }
 }
 
