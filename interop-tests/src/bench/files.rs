@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// How large everything is.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,8 @@ pub struct Sizes {
     pub crowds: [usize; 3],
     /// Bytes of the files that they transfer.
     pub crowd_bytes: usize,
+    /// How long they do.
+    pub crowd_time: Duration,
     /// Bytes over the emulated network.
     pub distant: u64,
 }
@@ -40,10 +43,11 @@ impl Sizes {
         medium: 2000,
         names: 1_000_000,
         sessions: 500,
-        logins: 100,
+        logins: 40,
         crowds: [1, 100, 1000],
         crowd_bytes: 2 << 20,
-        distant: 500_000_000,
+        crowd_time: Duration::from_secs(4),
+        distant: 300_000_000,
     };
 
     /// Enough to see that everything works.
@@ -57,16 +61,18 @@ impl Sizes {
         logins: 4,
         crowds: [1, 4, 20],
         crowd_bytes: 1 << 20,
+        crowd_time: Duration::from_millis(500),
         distant: 4_000_000,
     };
 }
 
 impl Sizes {
-    /// Those of the files, in words.
+    /// Those of files and crowds, in words.
     pub fn words(self) -> String {
         format!(
-            "one of {} bytes; {} and {} of 4 KiB; {} of 1 MiB; {} names; {} bytes over the emulated path",
-            self.large, self.small, self.few, self.medium, self.names, self.distant
+            "one of {} bytes; {} and {} of 4 KiB; {} of 1 MiB; {} names; {} bytes over the emulated path; \
+             crowds of {:?}",
+            self.large, self.small, self.few, self.medium, self.names, self.distant, self.crowds
         )
     }
 }

@@ -26,7 +26,7 @@ pub struct Line {
 /// The heading of the table.
 pub fn heading() -> String {
     let words = format!(
-        "{:<18} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  spread",
+        "{:<22} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  spread",
         "row", "what", "ours", "theirs", "ratio", "pump", "ratio"
     );
     format!("{words}\n{}\n", "-".repeat(words.len()))
@@ -42,7 +42,7 @@ pub fn text(measured: &Measured) -> String {
             _ => ("", "  "),
         };
         text += &format!(
-            "{name:<18} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  {}\n",
+            "{name:<22} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  {}\n",
             format!("{indent}{}", line.what),
             line.ours,
             line.theirs,
@@ -57,7 +57,7 @@ pub fn text(measured: &Measured) -> String {
         let verdict = target.verdict(measured);
         let words = verdict.word();
         text += &format!(
-            "{:<20} target: {}: {}, {words}\n",
+            "{:<24} target: {}: {}, {words}\n",
             "", verdict.wanted, verdict.found
         );
     }
@@ -70,7 +70,7 @@ fn failures(measured: &Measured) -> String {
     let lines = measured.failures.iter().map(|failed| {
         let verb = if failed.expected { "cannot" } else { "failed" };
         format!(
-            "{name:<18} {} {verb}: {}\n",
+            "{name:<22} {} {verb}: {}\n",
             failed.contender.name(),
             failed.reason
         )

@@ -24,7 +24,8 @@ the run that is furthest from the median, of each contender. Processor time is f
 the share of a core that a network of 1 Gb/s keeps busy.
 ";
 
-/// Writes `measurements.md` and its charts to a directory, which is made if need be.
+/// Writes `measurements.md` and its charts to a directory, which is made if need be. If there is a `notes.md` in
+/// it, that becomes the end of the page.
 ///
 /// # Errors
 ///
@@ -48,6 +49,10 @@ pub fn write(directory: &Path, facts: &[(&str, String)], measured: &[Measured]) 
         }
         page += &readings(&rows);
         page += &notes(&rows);
+    }
+    // What people say of the numbers: why one falls short, and what was tried.
+    if let Ok(notes) = fs::read_to_string(directory.join("notes.md")) {
+        page += &format!("\n## Notes\n\n{notes}");
     }
     fs::write(directory.join("measurements.md"), page)
 }
@@ -223,6 +228,7 @@ mod tests {
         measured.row.group = Group::ThirdParty;
         measured.row.targets = vec![Target::of_pump(0.95)];
         let facts = [("kernel", "Linux | 6".to_owned())];
+        fs::write(directory.path().join("notes.md"), "Why it falls short.\n").unwrap();
         write(directory.path(), &facts, &[measured]).unwrap();
         let page = fs::read_to_string(directory.path().join("measurements.md")).unwrap();
         for words in [
@@ -231,6 +237,7 @@ mod tests {
             "| `name` | what | 2.00 GB/s | 1.00 GB/s | 2.00 | 4.00 GB/s | 0.50 |",
             "(third-party.svg)",
             "the fastest pump was sendfile and splice",
+            "## Notes\n\nWhy it falls short.\n",
         ] {
             assert!(page.contains(words), "{words}: {page}");
         }

@@ -39,8 +39,8 @@ const TOP: f64 = 66.0;
 const BAR: f64 = 16.0;
 const GAP: f64 = 12.0;
 
-/// The text is grey enough for white and for dark; whoever says which it is gets black or white.
-const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#555}\
+/// The text is of a grey that can be read on white and on dark; who says that it is dark gets a lighter one.
+const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#777}\
     .title{font-size:16px;font-weight:600}\
     @media(prefers-color-scheme:dark){text{fill:#ccc}}";
 

@@ -14,9 +14,6 @@ use crate::bench::target::{Bound, Target};
 /// The longest that `CKSM` may take after a put, in milliseconds.
 const AFTER_PUT_MILLISECONDS: f64 = 5.0;
 
-/// How long the row of an algorithm may take.
-const LIMIT: Duration = Duration::from_secs(30);
-
 /// `CKSM` of the large file.
 #[derive(Debug)]
 struct Checksum {
@@ -34,7 +31,7 @@ pub(super) fn rows() -> Vec<Row> {
         let name = format!("cksm-{}", algorithm.to_lowercase());
         let what = format!("{algorithm} of a cached file");
         let work = Checksum { algorithm };
-        let row = Row::new(Group::Checksums, name, what, Unit::Gigabytes, work).limit(LIMIT);
+        let row = Row::new(Group::Checksums, name, what, Unit::Gigabytes, work);
         match times {
             Some(times) => row.target(Target::of_theirs(times)),
             None => row,

@@ -13,7 +13,7 @@ use crate::bench::target::Target;
 /// The share of ports that must be free before files are copied over a port each.
 const FREE_PORTS: f64 = 0.5;
 
-/// How long rows of many files may take.
+/// How long rows of very many files may take.
 const LIMIT: Duration = Duration::from_secs(40);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) fn small_rows() -> Vec<Row> {
     for way in [Get, Put, ThirdParty] {
         let all = &["-fast", "-pp", "-cc", "4"];
         let row = many(Place::Memory, way, "small", "cc4", Files::Small, all);
-        rows.push(row.target(Target::of_theirs(2.0)));
+        rows.push(row.limit(LIMIT).target(Target::of_theirs(2.0)));
     }
     // The client pipelines only between servers; with -fast it reuses data connections everywhere.
     for (way, name, options) in [
@@ -142,7 +142,7 @@ fn many(
         place,
         options,
     };
-    Row::new(Group::Small, name, what, Unit::Files, work).limit(LIMIT)
+    Row::new(Group::Small, name, what, Unit::Files, work)
 }
 
 fn options_words(options: &[&str]) -> String {

@@ -17,7 +17,7 @@ use crate::raw::{Control, stream_transfer};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long the row may take: most of it is the real server's time.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(80);
 
 /// What a server may grow by that needs constant memory, in MiB.
 const GROWTH_MEBIBYTES: f64 = 8.0;
