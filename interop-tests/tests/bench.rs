@@ -23,6 +23,7 @@ fn a_quick_run_of_every_row_writes_a_record() {
         "logins",
         "disk-cold-p4",
         "small-tpc-cc4",
+        "crowd-1000-get",
         "cksm-md5",
         "mlsd",
         "wan-50ms-0.1%-p16",

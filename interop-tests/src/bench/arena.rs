@@ -1,6 +1,7 @@
 //! Servers of each kind over the same files, so that they can be run in turn: two for anonymous users and
 //! two for users with certificates with files in memory, and two with files on a disk.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::files::{Files, Sizes, Tree, empty};
 use super::scratch::Scratch;
 use super::usage::ProcessTree;
-use crate::{Client, ClientError, Kind, Launch, LaunchError, Pki, Server, UserKind};
+use crate::{Client, ClientError, Kind, Launch, LaunchError, Pki, Server, UserKind, give_away};
 
 /// How long one run of a client may take.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
@@ -68,7 +69,7 @@ impl BenchArena {
         ];
         let [memory, disk] = scratches.each_ref().map(Scratch::path);
         let down = memory.join("down");
-        std::fs::create_dir(&down)?;
+        fs::create_dir(&down)?;
         Ok(Self {
             sizes,
             pump,
@@ -110,6 +111,21 @@ impl BenchArena {
     /// When it does not start.
     pub fn fresh_server(&self, kind: Kind) -> Result<Server, LaunchError> {
         launch(kind, self.memory.root()).start()
+    }
+
+    /// An empty directory in memory, for a server of its own that may write everywhere.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn room(&self, name: &str) -> io::Result<PathBuf> {
+        let room = self.down.with_file_name(name);
+        if room.exists() {
+            fs::remove_dir_all(&room)?;
+        }
+        fs::create_dir(&room)?;
+        give_away(&room)?;
+        Ok(room)
     }
 
     /// The files of a place.

@@ -62,6 +62,8 @@ pub enum Reading {
     Processor,
     /// The rate of the slowest client as a share of the fastest one's.
     Fairness,
+    /// The most resident memory that the server had.
+    Memory,
     /// How much more resident memory the server had at most than before.
     Growth,
 }
@@ -155,12 +157,13 @@ impl Unit {
 
 impl Reading {
     /// Every reading, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Value,
         Self::Sender,
         Self::Receiver,
         Self::Processor,
         Self::Fairness,
+        Self::Memory,
         Self::Growth,
     ];
 
@@ -172,6 +175,7 @@ impl Reading {
             Self::Receiver => "processor time, receiver",
             Self::Processor => "processor time, both",
             Self::Fairness => "slowest over fastest client",
+            Self::Memory => "memory of the server, at most",
             Self::Growth => "memory that the server grew by",
         }
     }
@@ -182,7 +186,7 @@ impl Reading {
             Self::Value => row,
             Self::Sender | Self::Receiver | Self::Processor => Unit::ProcessorSeconds,
             Self::Fairness => Unit::Share,
-            Self::Growth => Unit::Mebibytes,
+            Self::Memory | Self::Growth => Unit::Mebibytes,
         }
     }
 }

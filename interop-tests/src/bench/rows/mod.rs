@@ -2,6 +2,7 @@
 
 mod checksums;
 mod copies;
+mod crowd;
 mod distance;
 mod idle;
 mod listing;
@@ -51,6 +52,8 @@ pub enum Group {
     Disk,
     /// Many files.
     Small,
+    /// Many clients.
+    Crowd,
     /// Checksums of files.
     Checksums,
     /// Listings of directories.
@@ -76,12 +79,13 @@ pub trait Work: Debug {
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ThirdParty,
         Self::Client,
         Self::Protected,
         Self::Disk,
         Self::Small,
+        Self::Crowd,
         Self::Checksums,
         Self::Listing,
         Self::Distance,
@@ -96,6 +100,7 @@ impl Group {
             Self::Protected => "protected",
             Self::Disk => "disk",
             Self::Small => "small-files",
+            Self::Crowd => "crowd",
             Self::Checksums => "checksums",
             Self::Listing => "listing",
             Self::Distance => "distance",
@@ -111,6 +116,7 @@ impl Group {
             Self::Protected => "Users with certificates",
             Self::Disk => "A large file from server to server, from and to a disk",
             Self::Small => "Many files with globus-url-copy",
+            Self::Crowd => "Many clients at a time",
             Self::Checksums => "Checksums",
             Self::Listing => "Listings",
             Self::Distance => "From server to server over an emulated path of 1 Gb/s",
@@ -171,6 +177,7 @@ pub fn all() -> Vec<Row> {
     rows.extend(logins::rows());
     rows.extend(servers::disk_rows());
     rows.extend(copies::small_rows());
+    rows.extend(crowd::rows());
     rows.extend(checksums::rows());
     rows.extend(listing::rows());
     rows.extend(distance::rows());
