@@ -19,8 +19,10 @@ use crate::{receiving, sending};
 /// A channel decides anew after so many bytes.
 const PIECE_BYTES: u64 = 1024 * 1024;
 
-/// What is shorter goes through memory: a copy costs less than the calls that avoid it.
-const SHORT_BYTES: u64 = 32 * 1024;
+/// What is shorter goes through memory: a copy costs less than the calls that avoid it. `sendfile` pays from
+/// the second page on, a pipe later.
+const SHORT_TO_SEND_BYTES: u64 = 8 * 1024;
+const SHORT_TO_RECEIVE_BYTES: u64 = 64 * 1024;
 
 /// A transfer is long when a channel has moved so much.
 const LONG_BYTES: u64 = 4 * 1024 * 1024;
@@ -118,7 +120,7 @@ impl SpliceChannel {
         while done < range.length {
             let piece = piece(&mut range, done);
             let length = piece.length;
-            if length >= SHORT_BYTES {
+            if length >= SHORT_TO_SEND_BYTES {
                 self.read_ahead.prepare(piece.file, piece.offset);
             }
             let turn = self.turn(&piece, Direction::Sending);
@@ -197,11 +199,15 @@ impl SpliceChannel {
 
     /// Chooses the way of a piece.
     fn turn(&mut self, piece: &FileRange<'_>, direction: Direction) -> Turn {
+        let short_bytes = match direction {
+            Direction::Sending => SHORT_TO_SEND_BYTES,
+            Direction::Receiving => SHORT_TO_RECEIVE_BYTES,
+        };
         let (way, why, is_measured) = if piece.goes_through_memory() {
             (Way::Memory, Why::Tapped, false)
         } else if self.choice == Choice::Splice {
             (Way::Kernel, Why::Asked, false)
-        } else if piece.length < SHORT_BYTES {
+        } else if piece.length < short_bytes {
             (Way::Memory, Why::Short, false)
         } else {
             let record = self.record(piece.file, direction);

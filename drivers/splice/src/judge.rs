@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 /// So much is moved in each way before they are compared.
-const TRIAL_BYTES: u64 = 8 * 1024 * 1024;
+const TRIAL_BYTES: u64 = 16 * 1024 * 1024;
 
 /// After so much the trial is repeated.
 const KEPT_BYTES: u64 = 4 * 1024 * 1024 * 1024;
@@ -27,8 +27,9 @@ pub(crate) const MEASURED_BYTES: u64 = 128 * 1024;
 /// As many file systems, directions and kinds of peers are told apart; more than any server has.
 const MOST_RECORDS: usize = 64;
 
-/// By how much the other way must be cheaper, and by how much slower the cheaper one may be.
-const CLEARLY_CHEAPER: f64 = 0.95;
+/// How much cheaper memory must be, since its copies also take caches and bandwidth from others; and how much
+/// slower the cheaper way may be.
+const CLEARLY_CHEAPER: f64 = 0.9;
 const MUCH_SLOWER: f64 = 1.5;
 
 /// A way of moving a range of a file.
@@ -88,13 +89,13 @@ enum Phase {
     Refused { errno: Errno, left: u64 },
 }
 
-/// What one way cost in a trial: the best of its pieces, since others may have been in their way.
+/// What one way cost in a trial.
 #[derive(Debug, Clone, Copy)]
 struct Tally {
     bytes: u64,
-    /// Processor time of the thread, in seconds per gigabyte.
-    busy: f64,
-    /// Seconds per gigabyte.
+    /// Processor time of the thread, for all pieces.
+    busy: Duration,
+    /// Seconds per gigabyte, of the fastest piece: the others waited for somebody.
     elapsed: f64,
 }
 
@@ -216,7 +217,10 @@ impl fmt::Display for Record {
             Phase::Settled { memory, kernel, .. } => write!(
                 f,
                 "CPU seconds per GB: {name} {:.3}, read {:.3}; seconds per GB: {name} {:.3}, read {:.3}",
-                kernel.busy, memory.busy, kernel.elapsed, memory.elapsed
+                kernel.busy(),
+                memory.busy(),
+                kernel.elapsed,
+                memory.elapsed
             ),
             Phase::Refused { errno, .. } => {
                 write!(f, "{name} failed: {}", io::Error::from(errno))
@@ -226,7 +230,7 @@ impl fmt::Display for Record {
 }
 
 fn better(memory: &Tally, kernel: &Tally) -> Way {
-    let is_cheaper = memory.busy < kernel.busy * CLEARLY_CHEAPER;
+    let is_cheaper = memory.busy() < kernel.busy() * CLEARLY_CHEAPER;
     if is_cheaper && memory.elapsed <= kernel.elapsed * MUCH_SLOWER {
         return Way::Memory;
     }
@@ -249,15 +253,20 @@ impl Tally {
     fn none() -> Self {
         Self {
             bytes: 0,
-            busy: f64::INFINITY,
+            busy: Duration::ZERO,
             elapsed: f64::INFINITY,
         }
     }
 
     fn note(&mut self, cost: Cost) {
         self.bytes += cost.bytes;
-        self.busy = self.busy.min(cost.per_gigabyte(cost.busy));
-        self.elapsed = self.elapsed.min(cost.per_gigabyte(cost.elapsed));
+        self.busy += cost.busy;
+        self.elapsed = self.elapsed.min(per_gigabyte(cost.elapsed, cost.bytes));
+    }
+
+    /// Seconds of processor time per gigabyte.
+    fn busy(&self) -> f64 {
+        per_gigabyte(self.busy, self.bytes)
     }
 }
 
@@ -279,13 +288,11 @@ impl Watch {
     }
 }
 
-impl Cost {
-    fn per_gigabyte(&self, time: Duration) -> f64 {
-        // Pieces are so small that an f64 counts their bytes.
-        #[allow(clippy::cast_precision_loss)]
-        let gigabytes = self.bytes as f64 / 1e9;
-        time.as_secs_f64() / gigabytes
-    }
+fn per_gigabyte(time: Duration, bytes: u64) -> f64 {
+    // A trial moves so little that an f64 counts its bytes.
+    #[allow(clippy::cast_precision_loss)]
+    let gigabytes = bytes as f64 / 1e9;
+    time.as_secs_f64() / gigabytes
 }
 
 fn processor_time() -> Duration {

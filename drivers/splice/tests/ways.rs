@@ -318,8 +318,8 @@ fn a_tap_sees_every_byte() {
 
 #[test]
 fn a_long_transfer_is_measured_and_says_so() {
-    const LENGTH: usize = 32 << 20;
-    let content = pattern(LENGTH);
+    const LENGTH: usize = 48 << 20;
+    let content = pattern(1 << 20).repeat(LENGTH >> 20);
     let source = file_of(&content);
     let target = file_of(&[]);
     let (mut sender, mut receiver) = pair("auto");
