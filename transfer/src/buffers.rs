@@ -42,6 +42,15 @@ impl BufferPool {
         self.buffer_bytes
     }
 
+    /// What the buffers on loan take, and what they may take, in bytes.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let load = self.permits.load();
+        (
+            load.busy * self.buffer_bytes,
+            load.limit * self.buffer_bytes,
+        )
+    }
+
     /// A buffer; waits while all of them are lent out, and gets one in the order of asking.
     pub(crate) fn take(self: &Arc<Self>, cancel: &Cancel) -> Result<Buffer, TransferError> {
         let permit = self.permits.take(1, cancel, &|_| {})?;
@@ -165,7 +174,7 @@ mod tests {
             let pool = pool.clone();
             move || pool.take(&Cancel::new()).map(|buffer| buffer.len())
         });
-        while pool.permits.waiting() == 0 {
+        while pool.permits.load().awaited == 0 {
             thread::yield_now();
         }
         drop(first);

@@ -34,6 +34,33 @@ pub trait DataNode: Send + Sync + fmt::Debug {
     ///
     /// When a driver or an option is unknown, or there is no transport.
     fn check_stack(&self, stack: &StackSpec) -> Result<(), StackError>;
+
+    /// How busy the node is at this moment.
+    fn load(&self) -> NodeLoad;
+}
+
+/// How busy a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeLoad {
+    /// Movers that send.
+    pub senders: MoverLoad,
+    /// Movers that receive.
+    pub receivers: MoverLoad,
+    /// What the buffers that movers hold take together, in bytes.
+    pub buffer_bytes: usize,
+    /// What they may take, in bytes.
+    pub buffer_bytes_limit: usize,
+}
+
+/// How busy the movers of one direction are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MoverLoad {
+    /// Those that are at work, or about to be.
+    pub busy: usize,
+    /// How many there may be.
+    pub limit: usize,
+    /// Transfers that wait for some.
+    pub awaited: usize,
 }
 
 /// Whose files a session works with.

@@ -19,7 +19,7 @@ use session::LocalSession;
 
 use crate::buffers::BufferPool;
 use crate::movers::{Permits, Threads};
-use crate::node::{AttachError, DataNode, NodeAccount, NodeSession};
+use crate::node::{AttachError, DataNode, NodeAccount, NodeLoad, NodeSession};
 
 /// What a [`LocalNode`] is made of.
 pub struct NodeConfig {
@@ -105,5 +105,15 @@ impl DataNode for LocalNode {
 
     fn check_stack(&self, stack: &StackSpec) -> Result<(), StackError> {
         self.shared.config.registry.build(stack).map(drop)
+    }
+
+    fn load(&self) -> NodeLoad {
+        let (buffer_bytes, buffer_bytes_limit) = self.shared.buffers.load();
+        NodeLoad {
+            senders: self.shared.senders.load(),
+            receivers: self.shared.receivers.load(),
+            buffer_bytes,
+            buffer_bytes_limit,
+        }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use gridhaul_stack::{Cancel, ChannelError};
 
+use crate::node::MoverLoad;
 use crate::sync::lock;
 
 /// A bounded number of permits, given out in the order of asking.
@@ -114,16 +115,20 @@ impl Permits {
         state.serve();
     }
 
-    /// How many wait.
-    #[cfg(test)]
-    pub(crate) fn waiting(&self) -> usize {
-        self.lock().waiting.len()
-    }
-
     fn permit(self: &Arc<Self>, count: usize) -> Permit {
         Permit {
             count,
             permits: self.clone(),
+        }
+    }
+
+    /// How many are given out, and who waits.
+    pub(crate) fn load(&self) -> MoverLoad {
+        let state = self.lock();
+        MoverLoad {
+            busy: self.total - state.free,
+            limit: self.total,
+            awaited: state.waiting.len(),
         }
     }
 
@@ -228,14 +233,14 @@ mod tests {
             let (permits, cancel) = (permits.clone(), cancel.clone());
             move || permits.take(2, &cancel, &|_| {}).is_err()
         });
-        while permits.waiting() < 1 {
+        while permits.load().awaited < 1 {
             thread::yield_now();
         }
         let wants_one = thread::spawn({
             let permits = permits.clone();
             move || permits.take(1, &Cancel::new(), &|_| {}).is_ok()
         });
-        while permits.waiting() < 2 {
+        while permits.load().awaited < 2 {
             thread::yield_now();
         }
         cancel.cancel();
