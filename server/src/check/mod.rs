@@ -6,6 +6,7 @@
 mod certificate;
 mod files;
 mod identities;
+mod kernel;
 mod machine;
 mod network;
 mod report;
@@ -49,4 +50,5 @@ fn check_all(report: &mut Report, config: &Config) {
     files::check(report, config);
     network::check(report, config);
     machine::check(report, config);
+    kernel::check(report);
 }
