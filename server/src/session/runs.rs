@@ -166,3 +166,84 @@ impl Drop for Permit {
         HELPING.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use gridhaul_protocol::facts::FactSelection;
+    use gridhaul_storage::{Entries, PosixOptions, PosixStorage, Storage as _};
+    use tempfile::TempDir;
+
+    use super::super::lines::{Form, Style, Writer};
+    use super::*;
+
+    /// Enough for helpers to have each other's company.
+    const FILES: usize = 6 * RUN_ENTRIES;
+
+    fn large() -> (TempDir, PosixStorage) {
+        let directory = TempDir::new().expect("a temporary directory");
+        for number in 0..FILES {
+            std::fs::write(directory.path().join(number.to_string()), "").expect("written");
+        }
+        let storage = PosixStorage::open(directory.path(), PosixOptions::default());
+        (directory, storage.expect("opened"))
+    }
+
+    fn runs(storage: &PosixStorage, form: Form) -> Runs {
+        let lines = DirectoryLines {
+            writer: Writer::new(Style {
+                form,
+                facts: FactSelection::NONE,
+            }),
+            directory: PathBuf::from("/"),
+            pattern: None,
+        };
+        Runs::new(storage.list("/".as_ref()).expect("listed"), lines)
+    }
+
+    fn names(mut pieces: Pieces) -> Vec<String> {
+        let mut text = Vec::new();
+        while let Some(piece) = pieces.take() {
+            text.extend(piece);
+        }
+        let text = String::from_utf8(text).expect("ASCII");
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn help_changes_nothing_in_the_order_of_names() {
+        let (_directory, storage) = large();
+        let mut alone = Entries::new(storage.list("/".as_ref()).expect("listed"), RUN_ENTRIES);
+        let mut expected = Vec::new();
+        while let Some(entry) = alone.next_entry().expect("listed") {
+            expected.push(entry.name.into_string().expect("ASCII"));
+        }
+        for form in [Form::Facts, Form::Names] {
+            let mut runs = runs(&storage, form);
+            let mut listed = Vec::new();
+            while let Some(run) = runs.next_run() {
+                listed.extend(names(run.expect("listed")));
+            }
+            assert_eq!(listed.len(), FILES);
+            assert_eq!(listed, expected);
+        }
+    }
+
+    #[test]
+    fn helpers_leave_when_a_listing_is_given_up() {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let (_directory, storage) = large();
+        let mut runs = runs(&storage, Form::Facts);
+        assert!(matches!(runs.next_run(), Some(Ok(_))));
+        assert!(matches!(runs.state, State::Helped(_)));
+        let lines = Arc::downgrade(&runs.lines);
+        drop(runs);
+        let begun = Instant::now();
+        while lines.strong_count() > 0 {
+            assert!(begun.elapsed() < PATIENCE, "helpers work for nobody");
+            thread::yield_now();
+        }
+    }
+}
