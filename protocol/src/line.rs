@@ -165,7 +165,8 @@ pub fn encode_command_line(line: &[u8]) -> Vec<u8> {
 /// Whether these bytes can stand on a line: no NUL and no CRLF.
 pub(crate) fn fits(bytes: &[u8]) -> bool {
     // Hardly a name has a CR, and a listing looks at a million of them.
-    !bytes.contains(&0) && !(bytes.contains(&b'\r') && bytes.windows(2).any(|pair| pair == b"\r\n"))
+    let has_line_end = bytes.contains(&b'\r') && bytes.windows(2).any(|pair| pair == b"\r\n");
+    !has_line_end && !bytes.contains(&0)
 }
 
 #[cfg(test)]

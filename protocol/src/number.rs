@@ -45,8 +45,8 @@ fn append_digits(text: &mut Vec<u8>, mut number: u64, base: u64, width: usize) {
     let mut start = MOST;
     while number > 0 {
         start -= 1;
-        // A remainder of 16 at the most.
-        digits[start] = DIGITS[(number % base) as usize & 0xf];
+        let digit = (number % base).to_le_bytes()[0];
+        digits[start] = DIGITS[usize::from(digit & 0xf)];
         number /= base;
     }
     text.extend_from_slice(&digits[start.min(MOST - width.min(MOST))..]);
