@@ -1,4 +1,4 @@
-//! What happens in the server, defined once. The log and the transfer log derive from it.
+//! What happens in the server, defined once. The log, the transfer log and the metrics derive from it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use gridhaul_stack::Movement;
 use gridhaul_transfer::Refusal;
 use tracing::{debug, info, warn};
 
+use crate::metrics::Metrics;
 use crate::transfer_log::TransferLog;
 
 /// Something that an administrator may want to know.
@@ -111,10 +112,19 @@ pub(crate) struct Transfer<'a> {
     pub(crate) task_id: Option<&'a str>,
 }
 
+impl Transfer<'_> {
+    /// How long it took; a clock that was set back meanwhile says 0.
+    pub(crate) fn seconds(&self) -> f64 {
+        let taken = self.finished.duration_since(self.started);
+        taken.unwrap_or_default().as_secs_f64()
+    }
+}
+
 /// Where events go.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) transfer_log: Option<TransferLog>,
+    pub(crate) metrics: Metrics,
     refused: Refused,
 }
 
@@ -142,12 +152,14 @@ impl Journal {
     pub(crate) fn new(transfer_log: Option<TransferLog>) -> Self {
         Self {
             transfer_log,
+            metrics: Metrics::default(),
             refused: Refused::default(),
         }
     }
 
     /// Tells everybody who listens.
     pub(crate) fn publish(&self, event: &Event<'_>) {
+        self.metrics.count(event);
         match *event {
             Event::SessionOpened { session, peer } => info!(session, %peer, "session opened"),
             Event::ConnectionRefused { peer, reason } => {
@@ -219,18 +231,13 @@ impl Journal {
     }
 
     fn transfer_finished(&self, transfer: &Transfer<'_>) {
-        let seconds = transfer
-            .finished
-            .duration_since(transfer.started)
-            .unwrap_or_default()
-            .as_secs_f64();
         info!(
             session = transfer.session,
             user = transfer.user,
             verb = transfer.verb,
             path = transfer.path,
             bytes = transfer.bytes,
-            seconds,
+            seconds = transfer.seconds(),
             channels = transfer.channels,
             stripes = transfer.stripes,
             peers = ?transfer.peers,

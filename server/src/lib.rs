@@ -17,6 +17,7 @@ mod limits;
 mod listener;
 pub mod logging;
 mod memory;
+mod metrics;
 pub mod passwords;
 pub mod privileges;
 mod security;

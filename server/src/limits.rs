@@ -144,6 +144,13 @@ impl TransferLimit {
         self.admit_waiting();
     }
 
+    /// How many transfers run, and how many wait.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let queue = lock(&self.queue);
+        let waiting = queue.waiting.iter().filter(|waiting| !waiting.is_closed());
+        (queue.running, waiting.count())
+    }
+
     /// Takes a place.
     pub(crate) fn enter(self: &Arc<Self>) -> Turn {
         let mut queue = lock(&self.queue);
@@ -248,6 +255,7 @@ mod tests {
         assert_eq!(ahead, 0);
         let (ahead, mut third) = wait(limit.enter());
         assert_eq!(ahead, 1);
+        assert_eq!(limit.count(), (1, 2));
         assert!(second.try_recv().is_err());
         drop(first);
         let second = second.try_recv().expect("its turn");

@@ -167,6 +167,9 @@ fn announce(server: &Server) {
     for address in server.addresses() {
         text.push_str(&format!("Server listening at {address}\n"));
     }
+    if let Some(address) = server.metrics_address() {
+        text.push_str(&format!("Metrics at http://{address}/metrics\n"));
+    }
     let config = server.config();
     if let (Some(_), Some(address)) = (&config.anonymous, server.addresses().first()) {
         text.push_str("Try it:\n    ");

@@ -22,6 +22,7 @@ use crate::in_place::InPlace;
 use crate::limits::{ConnectionLimits, TransferLimit};
 use crate::listener;
 use crate::memory;
+use crate::metrics;
 use crate::passwords::{Passwords, PasswordsError, Verifier};
 use crate::security::{Opener, Security, SecurityError};
 use crate::session::{LocalUser, Session};
@@ -38,6 +39,7 @@ pub struct PreparedServer {
     shared: Arc<Shared>,
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
+    metrics: Option<(TcpListener, SocketAddr)>,
 }
 
 /// A server at work.
@@ -46,6 +48,7 @@ pub struct Server {
     shared: Arc<Shared>,
     shutdown: Shutdown,
     addresses: Vec<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
 }
 
 /// Why a server does not start.
@@ -220,18 +223,10 @@ impl PreparedServer {
             .listen
             .iter()
             .copied()
-            .map(listen)
+            .map(listen_and_tell)
             .collect::<Result<Vec<_>, _>>()?;
-        let addresses = listeners
-            .iter()
-            .zip(&config.listen)
-            .map(|(listener, wanted)| {
-                listener.local_addr().map_err(|error| StartError::Listen {
-                    address: *wanted,
-                    error,
-                })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let (listeners, addresses) = listeners.into_iter().unzip();
+        let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
         let storages = Storages::open(&config, monitor).map_err(|error| StartError::Root {
             root: config.root.clone(),
             error,
@@ -259,6 +254,7 @@ impl PreparedServer {
             shared: Arc::new(shared),
             listeners,
             addresses,
+            metrics,
         })
     }
 
@@ -278,10 +274,16 @@ impl PreparedServer {
         }
         let shutdown = Shutdown::new();
         for listener in self.listeners {
-            listener.set_nonblocking(true)?;
-            let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(listener::accept(
-                listener,
+                in_runtime(listener)?,
+                Arc::clone(&self.shared),
+                shutdown.watch(),
+            ));
+        }
+        let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
+        if let Some((listener, _)) = self.metrics {
+            tokio::spawn(metrics::respond(
+                in_runtime(listener)?,
                 Arc::clone(&self.shared),
                 shutdown.watch(),
             ));
@@ -290,6 +292,7 @@ impl PreparedServer {
             shared: self.shared,
             shutdown,
             addresses: self.addresses,
+            metrics_address,
         })
     }
 }
@@ -298,6 +301,11 @@ impl Server {
     /// Where it listens, in the order of the configuration.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where metrics can be had, if they can.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
     }
 
     /// The configuration that new sessions get.
@@ -412,6 +420,11 @@ impl Shared {
             .clone()
     }
 
+    /// Processes that act for local accounts.
+    pub(crate) fn brokers(&self) -> usize {
+        self.storages.brokers()
+    }
+
     /// A number for a session.
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
@@ -429,6 +442,20 @@ pub(crate) fn drivers() -> Registry {
     }
     registry.register(Gsi::without_session());
     registry
+}
+
+/// Opens a listener, and says where it is if the port was left to the kernel.
+fn listen_and_tell(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = listen(address)?;
+    match listener.local_addr() {
+        Ok(found) => Ok((listener, found)),
+        Err(error) => Err(StartError::Listen { address, error }),
+    }
+}
+
+fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
 }
 
 /// Opens a listener. An IPv6 one takes no IPv4 connections, so that both may be given.

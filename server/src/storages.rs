@@ -62,6 +62,11 @@ impl Storages {
         }
     }
 
+    /// Processes that act for local accounts at this moment.
+    pub(crate) fn brokers(&self) -> usize {
+        self.accounts.as_ref().map_or(0, Accounts::running)
+    }
+
     fn get_local(&self, local: &str, account: &NodeAccount) -> Result<AccountFiles, AttachError> {
         let request = AccountRequest {
             account: local.to_owned(),

@@ -135,6 +135,13 @@ impl Accounts {
         Ok(AccountStorage::new(broker))
     }
 
+    /// How many brokers there are.
+    pub fn running(&self) -> usize {
+        let table = self.shared.table();
+        let brokers = table.all.iter().filter_map(Weak::upgrade);
+        brokers.filter(|broker| broker.counts()).count()
+    }
+
     /// Lets the next login of every account look it up again.
     pub fn renew(&self) {
         self.shared.table().newest.clear();

@@ -57,6 +57,8 @@ pub struct Config {
     pub limits: Limits,
     /// How data connections are made.
     pub data: DataConnections,
+    /// Where metrics can be had.
+    pub metrics_listen: Option<SocketAddr>,
     /// The file that gets a line for each transfer.
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
@@ -193,6 +195,7 @@ impl Config {
         })?;
         Ok(Self {
             listen: Vec::new(),
+            metrics_listen: None,
             ..config
         })
     }
@@ -254,6 +257,10 @@ impl Config {
             "buffer-memory",
             self.limits.buffer_memory != running.limits.buffer_memory,
         );
+        keep(
+            "metrics-listen",
+            self.metrics_listen != running.metrics_listen,
+        );
         keep("transfer-log", self.transfer_log != running.transfer_log);
         keep("log-file", self.log.file != running.log.file);
         keep("log-format", self.log.format != running.log.format);
@@ -265,6 +272,7 @@ impl Config {
         self.limits.movers = running.limits.movers;
         self.limits.file_threads = running.limits.file_threads;
         self.limits.buffer_memory = running.limits.buffer_memory;
+        self.metrics_listen = running.metrics_listen;
         self.transfer_log.clone_from(&running.transfer_log);
         self.log.file.clone_from(&running.log.file);
         self.log.format = running.log.format;

@@ -101,6 +101,7 @@ impl Config {
                 sparse: settings.sparse_files.unwrap_or(false),
                 ..Handling::default()
             },
+            metrics_listen: settings.metrics_listen,
             transfer_log: settings.transfer_log,
             log: Log {
                 file: settings.log_file,

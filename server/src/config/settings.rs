@@ -256,6 +256,10 @@ settings! {
     #[arg(long, value_name = "FILE")]
     transfer_log: PathBuf,
 
+    /// Where to answer `GET /metrics` of Prometheus, over plain HTTP and to anybody who asks. Default: nowhere
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: SocketAddr,
+
     /// The file for the log. Default: standard error
     #[arg(long, value_name = "FILE")]
     log_file: PathBuf,

@@ -6,6 +6,7 @@ mod gsi;
 mod gsi_data;
 mod listings;
 mod login;
+mod metrics;
 mod names;
 mod pki;
 mod ports;

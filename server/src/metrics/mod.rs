@@ -1,0 +1,153 @@
+//! Numbers for monitoring: counted from events, and told in the text format of Prometheus.
+//!
+//! What happens is defined in [`crate::events`]; here it is only counted. Labels have values that the
+//! program itself knows, never names or addresses that a client chose: their number is bounded.
+
+mod page;
+mod responder;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::events::{Event, Transfer};
+
+pub(crate) use responder::respond;
+
+/// What has been counted since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    counts: Mutex<Counts>,
+}
+
+/// Counts of one thing, apart by the values of two labels.
+type Pairs = BTreeMap<[&'static str; 2], u64>;
+
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    sessions: u64,
+    connections_refused: u64,
+    /// By mechanism and result.
+    authentications: Pairs,
+    /// By result.
+    logins: BTreeMap<&'static str, u64>,
+    commands_refused: u64,
+    /// By verb and result.
+    transfers: Pairs,
+    /// By direction.
+    directions: BTreeMap<&'static str, Moved>,
+    /// By the way that drivers chose.
+    ways: BTreeMap<&'static str, u64>,
+    data_connections_refused: u64,
+}
+
+/// What all transfers of one direction were together.
+#[derive(Debug, Clone, Default)]
+struct Moved {
+    bytes: u64,
+    seconds: f64,
+    /// How many took so long at most; the last one is for all.
+    within: [u64; SECONDS.len() + 1],
+}
+
+/// The bounds of the histogram of how long transfers take: from a small file nearby to a night.
+const SECONDS: [f64; 8] = [0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0];
+
+const SUCCESS: &str = "success";
+const FAILURE: &str = "failure";
+
+impl Metrics {
+    /// Counts what is counted.
+    pub(crate) fn count(&self, event: &Event<'_>) {
+        let mut counts = self.counts();
+        match event {
+            Event::SessionOpened { .. } => counts.sessions += 1,
+            Event::ConnectionRefused { .. } => counts.connections_refused += 1,
+            Event::Authenticated { mechanism, .. } => {
+                let labels = [known_mechanism(mechanism), SUCCESS];
+                *counts.authentications.entry(labels).or_default() += 1;
+            }
+            Event::AuthenticationFailed { mechanism, .. } => {
+                let labels = [known_mechanism(mechanism), FAILURE];
+                *counts.authentications.entry(labels).or_default() += 1;
+            }
+            Event::LoggedIn { .. } => *counts.logins.entry(SUCCESS).or_default() += 1,
+            Event::LoginFailed { .. } => *counts.logins.entry(FAILURE).or_default() += 1,
+            Event::ProtectionBroken { .. } => counts.commands_refused += 1,
+            Event::TransferFinished(transfer) => counts.add(transfer),
+            _ => {}
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        // A count that a panic left out is one too few.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    fn add(&mut self, transfer: &Transfer<'_>) {
+        let result = if transfer.error.is_none() {
+            SUCCESS
+        } else {
+            FAILURE
+        };
+        *self.transfers.entry([transfer.verb, result]).or_default() += 1;
+        let direction = self.directions.entry(direction(transfer.verb));
+        direction
+            .or_default()
+            .add(transfer.bytes, transfer.seconds());
+        if let Some(movement) = transfer.movement {
+            *self.ways.entry(movement.way).or_default() += 1;
+        }
+        self.data_connections_refused += transfer.refused as u64;
+    }
+}
+
+impl Moved {
+    fn add(&mut self, bytes: u64, seconds: f64) {
+        self.bytes += bytes;
+        self.seconds += seconds;
+        let bounds = SECONDS.iter().copied().chain([f64::INFINITY]);
+        for (count, bound) in self.within.iter_mut().zip(bounds) {
+            *count += u64::from(seconds <= bound);
+        }
+    }
+}
+
+/// As in `AUTH`; what a client asks for in vain may be anything.
+fn known_mechanism(mechanism: &str) -> &'static str {
+    ["GSSAPI", "TLS"]
+        .into_iter()
+        .find(|known| *known == mechanism)
+        .unwrap_or("other")
+}
+
+/// Where the bytes of a transfer go, as the server sees it.
+fn direction(verb: &str) -> &'static str {
+    match verb {
+        "STOR" | "APPE" | "ESTO" => "received",
+        _ => "sent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_within_every_bound_that_it_keeps() {
+        let mut moved = Moved::default();
+        for seconds in [0.0, 0.05, 5.0, 1e9] {
+            moved.add(10, seconds);
+        }
+        assert_eq!(moved.bytes, 40);
+        assert_eq!(moved.within, [1, 2, 2, 3, 3, 3, 3, 3, 4]);
+    }
+
+    #[test]
+    fn what_clients_make_up_is_no_label() {
+        assert_eq!(known_mechanism("TLS"), "TLS");
+        assert_eq!(known_mechanism("x\"} 1"), "other");
+    }
+}

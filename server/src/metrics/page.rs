@@ -1,0 +1,166 @@
+//! All numbers, with what each of them means.
+
+use super::text::{Kind, Text};
+use super::{Counts, SECONDS};
+use crate::server::Shared;
+
+/// What a scraper gets: what was counted, and how things are at this moment.
+pub(super) fn page(shared: &Shared) -> String {
+    let mut text = Text::default();
+    let counts = shared.journal.metrics.counts().clone();
+    text.family(
+        "gridhaul_build_info",
+        Kind::Gauge,
+        "The version of the server; always 1.",
+    );
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    text.sample("gridhaul_build_info", &version, 1);
+    sessions(&mut text, shared, &counts);
+    transfers(&mut text, shared, &counts);
+    resources(&mut text, shared);
+    text.into_string()
+}
+
+fn sessions(text: &mut Text, shared: &Shared, counts: &Counts) {
+    text.single(
+        "gridhaul_sessions_open",
+        Kind::Gauge,
+        "Control connections.",
+        shared.connections.total(),
+    );
+    text.single(
+        "gridhaul_sessions_opened_total",
+        Kind::Counter,
+        "Sessions that clients opened.",
+        counts.sessions,
+    );
+    text.single(
+        "gridhaul_connections_refused_total",
+        Kind::Counter,
+        "Control connections past max-connections or max-connections-per-address.",
+        counts.connections_refused,
+    );
+    let name = "gridhaul_authentications_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "Security handshakes of control connections.",
+    );
+    for ([mechanism, result], count) in &counts.authentications {
+        let labels = [("mechanism", *mechanism), ("result", *result)];
+        text.sample(name, &labels, count);
+    }
+    let name = "gridhaul_logins_total";
+    text.family(name, Kind::Counter, "Logins.");
+    for (result, count) in &counts.logins {
+        text.sample(name, &[("result", result)], count);
+    }
+    text.single(
+        "gridhaul_commands_refused_total",
+        Kind::Counter,
+        "Protected commands that could not be believed.",
+        counts.commands_refused,
+    );
+}
+
+fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
+    let (running, waiting) = shared.transfers.count();
+    text.single(
+        "gridhaul_transfers_running",
+        Kind::Gauge,
+        "Transfers and listings under way.",
+        running,
+    );
+    text.single(
+        "gridhaul_transfers_waiting",
+        Kind::Gauge,
+        "Transfers that wait because max-transfers are running.",
+        waiting,
+    );
+    let name = "gridhaul_transfers_total";
+    text.family(name, Kind::Counter, "Transfers that ended, by command.");
+    for ([verb, result], count) in &counts.transfers {
+        text.sample(name, &[("verb", verb), ("result", result)], count);
+    }
+    let name = "gridhaul_transfer_bytes_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "Bytes of files and listings, counted when a transfer ends, in success or not.",
+    );
+    for (direction, moved) in &counts.directions {
+        text.sample(name, &[("direction", direction)], moved.bytes);
+    }
+    let name = "gridhaul_transfer_seconds";
+    text.family(name, Kind::Histogram, "How long transfers took.");
+    for (direction, moved) in &counts.directions {
+        let bounds = SECONDS.map(|bound| bound.to_string());
+        let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
+        for (bound, count) in bounds.zip(moved.within) {
+            let labels = [("direction", *direction), ("le", bound)];
+            text.sample("gridhaul_transfer_seconds_bucket", &labels, count);
+        }
+        let labels = [("direction", *direction)];
+        let all = moved.within[SECONDS.len()];
+        text.sample("gridhaul_transfer_seconds_sum", &labels, moved.seconds);
+        text.sample("gridhaul_transfer_seconds_count", &labels, all);
+    }
+    let name = "gridhaul_transfer_ways_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "Transfers by the way that their driver moved bytes, where it had a choice.",
+    );
+    for (way, count) in &counts.ways {
+        text.sample(name, &[("way", way)], count);
+    }
+    text.single(
+        "gridhaul_data_connections_refused_total",
+        Kind::Counter,
+        "Data connections of strangers, and those that failed their handshakes.",
+        counts.data_connections_refused,
+    );
+}
+
+fn resources(text: &mut Text, shared: &Shared) {
+    let load = shared.node.load();
+    let directions = [("send", load.senders), ("receive", load.receivers)];
+    let name = "gridhaul_movers_busy";
+    text.family(name, Kind::Gauge, "Data channels that hold a mover.");
+    for (direction, movers) in directions {
+        text.sample(name, &[("direction", direction)], movers.busy);
+    }
+    let name = "gridhaul_movers_awaited";
+    text.family(
+        name,
+        Kind::Gauge,
+        "Transfers that wait for movers to be free.",
+    );
+    for (direction, movers) in directions {
+        text.sample(name, &[("direction", direction)], movers.awaited);
+    }
+    text.single(
+        "gridhaul_movers_limit",
+        Kind::Gauge,
+        "Movers that may be busy in each direction.",
+        load.senders.limit,
+    );
+    text.single(
+        "gridhaul_buffer_bytes",
+        Kind::Gauge,
+        "Memory of buffers that movers hold, in bytes.",
+        load.buffer_bytes,
+    );
+    text.single(
+        "gridhaul_buffer_bytes_limit",
+        Kind::Gauge,
+        "Memory that buffers may take together, in bytes.",
+        load.buffer_bytes_limit,
+    );
+    text.single(
+        "gridhaul_brokers",
+        Kind::Gauge,
+        "Processes that act for local accounts.",
+        shared.brokers(),
+    );
+}
