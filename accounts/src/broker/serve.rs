@@ -15,7 +15,7 @@ use crate::socket::{self, Received};
 /// Bytes of stack that a thread has; requests and answers are on it.
 pub(super) const STACK: usize = 256 * 1024;
 
-/// The most listings that may be under way. Each holds a directory and some kilobytes of names.
+/// The most listings that may be under way. Each holds a directory and some hundred kilobytes of entries.
 pub(super) const LISTINGS: usize = 256;
 
 /// Entries of a listing that are read together; a message has about as many.
