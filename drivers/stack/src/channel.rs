@@ -24,6 +24,21 @@ use crate::{ChannelError, Operation, Sparse};
 /// A channel blocked in any call ends within 100 ms of [`crate::Cancel::cancel`]. After an error the
 /// only sensible calls are [`Channel::abort`] and drop.
 pub trait Channel: Send + fmt::Debug {
+    /// Whether [`Channel::establish`] may have to wait for the peer.
+    fn has_handshake(&self) -> bool {
+        false
+    }
+
+    /// Does the driver's own handshake, where it has one, once and before anything else.
+    ///
+    /// # Errors
+    ///
+    /// When the peer does not speak the driver's protocol, goes away, or is silent until the deadline.
+    fn establish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        let _ = operation;
+        Ok(())
+    }
+
     /// Sends all of `head`, then all of `body`.
     ///
     /// # Errors
@@ -164,6 +179,16 @@ impl<'a> FileRange<'a> {
         }
     }
 
+    /// The error for a file that ends before byte `offset` of it could be read.
+    pub fn too_short(&self, offset: u64) -> ChannelError {
+        // The end may be far before the place where the read failed.
+        let size =
+            rustix::fs::fstat(self.file).map_or(offset, |facts| facts.st_size.unsigned_abs());
+        ChannelError::FileTooShort {
+            end: size.min(offset),
+        }
+    }
+
     /// Reads the next piece of the range into `scratch`, for drivers that send files through memory:
     /// the bytes after the first `done` ones, at least one, which must be there to read.
     ///
@@ -177,20 +202,12 @@ impl<'a> FileRange<'a> {
             .map_or(self.scratch.len(), |left| left.min(self.scratch.len()));
         loop {
             match rustix::io::pread(self.file, &mut self.scratch[..wanted], offset) {
-                Ok(0) => return Err(too_short(self.file, offset)),
+                Ok(0) => return Err(self.too_short(offset)),
                 Ok(count) => return Ok(&self.scratch[..count]),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(ChannelError::File(error.into())),
             }
         }
-    }
-}
-
-fn too_short(file: BorrowedFd<'_>, offset: u64) -> ChannelError {
-    // The end may be far before the place where the read failed.
-    let size = rustix::fs::fstat(file).map_or(offset, |facts| facts.st_size.unsigned_abs());
-    ChannelError::FileTooShort {
-        end: size.min(offset),
     }
 }
 

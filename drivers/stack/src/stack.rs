@@ -90,7 +90,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Lets every transform do its handshake as [`Side::Connector`].
+    /// Lets the transport and every transform do their handshakes as [`Side::Connector`].
     ///
     /// # Errors
     ///
@@ -149,10 +149,10 @@ impl Incoming {
 
     /// Whether [`Incoming::establish`] may have to wait for the peer.
     pub fn has_handshake(&self) -> bool {
-        !self.transforms.is_empty()
+        !self.transforms.is_empty() || self.channel.has_handshake()
     }
 
-    /// Lets every transform do its handshake as [`Side::Acceptor`].
+    /// Lets the transport and every transform do their handshakes as [`Side::Acceptor`].
     ///
     /// # Errors
     ///
@@ -163,11 +163,12 @@ impl Incoming {
 }
 
 fn wrap(
-    channel: Box<dyn Channel>,
+    mut channel: Box<dyn Channel>,
     transforms: &[Arc<dyn Transform>],
     side: Side,
     operation: &Operation<'_>,
 ) -> Result<Box<dyn Channel>, ChannelError> {
+    channel.establish(operation)?;
     transforms.iter().try_fold(channel, |channel, transform| {
         transform.wrap(channel, side, operation)
     })
