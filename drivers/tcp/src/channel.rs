@@ -39,6 +39,11 @@ impl TcpChannel {
         }
     }
 
+    /// The connected socket, which does not block, and its peer: for drivers that take it over.
+    pub fn into_parts(self) -> (OwnedFd, SocketAddr) {
+        (self.socket, self.peer)
+    }
+
     /// The connected socket, which does not block: for drivers that move bytes in another way.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -26,6 +26,11 @@ pub struct TcpListener {
 const BACKLOG: i32 = 256;
 
 impl TcpListener {
+    /// The port that it listens at.
+    pub fn port(&self) -> u16 {
+        self.advertised.port()
+    }
+
     /// Listens at `local`, unless the options say otherwise.
     ///
     /// # Errors
