@@ -1,0 +1,162 @@
+//! A channel, before and after it has been opened.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use gridhaul_stack::{
+    Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received, Side, SocketOptions,
+};
+use gridhaul_tcp::TcpChannel;
+
+use crate::open::open;
+use crate::settings::Settings;
+use crate::streams::Streams;
+
+/// A channel over a provider of verbs.
+#[derive(Debug)]
+pub(crate) struct RdmaChannel {
+    peer: SocketAddr,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Connected, and not agreed on anything.
+    New {
+        connection: TcpChannel,
+        side: Side,
+        settings: Arc<Settings>,
+        options: SocketOptions,
+    },
+    Open(Box<Streams>),
+    /// It failed, or was thrown away.
+    Failed,
+}
+
+impl RdmaChannel {
+    pub(crate) fn new(
+        connection: TcpChannel,
+        side: Side,
+        settings: Arc<Settings>,
+        options: SocketOptions,
+    ) -> Self {
+        Self {
+            peer: connection.peer(),
+            state: State::New {
+                connection,
+                side,
+                settings,
+                options,
+            },
+        }
+    }
+
+    fn open(&mut self, operation: &Operation<'_>) -> Result<&mut Streams, ChannelError> {
+        operation.check()?;
+        match &mut self.state {
+            State::Open(open) => Ok(open),
+            State::New { .. } | State::Failed => Err(ChannelError::Aborted),
+        }
+    }
+
+    /// Runs a call; after an error the channel is of no use.
+    fn run<T>(
+        &mut self,
+        operation: &Operation<'_>,
+        call: impl FnOnce(&mut Streams) -> Result<T, ChannelError>,
+    ) -> Result<T, ChannelError> {
+        let streams = self.open(operation)?;
+        call(streams).inspect_err(|_| streams.fail())
+    }
+}
+
+impl Channel for RdmaChannel {
+    fn has_handshake(&self) -> bool {
+        true
+    }
+
+    fn establish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::New {
+                connection,
+                side,
+                settings,
+                options,
+            } => {
+                let opened = open(connection, side, &settings, &options, operation)?;
+                self.state = State::Open(Box::new(Streams::new(opened)));
+                Ok(())
+            }
+            other => {
+                self.state = other;
+                Ok(())
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        head: &[u8],
+        body: Body<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        self.run(operation, |streams| {
+            streams.send_memory(head, operation)?;
+            match body {
+                Body::Memory(bytes) => streams.send_memory(bytes, operation)?,
+                Body::File(range) => streams.send_file(&range, operation)?,
+            }
+            streams.flush(operation)
+        })
+    }
+
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        operation: &Operation<'_>,
+    ) -> Result<Received, ChannelError> {
+        if buffer.is_empty() {
+            return operation.check().map(|()| Received::EndOfStream);
+        }
+        let count = self.run(operation, |streams| streams.receive(buffer, operation))?;
+        Ok(NonZeroUsize::new(count).map_or(Received::EndOfStream, Received::Bytes))
+    }
+
+    fn receive_into(
+        &mut self,
+        range: FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<u64, ChannelError> {
+        self.run(operation, |streams| {
+            if range.goes_through_memory() {
+                streams.receive_through_memory(range, operation)
+            } else {
+                streams.receive_into(&range, operation)
+            }
+        })
+    }
+
+    fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.run(operation, |streams| streams.finish(operation))
+    }
+
+    fn abort(&mut self) {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Open(mut streams) => streams.fail(),
+            State::New { mut connection, .. } => connection.abort(),
+            State::Failed => {}
+        }
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn info(&self) -> ChannelInfo {
+        match &self.state {
+            State::Open(streams) => streams.info(),
+            State::New { .. } | State::Failed => ChannelInfo::default(),
+        }
+    }
+}

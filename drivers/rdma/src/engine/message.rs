@@ -1,0 +1,129 @@
+//! What the two ends tell each other while data flows, in SENDs.
+
+use crate::verbs::{self, MAX_MESSAGE_BYTES};
+
+const ARRIVED: u8 = 1;
+const CREDIT: u8 = 2;
+const END: u8 = 3;
+const ABANDON: u8 = 4;
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// A piece of the stream is in the receiver's ring.
+    Arrived { start: u64, length: u32 },
+    /// All before this place was consumed.
+    Credit { consumed: u64 },
+    /// The stream ends here.
+    End { at: u64 },
+    /// The sender has lost a queue pair: what still comes over it would be out of date.
+    Abandon { queue_pair: usize },
+}
+
+/// Why a message makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MessageError {
+    #[error("the peer sent an empty message")]
+    Empty,
+    #[error("the peer sent a message of the unknown kind {0}")]
+    Kind(u8),
+    #[error("the peer sent a message of kind {kind} with {length} bytes")]
+    Length { kind: u8, length: usize },
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> verbs::Message {
+        let mut bytes = Vec::with_capacity(MAX_MESSAGE_BYTES);
+        match self {
+            Self::Arrived { start, length } => {
+                bytes.push(ARRIVED);
+                bytes.extend(start.to_be_bytes());
+                bytes.extend(length.to_be_bytes());
+            }
+            Self::Credit { consumed } => {
+                bytes.push(CREDIT);
+                bytes.extend(consumed.to_be_bytes());
+            }
+            Self::End { at } => {
+                bytes.push(END);
+                bytes.extend(at.to_be_bytes());
+            }
+            Self::Abandon { queue_pair } => {
+                bytes.push(ABANDON);
+                bytes.extend((*queue_pair as u64).to_be_bytes());
+            }
+        }
+        verbs::Message::new(&bytes).expect("each kind of message is short enough")
+    }
+
+    /// # Errors
+    ///
+    /// When it is no message.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
+        if !(ARRIVED..=ABANDON).contains(&kind) {
+            return Err(MessageError::Kind(kind));
+        }
+        let wrong = MessageError::Length {
+            kind,
+            length: bytes.len(),
+        };
+        let (place, rest) = rest.split_first_chunk().ok_or(wrong)?;
+        let place = u64::from_be_bytes(*place);
+        Ok(match (kind, rest) {
+            (ARRIVED, [a, b, c, d]) => Self::Arrived {
+                start: place,
+                length: u32::from_be_bytes([*a, *b, *c, *d]),
+            },
+            (CREDIT, []) => Self::Credit { consumed: place },
+            (END, []) => Self::End { at: place },
+            (ABANDON, []) => Self::Abandon {
+                queue_pair: usize::try_from(place).map_err(|_| wrong)?,
+            },
+            _ => return Err(wrong),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn messages() -> impl Strategy<Value = Message> {
+        prop_oneof![
+            (any::<u64>(), any::<u32>())
+                .prop_map(|(start, length)| Message::Arrived { start, length }),
+            any::<u64>().prop_map(|consumed| Message::Credit { consumed }),
+            any::<u64>().prop_map(|at| Message::End { at }),
+            any::<usize>().prop_map(|queue_pair| Message::Abandon { queue_pair }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive_the_wire(message in messages()) {
+            prop_assert_eq!(Message::decode(message.encode().as_bytes()), Ok(message));
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 0..=MAX_MESSAGE_BYTES),
+        ) {
+            if let Ok(message) = Message::decode(&bytes) {
+                let encoded = message.encode();
+                prop_assert_eq!(encoded.as_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(Message::decode(b""), Err(MessageError::Empty));
+        assert_eq!(Message::decode(b"\x09"), Err(MessageError::Kind(9)));
+        let length = |kind, length| Err(MessageError::Length { kind, length });
+        assert_eq!(Message::decode(b"\x03\0\0\0\0\0\0\0"), length(3, 8));
+        assert_eq!(Message::decode(b"\x01\0\0\0\0\0\0\0\0"), length(1, 9));
+    }
+}

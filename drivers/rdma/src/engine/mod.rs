@@ -1,0 +1,62 @@
+//! What the two ends of a channel do, without I/O and without a clock.
+//!
+//! A stream of bytes crosses a *ring*: memory of the receiver that the sender writes to, byte `n` of the
+//! stream at byte `n` modulo the ring's length, and a ring of the same length at the sender, filled in the
+//! same places. The ring is registered and told once, when the channel opens. The sender cuts the stream into
+//! *pieces*, each on one queue pair: WRITEs no larger than the path takes, then a SEND that says which piece is
+//! there. Pieces of different queue pairs arrive in any order and are delivered in the order of the stream.
+//! The receiver returns *credit*, the end of what it has consumed, and the sender writes no further than one ring
+//! beyond it; so what is not consumed stays at the sender, and a piece that was lost with its queue pair is
+//! written again, to the same place.
+//!
+//! What a peer says is checked against what it may say; the errors name the lie.
+
+mod message;
+mod pacing;
+mod receiver;
+mod sender;
+
+pub(crate) use message::Message;
+pub(crate) use pacing::Pacer;
+pub(crate) use receiver::Receiver;
+pub(crate) use sender::{Sender, SenderSettings};
+
+use std::num::NonZeroU64;
+
+use crate::memory::Span;
+
+/// Where the bytes of a stream lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ring {
+    bytes: NonZeroU64,
+}
+
+impl Ring {
+    pub(crate) fn new(bytes: NonZeroU64) -> Self {
+        Self { bytes }
+    }
+
+    /// How long it is.
+    pub(crate) fn bytes(self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// The place of `length` bytes of the stream from `start`, which must not cross the end of the ring.
+    pub(crate) fn place(self, start: u64, length: u64) -> Span {
+        let offset = start % self.bytes;
+        debug_assert!(offset + length <= self.bytes(), "a piece lies in one part");
+        let fits = "a ring is memory of this process";
+        Span::new(
+            usize::try_from(offset).expect(fits),
+            usize::try_from(length).expect(fits),
+        )
+    }
+
+    /// How many bytes of the stream from `start` lie behind each other.
+    pub(crate) fn contiguous(self, start: u64) -> u64 {
+        self.bytes() - start % self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Paces messages by a token bucket, below what a policer on the path lets through.
+//!
+//! A policer drops what comes faster than its rate once its burst is used up, and drops it message by
+//! message: a queue pair then repeats from the first packet that is missing, at full speed, and loses it
+//! again. So messages never leave faster than the rate, and never more of them together than the burst.
+
+use std::time::Duration;
+
+/// Lets bytes pass at a rate. Time is that since some fixed moment, and does not go back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pacer {
+    /// In bytes per second; `None` does not pace.
+    rate: Option<u64>,
+    /// Bytes that may pass at once after a pause.
+    burst: u64,
+    /// When the bucket will be full again.
+    full_at: Duration,
+}
+
+impl Pacer {
+    /// `burst` is in bytes, `rate` in bytes per second.
+    pub(crate) fn new(rate: Option<u64>, burst: u64) -> Self {
+        Self {
+            rate: rate.filter(|&rate| rate > 0),
+            burst,
+            full_at: Duration::ZERO,
+        }
+    }
+
+    /// When so many bytes may pass: `now` or later. More than the burst pass when the bucket is full.
+    pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
+        let Some(rate) = self.rate else {
+            return now;
+        };
+        // The bucket has room for the bytes when what is missing from it is at most burst - bytes.
+        let slack = nanoseconds(self.burst.saturating_sub(bytes)) / u128::from(rate);
+        let slack = Duration::from_nanos(u64::try_from(slack).unwrap_or(u64::MAX));
+        self.full_at.saturating_sub(slack).max(now)
+    }
+
+    /// Counts bytes that pass now.
+    pub(crate) fn pass(&mut self, bytes: u64, now: Duration) {
+        if let Some(rate) = self.rate {
+            // Late is allowed, early is not: a part of a nanosecond counts as one.
+            let time = nanoseconds(bytes).div_ceil(u128::from(rate));
+            let time = Duration::from_nanos(u64::try_from(time).unwrap_or(u64::MAX));
+            self.full_at = self.full_at.max(now).saturating_add(time);
+        }
+    }
+}
+
+/// How many nanoseconds so many bytes take at a byte per second.
+fn nanoseconds(bytes: u64) -> u128 {
+    u128::from(bytes) * 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn without_a_rate_everything_passes() {
+        let mut pacer = Pacer::new(None, 0);
+        pacer.pass(u64::MAX, Duration::ZERO);
+        assert_eq!(pacer.ready_at(u64::MAX, Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_burst_passes_at_once_and_then_the_rate_holds() {
+        let mut pacer = Pacer::new(Some(1000), 100);
+        for _ in 0..2 {
+            assert_eq!(pacer.ready_at(50, Duration::ZERO), Duration::ZERO);
+            pacer.pass(50, Duration::ZERO);
+        }
+        assert_eq!(
+            pacer.ready_at(50, Duration::ZERO),
+            Duration::from_millis(50)
+        );
+        // What is larger than the burst waits for a full bucket.
+        assert_eq!(
+            pacer.ready_at(500, Duration::ZERO),
+            Duration::from_millis(100)
+        );
+    }
+
+    proptest! {
+        /// No policer of this rate and burst drops anything of what is sent as soon as it may be.
+        #[test]
+        fn a_policer_lets_everything_through(
+            rate in 1_u64..10_000_000_000,
+            burst in 1_u64..10_000_000,
+            messages in proptest::collection::vec((1_u64..=1000, 0_u64..50_000_000), 1..100),
+        ) {
+            let mut pacer = Pacer::new(Some(rate), burst);
+            let mut now = Duration::ZERO;
+            let (mut tokens, mut last) = (burst as f64, Duration::ZERO);
+            for (share, pause) in messages {
+                let bytes = (burst * share / 1000).max(1);
+                now = pacer.ready_at(bytes, now + Duration::from_nanos(pause));
+                pacer.pass(bytes, now);
+                tokens = (tokens + (now - last).as_secs_f64() * rate as f64).min(burst as f64);
+                last = now;
+                tokens -= bytes as f64;
+                prop_assert!(tokens >= -1.0 - 1e-6 * burst as f64, "{tokens} tokens are left");
+            }
+        }
+    }
+}

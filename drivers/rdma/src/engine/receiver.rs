@@ -1,0 +1,169 @@
+//! The receiving end of a stream.
+
+use std::collections::BTreeMap;
+
+use super::{Message, Ring};
+use crate::memory::Span;
+
+/// The receiving end of a stream.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    ring: Ring,
+    /// Pieces that the sender may have announced beyond what it knows to be consumed.
+    max_pieces: usize,
+    /// Pieces beyond `ready`, by start: their end.
+    early: BTreeMap<u64, u64>,
+    /// All before this place has arrived.
+    ready: u64,
+    /// All before this place was taken out of the ring.
+    consumed: u64,
+    /// What the sender was told of that.
+    credited: u64,
+    /// Pieces that became ready since the sender was told.
+    pieces: usize,
+    end: Option<u64>,
+}
+
+/// How the peer lied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReceiverError {
+    #[error("the peer announced an empty piece")]
+    Empty,
+    #[error("the peer wrote up to byte {end}, and had credit up to {limit}")]
+    BeyondCredit { end: u64, limit: u64 },
+    #[error("the peer announced bytes twice, from {start} to {end}")]
+    Overlap { start: u64, end: u64 },
+    #[error("the peer announced bytes across the end of the ring")]
+    AcrossTheEnd,
+    #[error("the peer announced more than {0} pieces at a time")]
+    TooManyPieces(usize),
+    #[error("the peer ended the stream at byte {at}, and said other things before")]
+    End { at: u64 },
+}
+
+impl Receiver {
+    pub(crate) fn new(ring: Ring, max_pieces: usize) -> Self {
+        Self {
+            ring,
+            max_pieces,
+            early: BTreeMap::new(),
+            ready: 0,
+            consumed: 0,
+            credited: 0,
+            pieces: 0,
+            end: None,
+        }
+    }
+
+    /// A piece is in the ring.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be there.
+    pub(crate) fn arrived(&mut self, start: u64, length: u64) -> Result<(), ReceiverError> {
+        self.check(start, length)?;
+        let end = start + length;
+        if end <= self.ready {
+            // It was written again after its queue pair was lost, and had arrived.
+            return Ok(());
+        }
+        let overlap = ReceiverError::Overlap { start, end };
+        if start < self.ready {
+            return Err(overlap);
+        }
+        let before = self.early.range(..end).next_back();
+        match before {
+            Some((&other_start, &other_end)) if other_end > start => {
+                // Pieces are cut once: what comes again comes in the same form.
+                let is_same = (other_start, other_end) == (start, end);
+                return if is_same { Ok(()) } else { Err(overlap) };
+            }
+            _ => {}
+        }
+        self.early.insert(start, end);
+        if self.early.len() > self.max_pieces {
+            return Err(ReceiverError::TooManyPieces(self.max_pieces));
+        }
+        while let Some(end) = self.early.remove(&self.ready) {
+            self.ready = end;
+            self.pieces += 1;
+        }
+        self.check_end()
+    }
+
+    /// The stream ends at `at`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot.
+    pub(crate) fn ended(&mut self, at: u64) -> Result<(), ReceiverError> {
+        if self.end.is_some_and(|end| end != at) {
+            return Err(ReceiverError::End { at });
+        }
+        self.end = Some(at);
+        self.check_end()
+    }
+
+    /// What can be taken out of the ring next.
+    pub(crate) fn ready(&self) -> Span {
+        let length = (self.ready - self.consumed).min(self.ring.contiguous(self.consumed));
+        self.ring.place(self.consumed, length)
+    }
+
+    /// The first `count` bytes of [`Receiver::ready`] were taken out.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.consumed += count as u64;
+        debug_assert!(self.consumed <= self.ready, "only what is there is taken");
+    }
+
+    /// Whether all of the stream was taken out.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.end == Some(self.consumed)
+    }
+
+    /// Whether credit is to be returned. That is done in batches, and long before the sender needs it: when a quarter
+    /// of the ring, or of the pieces that may be under way, was taken out.
+    pub(crate) fn owes_credit(&self) -> bool {
+        let uncredited = self.consumed - self.credited;
+        let is_due = uncredited >= self.ring.bytes().div_ceil(4)
+            || self.pieces >= self.max_pieces.div_ceil(4) && self.consumed == self.ready;
+        is_due && uncredited > 0
+    }
+
+    /// The credit that is returned now.
+    pub(crate) fn credit(&mut self) -> Message {
+        self.credited = self.consumed;
+        if self.consumed == self.ready {
+            self.pieces = 0;
+        }
+        Message::Credit {
+            consumed: self.consumed,
+        }
+    }
+
+    fn check(&self, start: u64, length: u64) -> Result<(), ReceiverError> {
+        if length == 0 {
+            return Err(ReceiverError::Empty);
+        }
+        let limit = self.credited + self.ring.bytes();
+        let end = start.saturating_add(length);
+        if end > limit {
+            return Err(ReceiverError::BeyondCredit { end, limit });
+        }
+        if length > self.ring.contiguous(start) {
+            return Err(ReceiverError::AcrossTheEnd);
+        }
+        Ok(())
+    }
+
+    fn check_end(&self) -> Result<(), ReceiverError> {
+        let last = self
+            .early
+            .last_key_value()
+            .map_or(self.ready, |(_, &end)| end);
+        match self.end {
+            Some(at) if at < last => Err(ReceiverError::End { at }),
+            _ => Ok(()),
+        }
+    }
+}

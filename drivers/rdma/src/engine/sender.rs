@@ -1,0 +1,389 @@
+//! The sending end of a stream.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Message, Pacer, Ring};
+use crate::memory::Span;
+use crate::verbs::{Remote, Request, Work};
+
+/// What a sender is told when the channel opens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SenderSettings {
+    /// Of both ends.
+    pub(crate) ring: Ring,
+    /// Our ring, as the provider knows it.
+    pub(crate) region: usize,
+    /// The peer's ring.
+    pub(crate) remote: Remote,
+    pub(crate) queue_pairs: usize,
+    /// Requests of one queue pair that may be waiting.
+    pub(crate) depth: usize,
+    /// The largest WRITE, in bytes.
+    pub(crate) message_bytes: u64,
+    /// The longest piece, in bytes.
+    pub(crate) piece_bytes: u64,
+    /// Pieces that the peer takes beyond what it has consumed.
+    pub(crate) max_pieces: usize,
+}
+
+/// The sending end of a stream.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    settings: SenderSettings,
+    pacer: Pacer,
+    /// All before this place is in our ring.
+    filled: u64,
+    /// All before this place was cut into pieces.
+    cut: u64,
+    /// All before this place was consumed by the peer.
+    credited: u64,
+    /// Up to here pieces may be shorter than they could be.
+    flush: u64,
+    end: End,
+    /// Pieces that the peer has not consumed, in order.
+    pieces: VecDeque<Piece>,
+    queue_pairs: Vec<QueuePair>,
+    /// Queue pairs on which the peer is still to hear that another was lost, and that one: before anything else.
+    abandoned: VecDeque<(usize, usize)>,
+    /// Whose turn it is.
+    next: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// The stream ends with what is filled; the peer does not know.
+    Wanted,
+    Told {
+        queue_pair: usize,
+    },
+}
+
+/// A part of the stream that goes over one queue pair.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    start: u64,
+    end: u64,
+    /// `None` until there is one with room, and again when it is lost.
+    queue_pair: Option<usize>,
+    /// All before this place was posted.
+    posted: u64,
+    /// The peer was told, on this queue pair.
+    announced: bool,
+    /// The peer was told, on this one or on one that is lost: it may have the piece.
+    told: bool,
+    /// It goes over a second queue pair, and may be on its way when the peer has consumed it already.
+    again: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct QueuePair {
+    /// Requests without completion.
+    pending: usize,
+    lost: bool,
+}
+
+/// What is to be posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Post {
+    pub(crate) queue_pair: usize,
+    pub(crate) request: Request,
+}
+
+/// How the peer lied, or what is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SenderError {
+    #[error(
+        "the peer says that it consumed {said} bytes; {sent} were sent and {before} consumed before"
+    )]
+    Credit { said: u64, sent: u64, before: u64 },
+}
+
+impl Sender {
+    pub(crate) fn new(settings: SenderSettings, pacer: Pacer) -> Self {
+        Self {
+            settings,
+            pacer,
+            filled: 0,
+            cut: 0,
+            credited: 0,
+            flush: 0,
+            end: End::Open,
+            pieces: VecDeque::new(),
+            queue_pairs: vec![QueuePair::default(); settings.queue_pairs],
+            abandoned: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    /// Where the next bytes of the stream go in our ring; empty while the ring is full.
+    pub(crate) fn room(&self) -> Span {
+        let ring = self.settings.ring;
+        let free = self.free_to() + ring.bytes() - self.filled;
+        ring.place(self.filled, free.min(ring.contiguous(self.filled)))
+    }
+
+    /// The first `count` bytes of [`Sender::room`] are there.
+    pub(crate) fn fill(&mut self, count: usize) {
+        self.filled += count as u64;
+    }
+
+    /// What is there goes without waiting for more.
+    pub(crate) fn flush(&mut self) {
+        self.flush = self.filled;
+    }
+
+    /// The stream ends with what is there.
+    pub(crate) fn finish(&mut self) {
+        self.flush();
+        if self.end == End::Open {
+            self.end = End::Wanted;
+        }
+    }
+
+    /// Whether everything that may go was posted, its announcements included.
+    pub(crate) fn is_posted(&self) -> bool {
+        self.cut >= self.flush
+            && self.end != End::Wanted
+            && self.pieces.iter().all(|piece| piece.announced)
+    }
+
+    /// Whether every request has completed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue_pairs
+            .iter()
+            .all(|queue_pair| queue_pair.pending == 0)
+    }
+
+    /// The next request, or `None` while there is nothing to post, no room, or no leave of the pacer.
+    pub(crate) fn next(&mut self, now: Duration) -> Option<Post> {
+        if let Some(&(on, lost)) = self.abandoned.front() {
+            if self.queue_pairs[on].pending >= self.settings.depth {
+                return None;
+            }
+            self.abandoned.pop_front();
+            let message = Message::Abandon { queue_pair: lost };
+            return Some(self.post(on, 0, Work::Send(message.encode())));
+        }
+        self.cut_pieces();
+        self.assign();
+        let settings = self.settings;
+        for piece in &mut self.pieces {
+            let Some(queue_pair) = piece.queue_pair.filter(|_| !piece.announced) else {
+                continue;
+            };
+            if self.queue_pairs[queue_pair].pending >= settings.depth {
+                continue;
+            }
+            let mut id = 0;
+            let work = if piece.posted < piece.end {
+                let length = (piece.end - piece.posted).min(settings.message_bytes);
+                if self.pacer.ready_at(length, now) > now {
+                    return None;
+                }
+                self.pacer.pass(length, now);
+                let span = settings.ring.place(piece.posted, length);
+                piece.posted += length;
+                Work::Write {
+                    region: settings.region,
+                    span,
+                    to: Remote {
+                        address: settings.remote.address + span.offset as u64,
+                        ..settings.remote
+                    },
+                }
+            } else {
+                (piece.announced, piece.told) = (true, true);
+                id = piece.end;
+                let message = Message::Arrived {
+                    start: piece.start,
+                    length: u32::try_from(piece.end - piece.start)
+                        .expect("a piece is no longer than SenderSettings::piece_bytes"),
+                };
+                Work::Send(message.encode())
+            };
+            return Some(self.post(queue_pair, id, work));
+        }
+        self.next_end()
+    }
+
+    /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
+    pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
+        let has_room =
+            |queue_pair: usize| self.queue_pairs[queue_pair].pending < self.settings.depth;
+        let piece = self
+            .pieces
+            .iter()
+            .find(|piece| piece.posted < piece.end && piece.queue_pair.is_some_and(has_room))?;
+        let length = (piece.end - piece.posted).min(self.settings.message_bytes);
+        Some(self.pacer.ready_at(length, now))
+    }
+
+    /// A request of ours has completed, and with it all that were posted before on the queue pair.
+    pub(crate) fn completed(&mut self, queue_pair: usize, id: u64) {
+        let pending = &mut self.queue_pairs[queue_pair].pending;
+        *pending = pending.saturating_sub(1);
+        // Announcements have the end of their piece for a name.
+        let ended = |piece: &&mut Piece| piece.again && piece.end == id;
+        if let Some(piece) = self.pieces.iter_mut().find(ended) {
+            piece.again = false;
+            self.retire();
+        }
+    }
+
+    /// Counts a request that somebody else posted on a queue pair, if there is room.
+    pub(crate) fn reserve(&mut self) -> Option<usize> {
+        let depth = self.settings.depth;
+        let queue_pair = self
+            .queue_pairs
+            .iter()
+            .position(|queue_pair| !queue_pair.lost && queue_pair.pending < depth)?;
+        self.queue_pairs[queue_pair].pending += 1;
+        Some(queue_pair)
+    }
+
+    /// The peer returned credit.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot have consumed so much, or had consumed more.
+    pub(crate) fn credited(&mut self, consumed: u64) -> Result<(), SenderError> {
+        let told = self.pieces.iter().take_while(|piece| piece.told).last();
+        let sent = told.map_or(self.credited, |piece| piece.end);
+        if consumed < self.credited || consumed > sent {
+            return Err(SenderError::Credit {
+                said: consumed,
+                sent,
+                before: self.credited,
+            });
+        }
+        self.credited = consumed;
+        for piece in self
+            .pieces
+            .iter_mut()
+            .filter(|piece| piece.start < consumed)
+        {
+            if piece.again && piece.posted == piece.start {
+                // It had arrived before its queue pair was lost, and need not go again.
+                (piece.announced, piece.again) = (true, false);
+            }
+        }
+        self.retire();
+        Ok(())
+    }
+
+    /// A queue pair is no more: what went over it and was not consumed goes again, over others, after the peer
+    /// was told on each of them to throw that one away. `false` if there is no other.
+    pub(crate) fn lost(&mut self, queue_pair: usize) -> bool {
+        self.queue_pairs[queue_pair] = QueuePair {
+            pending: 0,
+            lost: true,
+        };
+        let on_it = |piece: &&mut Piece| piece.queue_pair == Some(queue_pair);
+        for piece in self.pieces.iter_mut().filter(on_it) {
+            // Pieces arrive whole: one that was consumed in part is there, and need not go again.
+            if piece.start < self.credited {
+                (piece.announced, piece.again) = (true, false);
+            } else {
+                piece.queue_pair = None;
+                piece.posted = piece.start;
+                piece.announced = false;
+                piece.again = piece.told;
+            }
+        }
+        self.retire();
+        if self.end == (End::Told { queue_pair }) {
+            self.end = End::Wanted;
+        }
+        self.abandoned.retain(|&(on, _)| on != queue_pair);
+        let living = (0..self.queue_pairs.len()).filter(|&other| !self.queue_pairs[other].lost);
+        self.abandoned.extend(living.map(|on| (on, queue_pair)));
+        self.queue_pairs.iter().any(|queue_pair| !queue_pair.lost)
+    }
+
+    /// How far our ring may be filled, but for its length. What is written for the second time is still needed,
+    /// though the peer has it: later bytes in its place would reach the peer instead.
+    fn free_to(&self) -> u64 {
+        let in_use = |piece: &&Piece| piece.again && piece.start < self.credited;
+        let first = self.pieces.iter().find(in_use);
+        first.map_or(self.credited, |piece| piece.start)
+    }
+
+    /// Forgets pieces that nobody needs.
+    fn retire(&mut self) {
+        let credited = self.credited;
+        let is_done = |piece: &Piece| piece.end <= credited && !piece.again;
+        while self.pieces.front().is_some_and(is_done) {
+            self.pieces.pop_front();
+        }
+    }
+
+    /// Cuts what is there into pieces. A piece ends where its share of the ring does, so that all have the same
+    /// size while data flows, and earlier only where something is flushed.
+    fn cut_pieces(&mut self) {
+        let piece_bytes = self.settings.piece_bytes;
+        while self.cut < self.filled && self.pieces.len() < self.settings.max_pieces {
+            let whole = (piece_bytes - self.cut % self.settings.ring.bytes % piece_bytes)
+                .min(self.settings.ring.contiguous(self.cut));
+            let there = self.filled - self.cut;
+            if there < whole && self.flush < self.filled {
+                return;
+            }
+            let end = self.cut + whole.min(there);
+            self.pieces.push_back(Piece {
+                start: self.cut,
+                end,
+                queue_pair: None,
+                posted: self.cut,
+                announced: false,
+                told: false,
+                again: false,
+            });
+            self.cut = end;
+        }
+    }
+
+    /// Gives pieces without a queue pair to those that live, in turn.
+    fn assign(&mut self) {
+        let depth = self.settings.depth;
+        let count = self.queue_pairs.len();
+        for piece in self
+            .pieces
+            .iter_mut()
+            .filter(|piece| piece.queue_pair.is_none())
+        {
+            let turn = (0..count)
+                .map(|step| (self.next + step) % count)
+                .find(|&number| {
+                    let queue_pair = self.queue_pairs[number];
+                    !queue_pair.lost && queue_pair.pending < depth
+                });
+            let Some(queue_pair) = turn else {
+                return;
+            };
+            piece.queue_pair = Some(queue_pair);
+            self.next = queue_pair + 1;
+        }
+    }
+
+    /// Tells the end, when all before it was posted.
+    fn next_end(&mut self) -> Option<Post> {
+        if self.end != End::Wanted || self.cut < self.filled {
+            return None;
+        }
+        let queue_pair = self.reserve()?;
+        self.queue_pairs[queue_pair].pending -= 1;
+        self.end = End::Told { queue_pair };
+        let message = Message::End { at: self.filled };
+        Some(self.post(queue_pair, 0, Work::Send(message.encode())))
+    }
+
+    fn post(&mut self, queue_pair: usize, id: u64, work: Work) -> Post {
+        self.queue_pairs[queue_pair].pending += 1;
+        Post {
+            queue_pair,
+            request: Request { id, work },
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Two engines and a wire between them, whose order and losses come from a seed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::receiver::ReceiverError;
+use super::sender::SenderError;
+use super::*;
+use crate::verbs::{Remote, Request, Work};
+
+const KEY: u32 = 7;
+const ADDRESS: u64 = 0x1000;
+
+/// A sender, a receiver, their rings, and queue pairs that work on when they are asked.
+struct Fabric {
+    sender: Sender,
+    receiver: Receiver,
+    sent: Vec<u8>,
+    received: Vec<u8>,
+    queue_pairs: Vec<VecDeque<Request>>,
+    lost: Vec<bool>,
+    delivered: Vec<u8>,
+    now: Duration,
+}
+
+impl Fabric {
+    fn new(ring: u64, piece: u64, message: u64, queue_pairs: usize, pieces: usize) -> Self {
+        let ring = Ring::new(NonZeroU64::new(ring).unwrap());
+        let settings = SenderSettings {
+            ring,
+            region: 0,
+            remote: Remote {
+                address: ADDRESS,
+                key: KEY,
+            },
+            queue_pairs,
+            depth: 5,
+            message_bytes: message,
+            piece_bytes: piece,
+            max_pieces: pieces,
+        };
+        let bytes = usize::try_from(ring.bytes()).unwrap();
+        Self {
+            sender: Sender::new(settings, Pacer::new(None, 0)),
+            receiver: Receiver::new(ring, pieces),
+            sent: vec![0; bytes],
+            received: vec![0; bytes],
+            queue_pairs: vec![VecDeque::new(); queue_pairs],
+            lost: vec![false; queue_pairs],
+            delivered: Vec::new(),
+            now: Duration::ZERO,
+        }
+    }
+
+    /// Puts as much of `bytes` into the sender's ring as there is room for; returns how much.
+    fn fill(&mut self, bytes: &[u8]) -> usize {
+        let room = self.sender.room();
+        let count = room.length.min(bytes.len());
+        self.sent[room.offset..room.offset + count].copy_from_slice(&bytes[..count]);
+        self.sender.fill(count);
+        count
+    }
+
+    fn post(&mut self) {
+        while let Some(post) = self.sender.next(self.now) {
+            assert!(
+                !self.lost[post.queue_pair],
+                "a lost queue pair takes nothing"
+            );
+            self.queue_pairs[post.queue_pair].push_back(post.request);
+            assert!(
+                self.queue_pairs[post.queue_pair].len() <= 5,
+                "the depth holds"
+            );
+        }
+    }
+
+    /// Carries out the first request of a queue pair.
+    fn step(&mut self, queue_pair: usize) {
+        let Some(request) = self.queue_pairs[queue_pair].pop_front() else {
+            return;
+        };
+        match request.work {
+            Work::Write { span, to, .. } => {
+                assert_eq!((to.key, to.address), (KEY, ADDRESS + span.offset as u64));
+                let range = span.offset..span.offset + span.length;
+                self.received[range.clone()].copy_from_slice(&self.sent[range]);
+                self.complete(queue_pair, request.id);
+            }
+            Work::Send(message) => {
+                match Message::decode(message.as_bytes()).unwrap() {
+                    Message::Arrived { start, length } => {
+                        self.receiver.arrived(start, u64::from(length)).unwrap();
+                    }
+                    Message::End { at } => self.receiver.ended(at).unwrap(),
+                    Message::Abandon { queue_pair } => self.queue_pairs[queue_pair].clear(),
+                    other => panic!("a sender says {other:?}"),
+                }
+                self.complete(queue_pair, request.id);
+            }
+            Work::Read { .. } => panic!("a sender does not read"),
+        }
+    }
+
+    /// What is lost does not complete, though the peer may see some of it.
+    fn complete(&mut self, queue_pair: usize, id: u64) {
+        if !self.lost[queue_pair] {
+            self.sender.completed(queue_pair, id);
+        }
+    }
+
+    fn take(&mut self, most: usize) {
+        let ready = self.receiver.ready().first(most);
+        let range = ready.offset..ready.offset + ready.length;
+        self.delivered
+            .extend_from_slice(&self.received[range.clone()]);
+        // What was taken may be overwritten at any time.
+        self.received[range].fill(0xee);
+        self.receiver.consume(ready.length);
+        if self.receiver.owes_credit()
+            && let Message::Credit { consumed } = self.receiver.credit()
+        {
+            self.sender.credited(consumed).unwrap();
+        }
+    }
+
+    fn lose(&mut self, queue_pair: usize) {
+        if self.lost.iter().filter(|lost| !**lost).count() > 1 && !self.lost[queue_pair] {
+            self.lost[queue_pair] = true;
+            assert!(self.sender.lost(queue_pair));
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Fill(usize),
+    Flush,
+    Step(usize),
+    Take(usize),
+    Lose(usize),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        4 => (0..300_usize).prop_map(Event::Fill),
+        1 => Just(Event::Flush),
+        8 => (0..3_usize).prop_map(Event::Step),
+        3 => (0..200_usize).prop_map(Event::Take),
+        1 => (0..3_usize).prop_map(Event::Lose),
+    ];
+    proptest::collection::vec(event, 0..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever the order and whatever is lost: the stream arrives once, whole and in order.
+    #[test]
+    fn the_stream_arrives(
+        events in events(),
+        ring in 16_u64..300,
+        piece in 1_u64..100,
+        message in 1_u64..50,
+        pieces in 1_usize..20,
+    ) {
+        let mut fabric = Fabric::new(ring, piece.min(ring), message, 3, pieces);
+        let stream: Vec<u8> = (0..20_000_u32).map(|n| (n % 251) as u8).collect();
+        let mut filled = 0;
+        for event in events {
+            match event {
+                Event::Fill(count) => filled += fabric.fill(&stream[filled..filled + count]),
+                Event::Flush => fabric.sender.flush(),
+                Event::Step(queue_pair) => fabric.step(queue_pair),
+                Event::Take(count) => fabric.take(count),
+                Event::Lose(queue_pair) => fabric.lose(queue_pair),
+            }
+            fabric.post();
+        }
+        fabric.sender.finish();
+        // Each round carries something on, so the number of rounds is bounded.
+        for _ in 0..100_000 {
+            if fabric.receiver.is_finished() {
+                break;
+            }
+            fabric.post();
+            for queue_pair in 0..3 {
+                fabric.step(queue_pair);
+            }
+            fabric.take(usize::MAX);
+        }
+        prop_assert!(fabric.receiver.is_finished(), "it stalls: {:?}", fabric.sender);
+        prop_assert!(fabric.delivered == stream[..filled]);
+    }
+
+    /// A peer may say anything: it is believed or refused, and nothing else happens.
+    #[test]
+    fn a_receiver_believes_nobody(
+        messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..2_u8), 0..40),
+    ) {
+        let ring = Ring::new(NonZeroU64::new(100).unwrap());
+        let mut receiver = Receiver::new(ring, 8);
+        for (start, length, kind) in messages {
+            let _ = match kind {
+                0 => receiver.ended(start),
+                                _ => receiver.arrived(start, length),
+            };
+            let ready = receiver.ready();
+            prop_assert!(ready.offset + ready.length <= 100);
+            receiver.consume(ready.length / 2);
+            if receiver.owes_credit() {
+                receiver.credit();
+            }
+        }
+    }
+}
+
+#[test]
+fn lies_are_named() {
+    let ring = Ring::new(NonZeroU64::new(100).unwrap());
+    let mut receiver = Receiver::new(ring, 2);
+    assert_eq!(receiver.arrived(0, 0), Err(ReceiverError::Empty));
+    let beyond = ReceiverError::BeyondCredit {
+        end: 101,
+        limit: 100,
+    };
+    assert_eq!(receiver.arrived(1, 100), Err(beyond));
+    receiver.arrived(50, 10).unwrap();
+    receiver.arrived(50, 10).unwrap();
+    let overlap = ReceiverError::Overlap { start: 55, end: 56 };
+    assert_eq!(receiver.arrived(55, 1), Err(overlap));
+    receiver.arrived(70, 10).unwrap();
+    assert_eq!(
+        receiver.arrived(90, 10),
+        Err(ReceiverError::TooManyPieces(2))
+    );
+    assert_eq!(receiver.ended(60), Err(ReceiverError::End { at: 60 }));
+}
+
+#[test]
+fn credit_for_what_was_not_sent_is_refused() {
+    let mut fabric = Fabric::new(100, 10, 10, 1, 4);
+    fabric.fill(&[1; 30]);
+    fabric.post();
+    let refused = fabric.sender.credited(30);
+    let lie = SenderError::Credit {
+        said: 30,
+        sent: 20,
+        before: 0,
+    };
+    // Depth 5: two pieces were announced, of the third only the WRITE was posted.
+    assert_eq!(refused, Err(lie));
+    fabric.sender.credited(20).unwrap();
+    assert!(fabric.sender.credited(10).is_err());
+}
+
+#[test]
+fn messages_leave_at_the_rate_of_the_path() {
+    let mut fabric = Fabric::new(1000, 1000, 10, 1, 4);
+    fabric.sender = {
+        let pacer = Pacer::new(Some(100), 10);
+        Sender::new(fabric_settings(&fabric), pacer)
+    };
+    fabric.fill(&[1; 30]);
+    fabric.sender.flush();
+    for round in 0..3 {
+        let post = fabric.sender.next(fabric.now).expect("its time has come");
+        assert!(matches!(post.request.work, Work::Write { .. }));
+        if round < 2 {
+            assert_eq!(fabric.sender.next(fabric.now), None);
+            let at = fabric
+                .sender
+                .next_at(fabric.now)
+                .expect("the pacer holds it back");
+            assert_eq!(at, fabric.now + Duration::from_millis(100));
+            fabric.now = at;
+        }
+    }
+    assert_eq!(fabric.sender.next_at(fabric.now), None);
+}
+
+fn fabric_settings(fabric: &Fabric) -> SenderSettings {
+    SenderSettings {
+        ring: Ring::new(NonZeroU64::new(fabric.sent.len() as u64).unwrap()),
+        region: 0,
+        remote: Remote {
+            address: ADDRESS,
+            key: KEY,
+        },
+        queue_pairs: 1,
+        depth: 5,
+        message_bytes: 10,
+        piece_bytes: 1000,
+        max_pieces: 4,
+    }
+}

@@ -1,0 +1,342 @@
+//! What the two ends tell each other on the data connection before the first byte goes by RDMA.
+//!
+//! The connecting end offers, the accepting end chooses, both within their own limits; then the queue pairs are
+//! connected, and each end says once where its ring is. Whoever cannot go on says why, and the other end has
+//! that reason in its log.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use gridhaul_stack::{ChannelError, Operation};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+/// What stands before every record: a name, the version, the kind, and the length of the rest.
+const HEAD_BYTES: usize = 12;
+const NAME: &[u8; 8] = b"GHRDMA\r\n";
+const VERSION: u8 = 1;
+
+const KIND_OFFER: u8 = 1;
+const KIND_ANSWER: u8 = 2;
+const KIND_RING: u8 = 3;
+const KIND_REFUSAL: u8 = 4;
+
+/// No record is longer, whatever it says.
+const MAX_RECORD_BYTES: usize = 1024;
+
+/// Proves on a further connection that it belongs to a data connection.
+pub(crate) type Token = [u8; 16];
+
+/// What the connecting end would like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// The length of each ring, in bytes.
+    pub(crate) ring_bytes: u64,
+    /// Queue pairs.
+    pub(crate) queue_pairs: u16,
+    /// Pieces that may be under way in each direction.
+    pub(crate) pieces: u16,
+}
+
+/// What the accepting end makes of it: none of the numbers is larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) chosen: Offer,
+    /// Where further queue pairs are connected, at the address of the data connection; 0 if there is one only.
+    pub(crate) port: u16,
+    pub(crate) token: Token,
+}
+
+/// The receiving ring of one end, as the other writes to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RingRecord {
+    pub(crate) address: u64,
+    pub(crate) key: u32,
+}
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    Offer(Offer),
+    Answer(Answer),
+    Ring(RingRecord),
+    /// Why the sender of it cannot go on.
+    Refusal(String),
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    #[error("the other end closed the connection instead of answering")]
+    Closed,
+    #[error("the other end does not speak this protocol: is its stack rdma as well?")]
+    Name,
+    #[error("the other end speaks version {0} of the protocol, this one version {VERSION}")]
+    Version(u8),
+    #[error("the other end sent a record of {0} bytes; {MAX_RECORD_BYTES} are the limit")]
+    Length(usize),
+    #[error("the other end sent a record of the kind {0} that makes no sense")]
+    Content(u8),
+    #[error("the other end refused: {0}")]
+    Refused(String),
+}
+
+impl Record {
+    fn encode(&self) -> Vec<u8> {
+        let mut content = Vec::new();
+        let kind = match self {
+            Self::Offer(offer) => {
+                offer.encode(&mut content);
+                KIND_OFFER
+            }
+            Self::Answer(answer) => {
+                answer.chosen.encode(&mut content);
+                content.extend(answer.port.to_be_bytes());
+                content.extend(answer.token);
+                KIND_ANSWER
+            }
+            Self::Ring(ring) => {
+                content.extend(ring.address.to_be_bytes());
+                content.extend(ring.key.to_be_bytes());
+                KIND_RING
+            }
+            Self::Refusal(reason) => {
+                content.extend(reason.bytes().take(MAX_RECORD_BYTES));
+                KIND_REFUSAL
+            }
+        };
+        let length = u16::try_from(content.len()).expect("every record is short");
+        let mut bytes = NAME.to_vec();
+        bytes.extend([VERSION, kind]);
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(content);
+        bytes
+    }
+
+    fn decode(kind: u8, content: &[u8]) -> Result<Self, RecordError> {
+        let mut fields = Fields(content);
+        let record = match kind {
+            KIND_OFFER => Offer::decode(&mut fields).map(Self::Offer),
+            KIND_ANSWER => Answer::decode(&mut fields).map(Self::Answer),
+            KIND_RING => fields
+                .u64()
+                .zip(fields.u32())
+                .map(|(address, key)| Self::Ring(RingRecord { address, key })),
+            KIND_REFUSAL => {
+                // It goes to logs: no character of it may be special there.
+                let reason = String::from_utf8_lossy(content).escape_debug().to_string();
+                return Ok(Self::Refusal(reason));
+            }
+            _ => None,
+        };
+        record
+            .filter(|_| fields.0.is_empty())
+            .ok_or(RecordError::Content(kind))
+    }
+}
+
+impl Offer {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.ring_bytes.to_be_bytes());
+        bytes.extend(self.queue_pairs.to_be_bytes());
+        bytes.extend(self.pieces.to_be_bytes());
+    }
+
+    /// Nothing of an offer may be zero.
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let offer = Self {
+            ring_bytes: fields.u64()?,
+            queue_pairs: fields.u16()?,
+            pieces: fields.u16()?,
+        };
+        (offer.ring_bytes > 0 && offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
+    }
+
+    /// The smaller of each number.
+    pub(crate) fn within(self, other: Self) -> Self {
+        Self {
+            ring_bytes: self.ring_bytes.min(other.ring_bytes),
+            queue_pairs: self.queue_pairs.min(other.queue_pairs),
+            pieces: self.pieces.min(other.pieces),
+        }
+    }
+}
+
+impl Answer {
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self {
+            chosen: Offer::decode(fields)?,
+            port: fields.u16()?,
+            token: fields.array()?,
+        })
+    }
+}
+
+/// The numbers of a record, one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+}
+
+/// Sends a record over a socket that does not block.
+///
+/// # Errors
+///
+/// When the connection fails, or has no room until the deadline.
+pub(crate) fn write(
+    socket: &OwnedFd,
+    record: &Record,
+    operation: &Operation<'_>,
+) -> Result<(), ChannelError> {
+    write_all(socket, &record.encode(), operation)
+}
+
+/// Receives a record, and not a byte more. A refusal is an error.
+///
+/// # Errors
+///
+/// When the other end does not speak the protocol, refuses, or is silent until the deadline.
+pub(crate) fn read(socket: &OwnedFd, operation: &Operation<'_>) -> Result<Record, RecordError> {
+    let mut head = [0; HEAD_BYTES];
+    read_all(socket, &mut head, operation)?;
+    let [.., version, kind, high, low] = head;
+    if !head.starts_with(NAME) {
+        return Err(RecordError::Name);
+    }
+    if version != VERSION {
+        return Err(RecordError::Version(version));
+    }
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > MAX_RECORD_BYTES {
+        return Err(RecordError::Length(length));
+    }
+    let mut content = vec![0; length];
+    read_all(socket, &mut content, operation)?;
+    match Record::decode(kind, &content)? {
+        Record::Refusal(reason) => Err(RecordError::Refused(reason)),
+        record => Ok(record),
+    }
+}
+
+/// Receives all of `bytes` from a socket that does not block.
+///
+/// # Errors
+///
+/// When the connection ends or fails before, or the operation does.
+pub(crate) fn read_all(
+    socket: &OwnedFd,
+    mut bytes: &mut [u8],
+    operation: &Operation<'_>,
+) -> Result<(), RecordError> {
+    while !bytes.is_empty() {
+        operation.check()?;
+        match recv(socket, &mut *bytes, RecvFlags::empty()) {
+            Ok((_, 0)) => return Err(RecordError::Closed),
+            Ok((_, count)) => bytes = &mut bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => operation.wait_readable(socket.as_fd())?,
+            Err(errno) => return Err(ChannelError::from_socket(errno.into()).into()),
+        }
+    }
+    Ok(())
+}
+
+/// Sends all of `bytes` over a socket that does not block.
+///
+/// # Errors
+///
+/// When the connection or the operation fails.
+pub(crate) fn write_all(
+    socket: &OwnedFd,
+    mut bytes: &[u8],
+    operation: &Operation<'_>,
+) -> Result<(), ChannelError> {
+    while !bytes.is_empty() {
+        operation.check()?;
+        match send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => operation.wait_writable(socket.as_fd())?,
+            Err(errno) => return Err(ChannelError::from_socket(errno.into())),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn round(record: &Record) -> Record {
+        let bytes = record.encode();
+        Record::decode(bytes[9], &bytes[HEAD_BYTES..]).expect("a record")
+    }
+
+    #[test]
+    fn records_survive_the_wire() {
+        let offer = Offer {
+            ring_bytes: 1 << 33,
+            queue_pairs: 4,
+            pieces: 64,
+        };
+        for record in [
+            Record::Offer(offer),
+            Record::Answer(Answer {
+                chosen: offer,
+                port: 50_000,
+                token: [7; 16],
+            }),
+            Record::Ring(RingRecord {
+                address: u64::MAX,
+                key: 1,
+            }),
+            Record::Refusal("no memory".to_owned()),
+        ] {
+            assert_eq!(round(&record), record);
+        }
+        let forged = Record::Refusal("a\r\nb".to_owned());
+        assert_eq!(round(&forged), Record::Refusal("a\\r\\nb".to_owned()));
+    }
+
+    #[test]
+    fn nothing_of_an_offer_is_zero() {
+        let offer = Offer {
+            ring_bytes: 0,
+            queue_pairs: 1,
+            pieces: 1,
+        };
+        let bytes = Record::Offer(offer).encode();
+        let decoded = Record::decode(KIND_OFFER, &bytes[HEAD_BYTES..]);
+        assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(
+            kind in 0..6_u8,
+            content in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let _ = Record::decode(kind, &content);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The driver `rdma`: data channels whose bytes go from memory to memory.
+//!
+//! Both ends register a ring of slabs when a channel opens and tell each other where it is, once. From then on the
+//! sender fills its ring, straight from the file, and writes it to the receiver's by messages that are no larger and
+//! no faster than the path allows; the receiver writes what arrived to its file, and returns credit. `engine` knows
+//! how; it does no I/O. What carries the messages is a *provider* of verbs.
+//!
+//! | option | meaning |
+//! | --- | --- |
+//! | `slab=4M` | the size of a slab in bytes |
+//! | `slabs=4` | slabs in the ring of each direction; together they should cover three times the bandwidth-delay product |
+//! | `message=256K` | the largest message, in bytes: below the burst that a policer on the path allows |
+//! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without |
+//! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
+//! | `qps=4` | queue pairs of a channel |
+//! | `provider=soft` | `soft` is iWARP over TCP in user space (RFC 5040), which works on every machine |
+//! | `crc=on` | adds a checksum to every segment of `soft` |
+//!
+//! The other options are those of the driver `tcp`. With one queue pair, `soft` uses the data connection itself; further
+//! ones are connections to another port of the accepting end, within its range of ports.
+//!
+//! Both ends must run this driver. Offers of the two are compared, and the smaller ring and number of queue pairs is
+//! taken.
+
+mod channel;
+mod engine;
+mod handshake;
+mod memory;
+mod open;
+mod random;
+mod settings;
+mod soft;
+mod streams;
+mod verbs;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::{
+    AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation, Side,
+    SocketOptions, StackError, Transport,
+};
+use gridhaul_tcp::TcpListener;
+
+use crate::channel::RdmaChannel;
+use crate::settings::Settings;
+
+/// The driver `rdma`; its options are in the table above.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rdma;
+
+impl Driver for Rdma {
+    fn name(&self) -> &'static str {
+        "rdma"
+    }
+
+    fn options(&self) -> &'static [OptionDoc] {
+        &settings::OPTIONS
+    }
+
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+        let settings = Settings::parse(&Options::new(self, options)?)?;
+        Ok(Built::Transport(Arc::new(RdmaTransport {
+            settings: Arc::new(settings),
+        })))
+    }
+}
+
+#[derive(Debug)]
+struct RdmaTransport {
+    settings: Arc<Settings>,
+}
+
+impl Transport for RdmaTransport {
+    fn listen(
+        &self,
+        local: IpAddr,
+        options: &SocketOptions,
+    ) -> Result<Box<dyn Listener>, ListenError> {
+        Ok(Box::new(RdmaListener {
+            listener: TcpListener::open(&self.settings.tcp, local, options)?,
+            settings: Arc::clone(&self.settings),
+            options: *options,
+        }))
+    }
+
+    fn connect(
+        &self,
+        peer: SocketAddr,
+        options: &SocketOptions,
+        operation: &Operation<'_>,
+    ) -> Result<Box<dyn Channel>, ConnectError> {
+        let connection = gridhaul_tcp::connect(&self.settings.tcp, peer, options, operation)?;
+        let settings = Arc::clone(&self.settings);
+        let channel = RdmaChannel::new(connection, Side::Connector, settings, *options);
+        Ok(Box::new(channel))
+    }
+}
+
+#[derive(Debug)]
+struct RdmaListener {
+    listener: TcpListener,
+    settings: Arc<Settings>,
+    options: SocketOptions,
+}
+
+impl Listener for RdmaListener {
+    fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError> {
+        let connection = self.listener.accept_channel(operation)?;
+        let settings = Arc::clone(&self.settings);
+        let channel = RdmaChannel::new(connection, Side::Acceptor, settings, self.options);
+        Ok(Box::new(channel))
+    }
+}

@@ -1,0 +1,214 @@
+//! Memory that a device, or a peer through it, may change at any time.
+//!
+//! Rust's references promise that nobody else writes. A registered region cannot promise that: its bytes
+//! are moved by system calls and copies through raw pointers only, and no slice of them is ever handed
+//! out. What is in a region is up to the peer; where it is, and how much, is up to us.
+
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Mapped pages. They take memory when they are first used, or pinned.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    length: NonZeroUsize,
+}
+
+// SAFETY: the mapping belongs to this value until it is dropped, and all access is by raw pointers to it.
+unsafe impl Send for Memory {}
+// SAFETY: as above; concurrent access may mix bytes, and nothing relies on what they are.
+unsafe impl Sync for Memory {}
+
+/// A part of a [`Memory`], in bytes from its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+}
+
+impl Span {
+    pub(crate) fn new(offset: usize, length: usize) -> Self {
+        Self { offset, length }
+    }
+
+    /// All of it but the first `count` bytes.
+    pub(crate) fn skip(self, count: usize) -> Self {
+        Self {
+            offset: self.offset + count,
+            length: self.length - count,
+        }
+    }
+
+    /// The first `count` bytes of it, or fewer.
+    pub(crate) fn first(self, count: usize) -> Self {
+        Self {
+            length: self.length.min(count),
+            ..self
+        }
+    }
+}
+
+impl Memory {
+    /// Maps `length` bytes of zeros.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory.
+    pub(crate) fn new(length: NonZeroUsize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing else.
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), length.get(), protection, flags) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length.get()
+    }
+
+    /// The address that peers name it by.
+    pub(crate) fn address(&self) -> u64 {
+        self.start.as_ptr().expose_provenance() as u64
+    }
+
+    /// For a system call or a device.
+    ///
+    /// # Panics
+    ///
+    /// When the span does not lie in the memory: every span comes from a check against its length.
+    pub(crate) fn pointer(&self, span: Span) -> *mut u8 {
+        let end = span.offset.checked_add(span.length);
+        assert!(
+            end.is_some_and(|end| end <= self.length()),
+            "a span lies in its memory"
+        );
+        // SAFETY: the offset is within the mapping, or at its end for an empty span.
+        unsafe { self.start.as_ptr().add(span.offset) }
+    }
+
+    /// Copies `bytes` to `offset`.
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let to = self.pointer(Span::new(offset, bytes.len()));
+        // SAFETY: `pointer` has checked the length; `bytes` is a Rust slice and so no part of the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Copies from `offset` to all of `bytes`.
+    pub(crate) fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
+        let from = self.pointer(Span::new(offset, bytes.len()));
+        // SAFETY: as in `copy_in`, the other way round.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Reads from a file at `file_offset` into a span; returns how much.
+    pub(crate) fn read_from(
+        &self,
+        file: BorrowedFd<'_>,
+        file_offset: u64,
+        span: Span,
+    ) -> io::Result<usize> {
+        let to = self.pointer(span);
+        let offset = file_position(file_offset)?;
+        // SAFETY: the kernel writes at most `span.length` bytes, which `pointer` has checked, and the
+        // descriptor is open for as long as it is borrowed.
+        let count = unsafe { libc::pread(file.as_raw_fd(), to.cast(), span.length, offset) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Writes a span to a file at `file_offset`; returns how much.
+    pub(crate) fn write_to(
+        &self,
+        file: BorrowedFd<'_>,
+        file_offset: u64,
+        span: Span,
+    ) -> io::Result<usize> {
+        let from = self.pointer(span);
+        let offset = file_position(file_offset)?;
+        // SAFETY: the kernel reads `span.length` bytes, which `pointer` has checked, and the descriptor
+        // is open for as long as it is borrowed.
+        let count = unsafe { libc::pwrite(file.as_raw_fd(), from.cast(), span.length, offset) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Receives from a socket into a span, and what comes after it into `rest`; returns how much.
+    pub(crate) fn receive_from(
+        &self,
+        socket: BorrowedFd<'_>,
+        span: Span,
+        rest: &mut [u8],
+    ) -> io::Result<usize> {
+        let mut pieces = [
+            libc::iovec {
+                iov_base: self.pointer(span).cast(),
+                iov_len: span.length,
+            },
+            piece_of(IoSliceMut::new(rest)),
+        ];
+        // SAFETY: all fields are integers or pointers, for which zero is a value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = pieces.as_mut_ptr();
+        message.msg_iovlen = pieces.len();
+        // SAFETY: the message names two pieces of memory that may be written to: a span that `pointer`
+        // has checked, and `rest`. The kernel keeps neither.
+        let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+fn piece_of(mut slice: IoSliceMut<'_>) -> libc::iovec {
+    libc::iovec {
+        iov_base: slice.as_mut_ptr().cast(),
+        iov_len: slice.len(),
+    }
+}
+
+fn file_position(offset: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new`; whoever holds a pointer to it holds this value too. It
+        // cannot fail for a whole mapping; if it did, the pages would stay mapped and unused.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn memory(length: usize) -> Memory {
+        Memory::new(NonZeroUsize::new(length).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn bytes_go_in_and_out() {
+        let memory = memory(4096);
+        memory.copy_in(4090, b"abcdef");
+        let mut bytes = [0; 4];
+        memory.copy_out(4091, &mut bytes);
+        assert_eq!(&bytes, b"bcde");
+        let file = tempfile::tempfile().unwrap();
+        let written = memory.write_to(file.as_fd(), 7, Span::new(4090, 6));
+        assert_eq!(written.unwrap(), 6);
+        let read = memory.read_from(file.as_fd(), 9, Span::new(0, 100));
+        assert_eq!(read.unwrap(), 4);
+        memory.copy_out(0, &mut bytes);
+        assert_eq!(&bytes, b"cdef");
+    }
+
+    #[test]
+    #[should_panic(expected = "a span lies in its memory")]
+    fn a_span_past_the_end_is_a_mistake() {
+        memory(4096).copy_in(4095, b"ab");
+    }
+}

@@ -1,0 +1,155 @@
+//! The provider `soft`: iWARP in user space, over TCP sockets (RFC 5044, 5041, 5040, 6581).
+//!
+//! It works on every machine, and what it speaks is what hardware iWARP adapters and Linux's siw speak, so that
+//! a host without such hardware can talk to one that has it. A WRITE is done when TCP has taken its bytes,
+//! as with siw; what has arrived, only the peer's messages tell.
+//!
+//! It is one thread's work: bytes are moved in [`Endpoint::poll`] and nowhere else. It does not pace,
+//! does not retransmit and has no congestion control of its own: that is TCP's.
+
+mod handshake;
+mod mpa;
+mod queue_pair;
+mod receive;
+mod regions;
+mod segment;
+mod socket;
+mod transmit;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll;
+
+pub(crate) use handshake::{Established, HandshakeError, Offer, establish};
+use queue_pair::QueuePair;
+use regions::Regions;
+
+use crate::memory::Memory;
+use crate::verbs::{Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request};
+
+/// Requests of one queue pair at a time. Each is some bytes of memory here; what is under way is in
+/// TCP's buffers.
+const DEPTH: usize = 1024;
+
+/// READs of one queue pair at a time, in each direction.
+pub(crate) const READ_DEPTH: u16 = 64;
+
+/// The largest WRITE or READ: their lengths are 32-bit numbers.
+const MAX_MESSAGE_BYTES: usize = 1 << 30;
+
+/// One channel's queue pairs, each a TCP connection.
+#[derive(Debug)]
+pub(crate) struct SoftEndpoint {
+    queue_pairs: Vec<QueuePair>,
+    regions: Regions,
+    limits: Limits,
+    /// Watches the connections. The number of a queue pair is its name there.
+    watch: OwnedFd,
+    /// For each queue pair, whether the watch looks for room to send as well.
+    watches_room: Vec<bool>,
+}
+
+impl SoftEndpoint {
+    /// An endpoint without queue pairs.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptor left.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            queue_pairs: Vec::new(),
+            regions: Regions::default(),
+            limits: Limits {
+                queue_pairs: 0,
+                depth: DEPTH,
+                reads: usize::from(READ_DEPTH),
+                message_bytes: MAX_MESSAGE_BYTES,
+                needs_polling: true,
+            },
+            watch: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            watches_room: Vec::new(),
+        })
+    }
+
+    /// Makes a connection, after its MPA frames, the next queue pair.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot watch it.
+    pub(crate) fn attach(&mut self, connection: Established) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(self.queue_pairs.len() as u64);
+        epoll::add(&self.watch, &connection.socket, data, epoll::EventFlags::IN)?;
+        self.limits.queue_pairs += 1;
+        self.limits.reads = self.limits.reads.min(usize::from(connection.reads));
+        self.watches_room.push(false);
+        let queue_pair = QueuePair::new(connection.socket, connection.terms);
+        self.queue_pairs.push(queue_pair);
+        Ok(())
+    }
+
+    /// Looks for room in the sockets that have something to send, and in no other.
+    fn watch_room(&mut self) -> io::Result<()> {
+        let pairs = self.queue_pairs.iter().zip(&mut self.watches_room);
+        for (number, (queue_pair, watches)) in pairs.enumerate() {
+            let wants = queue_pair.wants_to_send();
+            let Some(socket) = queue_pair.socket().filter(|_| wants != *watches) else {
+                continue;
+            };
+            let mut flags = epoll::EventFlags::IN;
+            flags.set(epoll::EventFlags::OUT, wants);
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::modify(&self.watch, socket, data, flags)?;
+            *watches = wants;
+        }
+        Ok(())
+    }
+}
+
+impl Endpoint for SoftEndpoint {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
+        Ok(self.regions.add(memory, access))
+    }
+
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
+        self.queue_pairs[queue_pair].post(request, &self.regions, &self.limits)
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        for (number, queue_pair) in self.queue_pairs.iter_mut().enumerate() {
+            queue_pair.poll(number, &self.regions, &self.limits, completions);
+        }
+        if let Err(error) = self.watch_room() {
+            // The watch and the sockets are ours and open, so only the kernel's memory can be short.
+            // Without a watch the endpoint would sleep for ever.
+            for queue_pair in 0..self.queue_pairs.len() {
+                let loss = Loss::Failed(error.to_string());
+                completions.push(Completion::Lost { queue_pair, loss });
+            }
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+
+    fn close(&mut self, queue_pair: usize) {
+        if let Some(queue_pair) = self.queue_pairs.get_mut(queue_pair) {
+            queue_pair.abort();
+        }
+    }
+
+    fn abort(&mut self) {
+        for queue_pair in &mut self.queue_pairs {
+            queue_pair.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

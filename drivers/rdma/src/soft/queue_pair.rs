@@ -1,0 +1,324 @@
+//! One connection, as a queue pair.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+use super::receive::{Incoming, Receive, ReceiveError, Sinks};
+use super::regions::{AccessError, Regions};
+use super::segment::{Queue, ReadRequest, Tagged};
+use super::transmit::{Job, Transmit};
+use crate::memory::{Memory, Span};
+use crate::verbs::{Access, Completion, Limits, Message, PostError, Remote, Request, Work};
+
+/// A connection after its MPA frames.
+#[derive(Debug)]
+pub(super) struct QueuePair {
+    /// `None` when it is lost.
+    socket: Option<OwnedFd>,
+    transmit: Transmit,
+    receive: Receive,
+    reads: Reads,
+    /// Requests whose completion has not been told.
+    pending: usize,
+    /// Answers to the peer's READs that have not all gone.
+    answers: usize,
+}
+
+/// What the two ends agreed on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) has_checksum: bool,
+    /// The largest payload of a tagged segment that is sent, in bytes.
+    pub(super) segment_bytes: usize,
+}
+
+/// Names the answers to the peer's READs among the requests of the sending half.
+const ANSWER: u64 = u64::MAX;
+
+/// How much is received or sent before the other direction has its turn.
+const TURN: usize = 64;
+
+impl QueuePair {
+    pub(super) fn new(socket: OwnedFd, terms: Terms) -> Self {
+        Self {
+            socket: Some(socket),
+            transmit: Transmit::new(terms.segment_bytes, terms.has_checksum),
+            receive: Receive::new(terms.has_checksum),
+            reads: Reads::default(),
+            pending: 0,
+            answers: 0,
+        }
+    }
+
+    /// The connection, unless it is lost.
+    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether something is to be sent.
+    pub(super) fn wants_to_send(&self) -> bool {
+        self.socket.is_some() && !self.transmit.is_idle()
+    }
+
+    pub(super) fn post(
+        &mut self,
+        request: Request,
+        regions: &Regions,
+        limits: &Limits,
+    ) -> Result<(), PostError> {
+        if self.socket.is_none() {
+            return Err(PostError::Lost);
+        }
+        if self.pending >= limits.depth {
+            return Err(PostError::Full);
+        }
+        match request.work {
+            Work::Write { region, span, to } => {
+                let job = Job::Tagged {
+                    kind: Tagged::Write,
+                    memory: Arc::clone(regions.memory(region)),
+                    span,
+                    to,
+                };
+                self.transmit.push(job, Some(request.id));
+            }
+            Work::Read { region, span, from } => {
+                if self.reads.waiting.len() >= limits.reads {
+                    return Err(PostError::Full);
+                }
+                let message = self.reads.add(request.id, region, span, from, regions);
+                let queue = Queue::ReadRequest;
+                self.transmit.push(Job::Untagged { queue, message }, None);
+            }
+            Work::Send(message) => {
+                let queue = Queue::Send;
+                let job = Job::Untagged { queue, message };
+                self.transmit.push(job, Some(request.id));
+            }
+        }
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// Moves what can be moved without waiting.
+    pub(super) fn poll(
+        &mut self,
+        number: usize,
+        regions: &Regions,
+        limits: &Limits,
+        completions: &mut Vec<Completion>,
+    ) {
+        let outcome = self
+            .receive_some(number, regions, limits, completions)
+            .and_then(|()| self.send_some(number, completions));
+        if let Err(error) = outcome {
+            self.lose(number, &error, completions);
+        }
+    }
+
+    fn receive_some(
+        &mut self,
+        number: usize,
+        regions: &Regions,
+        limits: &Limits,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), ReceiveError> {
+        for _ in 0..TURN {
+            let Some(socket) = &self.socket else {
+                return Ok(());
+            };
+            let Some(event) = self.receive.next(socket.as_fd(), regions, &self.reads)? else {
+                return Ok(());
+            };
+            match event {
+                Incoming::Message(message) => completions.push(Completion::Received {
+                    queue_pair: number,
+                    message,
+                }),
+                Incoming::Read(request) => self.answer(request, regions, limits)?,
+                Incoming::Answer { bytes, last } => {
+                    if let Some(id) = self.reads.answered(bytes, last)? {
+                        self.done(number, id, completions);
+                    }
+                }
+                Incoming::Terminate { layer, code } => {
+                    return Err(ReceiveError::Terminated { layer, code });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send_some(
+        &mut self,
+        number: usize,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), ReceiveError> {
+        let mut gone = Vec::new();
+        for _ in 0..TURN {
+            let Some(socket) = &self.socket else {
+                break;
+            };
+            if !self.transmit.send(socket.as_fd(), &mut gone)? {
+                break;
+            }
+        }
+        for id in gone {
+            match id {
+                ANSWER => self.answers -= 1,
+                id => self.done(number, id, completions),
+            }
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, number: usize, id: u64, completions: &mut Vec<Completion>) {
+        self.pending -= 1;
+        completions.push(Completion::Done {
+            queue_pair: number,
+            id,
+        });
+    }
+
+    /// Sends what the peer wants to read, if it may.
+    fn answer(
+        &mut self,
+        request: ReadRequest,
+        regions: &Regions,
+        limits: &Limits,
+    ) -> Result<(), ReceiveError> {
+        // RFC 6581 4.1: no more of them than was agreed.
+        if self.answers >= limits.reads {
+            return Err(ReceiveError::TooManyReads(limits.reads));
+        }
+        let source = Remote {
+            address: request.source_address,
+            key: request.source_key,
+        };
+        let length = usize::try_from(request.length).map_err(|_| AccessError::Key(source.key))?;
+        let (memory, span) = regions.find(source, length, Access::RemoteRead)?;
+        let job = Job::Tagged {
+            kind: Tagged::ReadResponse,
+            memory: Arc::clone(memory),
+            span,
+            to: Remote {
+                address: request.sink_address,
+                key: request.sink_key,
+            },
+        };
+        self.answers += 1;
+        self.transmit.push(job, Some(ANSWER));
+        Ok(())
+    }
+
+    /// Gives the connection up, and tells the peer why if it is to blame.
+    fn lose(&mut self, number: usize, error: &ReceiveError, completions: &mut Vec<Completion>) {
+        if let (Some(socket), Some(message)) = (&self.socket, terminate(error)) {
+            let queue = Queue::Terminate;
+            self.transmit.push(Job::Untagged { queue, message }, None);
+            // It goes if there is room; the connection ends in any case.
+            let _ = self.transmit.send(socket.as_fd(), &mut Vec::new());
+        }
+        self.socket = None;
+        completions.push(Completion::Lost {
+            queue_pair: number,
+            loss: error.loss(),
+        });
+    }
+
+    /// Resets the connection.
+    pub(super) fn abort(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // Without a linger time a close is a reset (socket(7)).
+            let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+        }
+    }
+}
+
+/// The TERMINATE message for an error of the peer (RFC 5040 4.8): layer and type, code, and no copy of the
+/// header that was wrong.
+fn terminate(error: &ReceiveError) -> Option<Message> {
+    // RFC 5040 figure 10: layer 0 is RDMAP, 1 DDP, 2 MPA; type 1 is a protection error of RDMAP.
+    let [layers, code] = match error {
+        ReceiveError::Network(_) | ReceiveError::Ended | ReceiveError::Cut => return None,
+        ReceiveError::Terminated { .. } => return None,
+        ReceiveError::Access(AccessError::Key(_)) => [0x01, 0x00],
+        ReceiveError::Access(AccessError::Bounds { .. }) => [0x01, 0x01],
+        ReceiveError::Access(AccessError::Rights(_)) => [0x01, 0x02],
+        ReceiveError::Checksum => [0x20, 0x02],
+        ReceiveError::Order { .. } => [0x12, 0x02],
+        ReceiveError::TooLong(_) => [0x12, 0x05],
+        ReceiveError::Segment(_) | ReceiveError::Answer | ReceiveError::TooManyReads(_) => {
+            [0x02, 0xff]
+        }
+    };
+    Message::new(&[layers, code, 0, 0])
+}
+
+/// READs that were asked for, in order: so come the answers.
+#[derive(Debug, Default)]
+struct Reads {
+    waiting: VecDeque<Read>,
+}
+
+#[derive(Debug)]
+struct Read {
+    id: u64,
+    memory: Arc<Memory>,
+    key: u32,
+    /// Where the next part of the answer goes.
+    rest: Span,
+}
+
+impl Reads {
+    /// Remembers a READ; returns the message that asks for it.
+    fn add(
+        &mut self,
+        id: u64,
+        region: usize,
+        span: Span,
+        from: Remote,
+        regions: &Regions,
+    ) -> Message {
+        let memory = regions.memory(region);
+        let request = ReadRequest {
+            sink_key: regions.key(region),
+            sink_address: memory.address() + span.offset as u64,
+            length: u32::try_from(span.length).expect("a READ is bounded by Limits::message_bytes"),
+            source_key: from.key,
+            source_address: from.address,
+        };
+        self.waiting.push_back(Read {
+            id,
+            memory: Arc::clone(memory),
+            key: request.sink_key,
+            rest: span,
+        });
+        Message::new(&request.encode()).expect("a READ request is a short message")
+    }
+
+    /// Counts a part of an answer; returns the request that it completes.
+    fn answered(&mut self, bytes: usize, last: bool) -> Result<Option<u64>, ReceiveError> {
+        let read = self.waiting.front_mut().ok_or(ReceiveError::Answer)?;
+        read.rest = read.rest.skip(bytes);
+        match (last, read.rest.length) {
+            (false, _) => Ok(None),
+            (true, 0) => Ok(self.waiting.pop_front().map(|read| read.id)),
+            (true, _) => Err(ReceiveError::Answer),
+        }
+    }
+}
+
+impl Sinks for Reads {
+    fn sink(&self, to: Remote, length: usize) -> Option<(Arc<Memory>, Span)> {
+        let read = self.waiting.front()?;
+        let is_next = to.key == read.key
+            && to.address == read.memory.address() + read.rest.offset as u64
+            && length <= read.rest.length;
+        is_next.then(|| (Arc::clone(&read.memory), read.rest.first(length)))
+    }
+}

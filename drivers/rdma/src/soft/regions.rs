@@ -1,0 +1,159 @@
+//! The memory that an endpoint has registered, as peers may use it.
+
+use std::sync::Arc;
+
+use crate::memory::{Memory, Span};
+use crate::random::random_bytes;
+use crate::verbs::{Access, Region, Remote};
+
+/// What an endpoint has registered. Another endpoint's keys mean nothing here.
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    regions: Vec<Registered>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    memory: Arc<Memory>,
+    access: Access,
+    key: u32,
+}
+
+/// Why a peer may not do what it asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AccessError {
+    #[error("no memory has the key {0:#x}")]
+    Key(u32),
+    #[error("{length} bytes at {address:#x} are not all within the memory of the key {key:#x}")]
+    Bounds {
+        key: u32,
+        address: u64,
+        length: usize,
+    },
+    #[error("the memory of the key {0:#x} may not be used in this way")]
+    Rights(u32),
+}
+
+impl Regions {
+    /// Registers memory under a key that cannot be guessed from another.
+    pub(super) fn add(&mut self, memory: &Arc<Memory>, access: Access) -> Region {
+        let key = loop {
+            let key = u32::from_ne_bytes(random_bytes());
+            if self.regions.iter().all(|region| region.key != key) {
+                break key;
+            }
+        };
+        self.regions.push(Registered {
+            memory: Arc::clone(memory),
+            access,
+            key,
+        });
+        Region {
+            id: self.regions.len() - 1,
+            address: memory.address(),
+            key,
+        }
+    }
+
+    /// The memory of a region of ours.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was registered under this number.
+    pub(super) fn memory(&self, id: usize) -> &Arc<Memory> {
+        &self.regions[id].memory
+    }
+
+    /// The key of a region of ours.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was registered under this number.
+    pub(super) fn key(&self, id: usize) -> u32 {
+        self.regions[id].key
+    }
+
+    /// Finds what a peer names, if it may be used so.
+    // RFC 5040 8.1: key, bounds and rights are checked before a byte is placed.
+    pub(super) fn find(
+        &self,
+        remote: Remote,
+        length: usize,
+        wanted: Access,
+    ) -> Result<(&Arc<Memory>, Span), AccessError> {
+        let Remote { address, key } = remote;
+        let region = self
+            .regions
+            .iter()
+            .find(|region| region.key == key)
+            .ok_or(AccessError::Key(key))?;
+        if region.access != wanted {
+            return Err(AccessError::Rights(key));
+        }
+        let offset = address
+            .checked_sub(region.memory.address())
+            .and_then(|offset| usize::try_from(offset).ok())
+            .filter(|offset| {
+                offset
+                    .checked_add(length)
+                    .is_some_and(|end| end <= region.memory.length())
+            })
+            .ok_or(AccessError::Bounds {
+                key,
+                address,
+                length,
+            })?;
+        Ok((&region.memory, Span::new(offset, length)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_gets_what_it_may_have_and_no_byte_more() {
+        let memory = Arc::new(Memory::new(NonZeroUsize::new(4096).unwrap()).unwrap());
+        let mut regions = Regions::default();
+        let region = regions.add(&memory, Access::RemoteWrite);
+        let at = |offset: u64| Remote {
+            address: region.address.wrapping_add(offset),
+            key: region.key,
+        };
+        let find = |remote, length| {
+            regions
+                .find(remote, length, Access::RemoteWrite)
+                .map(|(_, span)| span)
+        };
+        assert_eq!(find(at(96), 4000), Ok(Span::new(96, 4000)));
+        assert_eq!(find(at(4096), 0), Ok(Span::new(4096, 0)));
+        for (remote, length) in [
+            (at(97), 4000),
+            (at(4097), 0),
+            (at(1_u64.wrapping_neg()), 1),
+            (at(0), usize::MAX),
+            (
+                Remote {
+                    address: 0,
+                    ..at(0)
+                },
+                1,
+            ),
+        ] {
+            let refused = find(remote, length);
+            assert!(
+                matches!(refused, Err(AccessError::Bounds { .. })),
+                "{refused:?}"
+            );
+        }
+        let stranger = Remote {
+            key: region.key ^ 1,
+            ..at(0)
+        };
+        assert_eq!(find(stranger, 1), Err(AccessError::Key(stranger.key)));
+        let read = regions.find(at(0), 1, Access::RemoteRead);
+        assert_eq!(read.map(drop), Err(AccessError::Rights(region.key)));
+    }
+}

@@ -1,0 +1,53 @@
+//! Sends pieces of registered memory over a socket.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::memory::{Memory, Span};
+
+/// What goes out next.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Piece<'a> {
+    /// Bytes of ours.
+    Bytes(&'a [u8]),
+    /// A part of registered memory.
+    Memory(&'a Memory, Span),
+}
+
+/// Pieces that are sent with one call: the kernel's limit is 1024 (UIO_MAXIOV).
+pub(super) const MAX_PIECES: usize = 48;
+
+/// Sends the first [`MAX_PIECES`] of `pieces` behind each other, as far as the socket has room; returns how
+/// many bytes.
+///
+/// # Errors
+///
+/// The kernel's, `EAGAIN` among them.
+pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<usize> {
+    let nothing = libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 0,
+    };
+    let mut vectors = [nothing; MAX_PIECES];
+    let count = pieces.len().min(MAX_PIECES);
+    for (vector, piece) in vectors.iter_mut().zip(pieces) {
+        *vector = match *piece {
+            Piece::Bytes(bytes) => libc::iovec {
+                iov_base: bytes.as_ptr().cast_mut().cast(),
+                iov_len: bytes.len(),
+            },
+            Piece::Memory(memory, span) => libc::iovec {
+                iov_base: memory.pointer(span).cast(),
+                iov_len: span.length,
+            },
+        };
+    }
+    // SAFETY: all fields are integers or pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = count;
+    // SAFETY: each of the first `count` vectors is a slice or a checked span that outlives the call, and
+    // the kernel only reads from them and keeps none.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}

@@ -1,0 +1,330 @@
+//! Two endpoints that are connected to each other over loopback.
+
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use gridhaul_stack::{Cancel, Operation, Side};
+use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::*;
+use crate::memory::Span;
+use crate::verbs::{Message, Remote, Work};
+
+const BYTES: usize = 1 << 20;
+
+fn sockets() -> (OwnedFd, OwnedFd) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let connector = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (acceptor, _) = listener.accept().unwrap();
+    for socket in [&connector, &acceptor] {
+        socket.set_nonblocking(true).unwrap();
+        socket.set_nodelay(true).unwrap();
+    }
+    (connector.into(), acceptor.into())
+}
+
+fn offer(checksum: bool, revision: u8, segment_bytes: usize) -> Offer {
+    Offer {
+        checksum,
+        revision,
+        segment_bytes,
+        private: b"hello".to_vec(),
+    }
+}
+
+fn pair(queue_pairs: usize, offer: &Offer) -> [Peer; 2] {
+    let mut ends = [Vec::new(), Vec::new()];
+    for _ in 0..queue_pairs {
+        let (connector, acceptor) = sockets();
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: None,
+            cancel: &cancel,
+        };
+        let (connector, acceptor) = thread::scope(|scope| {
+            let connector =
+                scope.spawn(|| establish(connector, Side::Connector, offer, &|_| true, &operation));
+            let accepts = |private: &[u8]| private == b"hello";
+            let acceptor = establish(acceptor, Side::Acceptor, offer, &accepts, &operation);
+            (connector.join().unwrap().unwrap(), acceptor.unwrap())
+        });
+        ends[0].push(connector);
+        ends[1].push(acceptor);
+    }
+    ends.map(|connections| {
+        let mut endpoint = SoftEndpoint::new().unwrap();
+        for connection in connections {
+            endpoint.attach(connection).unwrap();
+        }
+        Peer::new(endpoint)
+    })
+}
+
+/// An endpoint with memory of each kind.
+struct Peer {
+    endpoint: SoftEndpoint,
+    memory: [Arc<Memory>; 3],
+    regions: [Region; 3],
+    completions: Vec<Completion>,
+}
+
+const LOCAL: usize = 0;
+const WRITABLE: usize = 1;
+const READABLE: usize = 2;
+
+impl Peer {
+    fn new(mut endpoint: SoftEndpoint) -> Self {
+        let length = NonZeroUsize::new(BYTES).unwrap();
+        let memory = [(); 3].map(|()| Arc::new(Memory::new(length).unwrap()));
+        let access = [Access::Local, Access::RemoteWrite, Access::RemoteRead];
+        let regions = [LOCAL, WRITABLE, READABLE]
+            .map(|kind| endpoint.register(&memory[kind], access[kind]).unwrap());
+        Self {
+            endpoint,
+            memory,
+            regions,
+            completions: Vec::new(),
+        }
+    }
+
+    fn at(&self, kind: usize, offset: usize) -> Remote {
+        let region = self.regions[kind];
+        Remote {
+            address: region.address + offset as u64,
+            key: region.key,
+        }
+    }
+
+    fn post(&mut self, id: u64, work: Work) {
+        self.endpoint.post(0, Request { id, work }).unwrap();
+    }
+
+    fn content(&self, kind: usize, span: Span) -> Vec<u8> {
+        let mut bytes = vec![0; span.length];
+        self.memory[kind].copy_out(span.offset, &mut bytes);
+        bytes
+    }
+}
+
+/// Lets both work until `is_done`; sleeps while neither has anything to do.
+fn run(peers: &mut [Peer; 2], is_done: impl Fn(&[Peer; 2]) -> bool) {
+    loop {
+        for peer in &mut *peers {
+            peer.endpoint.poll(&mut peer.completions);
+        }
+        if is_done(peers) {
+            return;
+        }
+        let [one, other] = &*peers;
+        let mut descriptors = [one, other]
+            .map(|peer| PollFd::from_borrowed_fd(peer.endpoint.descriptor(), PollFlags::IN));
+        let limit = Timespec::try_from(Duration::from_secs(30)).unwrap();
+        assert_ne!(
+            poll(&mut descriptors, Some(&limit)).unwrap(),
+            0,
+            "nothing happens"
+        );
+    }
+}
+
+fn noise(seed: u8, length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|index| (index.wrapping_mul(31) ^ (index >> 8)).to_le_bytes()[0] ^ seed)
+        .collect()
+}
+
+fn lost(peer: &Peer) -> Option<&str> {
+    peer.completions
+        .iter()
+        .find_map(|completion| match completion {
+            Completion::Lost { loss, .. } => Some(match loss {
+                Loss::Closed => "closed",
+                Loss::Reset => "reset",
+                Loss::Failed(reason) => reason,
+            }),
+            _ => None,
+        })
+}
+
+#[test]
+fn a_message_comes_after_the_writes_before_it() {
+    for checksum in [false, true] {
+        for revision in [1, 2] {
+            let mut peers = pair(1, &offer(checksum, revision, 60_000));
+            let bytes = noise(7, BYTES);
+            peers[0].memory[LOCAL].copy_in(0, &bytes);
+            let work = Work::Write {
+                region: peers[0].regions[LOCAL].id,
+                span: Span::new(0, BYTES),
+                to: peers[1].at(WRITABLE, 0),
+            };
+            peers[0].post(1, work);
+            peers[0].post(2, Work::Send(Message::new(b"there").unwrap()));
+            run(&mut peers, |[_, other]| !other.completions.is_empty());
+            let received = Completion::Received {
+                queue_pair: 0,
+                message: Message::new(b"there").unwrap(),
+            };
+            assert_eq!(peers[1].completions, [received]);
+            assert_eq!(peers[1].content(WRITABLE, Span::new(0, BYTES)), bytes);
+            run(&mut peers, |[one, _]| one.completions.len() == 2);
+        }
+    }
+}
+
+#[test]
+fn a_read_brings_what_is_there() {
+    for checksum in [false, true] {
+        let mut peers = pair(1, &offer(checksum, 2, 9000));
+        let bytes = noise(9, BYTES);
+        peers[1].memory[READABLE].copy_in(0, &bytes);
+        for (id, (start, end)) in [(0, 500_000), (500_000, 500_001), (500_001, BYTES)]
+            .into_iter()
+            .enumerate()
+        {
+            let work = Work::Read {
+                region: peers[0].regions[LOCAL].id,
+                span: Span::new(start, end - start),
+                from: peers[1].at(READABLE, start),
+            };
+            peers[0].post(id as u64, work);
+        }
+        run(&mut peers, |[one, _]| one.completions.len() == 3);
+        let done = [0, 1, 2].map(|id| Completion::Done { queue_pair: 0, id });
+        assert_eq!(peers[0].completions, done);
+        assert_eq!(peers[0].content(LOCAL, Span::new(0, BYTES)), bytes);
+    }
+}
+
+#[test]
+fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
+    let offer = offer(false, 2, 60_000);
+    let write = |peers: &[Peer; 2], to| Work::Write {
+        region: peers[0].regions[LOCAL].id,
+        span: Span::new(0, 100),
+        to,
+    };
+    type Attempt<'a> = &'a dyn Fn(&[Peer; 2]) -> Work;
+    let attempts: [(Attempt<'_>, &str); 4] = [
+        (
+            &|peers| write(peers, peers[1].at(READABLE, 0)),
+            "may not be used in this way",
+        ),
+        (
+            &|peers| write(peers, peers[1].at(WRITABLE, BYTES - 99)),
+            "not all within the memory",
+        ),
+        (
+            &|peers| {
+                let to = peers[1].at(WRITABLE, 0);
+                write(
+                    peers,
+                    Remote {
+                        key: to.key ^ 1,
+                        ..to
+                    },
+                )
+            },
+            "no memory has the key",
+        ),
+        (
+            &|peers| Work::Read {
+                region: peers[0].regions[LOCAL].id,
+                span: Span::new(0, 100),
+                from: peers[1].at(WRITABLE, 0),
+            },
+            "may not be used in this way",
+        ),
+    ];
+    for (attempt, words) in attempts {
+        let mut peers = pair(1, &offer);
+        let work = attempt(&peers);
+        peers[0].post(1, work);
+        run(&mut peers, |[one, other]| {
+            lost(one).is_some() && lost(other).is_some()
+        });
+        let reason = lost(&peers[1]).unwrap();
+        assert!(reason.contains(words), "{reason}");
+        let reason = lost(&peers[0]).unwrap();
+        assert!(reason.contains("ended the connection: layer 0"), "{reason}");
+        assert_eq!(
+            peers[1].content(WRITABLE, Span::new(0, BYTES)),
+            vec![0; BYTES]
+        );
+        let request = Request { id: 2, work };
+        assert_eq!(peers[0].endpoint.post(0, request), Err(PostError::Lost));
+    }
+}
+
+#[test]
+fn an_end_of_the_connection_is_told() {
+    let mut peers = pair(1, &offer(false, 2, 60_000));
+    let [_, other] = &mut peers;
+    other.endpoint.queue_pairs[0] = QueuePair::new(
+        sockets().0,
+        queue_pair::Terms {
+            has_checksum: false,
+            segment_bytes: 1,
+        },
+    );
+    run(&mut peers, |[one, _]| lost(one).is_some());
+    assert_eq!(lost(&peers[0]), Some("closed"));
+}
+
+#[test]
+fn a_stranger_is_rejected() {
+    let (connector, acceptor) = sockets();
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: None,
+        cancel: &cancel,
+    };
+    let offer = offer(false, 2, 60_000);
+    thread::scope(|scope| {
+        let connector =
+            scope.spawn(|| establish(connector, Side::Connector, &offer, &|_| true, &operation));
+        let acceptor = establish(acceptor, Side::Acceptor, &offer, &|_| false, &operation);
+        assert!(matches!(acceptor, Err(HandshakeError::Rejected)));
+        let connector = connector.join().unwrap();
+        assert!(matches!(connector, Err(HandshakeError::Rejected)));
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// WRITEs of any place and length, in segments of any size, on several queue pairs.
+    #[test]
+    fn writes_go_where_they_say(
+        checksum in any::<bool>(),
+        segment_bytes in prop_oneof![1..200_usize, 1000..65_000_usize],
+        writes in proptest::collection::vec((0..4_usize, 0..20_000_usize), 1..20),
+    ) {
+        let mut peers = pair(2, &offer(checksum, 2, segment_bytes));
+        let source = noise(3, BYTES);
+        peers[0].memory[LOCAL].copy_in(0, &source);
+        let mut expected = vec![0; BYTES];
+        let mut at = 0;
+        for (id, (gap, length)) in writes.iter().enumerate() {
+            let span = Span::new(at + gap, *length);
+            at = span.offset + span.length;
+            expected[span.offset..at].copy_from_slice(&source[span.offset..at]);
+            let work = Work::Write {
+                region: peers[0].regions[LOCAL].id,
+                span,
+                to: peers[1].at(WRITABLE, span.offset),
+            };
+            peers[0].endpoint.post(id % 2, Request { id: id as u64, work }).unwrap();
+        }
+        for queue_pair in 0..2 {
+            let work = Work::Send(Message::new(b"end").unwrap());
+            peers[0].endpoint.post(queue_pair, Request { id: 99, work }).unwrap();
+        }
+        run(&mut peers, |[_, other]| other.completions.len() == 2);
+        prop_assert!(peers[1].content(WRITABLE, Span::new(0, BYTES)) == expected);
+        run(&mut peers, |[one, _]| one.completions.len() == writes.len() + 2);
+    }
+}

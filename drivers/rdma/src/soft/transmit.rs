@@ -1,0 +1,246 @@
+//! The sending half of a queue pair: requests become segments, segments become bytes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::mpa::{Checksum, LENGTH_BYTES, Trailer};
+use super::segment::{Header, Queue, Tagged, UNTAGGED_BYTES};
+use super::socket::{self, Piece};
+use crate::memory::{Memory, Span};
+use crate::verbs::{Message, Remote};
+
+/// Segments that are made before any of them has gone: as many as one call sends.
+const MAX_SEGMENTS: usize = socket::MAX_PIECES / 3;
+
+/// What is sent.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Memory of ours to memory of the peer.
+    Tagged {
+        kind: Tagged,
+        memory: Arc<Memory>,
+        span: Span,
+        to: Remote,
+    },
+    /// A message to one of the peer's queues.
+    Untagged { queue: Queue, message: Message },
+}
+
+/// The sending half of a queue pair.
+#[derive(Debug)]
+pub(super) struct Transmit {
+    /// The largest payload of a tagged segment, in bytes.
+    segment_bytes: usize,
+    has_checksum: bool,
+    /// What is not cut into segments yet, with the request that it completes.
+    jobs: VecDeque<(Job, Option<u64>)>,
+    segments: VecDeque<Segment>,
+    /// Bytes of the first segment that have gone.
+    sent: usize,
+    /// For each queue of the peer the number of its next message.
+    next_message: [u32; 3],
+}
+
+/// An FPDU on its way.
+#[derive(Debug)]
+struct Segment {
+    head: [u8; LENGTH_BYTES + UNTAGGED_BYTES],
+    head_bytes: usize,
+    payload: Payload,
+    trailer: Trailer,
+    /// The request that is done when it has gone.
+    completes: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Payload {
+    Memory(Arc<Memory>, Span),
+    Message(Message),
+}
+
+impl Transmit {
+    pub(super) fn new(segment_bytes: usize, has_checksum: bool) -> Self {
+        Self {
+            segment_bytes,
+            has_checksum,
+            jobs: VecDeque::new(),
+            segments: VecDeque::new(),
+            sent: 0,
+            // RFC 5041 5.2: messages are counted from 1.
+            next_message: [1; 3],
+        }
+    }
+
+    /// Adds a job; `completes` comes back from [`Transmit::send`] when all of it has gone.
+    pub(super) fn push(&mut self, job: Job, completes: Option<u64>) {
+        self.jobs.push_back((job, completes));
+    }
+
+    /// Whether everything has gone.
+    pub(super) fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.segments.is_empty()
+    }
+
+    /// Sends as much as the socket takes with one call, and adds the requests that are done. `false` when
+    /// the socket has no room, or nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: the connection is lost.
+    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, done: &mut Vec<u64>) -> io::Result<bool> {
+        self.fill();
+        if self.segments.is_empty() {
+            return Ok(false);
+        }
+        let mut pieces = Vec::with_capacity(socket::MAX_PIECES);
+        for segment in &self.segments {
+            pieces.extend(segment.pieces());
+        }
+        skip(&mut pieces, self.sent);
+        match socket::send(socket, &pieces) {
+            Ok(count) => {
+                drop(pieces);
+                self.sent += count;
+                self.retire(done);
+                Ok(!self.is_idle())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cuts jobs into segments.
+    fn fill(&mut self) {
+        while self.segments.len() < MAX_SEGMENTS
+            && let Some((job, completes)) = self.jobs.front_mut()
+        {
+            let (header, payload, is_last) = match job {
+                Job::Tagged {
+                    kind,
+                    memory,
+                    span,
+                    to,
+                } => {
+                    let piece = span.first(self.segment_bytes);
+                    let header = Header::Tagged {
+                        kind: *kind,
+                        last: piece.length == span.length,
+                        key: to.key,
+                        address: to.address,
+                    };
+                    *span = span.skip(piece.length);
+                    to.address += piece.length as u64;
+                    let payload = Payload::Memory(Arc::clone(memory), piece);
+                    (header, payload, span.length == 0)
+                }
+                Job::Untagged { queue, message } => {
+                    let number = &mut self.next_message[*queue as usize];
+                    let header = Header::Untagged {
+                        queue: *queue,
+                        last: true,
+                        message: *number,
+                        offset: 0,
+                    };
+                    *number = number.wrapping_add(1);
+                    (header, Payload::Message(*message), true)
+                }
+            };
+            let completes = completes.filter(|_| is_last);
+            if is_last {
+                self.jobs.pop_front();
+            }
+            let segment = Segment::new(header, payload, self.has_checksum, completes);
+            self.segments.push_back(segment);
+        }
+    }
+
+    /// Forgets the segments that have gone.
+    fn retire(&mut self, done: &mut Vec<u64>) {
+        while let Some(first) = self.segments.front()
+            && self.sent >= first.length()
+        {
+            self.sent -= first.length();
+            done.extend(first.completes);
+            self.segments.pop_front();
+        }
+    }
+}
+
+impl Segment {
+    fn new(header: Header, payload: Payload, has_checksum: bool, completes: Option<u64>) -> Self {
+        let header = header.encode();
+        let header = header.as_bytes();
+        let length = u16::try_from(header.len() + payload.length())
+            .expect("a segment's payload is bounded by MAX_PAYLOAD_BYTES");
+        let mut head = [0; LENGTH_BYTES + UNTAGGED_BYTES];
+        let head_bytes = LENGTH_BYTES + header.len();
+        head[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+        head[LENGTH_BYTES..head_bytes].copy_from_slice(header);
+        let covered = usize::from(length);
+        let checksum = has_checksum.then(|| {
+            let mut checksum = Checksum::new();
+            checksum.update(&head[..head_bytes]);
+            match &payload {
+                Payload::Memory(memory, span) => checksum.update_memory(memory, *span),
+                Payload::Message(message) => checksum.update(message.as_bytes()),
+            }
+            checksum.finish(covered)
+        });
+        Self {
+            head,
+            head_bytes,
+            payload,
+            trailer: Trailer::new(covered, checksum),
+            completes,
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.head_bytes + self.payload.length() + self.trailer.as_bytes().len()
+    }
+
+    fn pieces(&self) -> [Piece<'_>; 3] {
+        let payload = match &self.payload {
+            Payload::Memory(memory, span) => Piece::Memory(memory, *span),
+            Payload::Message(message) => Piece::Bytes(message.as_bytes()),
+        };
+        [
+            Piece::Bytes(&self.head[..self.head_bytes]),
+            payload,
+            Piece::Bytes(self.trailer.as_bytes()),
+        ]
+    }
+}
+
+impl Payload {
+    fn length(&self) -> usize {
+        match self {
+            Self::Memory(_, span) => span.length,
+            Self::Message(message) => message.as_bytes().len(),
+        }
+    }
+}
+
+/// Takes the first `count` bytes off the pieces.
+fn skip(pieces: &mut Vec<Piece<'_>>, mut count: usize) {
+    let mut gone = 0;
+    for piece in pieces.iter_mut() {
+        match piece {
+            Piece::Bytes(bytes) if bytes.len() > count => {
+                *bytes = &bytes[count..];
+                break;
+            }
+            Piece::Memory(_, span) if span.length > count => {
+                *span = span.skip(count);
+                break;
+            }
+            Piece::Bytes(bytes) => count -= bytes.len(),
+            Piece::Memory(_, span) => count -= span.length,
+        }
+        gone += 1;
+    }
+    pieces.drain(..gone);
+}

@@ -1,0 +1,390 @@
+//! Both directions of an open channel: the engine over an endpoint, in the calls of whoever uses the channel.
+//!
+//! Nothing happens between two calls. A call that sends returns when all of it has been posted, and with a
+//! provider that works only while it is asked, when all of it has gone.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use gridhaul_stack::{ChannelError, ChannelInfo, FileRange, Movement, Operation};
+use rustix::io::Errno;
+
+use crate::engine::Message;
+use crate::memory::Span;
+use crate::open::Opened;
+use crate::verbs::{Completion, Loss, PostError, Request, Work};
+
+/// Both directions of a channel that is open.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    opened: Opened,
+    completions: Vec<Completion>,
+    /// The moment from which the engine counts.
+    epoch: Instant,
+    /// Queue pairs that live.
+    living: usize,
+    /// Why the last of them is lost.
+    loss: Option<Loss>,
+    /// The other end knows where our stream ends.
+    finished: bool,
+    /// A call failed: what was sent must not look whole.
+    failed: bool,
+}
+
+impl Streams {
+    pub(crate) fn new(opened: Opened) -> Self {
+        Self {
+            living: opened.endpoint.limits().queue_pairs,
+            opened,
+            completions: Vec::new(),
+            epoch: Instant::now(),
+            loss: None,
+            finished: false,
+            failed: false,
+        }
+    }
+
+    pub(crate) fn send_memory(
+        &mut self,
+        mut bytes: &[u8],
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        while !bytes.is_empty() {
+            let room = self.room(operation)?.first(bytes.len());
+            let (now, later) = bytes.split_at(room.length);
+            self.opened.outgoing.copy_in(room.offset, now);
+            self.opened.sender.fill(room.length);
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Reads a file straight into the ring.
+    pub(crate) fn send_file(
+        &mut self,
+        range: &FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        /// How much is read before it is posted, so that reading and sending go on together.
+        const READ_BYTES: usize = 1 << 20;
+        let mut done = 0;
+        while done < range.length {
+            let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
+            let room = self.room(operation)?.first(left.min(READ_BYTES));
+            let offset = range.offset + done;
+            let read = self.opened.outgoing.read_from(range.file, offset, room);
+            let count = match read {
+                Ok(0) => return Err(range.too_short(offset)),
+                Ok(count) => count,
+                Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => continue,
+                Err(error) => return Err(ChannelError::File(error)),
+            };
+            self.opened.sender.fill(count);
+            done += count as u64;
+            self.progress()?;
+            range.moved.fetch_add(count as u64, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Ends the stream that we send.
+    pub(crate) fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.finished = true;
+        self.opened.sender.finish();
+        self.flush(operation)
+    }
+
+    /// Throws everything away, so that the other end notices that its stream is not whole.
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+        self.opened.endpoint.abort();
+    }
+
+    /// What was chosen, for the log.
+    pub(crate) fn info(&self) -> ChannelInfo {
+        let limits = self.opened.endpoint.limits();
+        let ring_bytes = self.opened.incoming.length();
+        let reason = format!(
+            "provider soft, {} queue pairs, a ring of {ring_bytes} bytes",
+            limits.queue_pairs
+        );
+        ChannelInfo {
+            buffer_bytes: ring_bytes,
+            movement: Some(Movement {
+                way: "rdma",
+                reason: reason.into(),
+            }),
+        }
+    }
+
+    /// Waits for room in the ring that is sent from.
+    fn room(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
+        loop {
+            let room = self.opened.sender.room();
+            if room.length > 0 {
+                return Ok(room);
+            }
+            // What fills the ring must go, whatever comes after it.
+            self.opened.sender.flush();
+            self.step(operation)?;
+        }
+    }
+
+    /// Posts what is there.
+    pub(crate) fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.opened.sender.flush();
+        self.progress()?;
+        let needs_polling = self.opened.endpoint.limits().needs_polling;
+        while !self.opened.sender.is_posted() || needs_polling && !self.opened.sender.is_idle() {
+            self.step(operation)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes; none at the end of the stream.
+    fn ready(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
+        loop {
+            let ready = self.opened.receiver.ready();
+            if ready.length > 0 || self.opened.receiver.is_finished() {
+                return Ok(ready);
+            }
+            if self.living == 0 {
+                return Err(self.gone(ChannelError::Aborted));
+            }
+            self.move_on()?;
+            let has_come = self.opened.receiver.ready().length > 0
+                || self.opened.receiver.is_finished()
+                || self.living == 0;
+            if !has_come {
+                self.wait(operation)?;
+            }
+        }
+    }
+
+    /// Receives into `buffer`; nothing at the end of the stream.
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        operation: &Operation<'_>,
+    ) -> Result<usize, ChannelError> {
+        let ready = self.ready(operation)?.first(buffer.len());
+        let incoming = &self.opened.incoming;
+        incoming.copy_out(ready.offset, &mut buffer[..ready.length]);
+        self.consume(ready.length)?;
+        Ok(ready.length)
+    }
+
+    fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
+        self.opened.receiver.consume(count);
+        self.return_credit()
+    }
+
+    /// Writes straight from the ring to a file.
+    pub(crate) fn receive_into(
+        &mut self,
+        range: &FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<u64, ChannelError> {
+        let mut done = 0;
+        while done < range.length {
+            let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
+            let ready = self.ready(operation)?.first(left);
+            if ready.length == 0 {
+                break;
+            }
+            let written = self
+                .opened
+                .incoming
+                .write_to(range.file, range.offset + done, ready);
+            let count = match written {
+                Ok(0) => return Err(ChannelError::File(std::io::ErrorKind::WriteZero.into())),
+                Ok(count) => count,
+                Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => continue,
+                Err(error) => return Err(ChannelError::File(error)),
+            };
+            range.moved.fetch_add(count as u64, Ordering::Release);
+            done += count as u64;
+            self.consume(count)?;
+        }
+        Ok(done)
+    }
+
+    /// For those who want to see what is written.
+    pub(crate) fn receive_through_memory(
+        &mut self,
+        range: FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<u64, ChannelError> {
+        let writer = range.writer();
+        let mut done = 0;
+        while done < range.length {
+            let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
+            let ready = self.ready(operation)?.first(left.min(range.scratch.len()));
+            if ready.length == 0 {
+                break;
+            }
+            let piece = &mut range.scratch[..ready.length];
+            self.opened.incoming.copy_out(ready.offset, piece);
+            writer.write(piece, done)?;
+            done += ready.length as u64;
+            self.consume(ready.length)?;
+        }
+        Ok(done)
+    }
+
+    /// Moves on, and sleeps if nothing could be moved.
+    fn step(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.progress()?;
+        let is_waiting = self.opened.sender.room().length == 0
+            || !self.opened.sender.is_posted()
+            || !self.opened.sender.is_idle();
+        if is_waiting {
+            self.wait(operation)?;
+        }
+        self.progress()
+    }
+
+    /// Moves on; it is an error when nothing can be sent any more.
+    fn progress(&mut self) -> Result<(), ChannelError> {
+        self.move_on()?;
+        if self.living == 0 {
+            return Err(self.gone(ChannelError::PeerClosed));
+        }
+        Ok(())
+    }
+
+    /// Does all that can be done without waiting.
+    fn move_on(&mut self) -> Result<(), ChannelError> {
+        self.poll()?;
+        let now = self.epoch.elapsed();
+        let mut has_posted = false;
+        while let Some(post) = self.opened.sender.next(now) {
+            self.post(post.queue_pair, post.request)?;
+            has_posted = true;
+        }
+        if has_posted {
+            self.poll()?;
+        }
+        self.return_credit()
+    }
+
+    fn poll(&mut self) -> Result<(), ChannelError> {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.opened.endpoint.poll(&mut completions);
+        let mut outcome = Ok(());
+        for completion in completions.drain(..) {
+            outcome = outcome.and_then(|()| self.complete(completion));
+        }
+        self.completions = completions;
+        outcome
+    }
+
+    fn complete(&mut self, completion: Completion) -> Result<(), ChannelError> {
+        match completion {
+            Completion::Done { queue_pair, id } => {
+                self.opened.sender.completed(queue_pair, id);
+                Ok(())
+            }
+            Completion::Received { message, .. } => self.hear(message.as_bytes()).map_err(protocol),
+            Completion::Lost { queue_pair, loss } => {
+                self.opened.sender.lost(queue_pair);
+                self.living = self.living.saturating_sub(1);
+                self.loss = Some(loss);
+                Ok(())
+            }
+        }
+    }
+
+    /// Believes a message of the peer, or says how it lied.
+    fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let words = |error: &dyn std::error::Error| error.to_string();
+        let opened = &mut self.opened;
+        match Message::decode(bytes).map_err(|error| words(&error))? {
+            Message::Arrived { start, length } => opened
+                .receiver
+                .arrived(start, u64::from(length))
+                .map_err(|error| words(&error)),
+            Message::Credit { consumed } => opened
+                .sender
+                .credited(consumed)
+                .map_err(|error| words(&error)),
+            Message::End { at } => opened.receiver.ended(at).map_err(|error| words(&error)),
+            Message::Abandon { queue_pair } => {
+                opened.endpoint.close(queue_pair);
+                Ok(())
+            }
+        }
+    }
+
+    fn return_credit(&mut self) -> Result<(), ChannelError> {
+        if self.living == 0 || !self.opened.receiver.owes_credit() {
+            return Ok(());
+        }
+        let Some(queue_pair) = self.opened.sender.reserve() else {
+            return Ok(());
+        };
+        let message = self.opened.receiver.credit().encode();
+        let work = Work::Send(message);
+        self.post(queue_pair, Request { id: 0, work })?;
+        self.poll()
+    }
+
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), ChannelError> {
+        match self.opened.endpoint.post(queue_pair, request) {
+            // Its loss is told by the next poll.
+            Ok(()) | Err(PostError::Lost) => Ok(()),
+            Err(error @ PostError::Full) => Err(protocol(error.to_string())),
+        }
+    }
+
+    /// Sleeps until something happens, or the pacer lets the next message go.
+    fn wait(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        let paced_until = self
+            .opened
+            .sender
+            .next_at(self.epoch.elapsed())
+            .map(|at| self.epoch + at);
+        let Some(paced_until) = paced_until else {
+            return operation.wait_readable(self.opened.endpoint.descriptor().as_fd());
+        };
+        let until = Operation {
+            deadline: Some(
+                operation
+                    .deadline
+                    .map_or(paced_until, |end| end.min(paced_until)),
+            ),
+            cancel: operation.cancel,
+        };
+        match until.wait_readable(self.opened.endpoint.descriptor().as_fd()) {
+            Err(ChannelError::DeadlineExceeded) => operation.check(),
+            outcome => outcome,
+        }
+    }
+
+    /// Why there is no queue pair left, where the peer went away in an orderly manner `closed`.
+    fn gone(&self, closed: ChannelError) -> ChannelError {
+        match &self.loss {
+            Some(Loss::Closed) => closed,
+            Some(Loss::Reset) | None => ChannelError::Aborted,
+            Some(Loss::Failed(reason)) => protocol(reason.clone()),
+        }
+    }
+}
+
+/// A channel that is dropped ends its stream in an orderly manner, as far as that goes without waiting.
+impl Drop for Streams {
+    fn drop(&mut self) {
+        if !self.finished && !self.failed {
+            self.opened.sender.finish();
+            let _ = self.move_on();
+        }
+    }
+}
+
+fn protocol(reason: String) -> ChannelError {
+    ChannelError::Protocol {
+        driver: "rdma",
+        reason,
+    }
+}

@@ -1,0 +1,180 @@
+//! The verbs that the driver needs, and no more.
+//!
+//! A *provider* is hardware, its simulation, or a program that speaks its protocol. What a provider gives
+//! a channel is an [`Endpoint`]: a protection domain, a completion queue, and one or more queue pairs that are
+//! connected to those of the peer. Requests are posted and complete later, in order on each queue pair; the
+//! requests of one queue pair arrive at the peer in order, those of different ones in any.
+//!
+//! Names follow the InfiniBand architecture and `ibv_post_send(3)`; what only some providers can do (WRITE
+//! with immediate, atomics, shared receive queues) is left out.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::memory::{Memory, Span};
+
+/// One channel's side of a fabric.
+pub(crate) trait Endpoint: Send + fmt::Debug {
+    /// What can be asked of it.
+    fn limits(&self) -> Limits;
+
+    /// Makes memory known to the device.
+    ///
+    /// # Errors
+    ///
+    /// When the device cannot pin it.
+    fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region>;
+
+    /// Hands a request to a queue pair. The memory that it names belongs to the device until its
+    /// completion comes.
+    ///
+    /// # Errors
+    ///
+    /// When the queue pair is lost, or has [`Limits::depth`] requests already: whoever posts counts them.
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError>;
+
+    /// Moves what can be moved without waiting, and adds what happened to `completions`.
+    fn poll(&mut self, completions: &mut Vec<Completion>);
+
+    /// Becomes readable when [`Endpoint::poll`] has something to do.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Throws one queue pair away: what the peer sends on it counts no more.
+    fn close(&mut self, queue_pair: usize);
+
+    /// Throws all queue pairs away, so that the peer notices that something went wrong.
+    fn abort(&mut self);
+}
+
+/// What an endpoint can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Queue pairs there are.
+    pub(crate) queue_pairs: usize,
+    /// Requests of one queue pair that may be waiting for completion.
+    pub(crate) depth: usize,
+    /// READs of one queue pair that may be waiting for completion.
+    pub(crate) reads: usize,
+    /// The largest WRITE or READ, in bytes.
+    pub(crate) message_bytes: usize,
+    /// Requests are carried out while somebody polls, and not by a device of its own.
+    pub(crate) needs_polling: bool,
+}
+
+/// What a peer may do with a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing: it is the source of our own WRITEs and the sink of our own READs.
+    Local,
+    /// Write to it.
+    RemoteWrite,
+    /// Read from it.
+    RemoteRead,
+}
+
+/// Registered memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// Names it in requests.
+    pub(crate) id: usize,
+    /// Where peers say that it begins.
+    pub(crate) address: u64,
+    /// What peers prove their right with.
+    pub(crate) key: u32,
+}
+
+/// Memory of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Remote {
+    pub(crate) address: u64,
+    pub(crate) key: u32,
+}
+
+/// A work request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Comes back with the completion.
+    pub(crate) id: u64,
+    pub(crate) work: Work,
+}
+
+/// What a work request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Copies our memory to the peer's.
+    Write {
+        region: usize,
+        span: Span,
+        to: Remote,
+    },
+    /// Copies the peer's memory to ours.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the sender writes, so far"))]
+    Read {
+        region: usize,
+        span: Span,
+        from: Remote,
+    },
+    /// Sends a message, which the peer gets after all WRITEs that were posted before on the queue pair.
+    Send(Message),
+}
+
+/// The longest message.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 64;
+
+/// A short message: what the two ends tell each other while data flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message {
+    bytes: [u8; MAX_MESSAGE_BYTES],
+    length: usize,
+}
+
+impl Message {
+    /// `None` if there are too many bytes.
+    pub(crate) fn new(content: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_MESSAGE_BYTES];
+        bytes.get_mut(..content.len())?.copy_from_slice(content);
+        Some(Self {
+            bytes,
+            length: content.len(),
+        })
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// A request is done; its memory is ours again.
+    Done { queue_pair: usize, id: u64 },
+    /// The peer sent a message.
+    Received { queue_pair: usize, message: Message },
+    /// A queue pair is no more, and none of its requests will complete.
+    Lost { queue_pair: usize, loss: Loss },
+}
+
+/// Why a queue pair is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The peer closed it, between two messages.
+    Closed,
+    /// The peer threw it away, or its host did.
+    Reset,
+    /// Something else, in words.
+    Failed(String),
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PostError {
+    /// See [`Completion::Lost`].
+    #[error("the queue pair is lost")]
+    Lost,
+    /// The caller lost count.
+    #[error("the queue pair has as many requests as it can hold")]
+    Full,
+}

@@ -1,0 +1,36 @@
+//! The conformance suite over `rdma`, alone and under the transforms of the stack crate.
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_rdma::Rdma;
+use gridhaul_stack::conformance::{Subject, check_options};
+use gridhaul_stack::{Fault, Registry, Trace, conformance_tests};
+
+conformance_tests!(soft, subject("rdma:provider=soft"));
+conformance_tests!(
+    with_checksums,
+    subject("rdma:provider=soft;crc=on;slab=64K;message=1K")
+);
+conformance_tests!(
+    several_queue_pairs,
+    subject("rdma:provider=soft;qps=3;slab=4K;slabs=3;message=1K")
+);
+conformance_tests!(
+    paced,
+    subject("rdma:provider=soft;rate=1000m;burst=64K;message=32K")
+);
+conformance_tests!(under_trace, subject("rdma:slab=1M,trace"));
+conformance_tests!(under_fault, subject("rdma:slab=1M,fault:short=61;seed=7"));
+
+fn subject(stack: &str) -> Subject {
+    let mut registry = Registry::new();
+    registry.register(Fault);
+    registry.register(Rdma);
+    registry.register(Trace::new(|_| {}));
+    let spec = StackSpec::parse(stack).expect("a stack string");
+    Subject::new(registry.build(&spec).expect("drivers that are registered"))
+}
+
+#[test]
+fn options_are_checked() {
+    check_options(&Rdma);
+}
