@@ -183,7 +183,7 @@ pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, S
 }
 
 /// The drivers that take the options of `tcp`.
-const OVER_TCP: [&str; 3] = ["tcp", "splice", "auto"];
+const OVER_TCP: [&str; 4] = ["tcp", "splice", "auto", "rdma"];
 
 /// `port-range` is for every stack over TCP, whatever its own options say.
 fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
@@ -440,6 +440,8 @@ pub(crate) fn drivers() -> Registry {
         registry.register(gridhaul_splice::Splice);
         registry.register(gridhaul_splice::Auto);
     }
+    #[cfg(feature = "rdma")]
+    registry.register(gridhaul_rdma::Rdma);
     registry.register(Gsi::without_session());
     registry
 }
