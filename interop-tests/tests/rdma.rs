@@ -1,0 +1,111 @@
+//! The driver `rdma` between two servers, driven by `globus-url-copy`: clients of this field do not have it, and need
+//! not have it for copies from site to site.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use gridhaul_interop::{Client, Finished, Kind, Launch, Pki, Server, UserKind, content, give_away};
+use tempfile::TempDir;
+
+/// More than a ring of the stacks below.
+const BYTES: u64 = 40_000_003;
+
+struct Sites {
+    directory: TempDir,
+    source: Server,
+    destination: Server,
+}
+
+impl Sites {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let [source, destination] = ["source", "destination"].map(|name| {
+            let root = directory.path().join(name);
+            fs::create_dir(&root).unwrap();
+            content::write(&root.join("file"), BYTES).unwrap();
+            give_away(&root).unwrap();
+            Launch::new(Kind::Gridhaul, &root)
+                .gsi(Pki::shared().unwrap())
+                .arg("--allowed-drivers")
+                .arg("tcp,rdma,gsi")
+                .start()
+                .unwrap()
+        });
+        Self {
+            directory,
+            source,
+            destination,
+        }
+    }
+
+    fn copy(&self, options: &[&str]) -> Finished {
+        Client::new("globus-url-copy")
+            .args(options.iter().copied())
+            .arg(self.source.url("file"))
+            .arg(self.destination.url("copy"))
+            .envs(Pki::shared().unwrap().environment(UserKind::Plain))
+            .run()
+            .unwrap()
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+#[test]
+fn third_party_copies_go_by_rdma() {
+    let sites = Sites::new();
+    for options in [
+        &["-dcstack", "rdma"][..],
+        &["-dcstack", "rdma:slab=1M;slabs=3;qps=2,gsi", "-p", "4"],
+        &[
+            "-dcstack",
+            "rdma:slab=1M;message=64K;crc=on",
+            "-dcpriv",
+            "-p",
+            "2",
+        ],
+        &[
+            "-dcstack",
+            "rdma:slab=1M;rate=800m;burst=256K;message=64K",
+            "-fast",
+        ],
+    ] {
+        let copied = sites.copy(options);
+        let logs = || format!("{}\n{}", sites.source.log(), sites.destination.log());
+        assert!(copied.status.success(), "{options:?}: {copied}\n{}", logs());
+        let copy = sites.path("destination/copy");
+        content::same(Path::new(&sites.path("source/file")), &copy).unwrap();
+        fs::remove_file(copy).unwrap();
+        for server in [&sites.source, &sites.destination] {
+            let log = server.log();
+            let line = log.lines().rfind(|line| line.contains("transfer finished"));
+            assert!(
+                line.is_some_and(|line| line.contains("way=\"rdma\"")),
+                "{log}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_administrators_list_decides() {
+    let sites = Sites::new();
+    let copied = sites.copy(&["-dcstack", "splice"]);
+    assert!(!copied.status.success(), "{copied}");
+    assert!(
+        copied.to_string().contains("splice driver not whitelisted"),
+        "{copied}"
+    );
+    let copied = sites.copy(&["-dcstack", "rdma:slab=1"]);
+    assert!(!copied.status.success(), "{copied}");
+    assert!(
+        copied
+            .to_string()
+            .contains("option slab of the driver rdma"),
+        "{copied}"
+    );
+}
