@@ -1,5 +1,6 @@
 //! Markers, which a receiver sends while a transfer runs: `112` says how much of a stripe arrived,
-//! `111` says which bytes are safe (GFD.20, performance and restart markers).
+//! `111` says which bytes are safe (GFD.20, performance and restart markers); and `113`, which says how far
+//! a checksum is.
 //!
 //! When markers are due, and what they may say, is not decided here. They are for MODE E only: in
 //! stream mode globus-url-copy 10.12 makes a `REST` without sense of a `111`.
@@ -28,6 +29,15 @@ pub struct PerformanceMarker {
 /// Bytes that storage accepted, and that need not be sent again: reply 111.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartMarker(pub RangeSet);
+
+/// How much of a file was read for its checksum so far: reply 113.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChecksumMarker {
+    /// When that was so; tenths of a second are written.
+    pub timestamp: Timestamp,
+    /// How many bytes were read.
+    pub bytes: u64,
+}
 
 /// What is wrong with a marker. The server is to blame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,9 +82,8 @@ impl PerformanceMarker {
     /// so every space is where globus-gridftp-server 13.24 has it, also the second one after
     /// `Timestamp:`.
     pub fn reply(&self) -> Reply {
-        let tenths = self.timestamp.as_millisecond().max(0) / 100;
         let lines = [
-            format!("{TIMESTAMP}:  {}.{}", tenths / 10, tenths % 10),
+            format!("{TIMESTAMP}:  {}", tenths(self.timestamp)),
             format!("{STRIPE_INDEX}: {}", self.stripe_index),
             format!("{STRIPE_BYTES}: {}", self.stripe_bytes),
             format!("{STRIPE_COUNT}: {}", self.stripe_count),
@@ -106,6 +115,26 @@ impl PerformanceMarker {
         }
         Ok(marker)
     }
+}
+
+impl ChecksumMarker {
+    /// The reply code.
+    pub const CODE: u16 = 113;
+
+    /// The marker as a reply, as globus-gridftp-server 13.24 has it: with one space after `Timestamp:`.
+    pub fn reply(&self) -> Reply {
+        let lines = [
+            format!("{TIMESTAMP}: {}", tenths(self.timestamp)),
+            format!("Bytes Processed: {}", self.bytes),
+        ];
+        Reply::spaced(Self::CODE, "Status Marker", lines, "End.")
+    }
+}
+
+/// Seconds since 1970 with one decimal, which is cut and not rounded.
+fn tenths(timestamp: Timestamp) -> String {
+    let tenths = timestamp.as_millisecond().max(0) / 100;
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 impl RestartMarker {
@@ -220,6 +249,21 @@ mod tests {
         let reply = recorded().reply();
         assert_eq!(String::from_utf8(reply.encode()).unwrap(), RECORDED);
         assert_eq!(PerformanceMarker::from_reply(&reply), Ok(recorded()));
+    }
+
+    #[test]
+    fn a_checksum_marker_looks_as_recorded() {
+        let marker = ChecksumMarker {
+            timestamp: Timestamp::from_millisecond(1_795_293_843_900).unwrap(),
+            bytes: 122_159_104,
+        };
+        // Observed from globus-gridftp-server 13.24.
+        let recorded = "113-Status Marker\r\n Timestamp: 1795293843.9\r\n Bytes Processed: \
+            122159104\r\n113 End.\r\n";
+        assert_eq!(
+            String::from_utf8(marker.reply().encode()).unwrap(),
+            recorded
+        );
     }
 
     #[test]

@@ -393,6 +393,8 @@ impl Shared {
             movers: limits.movers,
             block_bytes: BLOCK_BYTES,
             buffer_memory_bytes: buffer_bytes,
+            checksum_threads: limits.checksum_threads,
+            remembered_checksums: limits.remembered_checksums,
             data_timeout: limits.data_timeout,
         });
         Self {

@@ -14,7 +14,10 @@ mod metadata;
 mod posix;
 mod store;
 
-pub use checksum::{Checksum, ChecksumAlgorithm, UnknownChecksumAlgorithm, checksum};
+pub use checksum::{
+    Checksum, ChecksumAlgorithm, ChecksumMemory, ChecksumPieces, ChecksumWatch, Checksums,
+    PartialChecksum, UnknownChecksumAlgorithm, Writing,
+};
 pub use entries::Entries;
 pub use error::{StorageError, StorageErrorKind};
 pub use metadata::{Access, Account, FileKind, Metadata};

@@ -14,6 +14,7 @@
 
 mod admission;
 mod buffers;
+mod checksums;
 mod dispenser;
 mod error;
 mod establish;

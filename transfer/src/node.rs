@@ -10,6 +10,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
@@ -100,20 +102,24 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     /// that lies there, else `/`.
     fn home(&self) -> PathBuf;
 
-    /// The checksum of a part of a file, in lower-case hexadecimal. `length` `None` is to the end; a
-    /// part past the end is cut there. Blocks.
+    /// The checksum of a part of a file, in lower-case hexadecimal. Blocks.
     ///
     /// # Errors
     ///
     /// When the file cannot be opened or read, or `cancel` was thrown (`ECANCELED`).
     fn checksum(
         &self,
-        path: &Path,
-        algorithm: ChecksumAlgorithm,
-        offset: u64,
-        length: Option<u64>,
+        request: &ChecksumRequest,
+        done: &AtomicU64,
         cancel: &Cancel,
     ) -> Result<String, StorageError>;
+
+    /// Sets a file's time of modification, which does not change what is known of its content. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Storage::set_modified`].
+    fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError>;
 
     /// Gives up the channels and listeners there are, and listens for new ones: `PASV`, `EPSV`,
     /// `SPAS`. Returns the addresses to advertise, one for each stripe.
@@ -149,6 +155,19 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     fn transfer_here(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
         self.transfer(plan, events)
     }
+}
+
+/// A checksum that a session wants to know.
+#[derive(Debug, Clone)]
+pub struct ChecksumRequest {
+    /// The file.
+    pub path: PathBuf,
+    /// How it is computed.
+    pub algorithm: ChecksumAlgorithm,
+    /// Where the part starts, in bytes; past the end it is empty.
+    pub offset: u64,
+    /// How long the part is at most, in bytes; `None` is to the end of the file.
+    pub length: Option<u64>,
 }
 
 /// Takes the events of one transfer.
@@ -377,6 +396,8 @@ pub struct Outcome {
     pub block_bytes: usize,
     /// How the driver moved the bytes, where it had a choice.
     pub movement: Option<Movement>,
+    /// The checksums of a received file that were computed while it arrived.
+    pub checksums: Vec<(ChecksumAlgorithm, String)>,
     /// Data connections from hosts that may not open one, or whose handshake failed; they were closed.
     pub refused: usize,
     /// The last of them that failed its handshake.

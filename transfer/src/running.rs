@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{Cancel, Channel, ChannelError, Movement, Operation};
+use gridhaul_storage::ChecksumAlgorithm;
 
 use crate::ledger::Ledger;
 use crate::node::{CancelReason, Event, EventSink, Outcome, Progress, Refusal, RunningTransfer};
@@ -41,6 +42,7 @@ struct Tally {
     buffer_bytes: usize,
     block_bytes: usize,
     movement: Option<Movement>,
+    checksums: Vec<(ChecksumAlgorithm, String)>,
     refused: usize,
     last_refusal: Option<Refusal>,
 }
@@ -133,6 +135,11 @@ impl Running {
         self.settling.store(true, Ordering::Release);
     }
 
+    /// Tells the checksums of what was received.
+    pub(crate) fn note_checksums(&self, checksums: Vec<(ChecksumAlgorithm, String)>) {
+        lock(&self.tally).checksums = checksums;
+    }
+
     /// Counts a connection from a host that may not open one.
     pub(crate) fn note_refused(&self) {
         lock(&self.tally).refused += 1;
@@ -160,6 +167,7 @@ impl Running {
             buffer_bytes: tally.buffer_bytes,
             block_bytes: tally.block_bytes,
             movement: tally.movement.take(),
+            checksums: std::mem::take(&mut tally.checksums),
             refused: tally.refused,
             last_refusal: tally.last_refusal.take(),
         };

@@ -29,7 +29,8 @@ pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
 pub use tls_versions::TlsRange;
 pub use values::{
-    Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles, ValueError,
+    ArrivalChecksums, Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles,
+    ValueError,
 };
 
 /// A complete configuration.
@@ -103,6 +104,10 @@ pub struct Limits {
     pub movers: usize,
     /// Threads for other work on files.
     pub file_threads: usize,
+    /// Threads that compute checksums, beside one for each that is asked for.
+    pub checksum_threads: usize,
+    /// Files whose checksums are remembered.
+    pub remembered_checksums: usize,
     /// Bytes of memory for data on its way; `None` is what the machine allows.
     pub buffer_memory: Option<u64>,
 }
@@ -254,6 +259,14 @@ impl Config {
             self.limits.file_threads != running.limits.file_threads,
         );
         keep(
+            "checksum-threads",
+            self.limits.checksum_threads != running.limits.checksum_threads,
+        );
+        keep(
+            "remembered-checksums",
+            self.limits.remembered_checksums != running.limits.remembered_checksums,
+        );
+        keep(
             "buffer-memory",
             self.limits.buffer_memory != running.limits.buffer_memory,
         );
@@ -271,6 +284,8 @@ impl Config {
         self.limits.data_timeout = running.limits.data_timeout;
         self.limits.movers = running.limits.movers;
         self.limits.file_threads = running.limits.file_threads;
+        self.limits.checksum_threads = running.limits.checksum_threads;
+        self.limits.remembered_checksums = running.limits.remembered_checksums;
         self.limits.buffer_memory = running.limits.buffer_memory;
         self.metrics_listen = running.metrics_listen;
         self.transfer_log.clone_from(&running.transfer_log);

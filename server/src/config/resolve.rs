@@ -73,6 +73,20 @@ impl Config {
                 transfers: count("max-transfers", settings.max_transfers, 500)?,
                 movers: count("movers", settings.movers, 1024)?,
                 file_threads: between("file-threads", settings.file_threads, 64, 2, 4096)?,
+                checksum_threads: between(
+                    "checksum-threads",
+                    settings.checksum_threads,
+                    processors(),
+                    0,
+                    4096,
+                )?,
+                remembered_checksums: between(
+                    "remembered-checksums",
+                    settings.remembered_checksums,
+                    100_000,
+                    0,
+                    100_000_000,
+                )?,
                 buffer_memory: match settings.buffer_memory {
                     Some(bytes) => Some(between(
                         "buffer-memory",
@@ -99,7 +113,7 @@ impl Config {
                 sync: settings.sync_files.unwrap_or_default().0,
                 ordered: settings.ordered_writes.unwrap_or(false),
                 sparse: settings.sparse_files.unwrap_or(false),
-                ..Handling::default()
+                checksums: settings.arrival_checksums.unwrap_or_default().0,
             },
             metrics_listen: settings.metrics_listen,
             transfer_log: settings.transfer_log,
@@ -122,6 +136,10 @@ const ALLOWED_DRIVERS: [&str; 3] = ["auto", "tcp", "splice"];
 const STACK: &str = "tcp";
 #[cfg(not(feature = "splice"))]
 const ALLOWED_DRIVERS: [&str; 1] = ["tcp"];
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// A year: what is longer was meant otherwise.
 const MOST_SECONDS: u64 = 366 * 24 * 3600;

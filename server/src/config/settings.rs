@@ -7,7 +7,9 @@ use serde::Deserialize;
 
 use super::authorization::Rule;
 use super::tls_versions::TlsRange;
-use super::values::{Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles};
+use super::values::{
+    ArrivalChecksums, Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles,
+};
 
 /// Defines [`Settings`] and how two of them are put together, so that no setting can be forgotten.
 macro_rules! settings {
@@ -166,6 +168,12 @@ settings! {
     #[arg(long, value_name = "WHEN")]
     sync_files: SyncFiles,
 
+    /// The checksums that are computed while files arrive, besides those that clients announce: names
+    /// with commas between, or none. ADLER32, CRC32 and CRC32C cost little, others are slower than a fast
+    /// network. Default: ADLER32
+    #[arg(long, value_name = "NAMES")]
+    arrival_checksums: ArrivalChecksums,
+
     /// What the greeting says after `220 `. Default: the host's name and this program's
     #[arg(long, value_name = "TEXT")]
     banner: String,
@@ -218,6 +226,15 @@ settings! {
     /// Threads for work on files that is not a transfer. Default: 64
     #[arg(long, value_name = "COUNT")]
     file_threads: usize,
+
+    /// Threads that compute checksums together, beside one for each that is asked for. Default: the
+    /// number of processors
+    #[arg(long, value_name = "COUNT")]
+    checksum_threads: usize,
+
+    /// Files whose checksums are remembered. Default: 100000
+    #[arg(long, value_name = "COUNT")]
+    remembered_checksums: usize,
 
     /// Memory for data on its way. Default: a quarter of the machine's or the control group's
     #[arg(long, value_name = "BYTES")]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{AddressBlock, SyncPolicy};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -141,6 +142,38 @@ impl FromStr for DataHosts {
     }
 }
 
+/// The checksums that are computed while files arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrivalChecksums(pub Vec<ChecksumAlgorithm>);
+
+impl Default for ArrivalChecksums {
+    /// What grids compare files by, so most clients ask for it next.
+    fn default() -> Self {
+        Self(vec![ChecksumAlgorithm::Adler32])
+    }
+}
+
+impl FromStr for ArrivalChecksums {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" {
+            return Ok(Self(Vec::new()));
+        }
+        let mut algorithms = Vec::new();
+        for name in text.split(',') {
+            let algorithm = name.parse().map_err(|_| ValueError {
+                text: text.to_owned(),
+                expected: "a list of checksums, like ADLER32,CRC32C, or none",
+            })?;
+            if !algorithms.contains(&algorithm) {
+                algorithms.push(algorithm);
+            }
+        }
+        Ok(Self(algorithms))
+    }
+}
+
 /// How far a stored file must be on its way to the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SyncFiles(pub SyncPolicy);
@@ -223,7 +256,14 @@ macro_rules! deserialize_as_text {
 }
 
 deserialize_as_text!(
-    FileMode, PortRange, DataHosts, SyncFiles, LogFormat, KeyKind, TlsRange
+    ArrivalChecksums,
+    FileMode,
+    PortRange,
+    DataHosts,
+    SyncFiles,
+    LogFormat,
+    KeyKind,
+    TlsRange
 );
 
 struct NumberOrText(&'static str);
@@ -291,6 +331,17 @@ mod tests {
         assert_eq!("data".parse(), Ok(SyncFiles(SyncPolicy::Data)));
         for text in ["", "yes", "fsync"] {
             assert!(text.parse::<SyncFiles>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn checksums_are_named_with_commas() {
+        use ChecksumAlgorithm::{Adler32, Crc32c};
+        let list = |algorithms: &[_]| Ok(ArrivalChecksums(algorithms.to_vec()));
+        assert_eq!("none".parse(), list(&[]));
+        assert_eq!("adler32,CRC32C,ADLER32".parse(), list(&[Adler32, Crc32c]));
+        for text in ["", "ADLER32,", "none,MD5", "MD4"] {
+            assert!(text.parse::<ArrivalChecksums>().is_err(), "{text}");
         }
     }
 

@@ -2,6 +2,7 @@
 //! for each session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
@@ -9,6 +10,7 @@ use gridhaul_stack::Cancel;
 use gridhaul_storage::{Storage, StorageError};
 use gridhaul_transfer::NodeSession;
 use rustix::io::Errno;
+use tokio::time::Instant;
 
 use super::control::Control;
 use super::{End, Session, User, replies};
@@ -20,6 +22,24 @@ pub(super) struct Files {
     pub(super) storage: Arc<dyn Storage>,
     /// Thrown when the client says ABOR, or is gone.
     pub(super) cancel: Cancel,
+}
+
+/// What a client hears from time to time while it waits.
+pub(super) struct News {
+    interval: Duration,
+    tell: Box<dyn Fn() -> Reply + Send + Sync>,
+}
+
+impl News {
+    pub(super) fn every(
+        interval: Duration,
+        tell: impl Fn() -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            interval,
+            tell: Box::new(tell),
+        }
+    }
 }
 
 impl Session {
@@ -47,18 +67,19 @@ impl Session {
         user: &User,
         work: impl FnOnce(&Files) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<Result<T, StorageError>, End> {
-        self.work_in_turn(control, user, std::future::ready(()), |files, ()| {
-            work(files)
-        })
-        .await
+        let now = std::future::ready(());
+        self.work_in_turn(control, user, now, None, |files, ()| work(files))
+            .await
     }
 
-    /// The same for work that has to wait for its turn.
+    /// The same for work that has to wait for its turn, and takes so long that the client wants to hear
+    /// of it.
     pub(super) async fn work_in_turn<P: Send + 'static, T: Send + 'static>(
         &mut self,
         control: &mut Control,
         user: &User,
         turn: impl Future<Output = P>,
+        news: Option<News>,
         work: impl FnOnce(&Files, P) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<Result<T, StorageError>, End> {
         let cancel = Cancel::new();
@@ -75,6 +96,7 @@ impl Session {
             done.unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO)))
         };
         let mut job = std::pin::pin!(job);
+        let mut due = news.as_ref().map(|news| Instant::now() + news.interval);
         loop {
             tokio::select! {
                 biased;
@@ -85,10 +107,21 @@ impl Session {
                     }
                     received?;
                 }
+                Some(news) = next(news.as_ref(), due) => {
+                    due = Some(Instant::now() + news.interval);
+                    self.send(control, &(news.tell)());
+                    control.flush().await?;
+                }
                 () = self.phase.reached(Phase::Cancelling), if !cancel.is_cancelled() => cancel.cancel(),
             }
         }
     }
+}
+
+/// Waits until there is something to tell.
+async fn next(news: Option<&News>, due: Option<Instant>) -> Option<&News> {
+    tokio::time::sleep_until(due?).await;
+    news
 }
 
 impl User {

@@ -8,6 +8,7 @@
 mod authenticate;
 mod channel_security;
 mod channels;
+mod checksum;
 mod control;
 mod dispatch;
 mod entry;

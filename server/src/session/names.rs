@@ -1,11 +1,8 @@
 //! The commands that work on names: directories, renaming, removing, facts of single files.
 
-use std::sync::Arc;
-
-use gridhaul_protocol::command::AlgorithmName;
-use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_storage::{ChecksumAlgorithm, FileKind, StorageError};
+use gridhaul_storage::{FileKind, StorageError};
 use jiff::Timestamp;
 use rustix::io::Errno;
 
@@ -155,72 +152,9 @@ impl Session {
         path: &PathArgument,
     ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), move |files, path| {
-            files
-                .storage
-                .set_modified(path.as_path(), modified.into())?;
+            files.node.set_modified(path.as_path(), modified.into())?;
             Ok(ok())
         })
         .await
     }
-
-    /// `CKSM`. Few checksums are computed at a time: each takes a core for long.
-    pub(super) async fn checksum(
-        &mut self,
-        control: &mut Control,
-        user: &User,
-        algorithm: &AlgorithmName,
-        (offset, length): (u64, Option<u64>),
-        path: &PathArgument,
-    ) -> Result<Reply, End> {
-        let Ok(algorithm) = algorithm.as_str().parse::<ChecksumAlgorithm>() else {
-            return Ok(unknown_algorithm());
-        };
-        control.flush().await?;
-        let computed = match user.path(Some(path)) {
-            Ok(path) => {
-                self.compute(control, user, algorithm, (offset, length), path)
-                    .await?
-            }
-            Err(error) => Err(error),
-        };
-        Ok(match computed {
-            Ok(checksum) => Reply::new(213, checksum),
-            Err(error) if error.errno == Errno::CANCELED => {
-                Reply::new(426, "The checksum was aborted.")
-            }
-            Err(error) => replies::checksum_error(path, &error),
-        })
-    }
-
-    pub(super) async fn compute(
-        &mut self,
-        control: &mut Control,
-        user: &User,
-        algorithm: ChecksumAlgorithm,
-        (offset, length): (u64, Option<u64>),
-        path: RemotePath,
-    ) -> Result<Result<String, StorageError>, End> {
-        let turn = Arc::clone(&self.shared.checksums).acquire_owned();
-        self.work_in_turn(control, user, turn, move |files, _turn| {
-            files
-                .node
-                .checksum(path.as_path(), algorithm, offset, length, &files.cancel)
-        })
-        .await
-    }
-}
-
-/// As observed from globus-gridftp-server 13.24, with the names there are.
-pub(super) fn unknown_algorithm() -> Reply {
-    let names: Vec<_> = ChecksumAlgorithm::ALL
-        .iter()
-        .map(|algorithm| algorithm.name())
-        .collect();
-    Reply::new(
-        500,
-        format!(
-            "Unknown checksum algorithm requested. There are: {}.",
-            names.join(", ")
-        ),
-    )
 }

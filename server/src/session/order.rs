@@ -190,6 +190,12 @@ impl Session {
                 (path, Task::SendLines(lines))
             }
         };
+        let mut handling = self.settings.config.handling.clone();
+        for (algorithm, _) in &demands.checksums {
+            if !handling.checksums.contains(algorithm) {
+                handling.checksums.push(*algorithm);
+            }
+        }
         let settings = self.negotiated.settings();
         let plan = Plan {
             // Lines of listings end CRLF already.
@@ -201,7 +207,7 @@ impl Session {
             mode: terms.mode,
             parallelism: settings.parallelism,
             layout: settings.layout,
-            handling: self.settings.config.handling.clone(),
+            handling,
         };
         Ok(Order {
             verb,

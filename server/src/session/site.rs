@@ -9,8 +9,9 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
 
+use super::checksum::unknown_algorithm;
 use super::control::Control;
-use super::names::{ok, unknown_algorithm};
+use super::names::ok;
 use super::{End, Session, User, replies};
 use crate::events::Event;
 

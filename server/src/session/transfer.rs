@@ -7,7 +7,10 @@ use gridhaul_protocol::command::Command;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::negotiated::TransferEnd;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_transfer::{CancelReason, Event, EventSink, Outcome, RunningTransfer, TransferError};
+use gridhaul_storage::{ChecksumAlgorithm, StorageError};
+use gridhaul_transfer::{
+    CancelReason, ChecksumRequest, Event, EventSink, Outcome, RunningTransfer, TransferError,
+};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -292,10 +295,12 @@ impl Session {
                 self.send_restart(control, running);
             }
         }
-        match outcome.map(|outcome| &outcome.result) {
-            Some(Ok(())) if running.lost.is_none() => self.accept(control, user, order).await,
-            Some(Ok(())) => Ok((complete(), None)),
-            Some(Err(error)) => {
+        match outcome.map(|outcome| (&outcome.result, &outcome.checksums)) {
+            Some((Ok(()), arrived)) if running.lost.is_none() => {
+                self.accept(control, user, order, arrived).await
+            }
+            Some((Ok(()), _)) => Ok((complete(), None)),
+            Some((Err(error), _)) => {
                 let reply = if order.lists() {
                     replies::listing_error(error)
                 } else {
@@ -320,17 +325,17 @@ impl Session {
         control: &mut Control,
         user: &User,
         order: &Order,
+        arrived: &[(ChecksumAlgorithm, String)],
     ) -> Result<(Reply, Option<String>), End> {
         if !order.receives() {
             return Ok((complete(), None));
         }
         for (algorithm, expected) in &order.demands.checksums {
-            control.flush().await?;
-            let whole = (0, None);
-            match self
-                .compute(control, user, *algorithm, whole, order.path.clone())
-                .await?
-            {
+            let computed = match arrived.iter().find(|(known, _)| known == algorithm) {
+                Some((_, computed)) => Ok(computed.clone()),
+                None => self.compute_whole(control, user, order, *algorithm).await?,
+            };
+            match computed {
                 Ok(computed) if computed == expected.as_str() => {}
                 Ok(computed) => {
                     let reply = replies::wrong_checksum(&computed, expected.as_str());
@@ -345,13 +350,31 @@ impl Session {
         if let Some(modified) = order.demands.modified {
             let path = order.path.clone();
             let set = self.work(control, user, move |files| {
-                files.storage.set_modified(path.as_path(), modified.into())
+                files.node.set_modified(path.as_path(), modified.into())
             });
             if let Err(error) = set.await? {
                 return Ok((replies::storage_error(&error), Some(error.to_string())));
             }
         }
         Ok((complete(), None))
+    }
+
+    /// The checksum of a file that was stored.
+    async fn compute_whole(
+        &mut self,
+        control: &mut Control,
+        user: &User,
+        order: &Order,
+        algorithm: ChecksumAlgorithm,
+    ) -> Result<Result<String, StorageError>, End> {
+        control.flush().await?;
+        let request = ChecksumRequest {
+            path: order.path.as_path().to_owned(),
+            algorithm,
+            offset: 0,
+            length: None,
+        };
+        self.compute(control, user, request).await
     }
 
     fn publish(

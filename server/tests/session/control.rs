@@ -270,20 +270,6 @@ fn transfers_that_take_too_long_are_cancelled_at_the_end() {
 }
 
 #[test]
-fn a_checksum_is_aborted() {
-    let served = Served::new();
-    let file = std::fs::File::create(served.path("file")).expect("made");
-    // A terabyte of nothing: nobody would live to see its checksum.
-    file.set_len(1 << 40).expect("sparse files");
-    let mut client = served.anonymous();
-    client.send_bytes(b"CKSM SHA512 0 -1 file\r\n");
-    client.send_bytes(b"ABOR\r\n");
-    client.expect_reply(426);
-    client.expect_reply(226);
-    client.expect("NOOP", 200);
-}
-
-#[test]
 fn half_a_mebibyte_of_commands_does_not_overtake_itself() {
     let served = Served::new();
     let mut client = served.anonymous();

@@ -1,5 +1,6 @@
 //! Sessions of a server in this process, driven over real sockets.
 
+mod checksums;
 mod client;
 mod control;
 mod gsi;

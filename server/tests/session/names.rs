@@ -137,39 +137,6 @@ fn links_are_made_and_trees_removed() {
 }
 
 #[test]
-fn checksums_are_of_files_and_of_parts() {
-    let served = Served::new();
-    served.write("file", "hello");
-    let mut client = served.anonymous();
-    assert_eq!(
-        client.expect("CKSM MD5 0 -1 file", 213),
-        "213 5d41402abc4b2a76b9719d911017c592\r\n"
-    );
-    assert_eq!(
-        client.expect("CKSM adler32 0 -1 file", 213),
-        "213 062c0215\r\n"
-    );
-    assert_eq!(
-        client.expect("CKSM ADLER32 1 2 file", 213),
-        "213 013800d2\r\n"
-    );
-    assert_eq!(
-        client.expect("CKSM ADLER32 9 -1 file", 213),
-        "213 00000001\r\n"
-    );
-    let text = client.expect("CKSM SHA224 0 -1 file", 500);
-    assert!(
-        text.starts_with("500 Unknown checksum algorithm requested."),
-        "{text}"
-    );
-    let text = client.expect("CKSM MD5 0 -1 nothing", 550);
-    assert!(
-        text.contains("System error in open: No such file or directory"),
-        "{text}"
-    );
-}
-
-#[test]
 fn names_are_bytes() {
     let served = Served::new();
     let mut client = served.anonymous();

@@ -198,28 +198,6 @@ fn nobody_waits_for_ever_for_a_data_connection() {
 }
 
 #[test]
-fn an_announced_checksum_must_be_that_of_the_file() {
-    let served = Served::new();
-    let mut client = served.anonymous();
-    client.expect("SCKS MD5 5d41402abc4b2a76b9719d911017c592", 200);
-    client.put("STOR file", b"hello");
-    client.expect("SCKS MD5 d41d8cd98f00b204e9800998ecf8427e", 200);
-    let mut data = client.passive();
-    client.expect("STOR file", 150);
-    data.write_all(b"hello").expect("sent");
-    drop(data);
-    assert_eq!(
-        client.expect_reply(550),
-        "550-GlobusError: v=1 c=INCORRECT_CHECKSUM\r\n\
-         550-GridFTP-Computed-Checksum: 5d41402abc4b2a76b9719d911017c592\r\n\
-         550-GridFTP-Expected-Checksum: d41d8cd98f00b204e9800998ecf8427e\r\n\
-         550 End.\r\n"
-    );
-    client.put("STOR file", b"hello again");
-    client.expect("SCKS SHA224 00", 500);
-}
-
-#[test]
 fn a_stored_file_gets_the_time_that_was_named() {
     let served = Served::new();
     let mut client = served.anonymous();

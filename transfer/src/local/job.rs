@@ -18,6 +18,7 @@ use gridhaul_stack::Operation;
 use super::session::{Context, Opened, Slot, give_back};
 use super::{DataChannel, DataChannels};
 use crate::TransferError;
+use crate::checksums::Arrival;
 use crate::node::{CancelReason, Plan, Progress, RunningTransfer, SyncPolicy, Task};
 use crate::receive::READ_AHEAD_BYTES;
 use crate::running::Running;
@@ -65,6 +66,7 @@ impl Job {
             && plan.mode == TransferMode::Extended
             && plan.handling.sync == SyncPolicy::None
             && !plan.handling.ordered
+            && !Arrival::needs_thread(&plan.handling.checksums)
             && channels.only_kept().is_some()
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, StackError};
-use gridhaul_storage::Storage;
+use gridhaul_storage::{Checksums, Storage};
 
 pub(crate) use channels::{DataChannel, DataChannels, DataPort, Role};
 pub(crate) use session::Context;
@@ -34,6 +34,10 @@ pub struct NodeConfig {
     pub block_bytes: usize,
     /// What the buffers of all movers may take together, in bytes.
     pub buffer_memory_bytes: usize,
+    /// Threads that compute checksums beside those that ask for them.
+    pub checksum_threads: usize,
+    /// Files whose checksums are remembered.
+    pub remembered_checksums: usize,
     /// How long a data connection, or an announced EOD, is waited for.
     pub data_timeout: Duration,
 }
@@ -56,6 +60,8 @@ impl fmt::Debug for NodeConfig {
             .field("movers", &self.movers)
             .field("block_bytes", &self.block_bytes)
             .field("buffer_memory_bytes", &self.buffer_memory_bytes)
+            .field("checksum_threads", &self.checksum_threads)
+            .field("remembered_checksums", &self.remembered_checksums)
             .field("data_timeout", &self.data_timeout)
             .finish_non_exhaustive()
     }
@@ -75,6 +81,7 @@ pub(crate) struct NodeShared {
     pub(crate) receivers: Arc<Permits>,
     pub(crate) threads: Threads,
     pub(crate) buffers: Arc<BufferPool>,
+    pub(crate) checksums: Checksums,
 }
 
 impl LocalNode {
@@ -85,6 +92,7 @@ impl LocalNode {
             receivers: Permits::new(config.movers),
             threads: Threads::default(),
             buffers: BufferPool::new(config.block_bytes, config.buffer_memory_bytes),
+            checksums: Checksums::new(config.checksum_threads, config.remembered_checksums),
             config,
         };
         Self {

@@ -2,18 +2,20 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Cancel, Driver, Stack, StackError};
-use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError, checksum};
+use gridhaul_storage::{ChecksumWatch, Storage, StorageError};
 
 use super::job::{BegunHere, Job, Pace};
 use super::{AccountFiles, DataChannels, DataPort, NodeShared};
 use crate::node::{
-    ConnectRequest, EventSink, LineSource, ListenFailure, ListenRequest, NodeAccount, NodeSession,
-    Plan, RunningTransfer, Task,
+    ChecksumRequest, ConnectRequest, EventSink, LineSource, ListenFailure, ListenRequest,
+    NodeAccount, NodeSession, Plan, RunningTransfer, Task,
 };
 use crate::running::Running;
 use crate::sync::lock;
@@ -119,14 +121,29 @@ impl NodeSession for LocalSession {
 
     fn checksum(
         &self,
-        path: &Path,
-        algorithm: ChecksumAlgorithm,
-        offset: u64,
-        length: Option<u64>,
+        request: &ChecksumRequest,
+        done: &AtomicU64,
         cancel: &Cancel,
     ) -> Result<String, StorageError> {
-        let file = self.files.storage.open_read(path)?;
-        checksum(&file, algorithm, offset, length, &|| cancel.is_cancelled())
+        let file = self.files.storage.open_read(&request.path)?;
+        let watch = ChecksumWatch {
+            done,
+            cancelled: &|| cancel.is_cancelled(),
+        };
+        let (offset, length) = (request.offset, request.length);
+        self.shared
+            .checksums
+            .of(&file, request.algorithm, offset, length, &watch)
+    }
+
+    fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError> {
+        let storage = &self.files.storage;
+        let set = || storage.set_modified(path, modified);
+        match storage.open_read(path) {
+            Ok(file) => self.shared.checksums.memory().keep_while(&file, set),
+            // A directory, or a file that may not be read: there is nothing to keep.
+            Err(_) => set(),
+        }
     }
 
     fn listen(&self, request: &ListenRequest) -> Result<Vec<SocketAddr>, ListenFailure> {

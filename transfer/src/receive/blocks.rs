@@ -11,6 +11,7 @@ use super::gatherer::{Gatherer, Piece};
 use super::part::Part;
 use super::reader::NextHeader;
 use crate::buffers::Buffer;
+use crate::checksums::Watcher;
 use crate::local::{Context, DataChannel};
 use crate::{PeerError, TransferError};
 
@@ -29,6 +30,7 @@ pub(super) struct Blocks<'a> {
     gatherer: Option<&'a Gatherer>,
     /// Whether a header came: before, the channel has no part in the transfer.
     used: bool,
+    watcher: Option<Watcher<'a>>,
     /// Taken when the first payload comes: a channel that waits needs none.
     buffer: Option<Buffer>,
     /// How long the longest block is, in bytes.
@@ -60,6 +62,7 @@ impl<'a> Blocks<'a> {
             moved,
             gatherer,
             used: false,
+            watcher: part.watch(),
             buffer: None,
             largest: 0,
         }
@@ -191,9 +194,10 @@ impl<'a> Blocks<'a> {
         while block.start + done < block.end {
             let length = RANGE_BYTES.min(block.end - block.start - done);
             let before = self.moved.load(Ordering::Acquire);
+            let watcher = self.watcher.as_ref();
             let range = self
                 .part
-                .range(place + done, length, &mut buffer, self.moved);
+                .range(place + done, length, &mut buffer, self.moved, watcher);
             let DataChannel { channel, reader } = &mut *self.channel;
             let received = reader.payload_into(&mut **channel, range, &running.operation());
             // Also what came before a failure is in the file, and a restart need not send it again.

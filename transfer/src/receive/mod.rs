@@ -7,17 +7,18 @@ mod part;
 mod reader;
 mod stream;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_storage::WriteMode;
+use gridhaul_storage::{OpenedFile, WriteMode, Writing};
 
 use gatherer::{Gatherer, Piece};
 use part::Part;
 pub(crate) use reader::{BlockReader, READ_AHEAD_BYTES};
 
+use crate::checksums::Arrival;
 use crate::local::{Context, DataChannels, Role};
 use crate::node::{Placement, Plan};
 use crate::send::{open_error, stream_start};
@@ -35,6 +36,9 @@ pub(crate) struct Target<'a> {
 /// A file that is open to receive.
 pub(crate) struct OpenedTarget {
     part: Arc<Part>,
+    path: PathBuf,
+    /// Keeps others from believing what they know of the file.
+    writing: Writing,
     /// Where a stream starts, in the transfer.
     start: u64,
     ascii: bool,
@@ -74,12 +78,25 @@ pub(crate) fn open(
         context.storage.open_write(target.path, mode)
     }
     .map_err(|error| open_error(target.path, error))?;
-    let part = Arc::new(Part::new(file, target.placement, &plan.handling));
+    // Whoever writes to a file takes away what was known of it.
+    let writing = context.shared.checksums.memory().begin_writing(&file)?;
+    let arrival = match plan.handling.checksums.as_slice() {
+        [] => None,
+        algorithms if fresh && !ascii => {
+            let open = || open_again(context, target.path, &writing);
+            Some(Arrival::new(context, algorithms, open)?)
+        }
+        _ => None,
+    };
+    let part = Part::new(file, target.placement, &plan.handling).summed(arrival);
+    let part = Arc::new(part);
     // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
     let reserved = part.reserve(promised)?;
     Ok(OpenedTarget {
         part,
+        path: target.path.to_owned(),
+        writing,
         start,
         ascii,
         restart: target.restart.clone(),
@@ -99,6 +116,8 @@ pub(crate) fn file(
 ) -> Result<(), TransferError> {
     let OpenedTarget {
         part,
+        path,
+        writing,
         start,
         ascii,
         restart,
@@ -141,6 +160,12 @@ pub(crate) fn file(
     if let Some(promised) = promised {
         prove_complete(promised, &restart, &arrived)?;
     }
+    let storage = &context.storage;
+    let sums = part.sum_up(&arrived, writing, |time| storage.set_modified(&path, time));
+    context.running.note_checksums(sums);
+    if context.running.failed() {
+        return Ok(());
+    }
     // The movers are done, and their shares of the file dropped.
     match Arc::into_inner(part) {
         Some(part) => part.close(&arrived, &context.running),
@@ -150,12 +175,21 @@ pub(crate) fn file(
     }
 }
 
+/// Opens for reading what is being written, for those who want to see what has arrived. The name may be that
+/// of another file by now, or the account may not read its own file.
+fn open_again(context: &Context, path: &Path, writing: &Writing) -> Option<OpenedFile> {
+    let file = context.storage.open_read(path).ok()?;
+    writing.is_of(&file).then_some(file)
+}
+
 /// Brings what many channels receive into the order of the file.
 fn gatherer(context: &Context, part: &Arc<Part>, present: &RangeSet) -> Gatherer {
     let (part, running) = (part.clone(), context.running.clone());
     let write = move |piece: &Piece| {
         let place = part.place(&piece.range)?;
-        part.writer(place, &piece.moved).write(piece.bytes(), 0)?;
+        let watcher = part.watch();
+        let writer = part.writer(place, &piece.moved, watcher.as_ref());
+        writer.write(piece.bytes(), 0)?;
         running.ledger.record(piece.range.clone());
         part.note_stored(piece.bytes().len() as u64)
     };

@@ -3,13 +3,15 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_stack::{FileRange, RangeWriter, Sparse};
-use gridhaul_storage::{OpenedFile, StorageError};
+use gridhaul_stack::{FileRange, RangeWriter, Sparse, Tap};
+use gridhaul_storage::{ChecksumAlgorithm, OpenedFile, StorageError, Writing};
 use rustix::io::Errno;
 
 use crate::TransferError;
+use crate::checksums::{Arrival, Watcher};
 use crate::node::{Handling, Placement, SyncPolicy};
 use crate::running::Running;
 
@@ -29,6 +31,8 @@ pub(super) struct Part {
     sparse: Option<Sparse>,
     /// Bytes that the file has got.
     stored: AtomicU64,
+    /// Where what arrives is summed up.
+    arrival: Option<Arrival>,
 }
 
 impl Part {
@@ -45,7 +49,38 @@ impl Part {
             sync: handling.sync,
             sparse: handling.sparse.then_some(Sparse { old_end }),
             stored: AtomicU64::new(0),
+            arrival: None,
         }
+    }
+
+    /// Sums up what arrives.
+    pub(super) fn summed(self, arrival: Option<Arrival>) -> Self {
+        Self { arrival, ..self }
+    }
+
+    /// What a mover shows its bytes to.
+    pub(super) fn watch(&self) -> Option<Watcher<'_>> {
+        self.arrival.as_ref().map(Arrival::watch)
+    }
+
+    /// The checksums of the whole file, of which all has arrived. From here on they are remembered.
+    pub(super) fn sum_up(
+        &self,
+        arrived: &RangeSet,
+        writing: Writing,
+        set_modified: impl FnOnce(SystemTime) -> Result<(), StorageError>,
+    ) -> Vec<(ChecksumAlgorithm, String)> {
+        let length = arrived.end();
+        let Some(arrival) = self
+            .arrival
+            .as_ref()
+            .filter(|_| arrived.covered() == length)
+        else {
+            return Vec::new();
+        };
+        let sums = arrival.finish(length);
+        writing.remember(&self.file, length, sums.clone(), set_modified);
+        sums
     }
 
     /// A range of the file that receives.
@@ -55,8 +90,10 @@ impl Part {
         length: u64,
         scratch: &'a mut [u8],
         moved: &'a AtomicU64,
+        watcher: Option<&'a Watcher<'_>>,
     ) -> FileRange<'a> {
         FileRange {
+            tap: watcher.map(|watcher| watcher as &dyn Tap),
             // Holes come of what is not written, and past the page cache all of a block is.
             direct: self.file.direct().filter(|_| self.sparse.is_none()),
             sparse: self.sparse,
@@ -65,8 +102,13 @@ impl Part {
     }
 
     /// Writes to the file from `offset` on.
-    pub(super) fn writer<'a>(&'a self, offset: u64, moved: &'a AtomicU64) -> RangeWriter<'a> {
-        self.range(offset, 0, &mut [], moved).writer()
+    pub(super) fn writer<'a>(
+        &'a self,
+        offset: u64,
+        moved: &'a AtomicU64,
+        watcher: Option<&'a Watcher<'_>>,
+    ) -> RangeWriter<'a> {
+        self.range(offset, 0, &mut [], moved, watcher).writer()
     }
 
     /// Whether a block of the transfer has a place in the largest file there can be.

@@ -24,9 +24,16 @@ pub(super) fn receive_file(
     let moved = running.count_channel(0, &*channel);
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len() as u64);
+    let watcher = part.watch();
     loop {
         let done = moved.load(Ordering::Acquire);
-        let range = part.range(offset + done, RANGE_BYTES, &mut buffer, &moved);
+        let range = part.range(
+            offset + done,
+            RANGE_BYTES,
+            &mut buffer,
+            &moved,
+            watcher.as_ref(),
+        );
         let received = channel.receive_into(range, &running.operation());
         let received = received.inspect_err(|_| channel.abort())?;
         part.note_stored(received)?;
@@ -62,7 +69,7 @@ pub(super) fn receive_text(
             Received::EndOfStream => lines.finish(&mut text),
         }
         let done = moved.load(Ordering::Acquire);
-        part.writer(offset + done, &moved).write(&text, 0)?;
+        part.writer(offset + done, &moved, None).write(&text, 0)?;
         part.note_stored(text.len() as u64)?;
         if received == Received::EndOfStream {
             answer_end(&mut *channel, context);

@@ -62,6 +62,8 @@ impl Site {
             movers: settings.movers,
             block_bytes: settings.block_bytes,
             buffer_memory_bytes: 64 * 1024 * 1024,
+            checksum_threads: 2,
+            remembered_checksums: 100,
             data_timeout: settings.data_timeout,
         });
         let directory = TempDir::new().expect("a temporary directory");

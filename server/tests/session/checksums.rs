@@ -1,0 +1,142 @@
+//! `CKSM`, and checksums that clients announce.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+
+use crate::client::{send_block, send_end};
+use crate::served::Served;
+
+#[test]
+fn checksums_are_of_files_and_of_parts() {
+    let served = Served::new();
+    served.write("file", "hello");
+    let mut client = served.anonymous();
+    assert_eq!(
+        client.expect("CKSM MD5 0 -1 file", 213),
+        "213 5d41402abc4b2a76b9719d911017c592\r\n"
+    );
+    assert_eq!(
+        client.expect("CKSM adler32 0 -1 file", 213),
+        "213 062c0215\r\n"
+    );
+    assert_eq!(
+        client.expect("CKSM ADLER32 1 2 file", 213),
+        "213 013800d2\r\n"
+    );
+    assert_eq!(
+        client.expect("CKSM ADLER32 9 -1 file", 213),
+        "213 00000001\r\n"
+    );
+    let text = client.expect("CKSM SHA224 0 -1 file", 500);
+    assert!(
+        text.starts_with("500 Unknown checksum algorithm requested."),
+        "{text}"
+    );
+    let text = client.expect("CKSM MD5 0 -1 nothing", 550);
+    assert!(
+        text.contains("System error in open: No such file or directory"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_announced_checksum_must_be_that_of_the_file() {
+    let served = Served::new();
+    let mut client = served.anonymous();
+    client.expect("SCKS MD5 5d41402abc4b2a76b9719d911017c592", 200);
+    client.put("STOR file", b"hello");
+    client.expect("SCKS MD5 d41d8cd98f00b204e9800998ecf8427e", 200);
+    let mut data = client.passive();
+    client.expect("STOR file", 150);
+    data.write_all(b"hello").expect("sent");
+    drop(data);
+    assert_eq!(
+        client.expect_reply(550),
+        "550-GlobusError: v=1 c=INCORRECT_CHECKSUM\r\n\
+         550-GridFTP-Computed-Checksum: 5d41402abc4b2a76b9719d911017c592\r\n\
+         550-GridFTP-Expected-Checksum: d41d8cd98f00b204e9800998ecf8427e\r\n\
+         550 End.\r\n"
+    );
+    client.put("STOR file", b"hello again");
+    client.expect("SCKS SHA224 00", 500);
+}
+
+#[test]
+fn a_checksum_is_aborted() {
+    let served = Served::new();
+    let file = File::create(served.path("file")).expect("made");
+    // A terabyte of nothing: nobody would live to see its checksum.
+    file.set_len(1 << 40).expect("sparse files");
+    let mut client = served.anonymous();
+    client.send_bytes(b"CKSM SHA512 0 -1 file\r\n");
+    client.send_bytes(b"ABOR\r\n");
+    client.expect_reply(426);
+    client.expect_reply(226);
+    client.expect("NOOP", 200);
+}
+
+#[test]
+fn a_client_hears_how_far_a_checksum_is() {
+    let served = Served::new();
+    let file = File::create(served.path("file")).expect("made");
+    file.set_len(1 << 40).expect("sparse files");
+    let mut client = served.anonymous();
+    client.expect("OPTS CKSM Markers=1;", 200);
+    let first = client.expect("CKSM SHA512 0 -1 file", 113);
+    let second = client.expect_reply(113);
+    let bytes = |marker: &str| -> u64 {
+        let line = marker
+            .lines()
+            .find_map(|line| line.strip_prefix(" Bytes Processed: "));
+        line.expect("a number of bytes").parse().expect("a number")
+    };
+    assert!(bytes(&first) < bytes(&second), "{first} {second}");
+    client.send("ABOR");
+    while client.reply().code() == 113 {}
+    client.expect_reply(226);
+}
+
+#[test]
+fn a_checksum_after_a_put_is_that_of_the_file_whatever_happens_to_it() {
+    let served = Served::new();
+    let mut client = served.anonymous();
+    client.put("STOR file", b"Wikipedia");
+    let known = "213 11e60398\r\n";
+    assert_eq!(client.expect("CKSM ADLER32 0 -1 file", 213), known);
+    client.expect("MFMT 20200101000000 file", 250);
+    client.expect("RNFR file", 350);
+    client.expect("RNTO other", 250);
+    assert_eq!(client.expect("CKSM ADLER32 0 -1 other", 213), known);
+    let file = OpenOptions::new().write(true).open(served.path("other"));
+    file.expect("there").write_all_at(b"w", 0).expect("written");
+    let changed = client.expect("CKSM ADLER32 0 -1 other", 213);
+    assert_eq!(changed, "213 130603b8\r\n");
+    client.put("STOR other", b"Wikipedia");
+    assert_eq!(client.expect("CKSM ADLER32 0 -1 other", 213), known);
+    client.put("ESTO A 0 other", b"w");
+    assert_eq!(client.expect("CKSM ADLER32 0 -1 other", 213), changed);
+    client.put("APPE other", b"!");
+    assert_ne!(client.expect("CKSM ADLER32 0 -1 other", 213), changed);
+}
+
+#[test]
+fn an_announced_checksum_is_that_of_blocks_in_any_order() {
+    let served = Served::new();
+    let mut client = served.anonymous();
+    client.expect("MODE E", 200);
+    for (checksum, code) in [("11e60398", 226), ("11e60399", 550)] {
+        client.expect(&format!("SCKS ADLER32 {checksum}"), 200);
+        let mut data = client.passive();
+        client.send("STOR file");
+        client.expect_reply(150);
+        send_block(&mut data, 4, b"pedia");
+        send_block(&mut data, 0, b"Wiki");
+        send_end(&mut data);
+        let mut reply = client.reply();
+        while reply.is_preliminary() {
+            reply = client.reply();
+        }
+        assert_eq!(reply.code(), code, "{reply:?}");
+    }
+}

@@ -1,0 +1,351 @@
+//! Reads a file for its checksum.
+//!
+//! Files are read with `pread` and not mapped: a mapping of a file that somebody cuts kills the process
+//! that looks behind its new end, a read says what happened. Where parts can be put together, several
+//! threads take pieces of the file in turn; where they cannot, one thread reads ahead of the one that
+//! hashes.
+
+use std::fmt;
+use std::ops::Range;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+
+use rustix::io::Errno;
+
+use super::threads::SpareThreads;
+use super::{Checksum, ChecksumAlgorithm, ChecksumPieces, PartialChecksum};
+use crate::{OpenedFile, StorageError};
+
+/// Bytes that are read at a time: they stay in a processor's own cache until they are summed.
+const READ_BYTES: usize = 512 * 1024;
+
+/// Bytes that a thread takes for itself at a time, in a row for the kernel's read-ahead.
+const PIECE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Buffers that the reader may be ahead of the hash.
+const READ_AHEAD: usize = 2;
+
+/// What the caller of a long computation watches, and how it ends it.
+pub struct ChecksumWatch<'a> {
+    /// Counts the bytes that are done.
+    pub done: &'a AtomicU64,
+    /// Asked before each read; the computation ends with `ECANCELED` when it says so.
+    pub cancelled: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl fmt::Debug for ChecksumWatch<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ChecksumWatch")
+            .field("done", self.done)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The checksum of `part`, which lies within the file.
+pub(super) fn compute(
+    file: &OpenedFile,
+    algorithm: ChecksumAlgorithm,
+    part: Range<u64>,
+    spare: &SpareThreads,
+    watch: &ChecksumWatch<'_>,
+) -> Result<String, StorageError> {
+    let reader = Reader { file, watch };
+    let pieces = (part.end - part.start).div_ceil(PIECE_BYTES);
+    let more = usize::try_from(pieces.saturating_sub(1)).unwrap_or(usize::MAX);
+    match PartialChecksum::new(algorithm) {
+        Some(empty) => {
+            let helpers = spare.take(more);
+            in_pieces(&reader, &empty, part, helpers.count())
+        }
+        None => {
+            let helper = spare.take(1.min(more));
+            if helper.count() > 0 {
+                in_order_reading_ahead(&reader, algorithm, part)
+            } else {
+                in_order(&reader, algorithm, part)
+            }
+        }
+    }
+}
+
+/// Every thread takes the next piece that nobody has.
+fn in_pieces(
+    reader: &Reader<'_>,
+    empty: &PartialChecksum,
+    part: Range<u64>,
+    helpers: usize,
+) -> Result<String, StorageError> {
+    let next = AtomicU64::new(part.start);
+    let sums = Mutex::new(ChecksumPieces::new());
+    let failure = Mutex::new(None);
+    let work = || {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            let start = next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
+            if start >= part.end || failed(&failure) {
+                return;
+            }
+            let mut sum = empty.clone();
+            let piece = start..part.end.min(start + PIECE_BYTES);
+            match reader.each(piece, &mut buffer, |bytes| sum.update(bytes)) {
+                Ok(()) => locked(&sums).insert(start - part.start, sum),
+                Err(error) => {
+                    locked(&failure).get_or_insert(error);
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..helpers {
+            // Without the thread it takes longer, and that is all.
+            let _ = thread::Builder::new()
+                .name("checksum".to_owned())
+                .spawn_scoped(scope, work);
+        }
+        work();
+    });
+    if let Some(error) = locked(&failure).take() {
+        return Err(error);
+    }
+    let length = part.end - part.start;
+    let sum = if length == 0 {
+        Some(empty.finish())
+    } else {
+        locked(&sums).whole(length)
+    };
+    // No thread failed, so all pieces are there unless one of them has panicked.
+    sum.ok_or_else(|| StorageError::new("thread", Errno::IO))
+}
+
+fn in_order(
+    reader: &Reader<'_>,
+    algorithm: ChecksumAlgorithm,
+    part: Range<u64>,
+) -> Result<String, StorageError> {
+    let mut checksum = Checksum::new(algorithm);
+    let mut buffer = vec![0; READ_BYTES];
+    reader.each(part, &mut buffer, |bytes| checksum.update(bytes))?;
+    Ok(checksum.finish())
+}
+
+/// A thread reads while this one hashes; buffers go round between them.
+fn in_order_reading_ahead(
+    reader: &Reader<'_>,
+    algorithm: ChecksumAlgorithm,
+    part: Range<u64>,
+) -> Result<String, StorageError> {
+    let (full, filled) = mpsc::sync_channel::<(Vec<u8>, usize)>(READ_AHEAD);
+    let (empty, emptied) = mpsc::channel();
+    for _ in 0..READ_AHEAD {
+        // The other end is held below.
+        let _ = empty.send(vec![0; READ_BYTES]);
+    }
+    thread::scope(|scope| {
+        let rest = part.clone();
+        let read = move || {
+            let mut at = rest.start;
+            while at < rest.end {
+                let Ok(mut buffer) = emptied.recv() else {
+                    break;
+                };
+                let length = reader.read(&mut buffer, at..rest.end)?;
+                at += length as u64;
+                if full.send((buffer, length)).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let thread = thread::Builder::new().name("checksum".to_owned());
+        let Ok(reading) = thread.spawn_scoped(scope, read) else {
+            return in_order(reader, algorithm, part);
+        };
+        let mut checksum = Checksum::new(algorithm);
+        for (buffer, length) in filled {
+            checksum.update(&buffer[..length]);
+            // The reader has ended when all is read.
+            let _ = empty.send(buffer);
+        }
+        reading
+            .join()
+            .unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO)))?;
+        Ok(checksum.finish())
+    })
+}
+
+/// Reads parts of a file that was as long as they reach when its length was asked.
+struct Reader<'a> {
+    file: &'a OpenedFile,
+    watch: &'a ChecksumWatch<'a>,
+}
+
+impl Reader<'_> {
+    /// Shows all bytes of a part, in order.
+    fn each(
+        &self,
+        part: Range<u64>,
+        buffer: &mut [u8],
+        mut show: impl FnMut(&[u8]),
+    ) -> Result<(), StorageError> {
+        let mut at = part.start;
+        while at < part.end {
+            let length = self.read(buffer, at..part.end)?;
+            show(&buffer[..length]);
+            at += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads the beginning of a part; at least one byte.
+    fn read(&self, buffer: &mut [u8], part: Range<u64>) -> Result<usize, StorageError> {
+        let wanted = usize::try_from(part.end - part.start)
+            .map_or(buffer.len(), |length| length.min(buffer.len()));
+        loop {
+            if (self.watch.cancelled)() {
+                return Err(StorageError::new("read", Errno::CANCELED));
+            }
+            match rustix::io::pread(self.file.as_fd(), &mut buffer[..wanted], part.start) {
+                // Somebody cut the file while it was read: what was summed is of no file at all.
+                Ok(0) => return Err(StorageError::new("read", Errno::IO)),
+                Ok(length) => {
+                    self.watch.done.fetch_add(length as u64, Ordering::Relaxed);
+                    return Ok(length);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(StorageError::new("read", errno)),
+            }
+        }
+    }
+}
+
+fn failed(failure: &Mutex<Option<StorageError>>) -> bool {
+    locked(failure).is_some()
+}
+
+/// What the locks guard is valid after every statement.
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::sync::atomic::AtomicUsize;
+
+    use proptest::prelude::*;
+
+    use super::super::tests::whole;
+    use super::*;
+
+    fn file(bytes: &[u8]) -> (File, OpenedFile) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let opened = OpenedFile::new(file.try_clone().unwrap().into(), bytes.len() as u64);
+        (file, opened)
+    }
+
+    fn sum(
+        file: &OpenedFile,
+        algorithm: ChecksumAlgorithm,
+        part: Range<u64>,
+        threads: usize,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> (Result<String, StorageError>, u64) {
+        let (spare, done) = (SpareThreads::new(threads), AtomicU64::new(0));
+        let watch = ChecksumWatch {
+            done: &done,
+            cancelled,
+        };
+        let sum = compute(file, algorithm, part, &spare, &watch);
+        (sum, done.into_inner())
+    }
+
+    #[test]
+    fn long_files_are_summed_in_pieces_and_in_order() {
+        let length = PIECE_BYTES + 7;
+        let taken = usize::try_from(length).unwrap();
+        let bytes: Vec<u8> = (0..251).cycle().take(taken).collect();
+        let (_, file) = file(&bytes);
+        for algorithm in [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Sha1] {
+            for threads in [0, 3] {
+                let (sum, done) = sum(&file, algorithm, 1..length - 2, threads, &|| false);
+                let slice = &bytes[1..taken - 2];
+                assert_eq!(sum.unwrap(), whole(algorithm, slice), "{algorithm}");
+                assert_eq!(done, length - 3);
+            }
+        }
+    }
+
+    #[test]
+    fn a_computation_is_cancelled_between_two_reads() {
+        let length = 4 * PIECE_BYTES;
+        let (whole, file) = file(b"");
+        whole.set_len(length).unwrap();
+        for algorithm in [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5] {
+            for threads in [0, 3] {
+                let asked = AtomicUsize::new(0);
+                let at_fifth = || asked.fetch_add(1, Ordering::Relaxed) >= 4;
+                let (sum, done) = sum(&file, algorithm, 0..length, threads, &at_fifth);
+                let error = sum.unwrap_err();
+                assert_eq!((error.call, error.errno), ("read", Errno::CANCELED));
+                assert_eq!(done, 4 * READ_BYTES as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_read_has_no_checksum() {
+        let length = 2 * PIECE_BYTES;
+        for algorithm in [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5] {
+            for threads in [0, 3] {
+                let (written, file) = file(b"");
+                written.set_len(length).unwrap();
+                let asked = AtomicUsize::new(0);
+                let cut = || {
+                    if asked.fetch_add(1, Ordering::Relaxed) == 3 {
+                        written.set_len(9).unwrap();
+                    }
+                    false
+                };
+                let (sum, _) = sum(&file, algorithm, 0..length, threads, &cut);
+                let error = sum.unwrap_err();
+                assert_eq!((error.call, error.errno), ("read", Errno::IO));
+            }
+        }
+    }
+
+    #[test]
+    fn read_errors_are_reported() {
+        let directory = OpenedFile::new(File::open("/").unwrap().into(), 4096);
+        for algorithm in [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5] {
+            for threads in [0, 3] {
+                let (sum, _) = sum(&directory, algorithm, 0..3 * PIECE_BYTES, threads, &|| {
+                    false
+                });
+                let error = sum.unwrap_err();
+                assert_eq!(error.to_string(), "System error in read: Is a directory");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_slices(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            ends in any::<(usize, usize)>(),
+        ) {
+            let (one, other) = (ends.0 % (bytes.len() + 1), ends.1 % (bytes.len() + 1));
+            let part = one.min(other)..one.max(other);
+            let (_, file) = file(&bytes);
+            for algorithm in ChecksumAlgorithm::ALL {
+                let range = part.start as u64..part.end as u64;
+                let (sum, _) = sum(&file, algorithm, range, 1, &|| false);
+                prop_assert_eq!(sum.unwrap(), whole(algorithm, &bytes[part.clone()]));
+            }
+        }
+    }
+}
