@@ -146,13 +146,33 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::sync::mpsc::{self, Sender};
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream};
-    use tokio::runtime::Builder;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::runtime::{Builder, Runtime};
 
     use super::*;
+
+    /// A task that waits for a byte, and does something with each; and the end to send them from.
+    fn listening(runtime: &Runtime, mut work: impl FnMut() + Send + 'static) -> TcpStream {
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
+        let listener = listener.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        runtime.spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("accepted");
+            while stream.read_exact(&mut [0]).await.is_ok() {
+                work();
+            }
+        });
+        TcpStream::connect(address).expect("connected")
+    }
+
+    fn telling(sender: Sender<()>) -> impl FnMut() + Send + 'static {
+        move || sender.send(()).expect("the test waits")
+    }
 
     #[test]
     fn the_network_goes_on_while_a_thread_is_held_up() {
@@ -161,33 +181,25 @@ mod tests {
             .enable_all()
             .build()
             .expect("a runtime");
-        let in_place = Arc::new(InPlace::default());
         let (heard, hear) = mpsc::channel();
-        let blocked = runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-            let address = listener.local_addr().expect("bound");
-            tokio::spawn(async move {
-                let (mut stream, _) = listener.accept().await.expect("accepted");
-                let mut line = [0; 5];
-                while stream.read_exact(&mut line).await.is_ok() {
-                    let _ = heard.send(());
-                }
-            });
-            let mut client = TcpStream::connect(address).await.expect("connected");
-            let std_client = {
-                client.write_all(b"first").await.expect("sent");
-                client.into_std().expect("a socket")
-            };
-            tokio::spawn(async move {
-                let _place = in_place.enter().expect("nobody else is there");
-                assert!(in_place.enter().is_none(), "one thread must be left");
-                hear.recv().expect("the first");
-                for _ in 0..10 {
-                    std::io::Write::write_all(&mut &std_client, b"again").expect("sent");
-                    hear.recv_timeout(Duration::from_secs(60)).expect("heard");
-                }
-            })
+        let mut other = listening(&runtime, telling(heard));
+        let (is_held, held) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let in_place = InPlace::default();
+        // Whichever thread hears of the byte was the one that waits for the network.
+        let mut blocked = listening(&runtime, move || {
+            let place = in_place.enter();
+            assert!(place.is_some() && in_place.enter().is_none());
+            is_held.send(()).expect("the test waits");
+            let _ = released.recv();
         });
-        runtime.block_on(blocked).expect("no panic");
+        blocked.write_all(b"b").expect("sent");
+        held.recv().expect("held up");
+        for _ in 0..10 {
+            other.write_all(b"o").expect("sent");
+            let answer = hear.recv_timeout(Duration::from_secs(20));
+            answer.expect("the network goes on");
+        }
+        drop(release);
     }
 }
