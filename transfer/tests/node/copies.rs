@@ -69,6 +69,28 @@ fn channels_are_kept_for_the_next_files() {
 }
 
 #[test]
+fn blocks_are_larger_than_buffers_where_the_file_is_long() {
+    let (from, to) = (
+        Site::new(Settings::default()),
+        Site::new(Settings::default()),
+    );
+    let data = content(4_000_000);
+    from.write("a", &data);
+    from.connect(to.listen(1));
+    let (sent, received) = copy(
+        &from,
+        image(send("a"), TransferMode::Extended, 1),
+        &to,
+        image(receive("b"), TransferMode::Extended, 1),
+    );
+    sent.result.expect("sent");
+    received.result.expect("received");
+    assert!(sent.block_bytes >= 4 * 64 * 1024, "{}", sent.block_bytes);
+    assert_eq!(sent.block_bytes, received.block_bytes);
+    assert!(to.read("b") == data);
+}
+
+#[test]
 fn parts_are_read_and_written_where_they_belong() {
     let (from, to) = (
         Site::new(Settings::default()),

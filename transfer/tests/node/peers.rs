@@ -10,7 +10,8 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{Body, Cancel, Channel, Operation, Registry, SocketOptions};
 use gridhaul_transfer::{
-    Admission, CancelReason, Outcome, PeerError, Placement, SequenceError, Task, TransferError,
+    Admission, CancelReason, Handling, Outcome, PeerError, Placement, SequenceError, Task,
+    TransferError,
 };
 
 /// A peer that sends what a test wants.
@@ -74,9 +75,19 @@ impl Peer {
 
 /// Receives `b` in MODE E from one peer that does as `talk` says.
 fn receive_from(settings: Settings, talk: impl FnOnce(&mut Peer)) -> (Site, Outcome, RangeSet) {
+    receive_as(Handling::default(), settings, talk)
+}
+
+fn receive_as(
+    handling: Handling,
+    settings: Settings,
+    talk: impl FnOnce(&mut Peer),
+) -> (Site, Outcome, RangeSet) {
     let site = Site::new(settings);
     let address = site.listen(1)[0];
-    let receiver = site.start(image(receive("b"), TransferMode::Extended, 1));
+    let mut plan = image(receive("b"), TransferMode::Extended, 1);
+    plan.handling = handling;
+    let receiver = site.start(plan);
     let mut peer = Peer::connect(address);
     talk(&mut peer);
     let outcome = receiver.finish();
@@ -106,6 +117,35 @@ fn overlapping_blocks_are_refused_and_what_arrived_stays() {
     assert!(matches!(peer_error(outcome), PeerError::Overlap(_)));
     assert_eq!(arrived.to_string(), "0-10");
     assert_eq!(site.read("b"), b"0123456789");
+}
+
+#[test]
+fn zeros_that_were_reported_are_there_after_a_failure() {
+    let sparse = Handling {
+        sparse: true,
+        ..Handling::default()
+    };
+    let (site, outcome, arrived) = receive_as(sparse, Settings::default(), |peer| {
+        peer.block(0, &[0; 10_000]).block(5, b"xxxxxxxxxx");
+    });
+    assert!(matches!(peer_error(outcome), PeerError::Overlap(_)));
+    assert_eq!(arrived.to_string(), "0-10000");
+    assert!(site.read("b") == [0; 10_000]);
+}
+
+#[test]
+fn what_waits_for_bytes_that_never_come_is_written_at_the_end() {
+    let ordered = Handling {
+        ordered: true,
+        ..Handling::default()
+    };
+    let (site, outcome, arrived) = receive_as(ordered, Settings::default(), |peer| {
+        peer.block(20, b"behind").block(0, b"before");
+        peer.header(Descriptor::EOF | Descriptor::EOD, 0, 1);
+    });
+    outcome.result.expect("nobody said how long the file is");
+    assert_eq!(arrived.to_string(), "0-6,20-26");
+    assert_eq!(site.read("b"), b"before\0\0\0\0\0\0\0\0\0\0\0\0\0\0behind");
 }
 
 #[test]
