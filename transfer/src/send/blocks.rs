@@ -12,7 +12,7 @@ use gridhaul_stack::{Body, FileRange, Operation};
 use gridhaul_storage::{OpenedFile, StorageError};
 use rustix::io::Errno;
 
-use super::extents::send_sparse;
+use super::extents::Extents;
 use super::text::Text;
 use crate::buffers::Buffer;
 use crate::dispenser::Dispenser;
@@ -30,8 +30,8 @@ pub(crate) struct FilePart {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) restart: RangeSet,
-    /// Holes are not read.
-    pub(super) sparse: bool,
+    /// If holes are not read.
+    pub(super) extents: Option<Extents>,
 }
 
 pub(super) fn send_file(
@@ -358,10 +358,9 @@ impl FilePart {
             ..FileRange::new(self.file.as_fd(), offset, length, buffer, moved)
         };
         let channel = &mut *channel.channel;
-        if self.sparse {
-            send_sparse(channel, &header, range, operation)?;
-        } else {
-            channel.send(&header, Body::File(range), operation)?;
+        match &self.extents {
+            Some(extents) => extents.send(channel, &header, range, operation)?,
+            None => channel.send(&header, Body::File(range), operation)?,
         }
         Ok(())
     }

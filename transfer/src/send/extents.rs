@@ -3,45 +3,74 @@
 //! A hole is not read: reading it would fill the page cache with zeros. What is sent for it are zeros from
 //! memory, which any peer understands.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridhaul_stack::{Body, Channel, ChannelError, FileRange, Operation};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Sends `head` and a range of a file, whose holes are not read.
+use crate::sync::lock;
+
+/// What all movers of a transfer know of a file.
 ///
-/// # Errors
-///
-/// As [`Channel::send`].
-pub(super) fn send_sparse(
-    channel: &mut dyn Channel,
-    mut head: &[u8],
-    range: FileRange<'_>,
-    operation: &Operation<'_>,
-) -> Result<(), ChannelError> {
-    let end = range.offset + range.length;
-    let mut offset = range.offset;
-    while offset < end {
-        let extent = next_extent(range.file, offset, end);
-        let length = extent.length();
-        match extent {
-            Extent::Data(length) => {
-                let data = FileRange {
-                    offset,
-                    length,
-                    scratch: &mut *range.scratch,
-                    ..range
-                };
-                channel.send(head, Body::File(data), operation)?;
+/// To look for the end of an extent may take time in proportion to its length (tmpfs looks at each page), so the last
+/// one that was found is remembered: a file without holes is looked through once, and not for every block.
+#[derive(Debug, Default)]
+pub(super) struct Extents {
+    data: Mutex<Range<u64>>,
+}
+
+impl Extents {
+    /// Sends `head` and a range of the file, whose holes are not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Channel::send`].
+    pub(super) fn send(
+        &self,
+        channel: &mut dyn Channel,
+        mut head: &[u8],
+        range: FileRange<'_>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        let end = range.offset + range.length;
+        let mut offset = range.offset;
+        while offset < end {
+            let extent = self.next(range.file, offset, end);
+            let length = extent.length();
+            match extent {
+                Extent::Data(length) => {
+                    let data = FileRange {
+                        offset,
+                        length,
+                        scratch: &mut *range.scratch,
+                        ..range
+                    };
+                    channel.send(head, Body::File(data), operation)?;
+                }
+                Extent::Hole(length) => send_zeros(channel, head, length, range.moved, operation)?,
             }
-            Extent::Hole(length) => send_zeros(channel, head, length, range.moved, operation)?,
+            head = &[];
+            offset += length;
         }
-        head = &[];
-        offset += length;
+        channel.send(head, Body::Memory(&[]), operation)
     }
-    channel.send(head, Body::Memory(&[]), operation)
+
+    /// What begins at `offset`, and ends at `end` at the latest; at least a byte.
+    fn next(&self, file: BorrowedFd<'_>, offset: u64, end: u64) -> Extent {
+        let mut data = lock(&self.data);
+        if !data.contains(&offset) {
+            match find(file, offset, end) {
+                Found::Hole(length) => return Extent::Hole(length),
+                Found::DataUntil(until) => *data = offset..until.max(offset + 1),
+                Found::Unknown => return Extent::Data(end - offset),
+            }
+        }
+        Extent::Data(data.end.min(end) - offset)
+    }
 }
 
 /// A part of a file: so many bytes.
@@ -62,30 +91,40 @@ impl Extent {
 /// Shorter holes are read: to go round them costs more.
 const LEAST_HOLE_BYTES: u64 = 64 * 1024;
 
-/// What begins at `offset`, and ends at `end` at the latest. Whatever is not surely a hole is data.
-fn next_extent(file: BorrowedFd<'_>, offset: u64, end: u64) -> Extent {
+/// What is known of the bytes from some place on.
+enum Found {
+    /// So many bytes of a hole.
+    Hole(u64),
+    /// Data, up to a place that may lie behind what was asked for.
+    DataUntil(u64),
+    /// The file system does not say. Whatever is not surely a hole is read.
+    Unknown,
+}
+
+/// Looks at what begins at `offset`; a hole ends at `end` at the latest.
+fn find(file: BorrowedFd<'_>, offset: u64, end: u64) -> Found {
     let all = end - offset;
     let data = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
         Ok(data) => data.min(end),
         // lseek(2): behind `offset` there is a hole and then the end of the file. Reading will notice if
         // that is too early.
         Err(Errno::NXIO) if size(file) >= end => end,
-        Err(_) => return Extent::Data(all),
+        Err(_) => return Found::Unknown,
     };
     if data - offset >= LEAST_HOLE_BYTES.min(all) {
-        return Extent::Hole(data - offset);
+        return Found::Hole(data - offset);
     }
     let mut at = data;
     loop {
         let Ok(hole) = rustix::fs::seek(file, SeekFrom::Hole(at)) else {
-            return Extent::Data(all);
+            return Found::Unknown;
         };
         if hole >= end {
-            return Extent::Data(all);
+            return Found::DataUntil(hole);
         }
         match rustix::fs::seek(file, SeekFrom::Data(hole)) {
             Ok(data) if data < end && data - hole < LEAST_HOLE_BYTES => at = data,
-            _ => return Extent::Data(hole - offset),
+            _ => return Found::DataUntil(hole),
         }
     }
 }
@@ -135,10 +174,11 @@ mod tests {
     }
 
     fn extents(file: &File, start: u64, end: u64) -> Vec<Extent> {
+        let known = Extents::default();
         let mut extents = Vec::new();
         let mut at = start;
         while at < end {
-            let extent = next_extent(file.as_fd(), at, end);
+            let extent = known.next(file.as_fd(), at, end);
             at += extent.length();
             extents.push(extent);
         }
@@ -161,6 +201,40 @@ mod tests {
         );
         assert_eq!(extents(&file, 3 * UNIT, 4 * UNIT), [Extent::Hole(UNIT)]);
         assert_eq!(extents(&file, 0, UNIT), [Extent::Data(UNIT)]);
+    }
+
+    #[test]
+    fn an_extent_is_looked_for_once() {
+        let file = file(8, &[0, 1, 2, 3, 6]);
+        let known = Extents::default();
+        let next = |unit| known.next(file.as_fd(), unit * UNIT, (unit + 1) * UNIT);
+        assert_eq!(next(0), Extent::Data(UNIT));
+        assert_eq!(*lock(&known.data), 0..4 * UNIT);
+        // What became a hole meanwhile is read: nobody looked again.
+        file.set_len(2 * UNIT).expect("shorter");
+        file.set_len(8 * UNIT).expect("longer");
+        assert_eq!(next(3), Extent::Data(UNIT));
+        assert_eq!(next(4), Extent::Hole(UNIT));
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_for_reading_to_complain_about() {
+        let file = file(8, &[0, 1, 2, 3, 4, 5, 6, 7]);
+        let known = Extents::default();
+        assert_eq!(known.next(file.as_fd(), 0, UNIT), Extent::Data(UNIT));
+        file.set_len(UNIT).expect("shorter");
+        assert_eq!(extents_of(&known, &file, 2 * UNIT, 9 * UNIT), 9 * UNIT);
+    }
+
+    /// Where the extents from `start` on end: each has at least a byte.
+    fn extents_of(known: &Extents, file: &File, start: u64, end: u64) -> u64 {
+        let mut at = start;
+        while at < end {
+            let length = known.next(file.as_fd(), at, end).length();
+            assert!(length > 0, "at {at}");
+            at += length;
+        }
+        at
     }
 
     #[test]

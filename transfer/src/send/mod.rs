@@ -15,6 +15,7 @@ use gridhaul_storage::StorageError;
 
 pub(crate) use blocks::FilePart;
 
+use self::extents::Extents;
 use crate::local::{Context, DataChannels, Role};
 use crate::node::{LineSource, Plan};
 use crate::{SequenceError, TransferError};
@@ -55,7 +56,7 @@ pub(crate) fn open(
         offset,
         length,
         restart: part.restart.clone(),
-        sparse: plan.handling.sparse,
+        extents: plan.handling.sparse.then(Extents::default),
     })
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn file(
                 file: part.file,
                 offset,
                 length,
-                sparse: part.sparse,
+                extents: part.extents,
             };
             stream::send_file(context, &source, channels)
         }

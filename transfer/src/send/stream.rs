@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use gridhaul_stack::{Body, ChannelError, FileRange};
 use gridhaul_storage::OpenedFile;
 
-use super::extents::send_sparse;
+use super::extents::Extents;
 use super::text::Text;
 use crate::TransferError;
 use crate::local::{Context, DataChannels};
@@ -18,7 +18,7 @@ pub(super) struct FilePart {
     pub(super) offset: u64,
     pub(super) length: u64,
     /// Holes are not read.
-    pub(super) sparse: bool,
+    pub(super) extents: Option<Extents>,
 }
 
 pub(super) fn send_file(
@@ -38,10 +38,9 @@ pub(super) fn send_file(
         direct: part.file.direct(),
         ..FileRange::new(file, part.offset, part.length, &mut buffer, &moved)
     };
-    let sent = if part.sparse {
-        send_sparse(&mut *channel, &[], range, &operation)
-    } else {
-        channel.send(&[], Body::File(range), &operation)
+    let sent = match &part.extents {
+        Some(extents) => extents.send(&mut *channel, &[], range, &operation),
+        None => channel.send(&[], Body::File(range), &operation),
     };
     let sent = sent.and_then(|()| channel.finish(&operation));
     running.note_movement(&*channel);
