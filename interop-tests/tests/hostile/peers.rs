@@ -204,7 +204,11 @@ fn a_receiver_resets() {
         channel.read_exact(&mut [0; 1000]).unwrap();
         reset(channel).unwrap();
         let refused = control.dialogue().unwrap().last;
-        assert_reply(&refused, &[426, 500], &["reset|Broken pipe"]);
+        assert_reply(
+            &refused,
+            &[426, 500],
+            &["reset|Broken pipe|closed the data channel"],
+        );
     }
     fixture.goes_on(&mut control);
 }

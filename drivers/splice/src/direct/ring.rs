@@ -140,11 +140,11 @@ impl Lane for RingLane<'_> {
                 .build(),
         };
         let entry = entry.user_data(piece as u64);
-        self.pieces[piece].state = State::UnderWay;
         // SAFETY: the file is borrowed for as long as the lane, and so is the memory, which nobody
         // touches while the piece is under way; the lane is not dropped before that ends.
         let pushed = unsafe { self.queues.submission().push(&entry) };
         pushed.expect("the queue has an entry for each piece");
+        self.pieces[piece].state = State::UnderWay;
         // What the kernel does not take it is given again with the next wait.
         let _ = self.queues.submit();
     }

@@ -1,0 +1,71 @@
+//! globus-url-copy puts and gets files that our server moves past the page cache.
+
+use std::env::temp_dir;
+use std::fs;
+use std::path::Path;
+
+use gridhaul_interop::bench::scratch::Scratch;
+use gridhaul_interop::{Client, Kind, Launch, Server, content, give_away};
+
+/// Not one of them is a number of whole blocks, but for two.
+const SIZES: [u64; 5] = [1, 4096, 4097, 1 << 23, (40 << 20) + 12_345];
+
+const MODES: [&[&str]; 3] = [&[], &["-fast"], &["-p", "4", "-bs", "300001"]];
+
+#[test]
+fn over_io_uring_where_the_kernel_has_it() {
+    // proc_sys_kernel(5), since Linux 6.6; an older kernel may have it and not say so.
+    let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let is_there = disabled.is_ok_and(|disabled| disabled.trim() == "0");
+    let way = if is_there {
+        "direct (io_uring)"
+    } else {
+        "direct ("
+    };
+    files_arrive("splice:direct=1", way);
+}
+
+#[test]
+fn by_threads() {
+    files_arrive("splice:direct=threads", "direct (threads)");
+}
+
+fn files_arrive(stack: &str, way: &str) {
+    let scratch = Scratch::beneath(&temp_dir()).unwrap();
+    let (root, ours) = (scratch.path().join("root"), scratch.path().join("ours"));
+    fs::create_dir(&root).unwrap();
+    fs::create_dir(&ours).unwrap();
+    give_away(&root).unwrap();
+    let launch = Launch::new(Kind::Gridhaul, &root).arg("--stack").arg(stack);
+    let server = launch.start().unwrap();
+    let (sent, returned) = (ours.join("sent"), ours.join("returned"));
+    for bytes in SIZES {
+        content::write(&sent, bytes).unwrap();
+        for options in MODES {
+            copy(options, &url(&sent), &server.url("file"));
+            content::same(&sent, &root.join("file")).unwrap();
+            copy(options, &server.url("file"), &url(&returned));
+            content::same(&sent, &returned).unwrap();
+        }
+    }
+    expect_way(&server, &sent, way);
+}
+
+fn copy(options: &[&str], from: &str, to: &str) {
+    let client = Client::new("globus-url-copy").args(options);
+    let finished = client.args([from, to]).run().unwrap();
+    assert!(finished.status.success(), "{from} to {to}: {finished}");
+}
+
+fn url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// The log tells the way, on a file system that has one past the page cache.
+fn expect_way(server: &Server, file: &Path, way: &str) {
+    use rustix::fs::{Mode, OFlags, open};
+    match open(file, OFlags::RDONLY | OFlags::DIRECT, Mode::empty()) {
+        Ok(_) => assert!(server.log().contains(way), "{}", server.log()),
+        Err(error) => eprintln!("{}: no direct I/O: {error}", file.display()),
+    }
+}
