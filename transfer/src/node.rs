@@ -282,6 +282,8 @@ pub struct Handling {
     pub sparse: bool,
     /// Checksums to compute while the file arrives.
     pub checksums: Vec<ChecksumAlgorithm>,
+    /// Also those that clients of the node have asked for lately, of files that were just stored.
+    pub checksums_asked_for: bool,
 }
 
 /// How far a received file must be on its way to the disk before the client hears 226.

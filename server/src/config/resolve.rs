@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use gridhaul_transfer::Handling;
 
-use super::{Anonymous, Config, ConfigError, DataConnections, Limits, Log, PortRange, Settings};
+use super::{
+    Anonymous, ArrivalChecksums, Config, ConfigError, DataConnections, Limits, Log, PortRange,
+    Settings,
+};
 use super::{accounts, security};
 
 /// Where a server listens that was not told where.
@@ -40,6 +43,7 @@ impl Config {
             Some(range) => Some(range),
             None => port_range_of_environment()?,
         };
+        let arrival = settings.arrival_checksums.unwrap_or_default();
         Ok(Self {
             root: settings.root.unwrap_or_else(|| PathBuf::from(".")),
             listen: not_empty("listen", settings.listen)?.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
@@ -113,7 +117,11 @@ impl Config {
                 sync: settings.sync_files.unwrap_or_default().0,
                 ordered: settings.ordered_writes.unwrap_or(false),
                 sparse: settings.sparse_files.unwrap_or(false),
-                checksums: settings.arrival_checksums.unwrap_or_default().0,
+                checksums_asked_for: arrival == ArrivalChecksums::Asked,
+                checksums: match arrival {
+                    ArrivalChecksums::Asked => Vec::new(),
+                    ArrivalChecksums::Named(algorithms) => algorithms,
+                },
             },
             metrics_listen: settings.metrics_listen,
             transfer_log: settings.transfer_log,

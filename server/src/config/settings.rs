@@ -169,8 +169,8 @@ settings! {
     sync_files: SyncFiles,
 
     /// The checksums that are computed while files arrive, besides those that clients announce: names
-    /// with commas between, or none. ADLER32, CRC32 and CRC32C cost little, others are slower than a fast
-    /// network. Default: ADLER32
+    /// with commas between, none, or asked: those that clients asked for in the last 15 minutes, of files that
+    /// were just stored. They cost some of the speed of receiving. Default: asked
     #[arg(long, value_name = "NAMES")]
     arrival_checksums: ArrivalChecksums,
 

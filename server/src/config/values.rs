@@ -143,34 +143,35 @@ impl FromStr for DataHosts {
 }
 
 /// The checksums that are computed while files arrive.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArrivalChecksums(pub Vec<ChecksumAlgorithm>);
-
-impl Default for ArrivalChecksums {
-    /// What grids compare files by, so most clients ask for it next.
-    fn default() -> Self {
-        Self(vec![ChecksumAlgorithm::Adler32])
-    }
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ArrivalChecksums {
+    /// Those that clients ask for.
+    #[default]
+    Asked,
+    /// These.
+    Named(Vec<ChecksumAlgorithm>),
 }
 
 impl FromStr for ArrivalChecksums {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "none" {
-            return Ok(Self(Vec::new()));
+        match text {
+            "asked" => return Ok(Self::Asked),
+            "none" => return Ok(Self::Named(Vec::new())),
+            _ => {}
         }
         let mut algorithms = Vec::new();
         for name in text.split(',') {
             let algorithm = name.parse().map_err(|_| ValueError {
                 text: text.to_owned(),
-                expected: "a list of checksums, like ADLER32,CRC32C, or none",
+                expected: "a list of checksums, like ADLER32,CRC32C, or asked, or none",
             })?;
             if !algorithms.contains(&algorithm) {
                 algorithms.push(algorithm);
             }
         }
-        Ok(Self(algorithms))
+        Ok(Self::Named(algorithms))
     }
 }
 
@@ -337,10 +338,11 @@ mod tests {
     #[test]
     fn checksums_are_named_with_commas() {
         use ChecksumAlgorithm::{Adler32, Crc32c};
-        let list = |algorithms: &[_]| Ok(ArrivalChecksums(algorithms.to_vec()));
+        let list = |algorithms: &[_]| Ok(ArrivalChecksums::Named(algorithms.to_vec()));
         assert_eq!("none".parse(), list(&[]));
+        assert_eq!("asked".parse(), Ok(ArrivalChecksums::Asked));
         assert_eq!("adler32,CRC32C,ADLER32".parse(), list(&[Adler32, Crc32c]));
-        for text in ["", "ADLER32,", "none,MD5", "MD4"] {
+        for text in ["", "ADLER32,", "none,MD5", "asked,MD5", "MD4"] {
             assert!(text.parse::<ArrivalChecksums>().is_err(), "{text}");
         }
     }

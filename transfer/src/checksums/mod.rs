@@ -5,6 +5,7 @@
 //! what has arrived and reads it back ([`stage`]). Only whole files that are received from their
 //! beginning are summed; of others nobody knows the rest.
 
+mod asked;
 mod stage;
 
 use std::mem;
@@ -17,6 +18,7 @@ use crate::TransferError;
 use crate::local::Context;
 use crate::sync::lock;
 
+pub(crate) use asked::Asked;
 use stage::HashStage;
 
 /// The checksums of one file that arrives.

@@ -18,6 +18,7 @@ pub(crate) use session::Context;
 use session::LocalSession;
 
 use crate::buffers::BufferPool;
+use crate::checksums::Asked;
 use crate::movers::{Permits, Threads};
 use crate::node::{AttachError, DataNode, NodeAccount, NodeLoad, NodeSession};
 
@@ -82,6 +83,7 @@ pub(crate) struct NodeShared {
     pub(crate) threads: Threads,
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) checksums: Checksums,
+    pub(crate) asked: Asked,
 }
 
 impl LocalNode {
@@ -93,6 +95,7 @@ impl LocalNode {
             threads: Threads::default(),
             buffers: BufferPool::new(config.block_bytes, config.buffer_memory_bytes),
             checksums: Checksums::new(config.checksum_threads, config.remembered_checksums),
+            asked: Asked::new(),
             config,
         };
         Self {

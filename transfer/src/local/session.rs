@@ -13,8 +13,9 @@ use gridhaul_storage::{ChecksumWatch, Storage, StorageError};
 
 use super::job::{BegunHere, Job, Pace};
 use super::{AccountFiles, DataChannels, DataPort, NodeShared};
+use crate::checksums::Arrival;
 use crate::node::{
-    ChecksumRequest, ConnectRequest, EventSink, LineSource, ListenFailure, ListenRequest,
+    ChecksumRequest, ConnectRequest, EventSink, Handling, LineSource, ListenFailure, ListenRequest,
     NodeAccount, NodeSession, Plan, RunningTransfer, Task,
 };
 use crate::running::Running;
@@ -88,8 +89,26 @@ impl LocalSession {
         }
     }
 
+    /// Has those checksums computed that clients will ask for.
+    fn expect_checksums(&self, plan: &mut Plan) {
+        let Handling {
+            checksums,
+            checksums_asked_for: true,
+            ..
+        } = &mut plan.handling
+        else {
+            return;
+        };
+        for algorithm in self.shared.asked.lately() {
+            if !checksums.contains(&algorithm) {
+                checksums.push(algorithm);
+            }
+        }
+    }
+
     /// All that a transfer needs, or one that never began.
-    fn job(&self, plan: Plan, events: EventSink) -> Result<Job, Arc<Running>> {
+    fn job(&self, mut plan: Plan, events: EventSink) -> Result<Job, Arc<Running>> {
+        self.expect_checksums(&mut plan);
         let channels = match self.lend() {
             Ok(channels) => channels,
             Err(error) => return Err(failed(events, error.into())),
@@ -131,6 +150,9 @@ impl NodeSession for LocalSession {
             cancelled: &|| cancel.is_cancelled(),
         };
         let (offset, length) = (request.offset, request.length);
+        if (offset, length) == (0, None) {
+            self.shared.asked.note(request.algorithm, &file);
+        }
         self.shared
             .checksums
             .of(&file, request.algorithm, offset, length, &watch)
@@ -190,6 +212,10 @@ impl NodeSession for LocalSession {
     }
 
     fn may_be_quick(&self, plan: &Plan) -> bool {
+        let asked = self.shared.asked.lately().collect::<Vec<_>>();
+        if plan.handling.checksums_asked_for && Arrival::needs_thread(&asked) {
+            return false;
+        }
         match &*lock(&self.channels) {
             Slot::Ready(channels) => Job::may_be_quick(plan, channels, &self.pace),
             _ => false,

@@ -213,3 +213,25 @@ fn a_time_that_the_session_sets_takes_nothing_away() {
     file.set_times(other).expect("set");
     assert_eq!(ask(&to, ChecksumAlgorithm::Adler32), (sum, false));
 }
+
+#[test]
+fn what_was_asked_for_once_is_known_the_next_time() {
+    let (from, to) = sites();
+    from.write("a", &content(300_000));
+    let store = || {
+        let mut receiving = image(receive("b"), TransferMode::Stream, 1);
+        receiving.handling.checksums_asked_for = true;
+        copy(
+            &from,
+            image(send("a"), TransferMode::Stream, 1),
+            &to,
+            receiving,
+        );
+    };
+    store();
+    let (sum, was_known) = ask(&to, ChecksumAlgorithm::Adler32);
+    assert!(!was_known);
+    store();
+    assert_eq!(ask(&to, ChecksumAlgorithm::Adler32), (sum, true));
+    assert!(!ask(&to, ChecksumAlgorithm::Md5).1);
+}
