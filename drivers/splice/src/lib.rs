@@ -29,6 +29,7 @@ mod readahead;
 mod receiving;
 mod sending;
 mod support;
+mod turns;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use rustix::pipe::{SpliceFlags, splice};
 
 use crate::channel::Part;
 use crate::pipes::Pipe;
+use crate::turns::turn;
 
 /// Receives a range, until it is done or the kernel finds that it cannot do it, or has nothing more: that is the
 /// end of the stream, or urgent data, which only `recv` can tell apart.
@@ -57,7 +58,11 @@ fn drain(pipe: &mut Pipe, range: &FileRange<'_>, done: &mut u64) -> Result<(), E
         let mut offset = range.offset + *done;
         let (reader, held) = (pipe.reader(), pipe.held());
         let flags = SpliceFlags::MOVE;
-        match splice(reader, None, range.file, Some(&mut offset), held, flags) {
+        let taken = {
+            let _turn = turn(range.file);
+            splice(reader, None, range.file, Some(&mut offset), held, flags)
+        };
+        match taken {
             // A file that takes nothing and names no reason: writing names it.
             Ok(0) => return Err(Errno::INVAL),
             Ok(written) => {
