@@ -290,7 +290,7 @@ impl Watch {
 
 fn per_gigabyte(time: Duration, bytes: u64) -> f64 {
     // A trial moves so little that an f64 counts its bytes.
-    #[allow(clippy::cast_precision_loss)]
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with two digits")]
     let gigabytes = bytes as f64 / 1e9;
     time.as_secs_f64() / gigabytes
 }

@@ -40,7 +40,7 @@ pub(super) fn provider(records: Records) -> Arc<CryptoProvider> {
             ..default_provider()
         })
     });
-    // AES-128-GCM takes a tenth less of the processor's time than AES-256-GCM.
+    // AES-128-GCM has 10 rounds where AES-256-GCM has 14.
     static BULK: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let mut provider = CryptoProvider::clone(&TOKENS);
         provider
