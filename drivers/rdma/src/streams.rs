@@ -288,12 +288,17 @@ impl Streams {
             }
             Completion::Received { message, .. } => self.hear(message.as_bytes()).map_err(protocol),
             Completion::Lost { queue_pair, loss } => {
-                self.opened.sender.lost(queue_pair);
-                self.living = self.living.saturating_sub(1);
-                self.loss = Some(loss);
+                self.lose(queue_pair, loss);
                 Ok(())
             }
         }
+    }
+
+    /// A queue pair serves neither direction any more.
+    fn lose(&mut self, queue_pair: usize, loss: Loss) {
+        self.opened.sender.lost(queue_pair);
+        self.living = self.living.saturating_sub(1);
+        self.loss = Some(loss);
     }
 
     /// Believes a message of the peer, or says how it lied.
@@ -311,7 +316,10 @@ impl Streams {
                 .map_err(|error| words(&error)),
             Message::End { at } => opened.receiver.ended(at).map_err(|error| words(&error)),
             Message::Abandon { queue_pair } => {
-                opened.endpoint.close(queue_pair);
+                // What we send needs another as well.
+                if opened.endpoint.close(queue_pair) {
+                    self.lose(queue_pair, Loss::Reset);
+                }
                 Ok(())
             }
         }
@@ -386,5 +394,89 @@ fn protocol(reason: String) -> ChannelError {
     ChannelError::Protocol {
         driver: "rdma",
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::thread;
+
+    use gridhaul_stack::options::Options;
+    use gridhaul_stack::{Cancel, Side, SocketOptions};
+    use gridhaul_tcp::TcpListener;
+
+    use super::*;
+    use crate::Rdma;
+    use crate::open::open;
+    use crate::settings::Settings;
+
+    /// Both ends of a channel with three queue pairs and small rings.
+    fn pair(operation: &Operation<'_>) -> [Streams; 2] {
+        let options = [
+            ("qps", "3"),
+            ("slab", "4K"),
+            ("slabs", "4"),
+            ("message", "1K"),
+        ];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = Options::new(&Rdma, &options).unwrap();
+        let settings = Settings::parse(&options).unwrap();
+        let sockets = SocketOptions::default();
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mut listener = TcpListener::open(&settings.tcp, local, &sockets).unwrap();
+        let address = (local, listener.port()).into();
+        thread::scope(|scope| {
+            let connector = scope.spawn(|| {
+                let connection =
+                    gridhaul_tcp::connect(&settings.tcp, address, &sockets, operation).unwrap();
+                open(connection, Side::Connector, &settings, &sockets, operation).unwrap()
+            });
+            let connection = listener.accept_channel(operation).unwrap();
+            let acceptor =
+                open(connection, Side::Acceptor, &settings, &sockets, operation).unwrap();
+            [connector.join().unwrap(), acceptor].map(Streams::new)
+        })
+    }
+
+    fn receive_all(streams: &mut Streams, operation: &Operation<'_>) -> Vec<u8> {
+        let (mut all, mut buffer) = (Vec::new(), [0; 5000]);
+        loop {
+            match streams.receive(&mut buffer, operation).unwrap() {
+                0 => return all,
+                count => all.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    #[test]
+    fn both_directions_survive_the_loss_of_queue_pairs() {
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: Some(Instant::now() + std::time::Duration::from_secs(60)),
+            cancel: &cancel,
+        };
+        let bytes: Vec<u8> = (0..300_000_u32)
+            .map(|n| n.to_le_bytes()[n as usize % 3])
+            .collect();
+        let [mut one, mut other] = pair(&operation);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(receive_all(&mut other, &operation) == bytes);
+                other.send_memory(&bytes, &operation).unwrap();
+                other.finish(&operation).unwrap();
+            });
+            for (number, piece) in bytes.chunks(30_000).enumerate() {
+                one.send_memory(piece, &operation).unwrap();
+                if let 3 | 6 = number {
+                    let queue_pair = number / 3;
+                    assert!(one.opened.endpoint.close(queue_pair));
+                    one.lose(queue_pair, Loss::Reset);
+                }
+            }
+            one.finish(&operation).unwrap();
+            assert!(receive_all(&mut one, &operation) == bytes);
+            assert_eq!(one.living, 1);
+        });
     }
 }

@@ -41,8 +41,9 @@ pub(crate) trait Endpoint: Send + fmt::Debug {
     /// Becomes readable when [`Endpoint::poll`] has something to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Throws one queue pair away: what the peer sends on it counts no more.
-    fn close(&mut self, queue_pair: usize);
+    /// Throws one queue pair away: what the peer sends on it counts no more, and it does not complete anything.
+    /// `false` if there is none of this number, or it is lost already.
+    fn close(&mut self, queue_pair: usize) -> bool;
 
     /// Throws all queue pairs away, so that the peer notices that something went wrong.
     fn abort(&mut self);

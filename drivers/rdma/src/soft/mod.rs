@@ -138,10 +138,9 @@ impl Endpoint for SoftEndpoint {
         self.watch.as_fd()
     }
 
-    fn close(&mut self, queue_pair: usize) {
-        if let Some(queue_pair) = self.queue_pairs.get_mut(queue_pair) {
-            queue_pair.abort();
-        }
+    fn close(&mut self, queue_pair: usize) -> bool {
+        let queue_pair = self.queue_pairs.get_mut(queue_pair);
+        queue_pair.is_some_and(QueuePair::abort)
     }
 
     fn abort(&mut self) {

@@ -230,12 +230,14 @@ impl QueuePair {
         });
     }
 
-    /// Resets the connection.
-    pub(super) fn abort(&mut self) {
-        if let Some(socket) = self.socket.take() {
-            // Without a linger time a close is a reset (socket(7)).
-            let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
-        }
+    /// Resets the connection; `false` if it is lost already.
+    pub(super) fn abort(&mut self) -> bool {
+        let Some(socket) = self.socket.take() else {
+            return false;
+        };
+        // Without a linger time a close is a reset (socket(7)).
+        let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+        true
     }
 }
 
