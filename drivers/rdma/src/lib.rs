@@ -27,11 +27,11 @@ mod engine;
 mod handshake;
 mod memory;
 mod open;
+mod provider;
 mod random;
 mod settings;
 mod soft;
 mod streams;
-mod verbs;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

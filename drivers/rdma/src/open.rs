@@ -11,10 +11,10 @@ use gridhaul_tcp::{TcpChannel, TcpListener};
 use crate::engine::{Pacer, Receiver, Ring, Sender, SenderSettings};
 use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token};
 use crate::memory::Memory;
+use crate::provider::{Access, Endpoint, Remote};
 use crate::random::random_bytes;
 use crate::settings::Settings;
 use crate::soft::{self, Established, HandshakeError, SoftEndpoint};
-use crate::verbs::{Access, Endpoint, Remote};
 
 /// A channel that is ready for data.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::engine::Message;
 use crate::memory::Span;
 use crate::open::Opened;
-use crate::verbs::{Completion, Loss, PostError, Request, Work};
+use crate::provider::{Completion, Loss, PostError, Request, Work};
 
 /// Both directions of a channel that is open.
 #[derive(Debug)]

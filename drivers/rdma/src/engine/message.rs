@@ -1,6 +1,6 @@
 //! What the two ends tell each other while data flows, in SENDs.
 
-use crate::verbs::{self, MAX_MESSAGE_BYTES};
+use crate::provider::{self, MAX_MESSAGE_BYTES};
 
 const ARRIVED: u8 = 1;
 const CREDIT: u8 = 2;
@@ -32,7 +32,7 @@ pub(crate) enum MessageError {
 }
 
 impl Message {
-    pub(crate) fn encode(&self) -> verbs::Message {
+    pub(crate) fn encode(&self) -> provider::Message {
         let mut bytes = Vec::with_capacity(MAX_MESSAGE_BYTES);
         match self {
             Self::Arrived { start, length } => {
@@ -53,7 +53,7 @@ impl Message {
                 bytes.extend((*queue_pair as u64).to_be_bytes());
             }
         }
-        verbs::Message::new(&bytes).expect("each kind of message is short enough")
+        provider::Message::new(&bytes).expect("each kind of message is short enough")
     }
 
     /// # Errors

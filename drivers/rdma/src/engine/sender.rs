@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Message, Pacer, Ring};
 use crate::memory::Span;
-use crate::verbs::{Remote, Request, Work};
+use crate::provider::{Remote, Request, Work};
 
 /// What a sender is told when the channel opens.
 #[derive(Debug, Clone, Copy)]

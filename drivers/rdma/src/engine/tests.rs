@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::receiver::ReceiverError;
 use super::sender::SenderError;
 use super::*;
-use crate::verbs::{Remote, Request, Work};
+use crate::provider::{Remote, Request, Work};
 
 const KEY: u32 = 7;
 const ADDRESS: u64 = 0x1000;

@@ -27,7 +27,7 @@ use queue_pair::QueuePair;
 use regions::Regions;
 
 use crate::memory::Memory;
-use crate::verbs::{Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request};
+use crate::provider::{Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request};
 
 /// Requests of one queue pair at a time. Each is some bytes of memory here; what is under way is in
 /// TCP's buffers.

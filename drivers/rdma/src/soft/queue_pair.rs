@@ -12,7 +12,7 @@ use super::regions::{AccessError, Regions};
 use super::segment::{Queue, ReadRequest, Tagged};
 use super::transmit::{Job, Transmit};
 use crate::memory::{Memory, Span};
-use crate::verbs::{Access, Completion, Limits, Message, PostError, Remote, Request, Work};
+use crate::provider::{Access, Completion, Limits, Message, PostError, Remote, Request, Work};
 
 /// A connection after its MPA frames.
 #[derive(Debug)]

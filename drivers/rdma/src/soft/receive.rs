@@ -15,7 +15,7 @@ use super::mpa::{CHECKSUM_BYTES, Checksum, LENGTH_BYTES, Trailer, padding, trail
 use super::regions::{AccessError, Regions};
 use super::segment::{Header, Queue, ReadRequest, SegmentError, TAGGED_BYTES, Tagged};
 use crate::memory::{Memory, Span};
-use crate::verbs::{Access, Loss, MAX_MESSAGE_BYTES, Message, Remote};
+use crate::provider::{Access, Loss, MAX_MESSAGE_BYTES, Message, Remote};
 
 /// Two FPDUs of any size.
 const STAGING_BYTES: usize = 128 * 1024;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::memory::{Memory, Span};
+use crate::provider::{Access, Region, Remote};
 use crate::random::random_bytes;
-use crate::verbs::{Access, Region, Remote};
 
 /// What an endpoint has registered. Another endpoint's keys mean nothing here.
 #[derive(Debug, Default)]

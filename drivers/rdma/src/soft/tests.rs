@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 use crate::memory::Span;
-use crate::verbs::{Message, Remote, Work};
+use crate::provider::{Message, Remote, Work};
 
 const BYTES: usize = 1 << 20;
 

@@ -9,7 +9,7 @@ use super::mpa::{Checksum, LENGTH_BYTES, Trailer};
 use super::segment::{Header, Queue, Tagged, UNTAGGED_BYTES};
 use super::socket::{self, Piece};
 use crate::memory::{Memory, Span};
-use crate::verbs::{Message, Remote};
+use crate::provider::{Message, Remote};
 
 /// Segments that are made before any of them has gone: as many as one call sends.
 const MAX_SEGMENTS: usize = socket::MAX_PIECES / 3;
