@@ -1,15 +1,18 @@
 //! Pipes for `splice`, which are made once and used by one channel after the other.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::pipe::{
     PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
 };
 
-/// Pipes that nobody uses. All of them are empty.
-static IDLE: Mutex<Vec<Ends>> = Mutex::new(Vec::new());
+/// The pipes of this process.
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    idle: Vec::new(),
+    in_use: 0,
+});
 
 /// So many are kept: each takes two descriptors, and a part of what an account's pipes may hold
 /// (`fs.pipe-user-pages-soft`).
@@ -29,6 +32,15 @@ pub(crate) struct Pipe {
     held: usize,
 }
 
+/// None is kept when the last is given back: a server without transfers holds no descriptors of them.
+#[derive(Debug)]
+struct Pool {
+    /// Pipes that nobody uses. All of them are empty.
+    idle: Vec<Ends>,
+    /// Pipes that somebody uses.
+    in_use: usize,
+}
+
 #[derive(Debug)]
 struct Ends {
     reader: OwnedFd,
@@ -43,11 +55,12 @@ impl Pipe {
     ///
     /// When descriptors or the room for pipes are used up.
     pub(crate) fn take() -> Result<Self, Errno> {
-        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = pool().idle.pop();
         let ends = match idle {
             Some(ends) => ends,
             None => Ends::open()?,
         };
+        pool().in_use += 1;
         Ok(Self {
             ends: Some(ends),
             held: 0,
@@ -93,14 +106,19 @@ impl Pipe {
 /// A pipe with bytes of one channel in it never comes to another.
 impl Drop for Pipe {
     fn drop(&mut self) {
-        if self.held > 0 {
-            return;
+        let mut pool = pool();
+        pool.in_use -= 1;
+        if self.held == 0 && pool.idle.len() < MOST_IDLE {
+            pool.idle.extend(self.ends.take());
         }
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MOST_IDLE {
-            idle.extend(self.ends.take());
+        if pool.in_use == 0 {
+            pool.idle.clear();
         }
     }
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ends {
