@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gridhaul_stack::{AcceptError, ChannelError, ConnectError, Operation, Side, SocketOptions};
 use gridhaul_tcp::{TcpChannel, TcpListener};
 
-use crate::engine::{Pacer, Receiver, Ring, Sender, SenderSettings};
+use crate::engine::{Exchange, Pacer, Receiver, Ring, Sender, SenderSettings};
 use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token};
 use crate::memory::Memory;
 use crate::provider::{Access, Endpoint, Remote};
@@ -20,8 +20,7 @@ use crate::soft::{self, Established, HandshakeError, SoftEndpoint};
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) endpoint: Box<dyn Endpoint>,
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
+    pub(crate) exchange: Exchange,
     /// The ring that we send from.
     pub(crate) outgoing: Arc<Memory>,
     /// The ring that the other end writes to.
@@ -268,10 +267,11 @@ impl Opening<'_> {
             max_pieces: pieces,
         };
         let pacer = Pacer::new(self.settings.rate, self.settings.burst);
+        let sender = Sender::new(settings, pacer);
+        let receiver = Receiver::new(ring, pieces);
         Ok(Opened {
             endpoint: Box::new(rings.endpoint),
-            sender: Sender::new(settings, pacer),
-            receiver: Receiver::new(ring, pieces),
+            exchange: Exchange::new(sender, receiver, limits.queue_pairs),
             outgoing: rings.outgoing,
             incoming: rings.incoming,
         })

@@ -62,6 +62,9 @@ pub(crate) struct Limits {
     pub(crate) message_bytes: usize,
     /// Requests are carried out while somebody polls, and not by a device of its own.
     pub(crate) needs_polling: bool,
+    /// Queue pairs that are lost or closed are connected anew: [`Completion::Restored`] follows, or
+    /// [`Completion::Lost`] for those that will not come back.
+    pub(crate) replaces: bool,
 }
 
 /// What a peer may do with a region.
@@ -154,8 +157,13 @@ pub(crate) enum Completion {
     Done { queue_pair: usize, id: u64 },
     /// The peer sent a message.
     Received { queue_pair: usize, message: Message },
-    /// A queue pair is no more, and none of its requests will complete.
+    /// A queue pair is no more, and none of its requests will complete. Where [`Limits::replaces`] is set, it may
+    /// be restored; told of one that is lost or closed already, it will not be.
     Lost { queue_pair: usize, loss: Loss },
+    /// A queue pair that was lost or closed lives again, without requests. Nothing of those that were posted
+    /// before is delivered any more, at either end.
+    #[cfg_attr(not(test), expect(dead_code, reason = "soft replaces none"))]
+    Restored { queue_pair: usize },
 }
 
 /// Why a queue pair is no more.

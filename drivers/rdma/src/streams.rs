@@ -10,22 +10,16 @@ use std::time::Instant;
 use gridhaul_stack::{ChannelError, ChannelInfo, FileRange, Movement, Operation};
 use rustix::io::Errno;
 
-use crate::engine::Message;
 use crate::memory::Span;
 use crate::open::Opened;
-use crate::provider::{Completion, Loss, PostError, Request, Work};
+use crate::provider::Loss;
 
 /// Both directions of a channel that is open.
 #[derive(Debug)]
 pub(crate) struct Streams {
     opened: Opened,
-    completions: Vec<Completion>,
     /// The moment from which the engine counts.
     epoch: Instant,
-    /// Queue pairs that live.
-    living: usize,
-    /// Why the last of them is lost.
-    loss: Option<Loss>,
     /// The other end knows where our stream ends.
     finished: bool,
     /// A call failed: what was sent must not look whole.
@@ -35,11 +29,8 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn new(opened: Opened) -> Self {
         Self {
-            living: opened.endpoint.limits().queue_pairs,
             opened,
-            completions: Vec::new(),
             epoch: Instant::now(),
-            loss: None,
             finished: false,
             failed: false,
         }
@@ -54,7 +45,7 @@ impl Streams {
             let room = self.room(operation)?.first(bytes.len());
             let (now, later) = bytes.split_at(room.length);
             self.opened.outgoing.copy_in(room.offset, now);
-            self.opened.sender.fill(room.length);
+            self.opened.exchange.sender.fill(room.length);
             bytes = later;
         }
         Ok(())
@@ -80,7 +71,7 @@ impl Streams {
                 Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => continue,
                 Err(error) => return Err(ChannelError::File(error)),
             };
-            self.opened.sender.fill(count);
+            self.opened.exchange.sender.fill(count);
             done += count as u64;
             self.progress()?;
             range.moved.fetch_add(count as u64, Ordering::Release);
@@ -91,7 +82,7 @@ impl Streams {
     /// Ends the stream that we send.
     pub(crate) fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.finished = true;
-        self.opened.sender.finish();
+        self.opened.exchange.sender.finish();
         self.flush(operation)
     }
 
@@ -121,22 +112,24 @@ impl Streams {
     /// Waits for room in the ring that is sent from.
     fn room(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
         loop {
-            let room = self.opened.sender.room();
+            let room = self.opened.exchange.sender.room();
             if room.length > 0 {
                 return Ok(room);
             }
             // What fills the ring must go, whatever comes after it.
-            self.opened.sender.flush();
+            self.opened.exchange.sender.flush();
             self.step(operation)?;
         }
     }
 
     /// Posts what is there.
     pub(crate) fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
-        self.opened.sender.flush();
+        self.opened.exchange.sender.flush();
         self.progress()?;
         let needs_polling = self.opened.endpoint.limits().needs_polling;
-        while !self.opened.sender.is_posted() || needs_polling && !self.opened.sender.is_idle() {
+        while !self.opened.exchange.sender.is_posted()
+            || needs_polling && !self.opened.exchange.sender.is_idle()
+        {
             self.step(operation)?;
         }
         Ok(())
@@ -145,17 +138,17 @@ impl Streams {
     /// Waits for bytes; none at the end of the stream.
     fn ready(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
         loop {
-            let ready = self.opened.receiver.ready();
-            if ready.length > 0 || self.opened.receiver.is_finished() {
+            let ready = self.opened.exchange.receiver.ready();
+            if ready.length > 0 || self.opened.exchange.receiver.is_finished() {
                 return Ok(ready);
             }
-            if self.living == 0 {
+            if self.opened.exchange.is_over() {
                 return Err(self.gone(ChannelError::Aborted));
             }
             self.move_on()?;
-            let has_come = self.opened.receiver.ready().length > 0
-                || self.opened.receiver.is_finished()
-                || self.living == 0;
+            let has_come = self.opened.exchange.receiver.ready().length > 0
+                || self.opened.exchange.receiver.is_finished()
+                || self.opened.exchange.is_over();
             if !has_come {
                 self.wait(operation)?;
             }
@@ -176,8 +169,10 @@ impl Streams {
     }
 
     fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
-        self.opened.receiver.consume(count);
-        self.return_credit()
+        self.opened.exchange.receiver.consume(count);
+        let endpoint = self.opened.endpoint.as_mut();
+        let returned = self.opened.exchange.return_credit(endpoint);
+        returned.map_err(|fault| protocol(fault.to_string()))
     }
 
     /// Writes straight from the ring to a file.
@@ -236,9 +231,9 @@ impl Streams {
     /// Moves on, and sleeps if nothing could be moved.
     fn step(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.progress()?;
-        let is_waiting = self.opened.sender.room().length == 0
-            || !self.opened.sender.is_posted()
-            || !self.opened.sender.is_idle();
+        let is_waiting = self.opened.exchange.sender.room().length == 0
+            || !self.opened.exchange.sender.is_posted()
+            || !self.opened.exchange.sender.is_idle();
         if is_waiting {
             self.wait(operation)?;
         }
@@ -248,7 +243,7 @@ impl Streams {
     /// Moves on; it is an error when nothing can be sent any more.
     fn progress(&mut self) -> Result<(), ChannelError> {
         self.move_on()?;
-        if self.living == 0 {
+        if self.opened.exchange.is_over() {
             return Err(self.gone(ChannelError::PeerClosed));
         }
         Ok(())
@@ -256,101 +251,17 @@ impl Streams {
 
     /// Does all that can be done without waiting.
     fn move_on(&mut self) -> Result<(), ChannelError> {
-        self.poll()?;
         let now = self.epoch.elapsed();
-        let mut has_posted = false;
-        while let Some(post) = self.opened.sender.next(now) {
-            self.post(post.queue_pair, post.request)?;
-            has_posted = true;
-        }
-        if has_posted {
-            self.poll()?;
-        }
-        self.return_credit()
-    }
-
-    fn poll(&mut self) -> Result<(), ChannelError> {
-        let mut completions = std::mem::take(&mut self.completions);
-        self.opened.endpoint.poll(&mut completions);
-        let mut outcome = Ok(());
-        for completion in completions.drain(..) {
-            outcome = outcome.and_then(|()| self.complete(completion));
-        }
-        self.completions = completions;
-        outcome
-    }
-
-    fn complete(&mut self, completion: Completion) -> Result<(), ChannelError> {
-        match completion {
-            Completion::Done { queue_pair, id } => {
-                self.opened.sender.completed(queue_pair, id);
-                Ok(())
-            }
-            Completion::Received { message, .. } => self.hear(message.as_bytes()).map_err(protocol),
-            Completion::Lost { queue_pair, loss } => {
-                self.lose(queue_pair, loss);
-                Ok(())
-            }
-        }
-    }
-
-    /// A queue pair serves neither direction any more.
-    fn lose(&mut self, queue_pair: usize, loss: Loss) {
-        self.opened.sender.lost(queue_pair);
-        self.living = self.living.saturating_sub(1);
-        self.loss = Some(loss);
-    }
-
-    /// Believes a message of the peer, or says how it lied.
-    fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let words = |error: &dyn std::error::Error| error.to_string();
-        let opened = &mut self.opened;
-        match Message::decode(bytes).map_err(|error| words(&error))? {
-            Message::Arrived { start, length } => opened
-                .receiver
-                .arrived(start, u64::from(length))
-                .map_err(|error| words(&error)),
-            Message::Credit { consumed } => opened
-                .sender
-                .credited(consumed)
-                .map_err(|error| words(&error)),
-            Message::End { at } => opened.receiver.ended(at).map_err(|error| words(&error)),
-            Message::Abandon { queue_pair } => {
-                // What we send needs another as well.
-                if opened.endpoint.close(queue_pair) {
-                    self.lose(queue_pair, Loss::Reset);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn return_credit(&mut self) -> Result<(), ChannelError> {
-        if self.living == 0 || !self.opened.receiver.owes_credit() {
-            return Ok(());
-        }
-        let Some(queue_pair) = self.opened.sender.reserve() else {
-            return Ok(());
-        };
-        let message = self.opened.receiver.credit().encode();
-        let work = Work::Send(message);
-        self.post(queue_pair, Request { id: 0, work })?;
-        self.poll()
-    }
-
-    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), ChannelError> {
-        match self.opened.endpoint.post(queue_pair, request) {
-            // Its loss is told by the next poll.
-            Ok(()) | Err(PostError::Lost) => Ok(()),
-            Err(error @ PostError::Full) => Err(protocol(error.to_string())),
-        }
+        let endpoint = self.opened.endpoint.as_mut();
+        let moved = self.opened.exchange.advance(endpoint, now);
+        moved.map_err(|fault| protocol(fault.to_string()))
     }
 
     /// Sleeps until something happens, or the pacer lets the next message go.
     fn wait(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         let paced_until = self
             .opened
-            .sender
+            .exchange
             .next_at(self.epoch.elapsed())
             .map(|at| self.epoch + at);
         let Some(paced_until) = paced_until else {
@@ -372,7 +283,7 @@ impl Streams {
 
     /// Why there is no queue pair left, where the peer went away in an orderly manner `closed`.
     fn gone(&self, closed: ChannelError) -> ChannelError {
-        match &self.loss {
+        match self.opened.exchange.loss() {
             Some(Loss::Closed) => closed,
             Some(Loss::Reset) | None => ChannelError::Aborted,
             Some(Loss::Failed(reason)) => protocol(reason.clone()),
@@ -384,7 +295,7 @@ impl Streams {
 impl Drop for Streams {
     fn drop(&mut self) {
         if !self.finished && !self.failed {
-            self.opened.sender.finish();
+            self.opened.exchange.sender.finish();
             let _ = self.move_on();
         }
     }
@@ -470,13 +381,12 @@ mod tests {
                 one.send_memory(piece, &operation).unwrap();
                 if let 3 | 6 = number {
                     let queue_pair = number / 3;
-                    assert!(one.opened.endpoint.close(queue_pair));
-                    one.lose(queue_pair, Loss::Reset);
+                    let endpoint = one.opened.endpoint.as_mut();
+                    one.opened.exchange.close(endpoint, queue_pair);
                 }
             }
             one.finish(&operation).unwrap();
             assert!(receive_all(&mut one, &operation) == bytes);
-            assert_eq!(one.living, 1);
         });
     }
 }

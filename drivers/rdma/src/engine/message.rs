@@ -17,7 +17,11 @@ pub(crate) enum Message {
     /// The stream ends here.
     End { at: u64 },
     /// The sender has lost a queue pair: what still comes over it would be out of date.
-    Abandon { queue_pair: usize },
+    Abandon {
+        queue_pair: usize,
+        /// How often it had been restored.
+        life: u32,
+    },
 }
 
 /// Why a message makes no sense.
@@ -48,9 +52,10 @@ impl Message {
                 bytes.push(END);
                 bytes.extend(at.to_be_bytes());
             }
-            Self::Abandon { queue_pair } => {
+            Self::Abandon { queue_pair, life } => {
                 bytes.push(ABANDON);
                 bytes.extend((*queue_pair as u64).to_be_bytes());
+                bytes.extend(life.to_be_bytes());
             }
         }
         provider::Message::new(&bytes).expect("each kind of message is short enough")
@@ -77,8 +82,9 @@ impl Message {
             },
             (CREDIT, []) => Self::Credit { consumed: place },
             (END, []) => Self::End { at: place },
-            (ABANDON, []) => Self::Abandon {
+            (ABANDON, [a, b, c, d]) => Self::Abandon {
                 queue_pair: usize::try_from(place).map_err(|_| wrong)?,
+                life: u32::from_be_bytes([*a, *b, *c, *d]),
             },
             _ => return Err(wrong),
         })
@@ -97,7 +103,8 @@ mod tests {
                 .prop_map(|(start, length)| Message::Arrived { start, length }),
             any::<u64>().prop_map(|consumed| Message::Credit { consumed }),
             any::<u64>().prop_map(|at| Message::End { at }),
-            any::<usize>().prop_map(|queue_pair| Message::Abandon { queue_pair }),
+            (any::<usize>(), any::<u32>())
+                .prop_map(|(queue_pair, life)| Message::Abandon { queue_pair, life }),
         ]
     }
 

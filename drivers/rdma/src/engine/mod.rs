@@ -11,11 +11,13 @@
 //!
 //! What a peer says is checked against what it may say; the errors name the lie.
 
+mod exchange;
 mod message;
 mod pacing;
 mod receiver;
 mod sender;
 
+pub(crate) use exchange::Exchange;
 pub(crate) use message::Message;
 pub(crate) use pacing::Pacer;
 pub(crate) use receiver::Receiver;

@@ -19,6 +19,8 @@ pub(crate) struct Receiver {
     consumed: u64,
     /// What the sender was told of that.
     credited: u64,
+    /// What it was told may have been lost with a queue pair.
+    repeats: bool,
     /// Pieces that became ready since the sender was told.
     pieces: usize,
     end: Option<u64>,
@@ -50,6 +52,7 @@ impl Receiver {
             ready: 0,
             consumed: 0,
             credited: 0,
+            repeats: false,
             pieces: 0,
             end: None,
         }
@@ -127,18 +130,24 @@ impl Receiver {
         let uncredited = self.consumed - self.credited;
         let is_due = uncredited >= self.ring.bytes().div_ceil(4)
             || self.pieces >= self.max_pieces.div_ceil(4) && self.consumed == self.ready;
-        is_due && uncredited > 0
+        self.repeats || is_due && uncredited > 0
     }
 
     /// The credit that is returned now.
     pub(crate) fn credit(&mut self) -> Message {
         self.credited = self.consumed;
+        self.repeats = false;
         if self.consumed == self.ready {
             self.pieces = 0;
         }
         Message::Credit {
             consumed: self.consumed,
         }
+    }
+
+    /// A queue pair was lost, and maybe the last credit on it.
+    pub(crate) fn lost(&mut self) {
+        self.repeats = self.credited > 0;
     }
 
     fn check(&self, start: u64, length: u64) -> Result<(), ReceiverError> {

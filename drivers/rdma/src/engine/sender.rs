@@ -82,6 +82,8 @@ struct QueuePair {
     /// Requests without completion.
     pending: usize,
     lost: bool,
+    /// How often it was restored.
+    life: u32,
 }
 
 /// What is to be posted.
@@ -163,7 +165,10 @@ impl Sender {
                 return None;
             }
             self.abandoned.pop_front();
-            let message = Message::Abandon { queue_pair: lost };
+            let message = Message::Abandon {
+                queue_pair: lost,
+                life: self.queue_pairs[lost].life,
+            };
             return Some(self.post(on, 0, Work::Send(message.encode())));
         }
         self.cut_pieces();
@@ -276,10 +281,8 @@ impl Sender {
     /// A queue pair is no more: what went over it and was not consumed goes again, over others, after the peer
     /// was told on each of them to throw that one away. `false` if there is no other.
     pub(crate) fn lost(&mut self, queue_pair: usize) -> bool {
-        self.queue_pairs[queue_pair] = QueuePair {
-            pending: 0,
-            lost: true,
-        };
+        let lost = &mut self.queue_pairs[queue_pair];
+        (lost.pending, lost.lost) = (0, true);
         let on_it = |piece: &&mut Piece| piece.queue_pair == Some(queue_pair);
         for piece in self.pieces.iter_mut().filter(on_it) {
             // Pieces arrive whole: one that was consumed in part is there, and need not go again.
@@ -300,6 +303,19 @@ impl Sender {
         let living = (0..self.queue_pairs.len()).filter(|&other| !self.queue_pairs[other].lost);
         self.abandoned.extend(living.map(|on| (on, queue_pair)));
         self.queue_pairs.iter().any(|queue_pair| !queue_pair.lost)
+    }
+
+    /// A queue pair that was lost lives again, and nothing of the lost one will be delivered at either end.
+    pub(crate) fn restored(&mut self, queue_pair: usize) {
+        let restored = &mut self.queue_pairs[queue_pair];
+        (restored.pending, restored.lost) = (0, false);
+        restored.life = restored.life.saturating_add(1);
+        self.abandoned.retain(|&(_, lost)| lost != queue_pair);
+    }
+
+    /// How often a queue pair was restored; `None` if there is none of this number.
+    pub(crate) fn life(&self, queue_pair: usize) -> Option<u32> {
+        Some(self.queue_pairs.get(queue_pair)?.life)
     }
 
     /// How far our ring may be filled, but for its length. What is written for the second time is still needed,

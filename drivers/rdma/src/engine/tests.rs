@@ -1,6 +1,9 @@
 //! Two engines and a wire between them, whose order and losses come from a seed.
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -8,7 +11,10 @@ use proptest::prelude::*;
 use super::receiver::ReceiverError;
 use super::sender::SenderError;
 use super::*;
-use crate::provider::{Remote, Request, Work};
+use crate::memory::Memory;
+use crate::provider::{
+    Access, Completion, Endpoint, Limits, Loss, PostError, Region, Remote, Request, Work,
+};
 
 const KEY: u32 = 7;
 const ADDRESS: u64 = 0x1000;
@@ -95,7 +101,7 @@ impl Fabric {
                         self.receiver.arrived(start, u64::from(length)).unwrap();
                     }
                     Message::End { at } => self.receiver.ended(at).unwrap(),
-                    Message::Abandon { queue_pair } => self.queue_pairs[queue_pair].clear(),
+                    Message::Abandon { queue_pair, .. } => self.queue_pairs[queue_pair].clear(),
                     other => panic!("a sender says {other:?}"),
                 }
                 self.complete(queue_pair, request.id);
@@ -205,7 +211,7 @@ proptest! {
         for (start, length, kind) in messages {
             let _ = match kind {
                 0 => receiver.ended(start),
-                                _ => receiver.arrived(start, length),
+                _ => receiver.arrived(start, length),
             };
             let ready = receiver.ready();
             prop_assert!(ready.offset + ready.length <= 100);
@@ -295,4 +301,108 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
         piece_bytes: 1000,
         max_pieces: 4,
     }
+}
+
+/// An endpoint of one queue pair without a wire: what was posted is looked at, what happens is said by the test.
+#[derive(Debug)]
+struct Script {
+    posted: Vec<Request>,
+    happens: Vec<Completion>,
+    never: OwnedFd,
+}
+
+impl Endpoint for Script {
+    fn limits(&self) -> Limits {
+        Limits {
+            queue_pairs: 1,
+            depth: 8,
+            reads: 0,
+            message_bytes: 1000,
+            needs_polling: false,
+            replaces: true,
+        }
+    }
+
+    fn register(&mut self, _: &Arc<Memory>, _: Access) -> io::Result<Region> {
+        unreachable!("an engine registers nothing")
+    }
+
+    fn post(&mut self, _: usize, request: Request) -> Result<(), PostError> {
+        self.posted.push(request);
+        Ok(())
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.happens);
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.never.as_fd()
+    }
+
+    fn close(&mut self, _: usize) -> bool {
+        true
+    }
+
+    fn abort(&mut self) {}
+}
+
+impl Script {
+    /// What the engine does when this has happened.
+    fn then(&mut self, exchange: &mut Exchange, happens: &[Completion]) -> Vec<Request> {
+        self.happens = happens.to_vec();
+        exchange.advance(self, Duration::ZERO).unwrap();
+        std::mem::take(&mut self.posted)
+    }
+}
+
+#[test]
+fn a_restored_queue_pair_carries_again_what_was_in_flight() {
+    let mut fabric = Fabric::new(100, 50, 50, 1, 4);
+    fabric.fill(&[1; 50]);
+    let Fabric {
+        sender,
+        mut receiver,
+        ..
+    } = fabric;
+    receiver.arrived(0, 25).unwrap();
+    receiver.consume(25);
+    let mut exchange = Exchange::new(sender, receiver, 1);
+    let mut script = Script {
+        posted: Vec::new(),
+        happens: Vec::new(),
+        never: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap(),
+    };
+    let said = |message: Message| Request {
+        id: 0,
+        work: Work::Send(message.encode()),
+    };
+    let credit = said(Message::Credit { consumed: 25 });
+    let first = script.then(&mut exchange, &[]);
+    assert_eq!(first.len(), 3, "a WRITE, its announcement, and credit");
+    assert_eq!(first[2], credit);
+
+    let lost = Completion::Lost {
+        queue_pair: 0,
+        loss: Loss::Reset,
+    };
+    assert_eq!(script.then(&mut exchange, std::slice::from_ref(&lost)), []);
+    assert!(!exchange.is_over());
+    let restored = Completion::Restored { queue_pair: 0 };
+    assert_eq!(script.then(&mut exchange, &[restored]), first);
+
+    // A peer that has lost it too has been overtaken; one that loses it again has not.
+    let abandon = |life| Completion::Received {
+        queue_pair: 0,
+        message: Message::Abandon {
+            queue_pair: 0,
+            life,
+        }
+        .encode(),
+    };
+    assert_eq!(script.then(&mut exchange, &[abandon(0)]), []);
+    script.then(&mut exchange, &[abandon(1)]);
+    assert!(!exchange.is_over());
+    script.then(&mut exchange, &[lost]);
+    assert!(exchange.is_over());
 }

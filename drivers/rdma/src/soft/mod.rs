@@ -67,6 +67,7 @@ impl SoftEndpoint {
                 reads: usize::from(READ_DEPTH),
                 message_bytes: MAX_MESSAGE_BYTES,
                 needs_polling: true,
+                replaces: false,
             },
             watch: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             watches_room: Vec::new(),

@@ -1,0 +1,193 @@
+//! Both directions of a channel, between calls that ask for the time and calls that sleep.
+//!
+//! It believes what comes, posts what may go, and returns credit. It does not wait and knows no clock: whoever
+//! drives it asks [`Exchange::next_at`] when to come again without an event, and passes the time.
+
+use std::time::Duration;
+
+use super::message::MessageError;
+use super::receiver::ReceiverError;
+use super::sender::SenderError;
+use super::{Message, Receiver, Sender};
+use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
+
+/// Both directions of a channel.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    queue_pairs: Vec<State>,
+    /// Why a queue pair was lost last.
+    loss: Option<Loss>,
+    /// Empty between two calls.
+    completions: Vec<Completion>,
+}
+
+/// Where a queue pair is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Living,
+    /// It is lost, and the endpoint may restore it.
+    Missed,
+    Gone,
+}
+
+/// Why a channel cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error(transparent)]
+    Sender(#[from] SenderError),
+    #[error(transparent)]
+    Receiver(#[from] ReceiverError),
+    /// [`PostError::Full`]: the engine lost count.
+    #[error(transparent)]
+    Post(PostError),
+}
+
+impl Exchange {
+    /// All `queue_pairs` are connected.
+    pub(crate) fn new(sender: Sender, receiver: Receiver, queue_pairs: usize) -> Self {
+        Self {
+            sender,
+            receiver,
+            queue_pairs: vec![State::Living; queue_pairs],
+            loss: None,
+            completions: Vec::new(),
+        }
+    }
+
+    /// Does all that can be done without waiting. `now` is the time since some fixed moment, and does not go back.
+    ///
+    /// # Errors
+    ///
+    /// When the peer says what cannot be. Lost queue pairs are no error: see [`Exchange::is_over`].
+    pub(crate) fn advance(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        now: Duration,
+    ) -> Result<(), Fault> {
+        self.poll(endpoint)?;
+        let mut has_posted = false;
+        while let Some(post) = self.sender.next(now) {
+            Self::post(endpoint, post.queue_pair, post.request)?;
+            has_posted = true;
+        }
+        if has_posted {
+            self.poll(endpoint)?;
+        }
+        self.return_credit(endpoint)
+    }
+
+    /// When to advance again though nothing happens: `now` or later, or `None` if there is no need.
+    pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
+        self.sender.next_at(now)
+    }
+
+    /// Returns credit if it is due.
+    ///
+    /// # Errors
+    ///
+    /// As [`Exchange::advance`].
+    pub(crate) fn return_credit(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), Fault> {
+        if !self.receiver.owes_credit() {
+            return Ok(());
+        }
+        let Some(queue_pair) = self.sender.reserve() else {
+            return Ok(());
+        };
+        let work = Work::Send(self.receiver.credit().encode());
+        Self::post(endpoint, queue_pair, Request { id: 0, work })?;
+        self.poll(endpoint)
+    }
+
+    /// Gives a queue pair up for both directions, and so does the peer when it hears of it.
+    pub(crate) fn close(&mut self, endpoint: &mut dyn Endpoint, queue_pair: usize) {
+        if endpoint.close(queue_pair) {
+            self.lose(endpoint, queue_pair, Loss::Reset);
+        }
+    }
+
+    /// Whether no queue pair is left, and none will come back.
+    pub(crate) fn is_over(&self) -> bool {
+        self.queue_pairs.iter().all(|&state| state == State::Gone)
+    }
+
+    /// Why a queue pair was lost last.
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
+    }
+
+    fn poll(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), Fault> {
+        let mut completions = std::mem::take(&mut self.completions);
+        endpoint.poll(&mut completions);
+        let mut outcome = Ok(());
+        for completion in completions.drain(..) {
+            outcome = outcome.and_then(|()| self.complete(endpoint, completion));
+        }
+        self.completions = completions;
+        outcome
+    }
+
+    fn complete(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        completion: Completion,
+    ) -> Result<(), Fault> {
+        match completion {
+            Completion::Done { queue_pair, id } => self.sender.completed(queue_pair, id),
+            Completion::Received { message, .. } => return self.hear(endpoint, message.as_bytes()),
+            Completion::Lost { queue_pair, loss } => self.lose(endpoint, queue_pair, loss),
+            Completion::Restored { queue_pair } => {
+                self.queue_pairs[queue_pair] = State::Living;
+                self.sender.restored(queue_pair);
+            }
+        }
+        Ok(())
+    }
+
+    /// A queue pair serves neither direction any more, or will not come back.
+    fn lose(&mut self, endpoint: &dyn Endpoint, queue_pair: usize, loss: Loss) {
+        let state = &mut self.queue_pairs[queue_pair];
+        let was = std::mem::replace(state, State::Gone);
+        if was == State::Living {
+            if endpoint.limits().replaces {
+                *state = State::Missed;
+            }
+            self.sender.lost(queue_pair);
+            self.receiver.lost();
+        }
+        self.loss = Some(loss);
+    }
+
+    /// Believes a message of the peer, or says how it lied.
+    fn hear(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
+        match Message::decode(bytes)? {
+            Message::Arrived { start, length } => {
+                self.receiver.arrived(start, u64::from(length))?
+            }
+            Message::Credit { consumed } => self.sender.credited(consumed)?,
+            Message::End { at } => self.receiver.ended(at)?,
+            Message::Abandon { queue_pair, life } => {
+                // What we send needs another as well. One that was restored since is not meant.
+                if self
+                    .sender
+                    .life(queue_pair)
+                    .is_some_and(|ours| life >= ours)
+                {
+                    self.close(endpoint, queue_pair);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn post(endpoint: &mut dyn Endpoint, queue_pair: usize, request: Request) -> Result<(), Fault> {
+        match endpoint.post(queue_pair, request) {
+            // Its loss is told by the next poll.
+            Ok(()) | Err(PostError::Lost) => Ok(()),
+            Err(error @ PostError::Full) => Err(Fault::Post(error)),
+        }
+    }
+}
