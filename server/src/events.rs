@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::voms::Fqan;
-use gridhaul_stack::Movement;
+use gridhaul_stack::{Detail, Movement};
 use gridhaul_transfer::Refusal;
 use tracing::{debug, info, warn};
 
@@ -105,6 +105,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) block_bytes: usize,
     /// How the driver moved the bytes, where it had a choice.
     pub(crate) movement: Option<&'a Movement>,
+    /// What drivers told of the channels.
+    pub(crate) details: &'a [Detail],
     /// The code of the last reply.
     pub(crate) code: u16,
     pub(crate) error: Option<&'a str>,
@@ -243,6 +245,7 @@ impl Journal {
             peers = ?transfer.peers,
             way = transfer.movement.map(|movement| movement.way),
             why = transfer.movement.map(|movement| &*movement.reason),
+            details = listed(transfer.details),
             refused = transfer.refused,
             last_refusal = transfer.last_refusal.map(ToString::to_string),
             code = transfer.code,
@@ -259,4 +262,10 @@ impl Journal {
 fn joined(attributes: &[Fqan]) -> Option<String> {
     let names: Vec<&str> = attributes.iter().map(Fqan::as_str).collect();
     (!names.is_empty()).then(|| names.join(" "))
+}
+
+/// As above.
+fn listed(details: &[Detail]) -> Option<String> {
+    let details: Vec<String> = details.iter().map(Detail::to_string).collect();
+    (!details.is_empty()).then(|| details.join(" "))
 }

@@ -109,6 +109,7 @@ mod tests {
             buffer_bytes: 131_072,
             block_bytes: 262_144,
             movement: None,
+            details: &[],
             code: 226,
             error: None,
             task_id: None,

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_stack::{Cancel, Driver, ListenError, Movement, SocketOptions, StackError};
+use gridhaul_stack::{Cancel, Details, Driver, ListenError, Movement, SocketOptions, StackError};
 use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
 
 use crate::{Admission, TransferError};
@@ -398,6 +398,8 @@ pub struct Outcome {
     pub block_bytes: usize,
     /// How the driver moved the bytes, where it had a choice.
     pub movement: Option<Movement>,
+    /// What drivers told of the channels, together.
+    pub details: Details,
     /// The checksums of a received file that were computed while it arrived.
     pub checksums: Vec<(ChecksumAlgorithm, String)>,
     /// Data connections from hosts that may not open one, or whose handshake failed; they were closed.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_stack::{Cancel, Channel, ChannelError, Movement, Operation};
+use gridhaul_stack::{Cancel, Channel, ChannelError, Detail, Details, Movement, Operation};
 use gridhaul_storage::ChecksumAlgorithm;
 
 use crate::ledger::Ledger;
@@ -42,9 +42,18 @@ struct Tally {
     buffer_bytes: usize,
     block_bytes: usize,
     movement: Option<Movement>,
+    details: Details,
     checksums: Vec<(ChecksumAlgorithm, String)>,
     refused: usize,
     last_refusal: Option<Refusal>,
+}
+
+/// The use that a transfer makes of a channel.
+pub(crate) struct ChannelUse {
+    /// Bytes of the file that the channel moved.
+    pub(crate) moved: Arc<AtomicU64>,
+    /// What the driver told when the transfer began to use the channel.
+    before: Vec<Detail>,
 }
 
 /// Each address is remembered once; more than a transfer has stripes is no use to anybody.
@@ -95,18 +104,22 @@ impl Running {
         lock(&self.failure).is_some()
     }
 
-    /// A counter for a channel's bytes, seen by [`RunningTransfer::progress`].
-    pub(crate) fn count_channel(&self, stripe: usize, channel: &dyn Channel) -> Arc<AtomicU64> {
-        let counter = Arc::new(AtomicU64::new(0));
-        lock(&self.stripes[stripe]).push(counter.clone());
+    /// Begins to use a channel, whose bytes are seen by [`RunningTransfer::progress`].
+    pub(crate) fn count_channel(&self, stripe: usize, channel: &dyn Channel) -> ChannelUse {
+        let moved = Arc::new(AtomicU64::new(0));
+        lock(&self.stripes[stripe]).push(moved.clone());
+        let info = channel.info();
         let mut tally = lock(&self.tally);
         tally.channels += 1;
-        tally.buffer_bytes = tally.buffer_bytes.max(channel.info().buffer_bytes);
+        tally.buffer_bytes = tally.buffer_bytes.max(info.buffer_bytes);
         let peer = channel.peer().ip();
         if tally.peers.len() < MAX_PEERS && !tally.peers.contains(&peer) {
             tally.peers.push(peer);
         }
-        counter
+        ChannelUse {
+            moved,
+            before: info.details,
+        }
     }
 
     /// Whether a data channel was established.
@@ -122,11 +135,14 @@ impl Running {
         tally.block_bytes = tally.block_bytes.max(bytes);
     }
 
-    /// Remembers how a channel moved its bytes, for the transfer log: the choice of the first channel that
-    /// made one. To be called when it has moved some.
-    pub(crate) fn note_movement(&self, channel: &dyn Channel) {
-        if let Some(movement) = channel.info().movement {
-            lock(&self.tally).movement.get_or_insert(movement);
+    /// Remembers how a channel moved its bytes, for the log: the choice of the first channel that made one, and
+    /// the details of all. To be called when it has moved some, or failed.
+    pub(crate) fn note_use(&self, used: &ChannelUse, channel: &dyn Channel) {
+        let info = channel.info();
+        let mut tally = lock(&self.tally);
+        tally.details.add(&info.details, &used.before);
+        if let Some(movement) = info.movement {
+            tally.movement.get_or_insert(movement);
         }
     }
 
@@ -167,6 +183,7 @@ impl Running {
             buffer_bytes: tally.buffer_bytes,
             block_bytes: tally.block_bytes,
             movement: tally.movement.take(),
+            details: std::mem::take(&mut tally.details),
             checksums: std::mem::take(&mut tally.checksums),
             refused: tally.refused,
             last_refusal: tally.last_refusal.take(),

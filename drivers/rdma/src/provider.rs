@@ -13,12 +13,20 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use gridhaul_stack::Detail;
+
 use crate::memory::{Memory, Span};
 
 /// One channel's side of a fabric.
 pub(crate) trait Endpoint: Send + fmt::Debug {
     /// What can be asked of it.
     fn limits(&self) -> Limits;
+
+    /// What an administrator wants to know of it: `provider`, and the `device`, `gid` and the like that it uses,
+    /// and what it counts itself.
+    fn details(&self) -> Vec<Detail> {
+        Vec::new()
+    }
 
     /// Makes memory known to the device.
     ///

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use gridhaul_stack::{ChannelError, ChannelInfo, FileRange, Movement, Operation};
+use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation};
 use rustix::io::Errno;
 
 use crate::memory::Span;
@@ -96,16 +96,18 @@ impl Streams {
     pub(crate) fn info(&self) -> ChannelInfo {
         let limits = self.opened.endpoint.limits();
         let ring_bytes = self.opened.incoming.length();
-        let reason = format!(
-            "provider soft, {} queue pairs, a ring of {ring_bytes} bytes",
-            limits.queue_pairs
-        );
+        let mut details = self.opened.endpoint.details();
+        details.extend([
+            Detail::setting("queue-pairs", limits.queue_pairs as u64),
+            Detail::setting("ring-bytes", ring_bytes as u64),
+        ]);
         ChannelInfo {
             buffer_bytes: ring_bytes,
             movement: Some(Movement {
                 way: "rdma",
-                reason: reason.into(),
+                reason: "the stack says so".into(),
             }),
+            details,
         }
     }
 

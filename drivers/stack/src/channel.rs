@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::{ChannelError, Operation, Sparse};
+use crate::{ChannelError, Detail, Operation, Sparse};
 
 /// One established data connection.
 ///
@@ -227,6 +227,8 @@ pub struct ChannelInfo {
     pub buffer_bytes: usize,
     /// How the driver moves bytes, where it had a choice; asked for when the channel has moved some.
     pub movement: Option<Movement>,
+    /// What else the driver tells, in the order in which it is shown.
+    pub details: Vec<Detail>,
 }
 
 /// One of several ways of moving bytes, as a driver chose it.

@@ -11,6 +11,7 @@
 
 mod channel;
 pub mod conformance;
+mod detail;
 mod error;
 mod fault;
 mod memory;
@@ -26,6 +27,7 @@ mod transport;
 pub use channel::{
     Body, Channel, ChannelInfo, FileRange, Movement, RangeWriter, Received, Tap, write_all_at,
 };
+pub use detail::{Detail, DetailValue, Details};
 pub use error::{AcceptError, ChannelError, ConnectError, ListenError, StackError};
 pub use fault::Fault;
 pub use memory::Memory;

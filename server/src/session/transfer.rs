@@ -403,6 +403,7 @@ impl Session {
                 buffer_bytes: outcome.map_or(0, |outcome| outcome.buffer_bytes),
                 block_bytes: outcome.map_or(0, |outcome| outcome.block_bytes),
                 movement: outcome.and_then(|outcome| outcome.movement.as_ref()),
+                details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
                 code,
                 error: error.as_deref(),
                 task_id: self.task_id.as_deref(),

@@ -277,17 +277,17 @@ impl Receiving {
         mut channel: DataChannel,
     ) -> Result<(), TransferError> {
         let running = &self.context.running;
-        let moved = running.count_channel(stripe, &*channel.channel);
+        let used = running.count_channel(stripe, &*channel.channel);
         let blocks = Blocks::new(
             &self.context,
             &self.part,
             stripe,
             &mut channel,
-            &moved,
+            &used.moved,
             self.gatherer.as_ref(),
         );
         let received = blocks.receive();
-        running.note_movement(&*channel.channel);
+        running.note_use(&used, &*channel.channel);
         match received {
             Ok(ChannelEnd::Open) => lock(&self.served[stripe]).done.push(channel),
             Ok(ChannelEnd::Closed) => {}

@@ -21,7 +21,8 @@ pub(super) fn receive_file(
     let running = &context.running;
     let (_permit, mut channel) =
         context.stream_channel(&mut channels.port, &context.shared.receivers)?;
-    let moved = running.count_channel(0, &*channel);
+    let used = running.count_channel(0, &*channel);
+    let moved = &used.moved;
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len() as u64);
     let watcher = part.watch();
@@ -31,14 +32,16 @@ pub(super) fn receive_file(
             offset + done,
             RANGE_BYTES,
             &mut buffer,
-            &moved,
+            moved,
             watcher.as_ref(),
         );
         let received = channel.receive_into(range, &running.operation());
+        if !matches!(received, Ok(RANGE_BYTES)) {
+            running.note_use(&used, &*channel);
+        }
         let received = received.inspect_err(|_| channel.abort())?;
         part.note_stored(received)?;
         if received < RANGE_BYTES {
-            running.note_movement(&*channel);
             answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));
         }
@@ -56,7 +59,8 @@ pub(super) fn receive_text(
     let running = &context.running;
     let (_permit, mut channel) =
         context.stream_channel(&mut channels.port, &context.shared.receivers)?;
-    let moved = running.count_channel(0, &*channel);
+    let used = running.count_channel(0, &*channel);
+    let moved = &used.moved;
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     let mut lines = LineEnds::default();
     let mut text = Vec::new();
@@ -69,9 +73,10 @@ pub(super) fn receive_text(
             Received::EndOfStream => lines.finish(&mut text),
         }
         let done = moved.load(Ordering::Acquire);
-        part.writer(offset + done, &moved, None).write(&text, 0)?;
+        part.writer(offset + done, moved, None).write(&text, 0)?;
         part.note_stored(text.len() as u64)?;
         if received == Received::EndOfStream {
+            running.note_use(&used, &*channel);
             answer_end(&mut *channel, context);
             return Ok(moved.load(Ordering::Acquire));
         }

@@ -199,7 +199,7 @@ impl Sending {
         mut channel: DataChannel,
     ) -> Result<(), TransferError> {
         let running = &self.context.running;
-        let moved = running.count_channel(stripe, &*channel.channel);
+        let used = running.count_channel(stripe, &*channel.channel);
         // Before it has heard of the start, the session does not watch for a stall.
         let starts_late = self.reused && self.is_small();
         let operation = if starts_late {
@@ -208,8 +208,8 @@ impl Sending {
             running.operation()
         };
         let end = self.end_of_data(stripe, index);
-        let sent = self.send_share(stripe, index, &mut channel, &moved, end, &operation);
-        running.note_movement(&*channel.channel);
+        let sent = self.send_share(stripe, index, &mut channel, &used.moved, end, &operation);
+        running.note_use(&used, &*channel.channel);
         if starts_late {
             running.tell(Event::Started { reused: true });
         }

@@ -29,21 +29,21 @@ pub(super) fn send_file(
     let running = &context.running;
     let (_permit, mut channel) =
         context.stream_channel(&mut channels.port, &context.shared.senders)?;
-    let moved = running.count_channel(0, &*channel);
+    let used = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len() as u64);
     let file = part.file.as_fd();
     let range = FileRange {
         direct: part.file.direct(),
-        ..FileRange::new(file, part.offset, part.length, &mut buffer, &moved)
+        ..FileRange::new(file, part.offset, part.length, &mut buffer, &used.moved)
     };
     let sent = match &part.extents {
         Some(extents) => extents.send(&mut *channel, &[], range, &operation),
         None => channel.send(&[], Body::File(range), &operation),
     };
     let sent = sent.and_then(|()| channel.finish(&operation));
-    running.note_movement(&*channel);
+    running.note_use(&used, &*channel);
     // A stream that just ends would look complete to the receiver.
     sent.inspect_err(|_| channel.abort())?;
     Ok(())
@@ -57,7 +57,7 @@ pub(super) fn send_text(
     let running = &context.running;
     let (_permit, mut channel) =
         context.stream_channel(&mut channels.port, &context.shared.senders)?;
-    let moved = running.count_channel(0, &*channel);
+    let used = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut piece = Vec::new();
     let mut largest = 0;
@@ -71,8 +71,9 @@ pub(super) fn send_text(
         if let Err(error) = channel.send(&[], Body::Memory(&piece), &operation) {
             break Err(ChannelError::into(error));
         }
-        moved.fetch_add(piece.len() as u64, Ordering::Release);
+        used.moved.fetch_add(piece.len() as u64, Ordering::Release);
     };
     running.note_block(largest);
+    running.note_use(&used, &*channel);
     sent.inspect_err(|_| channel.abort())
 }

@@ -20,6 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use gridhaul_stack::Detail;
 use rustix::event::epoll;
 
 pub(crate) use handshake::{Established, HandshakeError, Offer, establish};
@@ -111,6 +112,10 @@ impl SoftEndpoint {
 impl Endpoint for SoftEndpoint {
     fn limits(&self) -> Limits {
         self.limits
+    }
+
+    fn details(&self) -> Vec<Detail> {
+        vec![Detail::text("provider", "soft")]
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
