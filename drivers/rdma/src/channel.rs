@@ -160,3 +160,12 @@ impl Channel for RdmaChannel {
         }
     }
 }
+
+/// A channel that is dropped ends its stream in an orderly manner.
+impl Drop for RdmaChannel {
+    fn drop(&mut self) {
+        if let State::Open(streams) = std::mem::replace(&mut self.state, State::Failed) {
+            streams.depart();
+        }
+    }
+}

@@ -22,7 +22,10 @@
 //! Both ends must run this driver. Offers of the two are compared, and the smaller ring and number of queue pairs is
 //! taken.
 
+mod attendant;
 mod channel;
+mod clock;
+mod departure;
 mod engine;
 mod handshake;
 mod memory;

@@ -53,6 +53,11 @@ pub(crate) trait Endpoint: Send + fmt::Debug {
     /// `false` if there is none of this number, or it is lost already.
     fn close(&mut self, queue_pair: usize) -> bool;
 
+    /// Ends all queue pairs in an orderly manner, when all requests have completed: the peer hears that nothing more comes,
+    /// what it still sends is thrown away, and each queue pair is told as lost when the peer has ended it too. Registered
+    /// memory is given back, and nothing is replaced any more.
+    fn end(&mut self);
+
     /// Throws all queue pairs away, so that the peer notices that something went wrong.
     fn abort(&mut self);
 }

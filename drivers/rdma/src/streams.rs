@@ -5,11 +5,12 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation};
 use rustix::io::Errno;
 
+use crate::clock;
+use crate::departure::depart;
 use crate::memory::Span;
 use crate::open::Opened;
 use crate::provider::Loss;
@@ -18,10 +19,6 @@ use crate::provider::Loss;
 #[derive(Debug)]
 pub(crate) struct Streams {
     opened: Opened,
-    /// The moment from which the engine counts.
-    epoch: Instant,
-    /// The other end knows where our stream ends.
-    finished: bool,
     /// A call failed: what was sent must not look whole.
     failed: bool,
 }
@@ -30,8 +27,6 @@ impl Streams {
     pub(crate) fn new(opened: Opened) -> Self {
         Self {
             opened,
-            epoch: Instant::now(),
-            finished: false,
             failed: false,
         }
     }
@@ -81,7 +76,6 @@ impl Streams {
 
     /// Ends the stream that we send.
     pub(crate) fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
-        self.finished = true;
         self.opened.exchange.sender.finish();
         self.flush(operation)
     }
@@ -90,6 +84,13 @@ impl Streams {
     pub(crate) fn fail(&mut self) {
         self.failed = true;
         self.opened.endpoint.abort();
+    }
+
+    /// Leaves the channel: what was sent arrives, and its end after it, unless a call failed.
+    pub(crate) fn depart(self) {
+        if !self.failed {
+            depart(self.opened);
+        }
     }
 
     /// What was chosen, for the log.
@@ -253,9 +254,8 @@ impl Streams {
 
     /// Does all that can be done without waiting.
     fn move_on(&mut self) -> Result<(), ChannelError> {
-        let now = self.epoch.elapsed();
         let endpoint = self.opened.endpoint.as_mut();
-        let moved = self.opened.exchange.advance(endpoint, now);
+        let moved = self.opened.exchange.advance(endpoint, clock::now());
         moved.map_err(|fault| protocol(fault.to_string()))
     }
 
@@ -264,8 +264,8 @@ impl Streams {
         let paced_until = self
             .opened
             .exchange
-            .next_at(self.epoch.elapsed())
-            .map(|at| self.epoch + at);
+            .next_at(clock::now())
+            .map(clock::instant);
         let Some(paced_until) = paced_until else {
             return operation.wait_readable(self.opened.endpoint.descriptor().as_fd());
         };
@@ -293,16 +293,6 @@ impl Streams {
     }
 }
 
-/// A channel that is dropped ends its stream in an orderly manner, as far as that goes without waiting.
-impl Drop for Streams {
-    fn drop(&mut self) {
-        if !self.finished && !self.failed {
-            self.opened.exchange.sender.finish();
-            let _ = self.move_on();
-        }
-    }
-}
-
 fn protocol(reason: String) -> ChannelError {
     ChannelError::Protocol {
         driver: "rdma",
@@ -314,6 +304,7 @@ fn protocol(reason: String) -> ChannelError {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::thread;
+    use std::time::Instant;
 
     use gridhaul_stack::options::Options;
     use gridhaul_stack::{Cancel, Side, SocketOptions};

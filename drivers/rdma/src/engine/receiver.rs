@@ -125,12 +125,12 @@ impl Receiver {
     }
 
     /// Whether credit is to be returned. That is done in batches, and long before the sender needs it: when a quarter
-    /// of the ring, or of the pieces that may be under way, was taken out.
+    /// of the ring, or of the pieces that may be under way, was taken out. Who has ended its stream needs none.
     pub(crate) fn owes_credit(&self) -> bool {
         let uncredited = self.consumed - self.credited;
         let is_due = uncredited >= self.ring.bytes().div_ceil(4)
             || self.pieces >= self.max_pieces.div_ceil(4) && self.consumed == self.ready;
-        self.repeats || is_due && uncredited > 0
+        self.end.is_none() && (self.repeats || is_due && uncredited > 0)
     }
 
     /// The credit that is returned now.

@@ -344,6 +344,8 @@ impl Endpoint for Script {
         true
     }
 
+    fn end(&mut self) {}
+
     fn abort(&mut self) {}
 }
 

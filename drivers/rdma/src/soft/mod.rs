@@ -149,6 +149,13 @@ impl Endpoint for SoftEndpoint {
         queue_pair.is_some_and(QueuePair::abort)
     }
 
+    fn end(&mut self) {
+        for queue_pair in &mut self.queue_pairs {
+            queue_pair.end();
+        }
+        self.regions = Regions::default();
+    }
+
     fn abort(&mut self) {
         for queue_pair in &mut self.queue_pairs {
             queue_pair.abort();

@@ -1,11 +1,13 @@
 //! One connection, as a queue pair.
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, recv, sockopt};
 
 use super::receive::{Incoming, Receive, ReceiveError, Sinks};
 use super::regions::{AccessError, Regions};
@@ -19,6 +21,8 @@ use crate::provider::{Access, Completion, Limits, Message, PostError, Remote, Re
 pub(super) struct QueuePair {
     /// `None` when it is lost.
     socket: Option<OwnedFd>,
+    /// Nothing more is sent, and what comes is thrown away.
+    has_ended: bool,
     transmit: Transmit,
     receive: Receive,
     reads: Reads,
@@ -46,6 +50,7 @@ impl QueuePair {
     pub(super) fn new(socket: OwnedFd, terms: Terms) -> Self {
         Self {
             socket: Some(socket),
+            has_ended: false,
             transmit: Transmit::new(terms.segment_bytes, terms.has_checksum),
             receive: Receive::new(terms.has_checksum),
             reads: Reads::default(),
@@ -70,7 +75,7 @@ impl QueuePair {
         regions: &Regions,
         limits: &Limits,
     ) -> Result<(), PostError> {
-        if self.socket.is_none() {
+        if self.socket.is_none() || self.has_ended {
             return Err(PostError::Lost);
         }
         if self.pending >= limits.depth {
@@ -112,9 +117,12 @@ impl QueuePair {
         limits: &Limits,
         completions: &mut Vec<Completion>,
     ) {
-        let outcome = self
-            .receive_some(number, regions, limits, completions)
-            .and_then(|()| self.send_some(number, completions));
+        let outcome = if self.has_ended {
+            self.discard_some()
+        } else {
+            self.receive_some(number, regions, limits, completions)
+                .and_then(|()| self.send_some(number, completions))
+        };
         if let Err(error) = outcome {
             self.lose(number, &error, completions);
         }
@@ -176,6 +184,22 @@ impl QueuePair {
         Ok(())
     }
 
+    fn discard_some(&self) -> Result<(), ReceiveError> {
+        let mut nobody_reads_this = [0; 16 * 1024];
+        for _ in 0..TURN {
+            let Some(socket) = &self.socket else {
+                break;
+            };
+            match recv(socket, &mut nobody_reads_this, RecvFlags::empty()) {
+                Ok((_, 0)) => return Err(ReceiveError::Ended),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+        }
+        Ok(())
+    }
+
     fn done(&mut self, number: usize, id: u64, completions: &mut Vec<Completion>) {
         self.pending -= 1;
         completions.push(Completion::Done {
@@ -228,6 +252,15 @@ impl QueuePair {
             queue_pair: number,
             loss: error.loss(),
         });
+    }
+
+    /// Sends no more, and throws away what still comes.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+        if let Some(socket) = &self.socket {
+            // A connection that is broken already says so when it is read from.
+            let _ = rustix::net::shutdown(socket, Shutdown::Write);
+        }
     }
 
     /// Resets the connection; `false` if it is lost already.

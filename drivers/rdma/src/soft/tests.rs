@@ -275,6 +275,36 @@ fn an_end_of_the_connection_is_told() {
 }
 
 #[test]
+fn what_was_sent_arrives_after_the_end() {
+    let mut peers = pair(1, &offer(false, 2, 60_000));
+    let [one, other] = &mut peers;
+    let socket = one.endpoint.queue_pairs[0].socket().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(socket, BYTES).unwrap();
+    let work = Work::Write {
+        region: one.regions[LOCAL].id,
+        span: Span::new(0, 150_000),
+        to: other.at(WRITABLE, 0),
+    };
+    one.post(1, work);
+    one.post(2, Work::Send(Message::new(b"there").unwrap()));
+    one.endpoint.poll(&mut one.completions);
+    assert_eq!(one.completions.len(), 2, "all is in the socket");
+    // Closed with something unread in it, a socket throws away what it has to send.
+    let socket = other.endpoint.queue_pairs[0].socket().unwrap();
+    rustix::net::send(socket, b"unread", rustix::net::SendFlags::empty()).unwrap();
+    one.endpoint.end();
+    run(&mut peers, |[one, other]| {
+        lost(one).is_some() && lost(other).is_some()
+    });
+    assert!(matches!(
+        peers[1].completions[0],
+        Completion::Received { .. }
+    ));
+    assert_eq!(lost(&peers[1]), Some("closed"));
+    assert_eq!(lost(&peers[0]), Some("closed"));
+}
+
+#[test]
 fn a_stranger_is_rejected() {
     let (connector, acceptor) = sockets();
     let cancel = Cancel::new();

@@ -1,0 +1,67 @@
+//! The orderly end of a channel that nobody uses any more.
+//!
+//! A socket that is closed while something is unread in it, or comes afterwards, makes TCP answer with a reset, and a
+//! reset destroys what the peer has not read yet: the end of a stream that was whole. So what is left is sent, the
+//! queue pairs are ended, and what still comes is thrown away until the peer has ended them as well.
+//!
+//! A peer that does not has half a minute; then the channel is closed as it is.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::attendant::{self, Charge};
+use crate::clock;
+use crate::engine::Exchange;
+use crate::memory::Memory;
+use crate::open::Opened;
+use crate::provider::Endpoint;
+
+/// How long the peer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ends a channel, in the background if need be.
+pub(crate) fn depart(opened: Opened) {
+    let mut departure = Departure {
+        endpoint: opened.endpoint,
+        exchange: opened.exchange,
+        rings: Some([opened.outgoing, opened.incoming]),
+        until: clock::now() + PATIENCE,
+    };
+    departure.exchange.sender.finish();
+    // Most channels have sent everything, and give their rings back here.
+    if departure.attend().is_some() {
+        // Without a thread for it, it is closed as it is.
+        let _ = attendant::leave(departure);
+    }
+}
+
+#[derive(Debug)]
+struct Departure {
+    endpoint: Box<dyn Endpoint>,
+    exchange: Exchange,
+    /// `None` when all has gone: from then on the peer is to end its side.
+    rings: Option<[Arc<Memory>; 2]>,
+    until: Duration,
+}
+
+impl Charge for Departure {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.endpoint.descriptor()
+    }
+
+    fn attend(&mut self) -> Option<Duration> {
+        let now = clock::now();
+        let moved = self.exchange.advance(self.endpoint.as_mut(), now);
+        let sender = &self.exchange.sender;
+        if self.rings.is_some() && sender.is_posted() && sender.is_idle() {
+            self.endpoint.end();
+            self.rings = None;
+        }
+        if moved.is_err() || self.exchange.is_over() || now >= self.until {
+            return None;
+        }
+        let next = self.exchange.next_at(now);
+        Some(next.map_or(self.until, |next| next.min(self.until)))
+    }
+}
