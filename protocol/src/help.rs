@@ -155,6 +155,7 @@ const SITE_COMMANDS: &[(&str, &str)] = &[
         "SITE SETNETSTACK",
         "SITE SETNETSTACK <sp> default | comma separated list of drivers for the data channel",
     ),
+    ("SITE GETNETSTACK", "SITE GETNETSTACK"),
     ("SITE UPAS", "SITE UPAS <0|1> [<sp> stunserver:stunport]"),
     (
         "SITE SETDISKSTACK",

@@ -64,6 +64,8 @@ pub enum SiteCommand {
     Version,
     /// `SITE SETNETSTACK`: the driver stack of data channels.
     SetNetStack(StackRequest),
+    /// `SITE GETNETSTACK`: asks what data channels run over. No other server has it.
+    GetNetStack,
     /// `SITE SETDISKSTACK`: the driver stack of files.
     SetDiskStack(StackRequest),
     /// `SITE CLIENTINFO`: `key=value;` pairs about the client.
@@ -236,6 +238,7 @@ impl SiteCommand {
             "SITE WHOAMI" => argument.none().map(|()| Self::Whoami),
             "SITE VERSION" => argument.none().map(|()| Self::Version),
             "SITE SETNETSTACK" => StackRequest::parse(argument).map(Self::SetNetStack),
+            "SITE GETNETSTACK" => argument.none().map(|()| Self::GetNetStack),
             "SITE SETDISKSTACK" => StackRequest::parse(argument).map(Self::SetDiskStack),
             "SITE STORATTR" => StoreAttributes::parse(argument).map(Self::StorAttr),
             "SITE CLIENTINFO" => read("the information").map(Self::ClientInfo),
@@ -273,6 +276,7 @@ impl SiteCommand {
             Self::Whoami => b"WHOAMI".to_vec(),
             Self::Version => b"VERSION".to_vec(),
             Self::SetNetStack(stack) => joined("SETNETSTACK", stack.as_str().as_bytes()),
+            Self::GetNetStack => b"GETNETSTACK".to_vec(),
             Self::SetDiskStack(stack) => joined("SETDISKSTACK", stack.as_str().as_bytes()),
             Self::ClientInfo(text) => with_text("CLIENTINFO", text),
             Self::TaskId(text) => with_text("TASKID", text),

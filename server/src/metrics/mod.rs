@@ -7,8 +7,11 @@ mod page;
 mod responder;
 mod text;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gridhaul_stack::DetailValue;
 
 use crate::events::{Event, Transfer};
 
@@ -38,6 +41,10 @@ struct Counts {
     directions: BTreeMap<&'static str, Moved>,
     /// By the way that drivers chose.
     ways: BTreeMap<&'static str, u64>,
+    /// By what drivers chose for channels, in words.
+    choices: BTreeMap<(&'static str, Cow<'static, str>), u64>,
+    /// What drivers counted on channels.
+    channel_counts: BTreeMap<&'static str, u64>,
     data_connections_refused: u64,
 }
 
@@ -99,6 +106,18 @@ impl Counts {
             .add(transfer.bytes, transfer.seconds());
         if let Some(movement) = transfer.movement {
             *self.ways.entry(movement.way).or_default() += 1;
+        }
+        for detail in transfer.details {
+            match &detail.value {
+                DetailValue::Text(text) => {
+                    let choice = (detail.name, text.clone());
+                    *self.choices.entry(choice).or_default() += 1;
+                }
+                DetailValue::Count(count) => {
+                    *self.channel_counts.entry(detail.name).or_default() += count;
+                }
+                DetailValue::Setting(_) | DetailValue::Holding(_) => {}
+            }
         }
         self.data_connections_refused += transfer.refused as u64;
     }

@@ -114,6 +114,24 @@ fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
     for (way, count) in &counts.ways {
         text.sample(name, &[("way", way)], count);
     }
+    let name = "gridhaul_transfer_choices_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "Transfers by what their driver chose for their channels: its provider, a device.",
+    );
+    for ((choice, value), count) in &counts.choices {
+        text.sample(name, &[("choice", choice), ("value", value)], count);
+    }
+    let name = "gridhaul_channel_counts_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "What drivers counted on data channels, added when a transfer ends.",
+    );
+    for (counted, count) in &counts.channel_counts {
+        text.sample(name, &[("count", counted)], count);
+    }
     text.single(
         "gridhaul_data_connections_refused_total",
         Kind::Counter,

@@ -34,7 +34,8 @@ impl Text {
         self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    /// Adds a sample. Values of labels are words of this program, which have nothing to escape.
+    /// Adds a sample. Values of labels are words of this program or the names of
+    /// devices of this machine, which have nothing to escape.
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.write(format_args!("{name}"));
         for (index, (label, word)) in labels.iter().enumerate() {

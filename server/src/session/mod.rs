@@ -39,6 +39,7 @@ use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_security::credential::Credential;
+use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::StorageError;
 use gridhaul_transfer::NodeSession;
 use tokio::time::Instant;
@@ -82,8 +83,19 @@ pub(crate) struct Session {
     own_credential: Option<Arc<Credential>>,
     /// `SITE SETNETSTACK`; `None` is the server's own.
     stack: Option<Box<StackSpec>>,
+    /// What there is to tell of the data channels of the last transfer.
+    last_channels: LastChannels,
     /// `SITE TASKID`.
     task_id: Option<String>,
+}
+
+/// The data channels of a transfer, as `SITE GETNETSTACK` tells of them.
+#[derive(Debug, Default)]
+struct LastChannels {
+    count: usize,
+    /// How the driver moved the bytes, where it had a choice.
+    movement: Option<Movement>,
+    details: Details,
 }
 
 /// A client that has logged in.
@@ -175,6 +187,7 @@ impl Session {
             rename_refusal: None,
             own_credential: None,
             stack: None,
+            last_channels: LastChannels::default(),
             task_id: None,
         }
     }

@@ -64,6 +64,7 @@ impl Session {
                 Reply::new(350, "OK. Send SITE SYMLINKTO with symlink name.")
             }
             SiteCommand::SetNetStack(request) => self.set_net_stack(user, &request),
+            SiteCommand::GetNetStack => self.net_stack(),
             SiteCommand::SetDiskStack(request) => disk_stack(&request),
             SiteCommand::StorAttr(attributes) => self.set_store_attributes(attributes),
             SiteCommand::TaskId(task) => {
@@ -99,6 +100,27 @@ impl Session {
             | SiteCommand::Http(_)
             | SiteCommand::Fault(_) => Reply::new(500, "Command not supported."),
         })
+    }
+
+    /// What data channels run over, and what their drivers told of the last transfer's.
+    fn net_stack(&self) -> Reply {
+        let stack = self.stack.as_deref().unwrap_or(&self.settings.stack);
+        let last = &self.last_channels;
+        let mut lines = vec![format!("stack={stack}")];
+        if last.count > 0 {
+            lines.push(format!("channels={}", last.count));
+        }
+        if let Some(movement) = &last.movement {
+            lines.push(format!("way={}", movement.way));
+            lines.push(format!("why={}", movement.reason));
+        }
+        lines.extend(last.details.as_slice().iter().map(ToString::to_string));
+        Reply::spaced(
+            250,
+            "Data channels, and those of the last transfer:",
+            lines,
+            "End.",
+        )
     }
 
     /// `SCKS`.

@@ -18,7 +18,7 @@ use super::control::Control;
 use super::dispatch::noop;
 use super::order::{Motion, Order};
 use super::watch::{Due, Watch};
-use super::{End, Session, User, replies};
+use super::{End, LastChannels, Session, User, replies};
 use crate::events;
 use crate::limits::{TransferPermit, Turn};
 use crate::shutdown::Phase;
@@ -86,8 +86,8 @@ impl Session {
             return Ok(Reply::new(426, "Aborted before it began."));
         };
         let mut running = self.start(user, order);
-        let outcome = self.follow(control, &mut running).await;
-        let outcome = outcome.as_ref();
+        let finished = self.follow(control, &mut running).await;
+        let outcome = finished.as_ref();
         drop(permit);
         let end = match outcome.map(|outcome| &outcome.result) {
             Some(Ok(())) => TransferEnd::Complete,
@@ -101,6 +101,7 @@ impl Session {
             Err(end) => (426, Some(end.to_string())),
         };
         self.publish(user, order, &running, outcome, told);
+        self.last_channels = finished.map_or_else(LastChannels::default, LastChannels::of);
         let (reply, _) = concluded?;
         running.lost.take().map_or(Ok(reply), Err)
     }
@@ -420,6 +421,16 @@ impl Running {
 
     fn bytes(&self) -> u64 {
         self.handle.progress().stripes.iter().sum()
+    }
+}
+
+impl LastChannels {
+    fn of(outcome: Outcome) -> Self {
+        Self {
+            count: outcome.channels,
+            movement: outcome.movement,
+            details: outcome.details,
+        }
     }
 }
 

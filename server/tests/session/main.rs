@@ -11,6 +11,8 @@ mod metrics;
 mod names;
 mod pki;
 mod ports;
+#[cfg(feature = "rdma")]
+mod rdma;
 mod served;
 mod tls;
 mod transfers;

@@ -35,7 +35,7 @@ fn ask(served: &Served, request: &str) -> (String, String) {
 
 /// Every sample by its name with labels. Names have a type before their first sample, counters end in
 /// `_total`, and nothing comes twice.
-fn scrape(served: &Served) -> BTreeMap<String, f64> {
+pub(crate) fn scrape(served: &Served) -> BTreeMap<String, f64> {
     let (status, body) = ask(served, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 200 OK");
     assert!(body.ends_with('\n'));

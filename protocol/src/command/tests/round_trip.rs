@@ -145,6 +145,7 @@ fn any_site() -> impl Strategy<Value = SiteCommand> {
         (verb, any::<u64>()).prop_map(|(verb, bytes)| S::BufferSize { verb, bytes }),
         Just(S::Whoami),
         Just(S::Version),
+        Just(S::GetNetStack),
         stack().prop_map(S::SetNetStack),
         stack().prop_map(S::SetDiskStack),
         attributes
