@@ -29,7 +29,6 @@ mod readahead;
 mod receiving;
 mod sending;
 mod support;
-mod turns;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -5,14 +5,13 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{ChannelError, FileRange, Operation};
+use gridhaul_stack::{ChannelError, FileRange, Operation, Turn};
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
 use crate::channel::Part;
 use crate::pipes::Pipe;
-use crate::turns::turn;
 
 /// Receives a range, until it is done or the kernel finds that it cannot do it, or has nothing more: that is the
 /// end of the stream, or urgent data, which only `recv` can tell apart.
@@ -59,7 +58,7 @@ fn drain(pipe: &mut Pipe, range: &FileRange<'_>, done: &mut u64) -> Result<(), E
         let (reader, held) = (pipe.reader(), pipe.held());
         let flags = SpliceFlags::MOVE;
         let taken = {
-            let _turn = turn(range.file);
+            let _turn = Turn::take(range.file);
             splice(reader, None, range.file, Some(&mut offset), held, flags)
         };
         match taken {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::{ChannelError, Detail, Operation, Sparse};
+use crate::{ChannelError, Detail, Operation, Sparse, Turn};
 
 /// One established data connection.
 ///
@@ -307,6 +307,7 @@ impl RangeWriter<'_> {
             return Ok(at - done);
         }
         let mut written = loop {
+            let _turn = Turn::take(self.file);
             match rustix::io::pwritev(self.file, pieces, offset) {
                 Ok(written) => break written,
                 Err(Errno::INTR) => {}
@@ -341,6 +342,7 @@ pub fn write_all_at(
     moved: &AtomicU64,
 ) -> Result<(), ChannelError> {
     while !bytes.is_empty() {
+        let _turn = Turn::take(file);
         match rustix::io::pwrite(file, bytes, offset) {
             Ok(0) => return Err(ChannelError::File(io::ErrorKind::WriteZero.into())),
             Ok(written) => {

@@ -23,6 +23,7 @@ mod sparse;
 mod stack;
 mod trace;
 mod transport;
+mod turns;
 
 pub use channel::{
     Body, Channel, ChannelInfo, FileRange, Movement, RangeWriter, Received, Tap, write_all_at,
@@ -38,3 +39,4 @@ pub use sparse::Sparse;
 pub use stack::{Incoming, Outgoing, Stack, StackListener};
 pub use trace::{Account, Tally, Trace};
 pub use transport::{BufferSize, Listener, Side, SocketOptions, Transform, Transport};
+pub use turns::Turn;
