@@ -4,6 +4,7 @@
 //! connected, and each end says once where its ring is. Whoever cannot go on says why, and the other end has
 //! that reason in its log.
 
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 
 use gridhaul_stack::{ChannelError, Operation};
@@ -30,7 +31,7 @@ pub(crate) type Token = [u8; 16];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// The length of each ring, in bytes.
-    pub(crate) ring_bytes: u64,
+    pub(crate) ring_bytes: NonZeroU64,
     /// Queue pairs.
     pub(crate) queue_pairs: u16,
     /// Pieces that may be under way in each direction.
@@ -138,7 +139,7 @@ impl Record {
 
 impl Offer {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.ring_bytes.to_be_bytes());
+        bytes.extend(self.ring_bytes.get().to_be_bytes());
         bytes.extend(self.queue_pairs.to_be_bytes());
         bytes.extend(self.pieces.to_be_bytes());
     }
@@ -146,11 +147,11 @@ impl Offer {
     /// Nothing of an offer may be zero.
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let offer = Self {
-            ring_bytes: fields.u64()?,
+            ring_bytes: NonZeroU64::new(fields.u64()?)?,
             queue_pairs: fields.u16()?,
             pieces: fields.u16()?,
         };
-        (offer.ring_bytes > 0 && offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
+        (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
     }
 
     /// The smaller of each number.
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn records_survive_the_wire() {
         let offer = Offer {
-            ring_bytes: 1 << 33,
+            ring_bytes: NonZeroU64::new(1 << 33).unwrap(),
             queue_pairs: 4,
             pieces: 64,
         };
@@ -321,11 +322,12 @@ mod tests {
     #[test]
     fn nothing_of_an_offer_is_zero() {
         let offer = Offer {
-            ring_bytes: 0,
+            ring_bytes: NonZeroU64::MIN,
             queue_pairs: 1,
             pieces: 1,
         };
-        let bytes = Record::Offer(offer).encode();
+        let mut bytes = Record::Offer(offer).encode();
+        bytes[HEAD_BYTES..][..8].fill(0);
         let decoded = Record::decode(KIND_OFFER, &bytes[HEAD_BYTES..]);
         assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
     }

@@ -19,6 +19,9 @@
 //! The other options are those of the driver `tcp`. With one queue pair, `soft` uses the data connection itself; further
 //! ones are connections to another port of the accepting end, within its range of ports.
 //!
+//! Rings take memory, and all of them together no more than [`limit_memory`] says, or a quarter of the machine's; a
+//! channel gets smaller ones than it wants when there is less.
+//!
 //! Both ends must run this driver. Offers of the two are compared, and the smaller ring and number of queue pairs is
 //! taken.
 
@@ -47,6 +50,8 @@ use gridhaul_stack::{
 use gridhaul_tcp::TcpListener;
 
 use crate::channel::RdmaChannel;
+pub use crate::memory::MemoryLoad;
+use crate::memory::Pool;
 use crate::settings::Settings;
 
 /// The driver `rdma`; its options are in the table above.
@@ -68,6 +73,16 @@ impl Driver for Rdma {
             settings: Arc::new(settings),
         })))
     }
+}
+
+/// Sets the bound on the memory of all rings of the process, in bytes. What is in use stays in use.
+pub fn limit_memory(bytes: u64) {
+    Pool::of_process().set_limit(bytes);
+}
+
+/// What the rings of the process take, and what they may.
+pub fn memory_load() -> MemoryLoad {
+    Pool::of_process().load()
 }
 
 #[derive(Debug)]

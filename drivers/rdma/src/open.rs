@@ -1,7 +1,7 @@
 //! Opens a channel on a data connection: agrees with the other end, connects queue pairs, makes rings.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use gridhaul_tcp::{TcpChannel, TcpListener};
 
 use crate::engine::{Exchange, Pacer, Receiver, Ring, Sender, SenderSettings};
 use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token};
-use crate::memory::Memory;
+use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::provider::{Access, Endpoint, Remote};
 use crate::random::random_bytes;
 use crate::settings::Settings;
@@ -93,7 +93,8 @@ pub(crate) fn open(
 
 impl Opening<'_> {
     fn connect(self) -> Result<Opened, OpenError> {
-        let offer = self.settings.offer();
+        let mut share = self.share(Side::Connector, self.settings.ring_bytes)?;
+        let offer = self.settings.offer(share.ring_bytes());
         handshake::write(&self.socket, &Record::Offer(offer), self.operation)?;
         let Record::Answer(answer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
@@ -101,7 +102,8 @@ impl Opening<'_> {
         if answer.chosen.within(offer) != answer.chosen {
             return Err(OpenError::Greedy);
         }
-        let mut rings = self.rings(answer.chosen)?;
+        share.shrink(answer.chosen.ring_bytes);
+        let mut rings = Self::rings(share)?;
         let remote = self.exchange(&rings)?;
         for number in 1..answer.chosen.queue_pairs {
             let address = SocketAddr::new(self.peer.ip(), answer.port);
@@ -118,14 +120,13 @@ impl Opening<'_> {
         let Record::Offer(offer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
-        let chosen = offer.within(self.settings.offer());
-        let prepared = self.prepare(chosen);
+        let prepared = self.prepare(offer);
         if let Err(OpenError::Local(reason)) = &prepared {
             // It goes if it can; ours is the reason that counts.
             let refusal = Record::Refusal(reason.clone());
             let _ = handshake::write(&self.socket, &refusal, self.operation);
         }
-        let (mut rings, mut listener) = prepared?;
+        let (chosen, mut rings, mut listener) = prepared?;
         let answer = Answer {
             chosen,
             port: listener.as_ref().map_or(0, TcpListener::port),
@@ -143,8 +144,14 @@ impl Opening<'_> {
     }
 
     /// What may fail at this end, before anything is promised to the other.
-    fn prepare(&self, chosen: Offer) -> Result<(Rings, Option<TcpListener>), OpenError> {
-        let rings = self.rings(chosen)?;
+    fn prepare(&self, offer: Offer) -> Result<(Offer, Rings, Option<TcpListener>), OpenError> {
+        let wanted = offer.within(self.settings.offer(self.settings.ring_bytes));
+        let share = self.share(Side::Acceptor, wanted.ring_bytes)?;
+        let chosen = Offer {
+            ring_bytes: share.ring_bytes(),
+            ..wanted
+        };
+        let rings = Self::rings(share)?;
         let listener = (chosen.queue_pairs > 1)
             .then(|| {
                 let local = self.local_address()?;
@@ -152,7 +159,7 @@ impl Opening<'_> {
                     .map_err(|error| OpenError::Local(error.to_string()))
             })
             .transpose()?;
-        Ok((rings, listener))
+        Ok((chosen, rings, listener))
     }
 
     fn local_address(&self) -> Result<IpAddr, OpenError> {
@@ -206,15 +213,20 @@ impl Opening<'_> {
         Ok(established)
     }
 
-    fn rings(&self, chosen: Offer) -> Result<Rings, OpenError> {
+    /// Our part of the memory for rings, which may be less than is wanted.
+    fn share(&self, side: Side, ring_bytes: NonZeroU64) -> Result<Share, OpenError> {
+        let holder = Holder { side, pins: false };
+        let taken = Pool::of_process().take(holder, ring_bytes, self.operation);
+        taken.map_err(|error| match error {
+            PoolError::Cancelled => ChannelError::Cancelled.into(),
+            PoolError::Waited(_) | PoolError::Bound(_) => OpenError::Local(error.to_string()),
+        })
+    }
+
+    fn rings(share: Share) -> Result<Rings, OpenError> {
         let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
-        let length = usize::try_from(chosen.ring_bytes)
-            .ok()
-            .and_then(NonZeroUsize::new)
-            .ok_or(OpenError::Unexpected)?;
         let mut endpoint = SoftEndpoint::new().map_err(local)?;
-        let outgoing = Arc::new(Memory::new(length).map_err(local)?);
-        let incoming = Arc::new(Memory::new(length).map_err(local)?);
+        let [outgoing, incoming] = share.map().map_err(local)?;
         let source = endpoint.register(&outgoing, Access::Local).map_err(local)?;
         let sink = endpoint
             .register(&incoming, Access::RemoteWrite)
@@ -253,17 +265,18 @@ impl Opening<'_> {
         rings.attach(self.establish(socket, side, answer.token, 0)?)?;
         let limits = rings.endpoint.limits();
         let chosen = answer.chosen;
-        let ring = NonZeroU64::new(chosen.ring_bytes).ok_or(OpenError::Unexpected)?;
-        let ring = Ring::new(ring);
+        let ring = Ring::new(chosen.ring_bytes);
         let pieces = usize::from(chosen.pieces);
+        // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
+        let message = self.settings.message.min(ring.bytes().div_ceil(3));
         let settings = SenderSettings {
             ring,
             region: rings.source,
             remote,
             queue_pairs: limits.queue_pairs,
             depth: limits.depth,
-            message_bytes: self.settings.message.min(limits.message_bytes as u64),
-            piece_bytes: piece_bytes(ring, self.settings.message),
+            message_bytes: message.min(limits.message_bytes as u64),
+            piece_bytes: piece_bytes(ring, message),
             max_pieces: pieces,
         };
         let pacer = Pacer::new(self.settings.rate, self.settings.burst);

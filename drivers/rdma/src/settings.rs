@@ -11,9 +11,8 @@ use crate::handshake::Offer;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) tcp: gridhaul_tcp::Settings,
-    /// In bytes.
-    pub(crate) slab: NonZeroU64,
-    pub(crate) slabs: u64,
+    /// The length of the ring of each direction, in bytes.
+    pub(crate) ring_bytes: NonZeroU64,
     /// The largest WRITE, in bytes.
     pub(crate) message: u64,
     pub(crate) queue_pairs: u16,
@@ -103,8 +102,7 @@ impl Settings {
         options.value("provider", provider)?;
         Ok(Self {
             tcp: gridhaul_tcp::Settings::parse(options)?,
-            slab,
-            slabs,
+            ring_bytes: NonZeroU64::new(slab.get() * slabs).expect("at least one slab"),
             message,
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate: options.value("rate", options::rate)?,
@@ -113,10 +111,10 @@ impl Settings {
         })
     }
 
-    /// What is offered to the other end, and the limit of what it may offer.
-    pub(crate) fn offer(&self) -> Offer {
+    /// What is offered to the other end, and the limit of what it may offer, with rings of this length.
+    pub(crate) fn offer(&self, ring_bytes: NonZeroU64) -> Offer {
         Offer {
-            ring_bytes: self.slab.get() * self.slabs,
+            ring_bytes,
             queue_pairs: self.queue_pairs,
             pieces: PIECES,
         }

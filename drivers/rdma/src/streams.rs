@@ -101,6 +101,7 @@ impl Streams {
         details.extend([
             Detail::setting("queue-pairs", limits.queue_pairs as u64),
             Detail::setting("ring-bytes", ring_bytes as u64),
+            Detail::text("pages", self.opened.incoming.page_kind().to_string()),
         ]);
         ChannelInfo {
             buffer_bytes: ring_bytes,

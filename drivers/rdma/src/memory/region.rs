@@ -1,27 +1,22 @@
-//! Memory that a device, or a peer through it, may change at any time.
-//!
-//! Rust's references promise that nobody else writes. A registered region cannot promise that: its bytes
-//! are moved by system calls and copies through raw pointers only, and no slice of them is ever handed
-//! out. What is in a region is up to the peer; where it is, and how much, is up to us.
+//! The bytes of a region, moved without a reference to them.
 
 use std::io::{self, IoSliceMut};
+#[cfg(test)]
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::sync::Arc;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use super::pages::{PageKind, Pages};
+use super::pool::Share;
 
-/// Mapped pages. They take memory when they are first used, or pinned.
+/// Mapped pages that a device may know.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    start: NonNull<u8>,
-    length: NonZeroUsize,
+    /// `None` only while it is dropped.
+    pages: Option<Pages>,
+    /// Whom the pages go back to; released after them.
+    share: Option<Arc<Share>>,
 }
-
-// SAFETY: the mapping belongs to this value until it is dropped, and all access is by raw pointers to it.
-unsafe impl Send for Memory {}
-// SAFETY: as above; concurrent access may mix bytes, and nothing relies on what they are.
-unsafe impl Sync for Memory {}
 
 /// A part of a [`Memory`], in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,28 +48,43 @@ impl Span {
 }
 
 impl Memory {
-    /// Maps `length` bytes of zeros.
+    /// Maps `length` bytes of zeros that are no part of a pool.
     ///
     /// # Errors
     ///
     /// When there is no memory.
+    #[cfg(test)]
     pub(crate) fn new(length: NonZeroUsize) -> io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing else.
-        let start =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), length.get(), protection, flags) }?;
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, length })
+        Ok(Self {
+            pages: Some(Pages::map(length)?),
+            share: None,
+        })
+    }
+
+    /// Pages of a pool.
+    pub(super) fn shared(pages: Pages, share: Arc<Share>) -> Self {
+        Self {
+            pages: Some(pages),
+            share: Some(share),
+        }
     }
 
     pub(crate) fn length(&self) -> usize {
-        self.length.get()
+        self.pages().length()
+    }
+
+    /// How large its pages are.
+    pub(crate) fn page_kind(&self) -> PageKind {
+        self.pages().kind()
+    }
+
+    fn pages(&self) -> &Pages {
+        self.pages.as_ref().expect("pages, until it is dropped")
     }
 
     /// The address that peers name it by.
     pub(crate) fn address(&self) -> u64 {
-        self.start.as_ptr().expose_provenance() as u64
+        self.pages().start().as_ptr().expose_provenance() as u64
     }
 
     /// For a system call or a device.
@@ -89,7 +99,7 @@ impl Memory {
             "a span lies in its memory"
         );
         // SAFETY: the offset is within the mapping, or at its end for an empty span.
-        unsafe { self.start.as_ptr().add(span.offset) }
+        unsafe { self.pages().start().as_ptr().add(span.offset) }
     }
 
     /// Copies `bytes` to `offset`.
@@ -174,9 +184,9 @@ fn file_position(offset: u64) -> io::Result<libc::off_t> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`; whoever holds a pointer to it holds this value too. It
-        // cannot fail for a whole mapping; if it did, the pages would stay mapped and unused.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length()) };
+        if let (Some(pages), Some(share)) = (self.pages.take(), &self.share) {
+            share.keep(pages);
+        }
     }
 }
 

@@ -1,0 +1,225 @@
+//! The bounds of a process, and whose rings count against which.
+
+use std::fmt;
+
+use gridhaul_stack::Side;
+
+use super::budget::{Budget, zone_below};
+
+/// Whoever has a channel's rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) side: Side,
+    /// The provider pins memory, so that the kernel's limit counts as well.
+    pub(crate) pins: bool,
+}
+
+/// The bounds of a process.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    memory: Bound,
+    pinned: Bound,
+}
+
+/// A bound whose last part is for channels that this end accepts.
+///
+/// A connecting end has its rings when it asks the other for some. If such ends could take everything, the two
+/// ends of copies within one process, or between two, could all wait for each other; accepting ends wait for nobody
+/// once they have their rings.
+#[derive(Debug)]
+struct Bound {
+    all: Budget,
+    connectors: Budget,
+}
+
+/// The smallest ring that a channel gets which wants more, in bytes.
+const LEAST_RING_BYTES: u64 = 64 << 10;
+
+impl Bounds {
+    /// Bounds in bytes: on all rings, and on those that a provider pins.
+    pub(super) fn new(memory: u64, pinned: u64) -> Self {
+        Self {
+            memory: Bound::new(memory),
+            pinned: Bound::new(pinned),
+        }
+    }
+
+    /// The same bounds while nobody has anything.
+    pub(super) fn emptied(&self) -> Self {
+        let limit = |bound: &Bound| bound.all.limit();
+        Self::new(limit(&self.memory), limit(&self.pinned))
+    }
+
+    pub(super) fn memory(&self) -> &Budget {
+        &self.memory.all
+    }
+
+    pub(super) fn pinned(&self) -> &Budget {
+        &self.pinned.all
+    }
+
+    pub(super) fn set_memory(&mut self, limit: u64) {
+        self.memory.all.set_limit(limit);
+        self.memory.connectors.set_limit(limit_of_connectors(limit));
+    }
+
+    /// The length that each of two rings may have, `None` if there is too little left for the least. `page` is
+    /// the size of a page.
+    pub(super) fn offer(&self, holder: Holder, ring_bytes: u64, page: u64) -> Option<u64> {
+        let both = |bytes: u64| 2 * bytes.next_multiple_of(page);
+        let wanted = both(ring_bytes);
+        let least = both(ring_bytes.min(LEAST_RING_BYTES));
+        let offer = self
+            .applying(holder)
+            .map(|budget| budget.offer(wanted, least))
+            .min()
+            .flatten()?;
+        if offer >= wanted {
+            return Some(ring_bytes);
+        }
+        let pages = zone_below(offer / 2 / page);
+        Some((pages * page).max(least / 2).min(ring_bytes))
+    }
+
+    /// A holder has so many bytes.
+    pub(super) fn take(&mut self, holder: Holder, bytes: u64) {
+        self.change(holder, |budget| budget.take(bytes));
+    }
+
+    /// A holder has enough with less.
+    pub(super) fn shrink(&mut self, holder: Holder, bytes: u64) {
+        self.change(holder, |budget| budget.shrink(bytes));
+    }
+
+    /// A holder is gone.
+    pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
+        self.change(holder, |budget| budget.give_back(bytes));
+    }
+
+    /// Says which bound leaves least to a holder.
+    pub(super) fn narrowest(&self, holder: Holder) -> Narrowest {
+        let left = |budget: &Budget| budget.limit().saturating_sub(budget.taken());
+        let is_pinned = holder.pins && left(&self.pinned.all) < left(&self.memory.all);
+        let budget = if is_pinned {
+            &self.pinned.all
+        } else {
+            &self.memory.all
+        };
+        Narrowest {
+            taken: budget.taken(),
+            limit: budget.limit(),
+            holders: budget.holders(),
+            is_pinned,
+        }
+    }
+
+    fn applying(&self, holder: Holder) -> impl Iterator<Item = &Budget> {
+        let pinned = holder.pins.then_some(&self.pinned);
+        let bounds = [Some(&self.memory), pinned].into_iter().flatten();
+        bounds.flat_map(move |bound| {
+            let connectors = (holder.side == Side::Connector).then_some(&bound.connectors);
+            [Some(&bound.all), connectors].into_iter().flatten()
+        })
+    }
+
+    fn change(&mut self, holder: Holder, change: impl Fn(&mut Budget)) {
+        let pinned = holder.pins.then_some(&mut self.pinned);
+        for bound in [Some(&mut self.memory), pinned].into_iter().flatten() {
+            change(&mut bound.all);
+            if holder.side == Side::Connector {
+                change(&mut bound.connectors);
+            }
+        }
+    }
+}
+
+impl Bound {
+    fn new(limit: u64) -> Self {
+        Self {
+            all: Budget::new(limit),
+            connectors: Budget::new(limit_of_connectors(limit)),
+        }
+    }
+}
+
+fn limit_of_connectors(limit: u64) -> u64 {
+    limit - limit / 4
+}
+
+/// The bound that leaves least, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Narrowest {
+    taken: u64,
+    limit: u64,
+    holders: u64,
+    is_pinned: bool,
+}
+
+impl fmt::Display for Narrowest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            taken,
+            limit,
+            holders,
+            is_pinned,
+        } = self;
+        write!(f, "{holders} channels have {taken} of the {limit} bytes ")?;
+        f.write_str(if *is_pinned {
+            "that this process may pin: see `ulimit -l`, or LimitMEMLOCK= of the service"
+        } else {
+            "that all rings of this process may take"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const PAGE: u64 = 4096;
+
+    fn holder(side: Side, pins: bool) -> Holder {
+        Holder { side, pins }
+    }
+
+    #[test]
+    fn connecting_ends_leave_something_to_accepting_ends() {
+        let mut bounds = Bounds::new(4 * MIB, u64::MAX);
+        let connector = holder(Side::Connector, false);
+        while let Some(ring) = bounds.offer(connector, MIB, PAGE) {
+            bounds.take(connector, 2 * ring);
+        }
+        assert!(bounds.memory().taken() <= 3 * MIB);
+        let acceptor = holder(Side::Acceptor, false);
+        assert!(bounds.offer(acceptor, MIB, PAGE).is_some());
+    }
+
+    #[test]
+    fn a_ring_that_is_cut_has_a_size_of_many() {
+        let bounds = Bounds::new(1000 * MIB, u64::MAX);
+        let acceptor = holder(Side::Acceptor, false);
+        assert_eq!(bounds.offer(acceptor, 200 * MIB, PAGE), Some(200 * MIB));
+        assert_eq!(bounds.offer(acceptor, 1000 * MIB, PAGE), Some(192 * MIB));
+        assert_eq!(bounds.offer(acceptor, 5000, PAGE), Some(5000));
+    }
+
+    #[test]
+    fn the_kernels_limit_counts_where_memory_is_pinned() {
+        let bounds = Bounds::new(1000 * MIB, MIB);
+        let soft = holder(Side::Acceptor, false);
+        let pinning = holder(Side::Acceptor, true);
+        assert_eq!(bounds.offer(soft, 16 * MIB, PAGE), Some(16 * MIB));
+        let ring = bounds.offer(pinning, 16 * MIB, PAGE).unwrap();
+        assert!((LEAST_RING_BYTES..=MIB / 2).contains(&ring), "{ring}");
+        assert!(bounds.narrowest(pinning).to_string().contains("ulimit -l"));
+        assert!(bounds.narrowest(soft).to_string().contains("all rings"));
+    }
+
+    #[test]
+    fn nothing_fits_a_bound_that_is_too_small() {
+        let bounds = Bounds::new(1000 * MIB, 8191);
+        let pinning = holder(Side::Acceptor, true);
+        assert_eq!(bounds.offer(pinning, 4096, PAGE), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Who may have how much memory. Arithmetic only: nothing here maps, waits or locks.
+//!
+//! Half of the bound is set aside in equal shares, for as many channels as are expected; the other half goes to those
+//! who want more than a share, in the order of asking. So one channel may have a ring for a long and fast path, and
+//! the next sixty have rings as well.
+
+/// Channels for which shares are set aside.
+const CHANNELS: u64 = 64;
+
+/// A bound, and what is taken of it, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Budget {
+    limit: u64,
+    taken: u64,
+    holders: u64,
+}
+
+impl Budget {
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            taken: 0,
+            holders: 0,
+        }
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// A bound that is lower than what is taken lets nobody take more until enough has come back.
+    pub(super) fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    pub(super) fn holders(&self) -> u64 {
+        self.holders
+    }
+
+    /// How much of `wanted` a further holder may have, if that is at least `least`: all of it, unless that would
+    /// leave others without their shares.
+    pub(super) fn offer(&self, wanted: u64, least: u64) -> Option<u64> {
+        let free = self.limit.saturating_sub(self.taken);
+        let share = (self.limit / (2 * CHANNELS)).max(least).max(1);
+        let channels = CHANNELS.min(self.limit / (2 * share));
+        let set_aside = share * channels.saturating_sub(self.holders + 1);
+        let offer = free.saturating_sub(set_aside).max(share.min(free));
+        Some(wanted.min(offer)).filter(|offer| *offer >= least)
+    }
+
+    pub(super) fn take(&mut self, bytes: u64) {
+        self.taken += bytes;
+        self.holders += 1;
+    }
+
+    /// A holder has enough with less.
+    pub(super) fn shrink(&mut self, bytes: u64) {
+        self.taken = self.taken.saturating_sub(bytes);
+    }
+
+    /// A holder is gone, with `bytes`.
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        self.shrink(bytes);
+        self.holders = self.holders.saturating_sub(1);
+    }
+}
+
+/// The size of the largest zone that is not above `bytes`: powers of two, and one and a half times those. With few sizes,
+/// rings that come back fit those who ask.
+pub(super) fn zone_below(bytes: u64) -> u64 {
+    let Some(power) = bytes.checked_ilog2() else {
+        return 0;
+    };
+    let power = 1_u64 << power;
+    let between = power + power / 2;
+    if between <= bytes { between } else { power }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn one_channel_leaves_shares_for_the_others() {
+        let mut budget = Budget::new(1024 * MIB);
+        let first = budget.offer(u64::MAX, MIB).unwrap();
+        assert_eq!(first, (1024 - 63 * 8) * MIB);
+        budget.take(first);
+        for _ in 1..64 {
+            let offer = budget.offer(u64::MAX, MIB).unwrap();
+            assert_eq!(offer, 8 * MIB);
+            budget.take(offer);
+        }
+        assert_eq!(budget.offer(MIB, MIB), None);
+        budget.give_back(8 * MIB);
+        assert_eq!(budget.offer(u64::MAX, MIB), Some(8 * MIB));
+    }
+
+    #[test]
+    fn whoever_wants_little_gets_it() {
+        let mut budget = Budget::new(64 * MIB);
+        for _ in 0..64 {
+            assert_eq!(budget.offer(MIB, MIB / 2), Some(MIB));
+            budget.take(MIB);
+        }
+        assert_eq!(budget.offer(MIB, 1), None);
+    }
+
+    #[test]
+    fn a_small_bound_serves_one_after_the_other() {
+        let mut budget = Budget::new(3);
+        assert_eq!(budget.offer(10, 4), None);
+        assert_eq!(budget.offer(10, 2), Some(3));
+        budget.take(3);
+        assert_eq!(budget.offer(10, 1), None);
+    }
+
+    #[test]
+    fn zones_are_close_to_each_other() {
+        let zones = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100].map(zone_below);
+        assert_eq!(zones, [0, 1, 2, 3, 4, 4, 6, 6, 8, 8, 12, 96]);
+    }
+
+    proptest! {
+        #[test]
+        fn an_offer_is_within_the_bound(
+            limit in 0..1_u64 << 40,
+            taken in 0..1_u64 << 41,
+            holders in 0..200_u64,
+            wanted in 1..1_u64 << 42,
+            least in 1..1_u64 << 20,
+        ) {
+            let budget = Budget { limit, taken, holders };
+            if let Some(offer) = budget.offer(wanted, least) {
+                prop_assert!(offer <= wanted && offer >= least);
+                prop_assert!(taken + offer <= limit);
+            } else {
+                prop_assert!(wanted < least || taken + least > limit);
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+use std::sync::atomic::AtomicU64;
+
+use gridhaul_stack::{Cancel, Side};
+use proptest::prelude::*;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+const ACCEPTOR: Holder = Holder {
+    side: Side::Acceptor,
+    pins: false,
+};
+
+fn bytes(bytes: u64) -> NonZeroU64 {
+    NonZeroU64::new(bytes).unwrap()
+}
+
+fn take(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Share, PoolError> {
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: None,
+        cancel: &cancel,
+    };
+    pool.take(holder, bytes(ring_bytes), &operation)
+}
+
+/// An operation that waits for nothing.
+fn take_at_once(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Share, PoolError> {
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now()),
+        cancel: &cancel,
+    };
+    pool.take(holder, bytes(ring_bytes), &operation)
+}
+
+#[test]
+fn mappings_are_used_again_until_they_are_old() {
+    let pool = Pool::new(64 * MIB, u64::MAX);
+    let share = take(&pool, ACCEPTOR, MIB).unwrap();
+    let [one, other] = share.map().unwrap();
+    let addresses = [one.address(), other.address()];
+    drop(one);
+    assert_eq!(pool.load().used_bytes, 2 * MIB);
+    drop(other);
+    let load = pool.load();
+    assert_eq!((load.used_bytes, load.idle_bytes), (0, 2 * MIB));
+    let rings = take(&pool, ACCEPTOR, MIB).unwrap().map().unwrap();
+    assert!(rings.iter().all(|ring| addresses.contains(&ring.address())));
+    drop(rings);
+    let mut state = pool.lock();
+    assert!(state.forget_idle(Instant::now()).is_some());
+    assert_eq!(state.forget_idle(Instant::now() + KEPT_IDLE), None);
+    assert_eq!(state.idle_bytes(), 0);
+}
+
+#[test]
+fn idle_mappings_make_room() {
+    let pool = Pool::new(16 * MIB, u64::MAX);
+    drop(take(&pool, ACCEPTOR, 2 * MIB).unwrap().map().unwrap());
+    assert_eq!(pool.load().idle_bytes, 4 * MIB);
+    let share = take(&pool, ACCEPTOR, 100 * MIB).unwrap();
+    let load = pool.load();
+    assert_eq!(load.used_bytes, 2 * share.ring_bytes().get());
+    assert!(load.used_bytes + load.idle_bytes <= load.limit_bytes);
+}
+
+#[test]
+fn whoever_waits_gets_what_comes_back() {
+    let pool = Pool::new(256 << 10, u64::MAX);
+    let mut held = Vec::new();
+    while let Ok(share) = take_at_once(&pool, ACCEPTOR, MIB) {
+        held.push(share);
+    }
+    assert!(!held.is_empty());
+    let waiter = thread::spawn({
+        let pool = Arc::clone(&pool);
+        move || take(&pool, ACCEPTOR, MIB).map(|share| share.ring_bytes())
+    });
+    while pool.load().waiting == 0 {
+        thread::yield_now();
+    }
+    // Another kind is not held back by who waits, and finds nothing either.
+    let connector = Holder {
+        side: Side::Connector,
+        ..ACCEPTOR
+    };
+    let ended = take_at_once(&pool, connector, MIB).unwrap_err();
+    assert!(matches!(ended, PoolError::Waited(_)), "{ended}");
+    held.pop();
+    let granted = waiter.join().unwrap().unwrap();
+    assert!(granted.get() >= 64 << 10);
+}
+
+#[test]
+fn who_waits_in_vain_is_told_of_the_bound() {
+    let pool = Pool::new(128 << 10, u64::MAX);
+    let _held = take(&pool, ACCEPTOR, MIB).unwrap();
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_millis(400)),
+        cancel: &cancel,
+    };
+    let error = pool.take(ACCEPTOR, bytes(MIB), &operation).unwrap_err();
+    let words = error.to_string();
+    assert!(
+        words.contains("1 channels have 131072 of the 131072"),
+        "{words}"
+    );
+    cancel.cancel();
+    let error = pool.take(ACCEPTOR, bytes(MIB), &operation).unwrap_err();
+    assert!(matches!(error, PoolError::Cancelled));
+    assert_eq!(pool.load().waiting, 0);
+    let pinning = Holder {
+        pins: true,
+        ..ACCEPTOR
+    };
+    let pool = Pool::new(MIB, 4096);
+    let error = take(&pool, pinning, MIB).unwrap_err();
+    assert!(error.to_string().contains("ulimit -l"), "{error}");
+}
+
+#[test]
+fn a_share_gives_back_what_it_does_not_need() {
+    let pool = Pool::new(16 * MIB, u64::MAX);
+    let mut share = take(&pool, ACCEPTOR, 2 * MIB).unwrap();
+    share.shrink(bytes(MIB));
+    assert_eq!(pool.load().used_bytes, 2 * MIB);
+    let rings = share.map().unwrap();
+    assert_eq!(rings.map(|ring| ring.length() as u64), [MIB; 2]);
+    assert_eq!(pool.load().used_bytes, 0);
+}
+
+/// What a channel does to the pool.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Open {
+        connects: bool,
+        pins: bool,
+        ring_bytes: u64,
+    },
+    /// Gives back a part, or all.
+    Shrink(usize, u64),
+    Close(usize),
+    Limit(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let open =
+        (any::<bool>(), any::<bool>(), 1..4 * MIB).prop_map(|(connects, pins, ring_bytes)| {
+            Step::Open {
+                connects,
+                pins,
+                ring_bytes,
+            }
+        });
+    prop_oneof![
+        4 => open,
+        1 => (any::<usize>(), 1..MIB).prop_map(|(which, bytes)| Step::Shrink(which, bytes)),
+        3 => any::<usize>().prop_map(Step::Close),
+        1 => (MIB..16 * MIB).prop_map(Step::Limit),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Against the simplest model of a bound: the sum of what channels have.
+    #[test]
+    fn the_bounds_hold(steps in proptest::collection::vec(step(), 1..60)) {
+        const PINNED: u64 = 4 * MIB;
+        let pool = Pool::new(8 * MIB, PINNED);
+        let mut limit = 8 * MIB;
+        let mut channels: Vec<(Holder, Share)> = Vec::new();
+        let mut rings = Vec::new();
+        for step in steps {
+            let used_before = pool.load().used_bytes;
+            match step {
+                Step::Open { connects, pins, ring_bytes } => {
+                    let side = if connects { Side::Connector } else { Side::Acceptor };
+                    let holder = Holder { side, pins };
+                    if let Ok(share) = take_at_once(&pool, holder, ring_bytes) {
+                        prop_assert!(share.ring_bytes().get() <= ring_bytes);
+                        prop_assert!(pool.load().used_bytes <= limit);
+                        channels.push((holder, share));
+                    } else {
+                        let wanted = both(ring_bytes.min(64 << 10));
+                        let taken: u64 = channels.iter().map(|(_, share)| both(share.ring_bytes().get())).sum();
+                        let is_bounded = taken + wanted > limit - limit / 4 || pins;
+                        prop_assert!(is_bounded, "{taken} of {limit} are taken, {wanted} wanted");
+                    }
+                }
+                Step::Shrink(which, length) if !channels.is_empty() => {
+                    let which = which % channels.len();
+                    channels[which].1.shrink(bytes(length));
+                }
+                Step::Close(which) if !channels.is_empty() => {
+                    let (_, share) = channels.swap_remove(which % channels.len());
+                    // Mapped at last, so that something becomes idle.
+                    if share.ring_bytes().get() <= MIB {
+                        rings.push(share.map().unwrap());
+                        rings.truncate(0);
+                    }
+                }
+                Step::Limit(bytes) => {
+                    limit = bytes;
+                    pool.set_limit(limit);
+                }
+                Step::Shrink(..) | Step::Close(_) => {}
+            }
+            let load = pool.load();
+            let sum = |only: fn(&Holder) -> bool| -> u64 {
+                let counted = channels.iter().filter(|(holder, _)| only(holder));
+                counted.map(|(_, share)| both(share.ring_bytes().get())).sum()
+            };
+            prop_assert_eq!(load.used_bytes, sum(|_| true));
+            prop_assert_eq!(load.pinned_bytes, sum(|holder| holder.pins));
+            prop_assert_eq!(load.channels, channels.len() as u64);
+            prop_assert!(load.pinned_bytes <= PINNED);
+            prop_assert!(load.used_bytes <= limit.max(used_before));
+            prop_assert!(load.idle_bytes + load.used_bytes <= limit.max(load.used_bytes));
+        }
+    }
+}
+
+/// Threads open and close channels at the same time. All of them get rings, and the bound holds.
+#[test]
+fn many_threads_share_a_bound() {
+    const LIMIT: u64 = 8 * MIB;
+    const THREADS: u64 = 16;
+    let pool = Pool::new(LIMIT, LIMIT / 2);
+    let mapped = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (pool, mapped) = (&pool, &mapped);
+            scope.spawn(move || {
+                let side = if number % 2 == 0 {
+                    Side::Acceptor
+                } else {
+                    Side::Connector
+                };
+                let holder = Holder {
+                    side,
+                    pins: number % 3 == 0,
+                };
+                for round in 0..50 {
+                    let wanted = (number * 50 + round) * 7919 % (2 * MIB) + 1;
+                    let rings = take(pool, holder, wanted).unwrap().map().unwrap();
+                    let length = rings.iter().map(|ring| ring.length() as u64).sum();
+                    let all = mapped.fetch_add(length, Ordering::AcqRel) + length;
+                    assert!(all <= LIMIT, "{all} bytes are mapped");
+                    mapped.fetch_sub(length, Ordering::AcqRel);
+                }
+            });
+        }
+    });
+    let load = pool.load();
+    assert_eq!((load.used_bytes, load.channels, load.waiting), (0, 0, 0));
+}
