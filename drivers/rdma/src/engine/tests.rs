@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::receiver::ReceiverError;
-use super::sender::SenderError;
+use super::sender::{Post, SenderError};
 use super::*;
 use crate::memory::Memory;
 use crate::provider::{
@@ -303,10 +303,12 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
     }
 }
 
-/// An endpoint of one queue pair without a wire: what was posted is looked at, what happens is said by the test.
+/// An endpoint without a wire: what was posted is looked at, what happens is said by the test.
 #[derive(Debug)]
 struct Script {
-    posted: Vec<Request>,
+    queue_pairs: usize,
+    replaces: bool,
+    posted: Vec<Post>,
     happens: Vec<Completion>,
     never: OwnedFd,
 }
@@ -314,12 +316,12 @@ struct Script {
 impl Endpoint for Script {
     fn limits(&self) -> Limits {
         Limits {
-            queue_pairs: 1,
+            queue_pairs: self.queue_pairs,
             depth: 8,
             reads: 0,
             message_bytes: 1000,
             needs_polling: false,
-            replaces: true,
+            replaces: self.replaces,
         }
     }
 
@@ -327,8 +329,11 @@ impl Endpoint for Script {
         unreachable!("an engine registers nothing")
     }
 
-    fn post(&mut self, _: usize, request: Request) -> Result<(), PostError> {
-        self.posted.push(request);
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
+        self.posted.push(Post {
+            queue_pair,
+            request,
+        });
         Ok(())
     }
 
@@ -350,8 +355,19 @@ impl Endpoint for Script {
 }
 
 impl Script {
+    fn new(queue_pairs: usize, replaces: bool) -> Self {
+        let never = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
+        Self {
+            queue_pairs,
+            replaces,
+            posted: Vec::new(),
+            happens: Vec::new(),
+            never: never.unwrap(),
+        }
+    }
+
     /// What the engine does when this has happened.
-    fn then(&mut self, exchange: &mut Exchange, happens: &[Completion]) -> Vec<Request> {
+    fn then(&mut self, exchange: &mut Exchange, happens: &[Completion]) -> Vec<Post> {
         self.happens = happens.to_vec();
         exchange.advance(self, Duration::ZERO).unwrap();
         std::mem::take(&mut self.posted)
@@ -370,19 +386,10 @@ fn a_restored_queue_pair_carries_again_what_was_in_flight() {
     receiver.arrived(0, 25).unwrap();
     receiver.consume(25);
     let mut exchange = Exchange::new(sender, receiver, 1);
-    let mut script = Script {
-        posted: Vec::new(),
-        happens: Vec::new(),
-        never: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap(),
-    };
-    let said = |message: Message| Request {
-        id: 0,
-        work: Work::Send(message.encode()),
-    };
-    let credit = said(Message::Credit { consumed: 25 });
+    let mut script = Script::new(1, true);
     let first = script.then(&mut exchange, &[]);
     assert_eq!(first.len(), 3, "a WRITE, its announcement, and credit");
-    assert_eq!(first[2], credit);
+    assert_eq!(first[2], said(0, Message::Credit { consumed: 25 }));
 
     let lost = Completion::Lost {
         queue_pair: 0,
@@ -394,17 +401,49 @@ fn a_restored_queue_pair_carries_again_what_was_in_flight() {
     assert_eq!(script.then(&mut exchange, &[restored]), first);
 
     // A peer that has lost it too has been overtaken; one that loses it again has not.
-    let abandon = |life| Completion::Received {
-        queue_pair: 0,
-        message: Message::Abandon {
-            queue_pair: 0,
-            life,
-        }
-        .encode(),
-    };
-    assert_eq!(script.then(&mut exchange, &[abandon(0)]), []);
-    script.then(&mut exchange, &[abandon(1)]);
+    assert_eq!(script.then(&mut exchange, &[abandon(0, 0)]), []);
+    script.then(&mut exchange, &[abandon(0, 1)]);
     assert!(!exchange.is_over());
     script.then(&mut exchange, &[lost]);
     assert!(exchange.is_over());
+}
+
+#[test]
+fn what_went_over_a_queue_pair_that_the_peer_abandoned_goes_over_another() {
+    let mut fabric = Fabric::new(100, 50, 50, 2, 4);
+    fabric.fill(&[1; 50]);
+    let mut exchange = Exchange::new(fabric.sender, fabric.receiver, 2);
+    let mut script = Script::new(2, false);
+    let first = script.then(&mut exchange, &[]);
+    assert!(first.len() == 2 && first.iter().all(|post| post.queue_pair == 0));
+    let again = script.then(&mut exchange, &[abandon(0, 0)]);
+    let lost = Message::Abandon {
+        queue_pair: 0,
+        life: 0,
+    };
+    let moved = |post: &Post| Post {
+        queue_pair: 1,
+        ..*post
+    };
+    assert_eq!(again, [said(1, lost), moved(&first[0]), moved(&first[1])]);
+    // There is no such queue pair, and then no other.
+    assert_eq!(script.then(&mut exchange, &[abandon(2, 0)]), []);
+    assert_eq!(script.then(&mut exchange, &[abandon(1, 0)]), []);
+    assert!(exchange.is_over());
+}
+
+fn said(queue_pair: usize, message: Message) -> Post {
+    let work = Work::Send(message.encode());
+    let request = Request { id: 0, work };
+    Post {
+        queue_pair,
+        request,
+    }
+}
+
+fn abandon(queue_pair: usize, life: u32) -> Completion {
+    Completion::Received {
+        queue_pair: 0,
+        message: Message::Abandon { queue_pair, life }.encode(),
+    }
 }
