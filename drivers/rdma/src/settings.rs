@@ -87,8 +87,13 @@ const MESSAGE_BYTES: u64 = 256 << 10;
 /// The largest ring, in bytes: the bandwidth-delay product of 100 Gb/s and 300 ms.
 const MAX_RING_BYTES: u64 = 4 << 30;
 
-/// Pieces that may be under way in each direction: some for each queue pair.
-const PIECES: u16 = 64;
+/// Pieces that may be under way in each direction: enough to fill a ring with the blocks of a sender that has
+/// no more to say at a time, and some for each queue pair. What the receiver remembers of them is bounded with them.
+fn pieces(ring_bytes: u64) -> u16 {
+    const USUAL_BYTES: u64 = 256 << 10;
+    let pieces = (ring_bytes / USUAL_BYTES).clamp(64, MAX_RING_BYTES / USUAL_BYTES);
+    u16::try_from(pieces).unwrap_or(u16::MAX)
+}
 
 impl Settings {
     pub(crate) fn parse(options: &Options<'_>) -> Result<Self, StackError> {
@@ -116,7 +121,7 @@ impl Settings {
         Offer {
             ring_bytes,
             queue_pairs: self.queue_pairs,
-            pieces: PIECES,
+            pieces: pieces(ring_bytes.get()),
         }
     }
 }

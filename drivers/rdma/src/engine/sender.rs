@@ -43,6 +43,12 @@ pub(crate) struct Sender {
     end: End,
     /// Pieces that the peer has not consumed, in order.
     pieces: VecDeque<Piece>,
+    /// So many of them, the first ones, are announced.
+    announced: usize,
+    /// Of so many, the first ones, the peer may have heard.
+    told: usize,
+    /// So many, wherever they are, are sent for the second time.
+    again: usize,
     queue_pairs: Vec<QueuePair>,
     /// Queue pairs on which the peer is still to hear that another was lost, and that one: before anything else.
     abandoned: VecDeque<(usize, usize)>,
@@ -86,6 +92,23 @@ struct QueuePair {
     life: u32,
 }
 
+impl Piece {
+    /// Tells the peer that it is there.
+    fn announce(&mut self) -> Request {
+        (self.announced, self.told) = (true, true);
+        let length = self.end - self.start;
+        let message = Message::Arrived {
+            start: self.start,
+            length: u32::try_from(length)
+                .expect("a piece is no longer than SenderSettings::piece_bytes"),
+        };
+        Request {
+            id: self.end,
+            work: Work::Send(message.encode()),
+        }
+    }
+}
+
 /// What is to be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Post {
@@ -113,6 +136,9 @@ impl Sender {
             flush: 0,
             end: End::Open,
             pieces: VecDeque::new(),
+            announced: 0,
+            told: 0,
+            again: 0,
             queue_pairs: vec![QueuePair::default(); settings.queue_pairs],
             abandoned: VecDeque::new(),
             next: 0,
@@ -146,9 +172,7 @@ impl Sender {
 
     /// Whether everything that may go was posted, its announcements included.
     pub(crate) fn is_posted(&self) -> bool {
-        self.cut >= self.flush
-            && self.end != End::Wanted
-            && self.pieces.iter().all(|piece| piece.announced)
+        self.cut >= self.flush && self.end != End::Wanted && self.announced == self.pieces.len()
     }
 
     /// Whether every request has completed.
@@ -172,67 +196,58 @@ impl Sender {
             return Some(self.post(on, 0, Work::Send(message.encode())));
         }
         self.cut_pieces();
-        self.assign();
+        let Some((number, queue_pair)) = self.next_piece() else {
+            return self.next_end();
+        };
         let settings = self.settings;
-        for piece in &mut self.pieces {
-            let Some(queue_pair) = piece.queue_pair.filter(|_| !piece.announced) else {
-                continue;
-            };
-            if self.queue_pairs[queue_pair].pending >= settings.depth {
-                continue;
-            }
-            let mut id = 0;
-            let work = if piece.posted < piece.end {
-                let length = (piece.end - piece.posted).min(settings.message_bytes);
-                if self.pacer.ready_at(length, now) > now {
-                    return None;
-                }
-                self.pacer.pass(length, now);
-                let span = settings.ring.place(piece.posted, length);
-                piece.posted += length;
-                Work::Write {
-                    region: settings.region,
-                    span,
-                    to: Remote {
-                        address: settings.remote.address + span.offset as u64,
-                        ..settings.remote
-                    },
-                }
-            } else {
-                (piece.announced, piece.told) = (true, true);
-                id = piece.end;
-                let message = Message::Arrived {
-                    start: piece.start,
-                    length: u32::try_from(piece.end - piece.start)
-                        .expect("a piece is no longer than SenderSettings::piece_bytes"),
-                };
-                Work::Send(message.encode())
-            };
-            return Some(self.post(queue_pair, id, work));
+        let piece = &mut self.pieces[number];
+        if piece.queue_pair.is_none() {
+            piece.queue_pair = Some(queue_pair);
+            self.next = queue_pair + 1;
         }
-        self.next_end()
+        if piece.posted == piece.end {
+            let request = piece.announce();
+            self.count_announced();
+            return Some(self.post(queue_pair, request.id, request.work));
+        }
+        let length = (piece.end - piece.posted).min(settings.message_bytes);
+        if self.pacer.ready_at(length, now) > now {
+            return None;
+        }
+        self.pacer.pass(length, now);
+        let span = settings.ring.place(piece.posted, length);
+        piece.posted += length;
+        let work = Work::Write {
+            region: settings.region,
+            span,
+            to: Remote {
+                address: settings.remote.address + span.offset as u64,
+                ..settings.remote
+            },
+        };
+        Some(self.post(queue_pair, 0, work))
     }
 
     /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
-        let has_room =
-            |queue_pair: usize| self.queue_pairs[queue_pair].pending < self.settings.depth;
-        let piece = self
-            .pieces
-            .iter()
-            .find(|piece| piece.posted < piece.end && piece.queue_pair.is_some_and(has_room))?;
+        let (number, _) = self.next_piece()?;
+        let piece = &self.pieces[number];
         let length = (piece.end - piece.posted).min(self.settings.message_bytes);
-        Some(self.pacer.ready_at(length, now))
+        (length > 0).then(|| self.pacer.ready_at(length, now))
     }
 
     /// A request of ours has completed, and with it all that were posted before on the queue pair.
     pub(crate) fn completed(&mut self, queue_pair: usize, id: u64) {
         let pending = &mut self.queue_pairs[queue_pair].pending;
         *pending = pending.saturating_sub(1);
+        if self.again == 0 {
+            return;
+        }
         // Announcements have the end of their piece for a name.
         let ended = |piece: &&mut Piece| piece.again && piece.end == id;
         if let Some(piece) = self.pieces.iter_mut().find(ended) {
             piece.again = false;
+            self.again -= 1;
             self.retire();
         }
     }
@@ -254,8 +269,8 @@ impl Sender {
     ///
     /// When it cannot have consumed so much, or had consumed more.
     pub(crate) fn credited(&mut self, consumed: u64) -> Result<(), SenderError> {
-        let told = self.pieces.iter().take_while(|piece| piece.told).last();
-        let sent = told.map_or(self.credited, |piece| piece.end);
+        let last_told = self.told.checked_sub(1).map(|last| self.pieces[last]);
+        let sent = last_told.map_or(self.credited, |piece| piece.end);
         if consumed < self.credited || consumed > sent {
             return Err(SenderError::Credit {
                 said: consumed,
@@ -264,15 +279,16 @@ impl Sender {
             });
         }
         self.credited = consumed;
-        for piece in self
-            .pieces
-            .iter_mut()
-            .filter(|piece| piece.start < consumed)
-        {
-            if piece.again && piece.posted == piece.start {
-                // It had arrived before its queue pair was lost, and need not go again.
-                (piece.announced, piece.again) = (true, false);
+        if self.again > 0 {
+            let consumed = |piece: &&mut Piece| piece.start < consumed;
+            for piece in self.pieces.iter_mut().take_while(consumed) {
+                if piece.again && piece.posted == piece.start {
+                    // It had arrived before its queue pair was lost, and need not go again.
+                    (piece.announced, piece.again) = (true, false);
+                    self.again -= 1;
+                }
             }
+            self.count_announced();
         }
         self.retire();
         Ok(())
@@ -295,6 +311,9 @@ impl Sender {
                 piece.again = piece.told;
             }
         }
+        self.again = self.pieces.iter().filter(|piece| piece.again).count();
+        self.announced = 0;
+        self.count_announced();
         self.retire();
         if self.end == (End::Told { queue_pair }) {
             self.end = End::Wanted;
@@ -321,6 +340,9 @@ impl Sender {
     /// How far our ring may be filled, but for its length. What is written for the second time is still needed,
     /// though the peer has it: later bytes in its place would reach the peer instead.
     fn free_to(&self) -> u64 {
+        if self.again == 0 {
+            return self.credited;
+        }
         let in_use = |piece: &&Piece| piece.again && piece.start < self.credited;
         let first = self.pieces.iter().find(in_use);
         first.map_or(self.credited, |piece| piece.start)
@@ -332,7 +354,19 @@ impl Sender {
         let is_done = |piece: &Piece| piece.end <= credited && !piece.again;
         while self.pieces.front().is_some_and(is_done) {
             self.pieces.pop_front();
+            self.announced = self.announced.saturating_sub(1);
+            self.told = self.told.saturating_sub(1);
         }
+    }
+
+    /// Counts the first pieces of each kind, after some may have become such.
+    fn count_announced(&mut self) {
+        let count = |from: usize, is: fn(&Piece) -> bool| {
+            let further = self.pieces.iter().skip(from);
+            from + further.take_while(|piece| is(piece)).count()
+        };
+        self.announced = count(self.announced, |piece| piece.announced);
+        self.told = count(self.told, |piece| piece.told);
     }
 
     /// Cuts what is there into pieces. A piece ends where its share of the ring does, so that all have the same
@@ -360,27 +394,33 @@ impl Sender {
         }
     }
 
-    /// Gives pieces without a queue pair to those that live, in turn.
-    fn assign(&mut self) {
-        let depth = self.settings.depth;
+    /// The first piece of which something can be posted, and the queue pair for it: its own, or the next in turn
+    /// with room. Few have to be looked at, because those before it fill their queue pairs.
+    fn next_piece(&self) -> Option<(usize, usize)> {
         let count = self.queue_pairs.len();
-        for piece in self
-            .pieces
-            .iter_mut()
-            .filter(|piece| piece.queue_pair.is_none())
-        {
-            let turn = (0..count)
-                .map(|step| (self.next + step) % count)
-                .find(|&number| {
-                    let queue_pair = self.queue_pairs[number];
-                    !queue_pair.lost && queue_pair.pending < depth
-                });
-            let Some(queue_pair) = turn else {
-                return;
+        let has_room = |number: &usize| {
+            let queue_pair = self.queue_pairs[*number];
+            !queue_pair.lost && queue_pair.pending < self.settings.depth
+        };
+        let mut free = (0..count)
+            .map(|step| (self.next + step) % count)
+            .filter(has_room)
+            .peekable();
+        for number in self.announced..self.pieces.len() {
+            if self.pieces[number].announced {
+                continue;
+            }
+            let own = self.pieces[number].queue_pair;
+            let queue_pair = match own {
+                Some(own) => Some(own).filter(has_room),
+                // Without room for this there is none for any other.
+                None => Some(*free.peek()?),
             };
-            piece.queue_pair = Some(queue_pair);
-            self.next = queue_pair + 1;
+            if let Some(queue_pair) = queue_pair {
+                return Some((number, queue_pair));
+            }
         }
+        None
     }
 
     /// Tells the end, when all before it was posted.
