@@ -63,6 +63,8 @@ pub enum SimpleFeature {
     Pbsz,
     /// `PROT` (RFC 4217 6).
     Prot,
+    /// `RADR`, and with it `RPSV`, `RSTR` and `RRTR`.
+    Radr,
     /// `SBUF` (GFD.20).
     Sbuf,
     /// `SIZE` (RFC 3659 4).
@@ -169,7 +171,7 @@ impl fmt::Display for Feature {
 }
 
 impl SimpleFeature {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::AuthzAssert,
         Self::Dcau,
         Self::Eprt,
@@ -184,6 +186,7 @@ impl SimpleFeature {
         Self::Parallel,
         Self::Pbsz,
         Self::Prot,
+        Self::Radr,
         Self::Sbuf,
         Self::Size,
         Self::Spas,
@@ -209,6 +212,7 @@ impl SimpleFeature {
             Self::Parallel => "PARALLEL",
             Self::Pbsz => "PBSZ",
             Self::Prot => "PROT",
+            Self::Radr => "RADR",
             Self::Sbuf => "SBUF",
             Self::Size => "SIZE",
             Self::Spas => "SPAS",

@@ -112,6 +112,13 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
     ("DCSC", "DCSC <sp> D | P <sp> base64"),
     ("ABOR", "ABOR (stops a transfer)"),
+    (
+        "RADR",
+        "RADR <sp> address [<sp> buffer-size] (address as in PORT or EPRT)",
+    ),
+    ("RPSV", "RPSV [<sp> buffer-size]"),
+    ("RSTR", "RSTR <sp> pathname"),
+    ("RRTR", "RRTR <sp> pathname"),
 ];
 
 /// Commands of RFC 2228, which the overview never showed.

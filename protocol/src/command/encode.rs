@@ -63,6 +63,7 @@ impl Command {
             Self::Appe(_) => "APPE",
             Self::Eret { .. } => "ERET",
             Self::Esto { .. } => "ESTO",
+            Self::Rdma(command) => command.verb(),
             Self::Abor => "ABOR",
             Self::List(_) => "LIST",
             Self::Nlst(_) => "NLST",
@@ -159,6 +160,7 @@ impl Command {
                 length,
                 path,
             } => with_path(&format!("P {offset} {length}"), path),
+            Self::Rdma(command) => return command.argument(),
             Self::Esto { offset, path } => with_path(&format!("A {offset}"), path),
             Self::List(path) | Self::Nlst(path) => {
                 path.as_ref().map(ListPath::path)?.as_bytes().to_vec()

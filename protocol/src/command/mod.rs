@@ -11,6 +11,7 @@ mod error;
 mod grammar;
 mod options;
 mod parse;
+mod rdma;
 mod site;
 
 use std::net::{SocketAddr, SocketAddrV4};
@@ -27,6 +28,7 @@ pub use arguments::{
 };
 pub use error::{ArgumentFault, CommandError, Shown};
 pub use options::{OptsCommand, Parallelism, RetrieveOptions};
+pub use rdma::{BufferBytes, RdmaCommand};
 pub use site::{
     Assertion, BufferSide, BufferVerb, FileMode, SiteCommand, StackRequest, StoreAttributes,
 };
@@ -141,6 +143,8 @@ pub enum Command {
         /// The file.
         path: PathArgument,
     },
+    /// `RADR`, `RPSV`, `RSTR`, `RRTR`.
+    Rdma(RdmaCommand),
     /// `ABOR`.
     Abor,
 

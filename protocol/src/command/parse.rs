@@ -13,8 +13,8 @@ use super::grammar::{
 };
 use super::{
     ArgumentFault, Checksum, Command, CommandError, DataChannelAuthentication, DataChannelContext,
-    EpsvRequest, MarkerEvent, OptsCommand, Password, ProtectionLevel, Representation, Restart,
-    Shown, SiteCommand, TransferMode,
+    EpsvRequest, MarkerEvent, OptsCommand, Password, ProtectionLevel, RdmaCommand, Representation,
+    Restart, Shown, SiteCommand, TransferMode,
 };
 use crate::address::{self, Family, StripeAddresses};
 use crate::help;
@@ -59,6 +59,7 @@ impl Command {
         Self::parse_simple(argument)
             .or_else(|| Self::parse_file_command(argument))
             .or_else(|| Self::parse_security(argument))
+            .or_else(|| Some(RdmaCommand::parse(argument)?.map(Self::Rdma)))
             .unwrap_or_else(|| Self::parse_negotiation(argument))
     }
 

@@ -6,7 +6,7 @@
 
 use super::{Channels, Negotiated};
 use crate::address::{Family, StripeAddresses};
-use crate::command::{Command, EpsvRequest, TransferMode};
+use crate::command::{BufferBytes, Command, EpsvRequest, RdmaCommand, TransferMode};
 use crate::reply::Reply;
 
 /// What a client has set.
@@ -42,6 +42,8 @@ pub enum PassiveRequest {
     Epsv(Option<Family>),
     /// `SPAS`: addresses as in `PORT`, or of this protocol.
     Spas(Option<Family>),
+    /// `RPSV`, with the size of buffers that the client would like.
+    Rpsv(Option<BufferBytes>),
 }
 
 impl PassiveRequest {
@@ -52,6 +54,7 @@ impl PassiveRequest {
             Command::Epsv(EpsvRequest::Same) => Some(Self::Epsv(None)),
             Command::Epsv(EpsvRequest::Family(family)) => Some(Self::Epsv(Some(*family))),
             Command::Spas(family) => Some(Self::Spas(*family)),
+            Command::Rdma(RdmaCommand::Passive { buffer }) => Some(Self::Rpsv(*buffer)),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::address::{Family, StripeAddresses};
+use crate::command::RdmaCommand;
 
 /// A session that obeys: it does for each command what a server would do.
 #[derive(Debug, Default)]
@@ -33,6 +34,7 @@ impl Session {
             Command::Port(address) => vec![address.into()],
             Command::Eprt(address) => vec![address],
             Command::Spor(addresses) => addresses.as_slice().to_vec(),
+            Command::Rdma(RdmaCommand::Address { peer, .. }) => vec![peer],
             _ => return 0,
         };
         let addresses = StripeAddresses::new(addresses).unwrap();

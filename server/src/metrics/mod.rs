@@ -145,7 +145,7 @@ fn known_mechanism(mechanism: &str) -> &'static str {
 /// Where the bytes of a transfer go, as the server sees it.
 fn direction(verb: &str) -> &'static str {
     match verb {
-        "STOR" | "APPE" | "ESTO" => "received",
+        "STOR" | "APPE" | "ESTO" | "RSTR" => "received",
         _ => "sent",
     }
 }

@@ -56,21 +56,16 @@ impl Session {
         names::ok()
     }
 
-    /// The stack for data channels that are made now.
+    /// The stack for data channels that are made now, from what they run over.
     ///
     /// # Errors
     ///
     /// When there is nothing to authenticate them with.
-    pub(super) async fn channel_stack(&self) -> Result<ChannelStack, Reply> {
+    pub(super) async fn channel_stack(&self, stack: StackSpec) -> Result<ChannelStack, Reply> {
         let security = self
             .negotiated
             .data_security()
             .map_err(|refusal| refusal.reply())?;
-        let stack = self
-            .stack
-            .as_deref()
-            .unwrap_or(&self.settings.stack)
-            .clone();
         Ok(match security {
             DataSecurity::None => ChannelStack {
                 stack: without_gsi(stack),

@@ -29,6 +29,8 @@ impl Session {
         request: PassiveRequest,
     ) -> Result<Reply, Reply> {
         self.check_family(request)?;
+        let stack = self.stack_of(request)?;
+        self.note_port(&stack);
         match self
             .negotiated
             .passive(request)
@@ -54,7 +56,8 @@ impl Session {
         } else {
             1
         };
-        let ChannelStack { stack, drivers } = self.channel_stack().await?;
+        let stack = self.stack_of(request)?;
+        let ChannelStack { stack, drivers } = self.channel_stack(stack).await?;
         let wanted = ListenRequest {
             stack,
             session_drivers: drivers,
@@ -79,17 +82,26 @@ impl Session {
 
     /// `PORT`, `EPRT`, `SPOR`: one address for each stripe.
     pub(super) async fn active(&mut self, user: &User, peers: &StripeAddresses) -> Reply {
-        match self.connect(user, peers).await {
-            Ok(reply) | Err(reply) => reply,
+        let stack = self.own_stack().clone();
+        match self.connect(user, peers, stack).await {
+            Ok(()) => Reply::new(200, "PORT Command successful."),
+            Err(reply) => reply,
         }
     }
 
-    async fn connect(&mut self, user: &User, peers: &StripeAddresses) -> Result<Reply, Reply> {
+    /// Remembers where the next transfer connects to, and over what.
+    pub(super) async fn connect(
+        &mut self,
+        user: &User,
+        peers: &StripeAddresses,
+        stack: StackSpec,
+    ) -> Result<(), Reply> {
         self.check_peers(peers.as_slice())?;
+        self.note_port(&stack);
         self.negotiated
             .active(peers)
             .map_err(|refusal| refusal.reply())?;
-        let ChannelStack { stack, drivers } = match self.channel_stack().await {
+        let ChannelStack { stack, drivers } = match self.channel_stack(stack).await {
             Ok(stack) => stack,
             Err(reply) => {
                 self.negotiated.port_failed();
@@ -103,7 +115,7 @@ impl Session {
             sockets: self.sockets(),
         };
         match user.node.connect(&request) {
-            Ok(()) => Ok(Reply::new(200, "PORT Command successful.")),
+            Ok(()) => Ok(()),
             Err(error) => {
                 self.negotiated.port_failed();
                 Err(replies::connect_error(&error))
@@ -151,7 +163,13 @@ impl Session {
         names::ok()
     }
 
-    fn client_stack(&self, text: &str) -> Result<StackSpec, String> {
+    /// What the session's data channels run over, unless a command says otherwise for its port.
+    pub(super) fn own_stack(&self) -> &StackSpec {
+        self.stack.as_deref().unwrap_or(&self.settings.stack)
+    }
+
+    /// A stack that the client asks for, if it may have it.
+    pub(super) fn client_stack(&self, text: &str) -> Result<StackSpec, String> {
         let stack = StackSpec::parse(text).map_err(|error| error.to_string())?;
         // Where authentication has its place in a stack is always for the client to say.
         let allowed = &self.settings.config.data.allowed_drivers;
@@ -221,10 +239,15 @@ impl Session {
                 SocketAddr::V4(address) => Some(PassiveAddress::HostPort(address)),
                 SocketAddr::V6(_) => None,
             },
-            PassiveRequest::Epsv(_) if first.ip() == self.local => {
+            PassiveRequest::Rpsv(_) if let SocketAddr::V4(address) = first => {
+                Some(PassiveAddress::HostPort(address))
+            }
+            PassiveRequest::Epsv(_) | PassiveRequest::Rpsv(_) if first.ip() == self.local => {
                 Some(PassiveAddress::Port(first.port()))
             }
-            PassiveRequest::Epsv(_) => Some(PassiveAddress::Extended(first)),
+            PassiveRequest::Epsv(_) | PassiveRequest::Rpsv(_) => {
+                Some(PassiveAddress::Extended(first))
+            }
             PassiveRequest::Spas(None) => {
                 StripeAddresses::new(addresses).map(PassiveAddress::Striped)
             }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use gridhaul_protocol::address::StripeAddresses;
-use gridhaul_protocol::command::{Command, SiteCommand, Text};
+use gridhaul_protocol::command::{Command, RdmaCommand, SiteCommand, Text};
 use gridhaul_protocol::help;
 use gridhaul_protocol::negotiated::PassiveRequest;
 use gridhaul_protocol::path::PathArgument;
@@ -129,6 +129,7 @@ impl Session {
             offers_gsi: security.gsi.is_some() && !self.is_protected(),
             offers_tls: security.tls && !self.is_protected(),
             has_tls: security.tls && !matches!(self.protection, Protection::Gsi(_)),
+            has_rdma: self.may_use_rdma(),
             facts: self.negotiated.settings().facts,
         })
     }
@@ -150,12 +151,20 @@ impl Session {
             return Ok(self.passive(user, request).await);
         }
         if let Some(motion) = Motion::of(&command) {
+            if let Command::Rdma(command) = &command
+                && let Err(refusal) = self.check_rdma_port(command)
+            {
+                return Ok(refusal);
+            }
             return self.move_data(control, user, command.verb(), motion).await;
         }
         match command {
             Command::Port(peer) => Ok(self.active(user, &one(peer.into())).await),
             Command::Eprt(peer) => Ok(self.active(user, &one(peer)).await),
             Command::Spor(peers) => Ok(self.active(user, &peers).await),
+            Command::Rdma(RdmaCommand::Address { peer, buffer }) => {
+                Ok(self.active_by_rdma(user, peer, buffer).await)
+            }
             Command::Dcsc(context) => Ok(self.set_channel_credential(user, &context)),
             Command::Scks {
                 algorithm,
@@ -232,7 +241,7 @@ fn takes_long(command: &Command) -> bool {
     Motion::of(command).is_some() || matches!(command, Command::Mlsc(_) | Command::Cksm { .. })
 }
 
-fn one(peer: SocketAddr) -> StripeAddresses {
+pub(super) fn one(peer: SocketAddr) -> StripeAddresses {
     StripeAddresses::new(vec![peer]).expect("one address is enough")
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Told {
     pub(super) offers_tls: bool,
     /// There is TLS, or may be.
     pub(super) has_tls: bool,
+    /// `RADR` and its kin may come.
+    pub(super) has_rdma: bool,
     pub(super) facts: FactSelection,
 }
 
@@ -57,6 +59,9 @@ pub(super) fn features(told: &Told) -> Reply {
         simple(SimpleFeature::Mdtm),
         Feature::DelayedPassive,
     ]);
+    if told.has_rdma {
+        features.push(simple(SimpleFeature::Radr));
+    }
     // RFC 4217 6.
     let mechanisms = [(told.offers_gsi, "GSSAPI"), (told.offers_tls, "TLS")];
     let offered = mechanisms.into_iter().filter(|(offered, _)| *offered);
@@ -148,6 +153,19 @@ mod tests {
             assert!(both.contains(line), "{line}: {both}");
         }
         assert!(!both.contains("DCAU"), "{both}");
+    }
+
+    #[test]
+    fn rdma_is_told_where_it_is_to_be_had() {
+        let text = |has_rdma| {
+            let told = Told {
+                has_rdma,
+                ..Told::default()
+            };
+            String::from_utf8(features(&told).encode()).expect("ASCII")
+        };
+        assert!(text(true).contains(" RADR\r\n"));
+        assert!(!text(false).contains("RADR"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod names;
 mod order;
 mod pattern;
 mod protection;
+mod rdma;
 mod replies;
 mod runs;
 mod site;
@@ -83,6 +84,8 @@ pub(crate) struct Session {
     own_credential: Option<Arc<Credential>>,
     /// `SITE SETNETSTACK`; `None` is the server's own.
     stack: Option<Box<StackSpec>>,
+    /// The data port that was set last runs over the driver `rdma`.
+    port_is_rdma: bool,
     /// What there is to tell of the data channels of the last transfer.
     last_channels: LastChannels,
     /// `SITE TASKID`.
@@ -187,6 +190,7 @@ impl Session {
             rename_refusal: None,
             own_credential: None,
             stack: None,
+            port_is_rdma: false,
             last_channels: LastChannels::default(),
             task_id: None,
         }

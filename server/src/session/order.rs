@@ -1,6 +1,6 @@
 //! What a command wants to have moved, and the plan that follows from it.
 
-use gridhaul_protocol::command::{Checksum, Command, ListPath, Representation};
+use gridhaul_protocol::command::{Checksum, Command, ListPath, RdmaCommand, Representation};
 use gridhaul_protocol::negotiated::{Direction, NextTransfer, Terms};
 use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
@@ -36,7 +36,7 @@ impl<'a> Motion<'a> {
     pub(super) fn of(command: &'a Command) -> Option<Self> {
         let list_path = |path: &'a Option<ListPath>| path.as_ref().map(ListPath::path);
         Some(match command {
-            Command::Retr(path) => Self::Send {
+            Command::Retr(path) | Command::Rdma(RdmaCommand::Retrieve(path)) => Self::Send {
                 path,
                 offset: 0,
                 length: None,
@@ -50,7 +50,7 @@ impl<'a> Motion<'a> {
                 offset: *offset,
                 length: Some(*length),
             },
-            Command::Stor(path) => Self::Receive {
+            Command::Stor(path) | Command::Rdma(RdmaCommand::Store(path)) => Self::Receive {
                 path,
                 placement: Placement::Replace,
             },

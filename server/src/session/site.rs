@@ -104,7 +104,7 @@ impl Session {
 
     /// What data channels run over, and what their drivers told of the last transfer's.
     fn net_stack(&self) -> Reply {
-        let stack = self.stack.as_deref().unwrap_or(&self.settings.stack);
+        let stack = self.own_stack();
         let last = &self.last_channels;
         let mut lines = vec![format!("stack={stack}")];
         if last.count > 0 {

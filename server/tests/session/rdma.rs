@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_rdma::Rdma;
-use gridhaul_stack::{Body, Cancel, Channel, Operation, Received, Registry, SocketOptions, Stack};
+use gridhaul_stack::{
+    Body, Cancel, Channel, Operation, Received, Registry, SocketOptions, Stack, StackListener,
+};
 
 use crate::client::Client;
 use crate::metrics::scrape;
@@ -50,6 +52,18 @@ impl Peer {
         self.stack
             .connect(address, &SocketOptions::default(), &self.operation())
             .expect("connected")
+    }
+
+    fn listen(&self) -> StackListener {
+        self.stack
+            .listen([127, 0, 0, 1].into(), &SocketOptions::default())
+            .expect("listening")
+    }
+
+    fn accept(&self, listener: &mut StackListener) -> Box<dyn Channel> {
+        let operation = self.operation();
+        let incoming = listener.accept(&operation).expect("accepted");
+        incoming.establish(&operation).expect("established")
     }
 
     fn receive(&self, mut channel: Box<dyn Channel>) -> Vec<u8> {
@@ -123,4 +137,92 @@ fn what_a_driver_tells_is_told() {
     let samples = scrape(&served);
     let choice = "gridhaul_transfer_choices_total{choice=\"provider\",value=\"soft\"}";
     assert_eq!(samples.get(choice), Some(&2.0));
+}
+
+#[test]
+fn clients_of_rftp_get_and_put_files() {
+    let served = served();
+    served.write("file", content());
+    let mut client = served.anonymous();
+    assert!(client.expect("FEAT", 211).contains("\r\n RADR\r\n"));
+    for wrong in ["RRTR file", "RSTR copy"] {
+        assert!(client.expect(wrong, 503).contains("RADR or RPSV"));
+    }
+    passive(&mut client);
+    assert!(client.expect("RRTR file", 503).contains("RADR or RPSV"));
+
+    let peer = Peer::new();
+    let mut listener = peer.listen();
+    let port = listener.address().port();
+    // Buffers of 128 KiB, in network order.
+    let address = format!("RADR 127,0,0,1,{},{} 512", port >> 8, port & 0xff);
+    client.expect(&address, 200);
+    client.send("RRTR file");
+    let channel = peer.accept(&mut listener);
+    client.expect_reply(150);
+    assert_eq!(peer.receive(channel), content());
+    client.expect_reply(226);
+
+    client.send("RPSV 512");
+    let reply = client.reply();
+    assert_eq!(reply.code(), 227);
+    let address = client.data_address(&reply);
+    client.send("RSTR copy");
+    let channel = peer.connect(address);
+    client.expect_reply(150);
+    peer.send(channel, &content());
+    client.expect_reply(226);
+    assert_eq!(served.read("copy"), content());
+    client.expect("RSTR copy", 425);
+
+    // It was for these ports only.
+    let stack = client.expect("SITE GETNETSTACK", 250);
+    assert!(!stack.contains("stack=rdma"), "{stack}");
+}
+
+#[test]
+fn the_stack_that_a_client_has_set_is_kept() {
+    let served = served();
+    served.write("file", content());
+    let mut client = served.anonymous();
+    client.expect(&format!("SITE SETNETSTACK {STACK}"), 250);
+    client.expect("OPTS PASV AllowDelayed=1", 200);
+    client.expect("RPSV", 200);
+    client.send("RRTR file");
+    let reply = client.reply();
+    assert_eq!(reply.code(), 127);
+    let peer = Peer::new();
+    let channel = peer.connect(client.data_address(&reply));
+    client.expect_reply(150);
+    assert_eq!(peer.receive(channel), content());
+    client.expect_reply(226);
+    let told = client.expect("SITE GETNETSTACK", 250);
+    assert!(told.contains("\r\n ring-bytes=196608\r\n"), "{told}");
+}
+
+#[test]
+fn what_the_administrator_does_not_allow_is_refused_by_name() {
+    let served = Served::with(|settings| {
+        settings.allowed_drivers = Some(vec!["tcp".to_owned()]);
+    });
+    let mut client = served.anonymous();
+    assert!(!client.expect("FEAT", 211).contains("RADR"));
+    for command in ["SITE SETNETSTACK rdma", "RADR 127,0,0,1,200,0", "RPSV"] {
+        let refusal = client.expect(command, 500);
+        assert!(
+            refusal.contains("rdma driver not whitelisted"),
+            "{command}: {refusal}"
+        );
+    }
+}
+
+#[test]
+fn buffers_that_cannot_be_are_refused() {
+    let served = served();
+    let mut client = served.anonymous();
+    // One byte, and more than the ring may have.
+    for size in ["16777216", "255"] {
+        let refusal = client.expect(&format!("RPSV {size}"), 500);
+        assert!(refusal.contains("option slab"), "{refusal}");
+    }
 }

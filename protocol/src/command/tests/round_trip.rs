@@ -220,6 +220,18 @@ fn any_transfer_command() -> impl Strategy<Value = Command> {
             checksum
         }),
         (any_time(), any_path()).prop_map(|(modified, path)| C::Mfmt { modified, path }),
+        any_rdma_command().prop_map(C::Rdma),
+    ]
+}
+
+fn any_rdma_command() -> impl Strategy<Value = RdmaCommand> {
+    let buffer = || option::of(any::<u32>().prop_map(BufferBytes));
+    prop_oneof![
+        (any_socket_address(), buffer())
+            .prop_map(|(peer, buffer)| RdmaCommand::Address { peer, buffer }),
+        buffer().prop_map(|buffer| RdmaCommand::Passive { buffer }),
+        any_path().prop_map(RdmaCommand::Store),
+        any_path().prop_map(RdmaCommand::Retrieve),
     ]
 }
 
@@ -290,7 +302,7 @@ proptest! {
 
     #[test]
     fn what_was_parsed_survives(
-        verb in "(OPTS|SITE CHMOD|ALLO|TYPE|EPRT|SPOR|REST|LIST|CKSM|OPTS RETR|SITE STORATTR|MFMT)",
+        verb in "(OPTS|SITE CHMOD|ALLO|TYPE|EPRT|SPOR|REST|LIST|CKSM|OPTS RETR|SITE STORATTR|MFMT|RADR|RPSV)",
         argument in "[ -~]{0,24}",
     ) {
         if let Ok(command) = parse(&format!("{verb} {argument}")) {
