@@ -13,6 +13,7 @@
 //! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
 //! | `qps=4` | queue pairs of a channel |
+//! | `stall=10s` | a queue pair of a device on which nothing completes for so long is given up; 3 s unless given |
 //! | `provider=soft` | `soft` is iWARP over TCP in user space (RFC 5040), which works on every machine |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!

@@ -278,6 +278,7 @@ impl Opening<'_> {
             message_bytes: message.min(limits.message_bytes as u64),
             piece_bytes: piece_bytes(ring, message),
             max_pieces: pieces,
+            stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
         let pacer = Pacer::new(self.settings.rate, self.settings.burst);
         let sender = Sender::new(settings, pacer);

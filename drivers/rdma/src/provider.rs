@@ -73,6 +73,9 @@ pub(crate) struct Limits {
     pub(crate) reads: usize,
     /// The largest WRITE or READ, in bytes.
     pub(crate) message_bytes: usize,
+    /// Over TCP, which repeats what is lost by itself, and lets nothing pass while the peer's program takes nothing:
+    /// a request that does not complete means nothing.
+    pub(crate) over_tcp: bool,
     /// Requests are carried out while somebody polls, and not by a device of its own.
     pub(crate) needs_polling: bool,
     /// Queue pairs that are lost or closed are connected anew: [`Completion::Restored`] follows, or

@@ -1,6 +1,7 @@
 //! The driver's options.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, OptionDoc, Options};
@@ -21,10 +22,11 @@ pub(crate) struct Settings {
     /// In bytes.
     pub(crate) burst: u64,
     pub(crate) checksum: bool,
+    pub(crate) stall: Duration,
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 7] = [
+const OWN: [OptionDoc; 8] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given.",
@@ -49,6 +51,11 @@ const OWN: [OptionDoc; 7] = [
         name: "qps",
         meaning: "Queue pairs of a channel, 1 to 16; 1 unless given.",
         example: "4",
+    },
+    OptionDoc {
+        name: "stall",
+        meaning: "A queue pair of a device on which nothing completes for so long is given up, 100ms to 10m; 3s unless given.",
+        example: "10s",
     },
     OptionDoc {
         name: "provider",
@@ -83,6 +90,7 @@ pub(crate) const OPTIONS: [OptionDoc; OWN.len() + OF_TCP] = {
 const SLAB_BYTES: u64 = 4 << 20;
 const SLABS: u64 = 4;
 const MESSAGE_BYTES: u64 = 256 << 10;
+const STALL: Duration = Duration::from_secs(3);
 
 /// The largest ring, in bytes: the bandwidth-delay product of 100 Gb/s and 300 ms.
 const MAX_RING_BYTES: u64 = 4 << 30;
@@ -112,6 +120,7 @@ impl Settings {
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate: options.value("rate", options::rate)?,
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
+            stall: options.value("stall", stall)?.unwrap_or(STALL),
             checksum: options.value("crc", options::switch)?.unwrap_or(false),
         })
     }
@@ -149,6 +158,14 @@ fn message(text: &str, slab: u64) -> Result<u64, String> {
             "it is not a number of bytes from 1024 to a slab's, {slab}"
         )),
     }
+}
+
+fn stall(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(100)..=Duration::from_secs(600);
+    options::duration(text)
+        .ok()
+        .filter(|time| range.contains(time))
+        .ok_or_else(|| "it is not a time from 100ms to 10m".to_owned())
 }
 
 fn provider(text: &str) -> Result<(), String> {

@@ -101,6 +101,8 @@ impl Streams {
         details.extend([
             Detail::setting("queue-pairs", limits.queue_pairs as u64),
             Detail::setting("ring-bytes", ring_bytes as u64),
+            Detail::count("stalls", self.opened.exchange.stalls()),
+            Detail::count("restored", self.opened.exchange.restored()),
             Detail::text("pages", self.opened.incoming.page_kind().to_string()),
         ]);
         ChannelInfo {
@@ -175,7 +177,7 @@ impl Streams {
     fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
         self.opened.exchange.receiver.consume(count);
         let endpoint = self.opened.endpoint.as_mut();
-        let returned = self.opened.exchange.return_credit(endpoint);
+        let returned = self.opened.exchange.return_credit(endpoint, clock::now());
         returned.map_err(|fault| protocol(fault.to_string()))
     }
 

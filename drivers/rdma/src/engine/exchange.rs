@@ -19,6 +19,9 @@ pub(crate) struct Exchange {
     queue_pairs: Vec<State>,
     /// Why a queue pair was lost last.
     loss: Option<Loss>,
+    /// Queue pairs that were given up because nothing completed.
+    stalls: u64,
+    restored: u64,
     /// Empty between two calls.
     completions: Vec<Completion>,
 }
@@ -54,6 +57,8 @@ impl Exchange {
             receiver,
             queue_pairs: vec![State::Living; queue_pairs],
             loss: None,
+            stalls: 0,
+            restored: 0,
             completions: Vec::new(),
         }
     }
@@ -68,21 +73,23 @@ impl Exchange {
         endpoint: &mut dyn Endpoint,
         now: Duration,
     ) -> Result<(), Fault> {
-        self.poll(endpoint)?;
+        self.poll(endpoint, now)?;
+        self.give_up_stalled(endpoint, now);
         let mut has_posted = false;
         while let Some(post) = self.sender.next(now) {
             Self::post(endpoint, post.queue_pair, post.request)?;
             has_posted = true;
         }
         if has_posted {
-            self.poll(endpoint)?;
+            self.poll(endpoint, now)?;
         }
-        self.return_credit(endpoint)
+        self.return_credit(endpoint, now)
     }
 
     /// When to advance again though nothing happens: `now` or later, or `None` if there is no need.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
-        self.sender.next_at(now)
+        let stall_at = self.sender.stall_at();
+        self.sender.next_at(now).into_iter().chain(stall_at).min()
     }
 
     /// Returns credit if it is due.
@@ -90,16 +97,20 @@ impl Exchange {
     /// # Errors
     ///
     /// As [`Exchange::advance`].
-    pub(crate) fn return_credit(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), Fault> {
+    pub(crate) fn return_credit(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        now: Duration,
+    ) -> Result<(), Fault> {
         if !self.receiver.owes_credit() {
             return Ok(());
         }
-        let Some(queue_pair) = self.sender.reserve() else {
+        let Some(queue_pair) = self.sender.reserve(now) else {
             return Ok(());
         };
         let work = Work::Send(self.receiver.credit().encode());
         Self::post(endpoint, queue_pair, Request { id: 0, work })?;
-        self.poll(endpoint)
+        self.poll(endpoint, now)
     }
 
     /// Gives a queue pair up for both directions, and so does the peer when it hears of it.
@@ -107,6 +118,16 @@ impl Exchange {
         if endpoint.close(queue_pair) {
             self.lose(endpoint, queue_pair, Loss::Reset);
         }
+    }
+
+    /// How many queue pairs were given up because nothing completed on them.
+    pub(crate) fn stalls(&self) -> u64 {
+        self.stalls
+    }
+
+    /// How often a queue pair came back.
+    pub(crate) fn restored(&self) -> u64 {
+        self.restored
     }
 
     /// Whether no queue pair is left, and none will come back.
@@ -119,12 +140,24 @@ impl Exchange {
         self.loss.as_ref()
     }
 
-    fn poll(&mut self, endpoint: &mut dyn Endpoint) -> Result<(), Fault> {
+    /// A device may repeat for ever what is dropped on the way.
+    fn give_up_stalled(&mut self, endpoint: &mut dyn Endpoint, now: Duration) {
+        for queue_pair in 0..self.queue_pairs.len() {
+            if self.sender.has_stalled(queue_pair, now) && endpoint.close(queue_pair) {
+                self.stalls += 1;
+                let reason = "nothing completed for too long (option stall): does the path drop messages that are longer \
+                              than its burst, or come faster than its rate (options message, rate)?";
+                self.lose(endpoint, queue_pair, Loss::Failed(reason.to_owned()));
+            }
+        }
+    }
+
+    fn poll(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         let mut completions = std::mem::take(&mut self.completions);
         endpoint.poll(&mut completions);
         let mut outcome = Ok(());
         for completion in completions.drain(..) {
-            outcome = outcome.and_then(|()| self.complete(endpoint, completion));
+            outcome = outcome.and_then(|()| self.complete(endpoint, completion, now));
         }
         self.completions = completions;
         outcome
@@ -134,14 +167,16 @@ impl Exchange {
         &mut self,
         endpoint: &mut dyn Endpoint,
         completion: Completion,
+        now: Duration,
     ) -> Result<(), Fault> {
         match completion {
-            Completion::Done { queue_pair, id } => self.sender.completed(queue_pair, id),
+            Completion::Done { queue_pair, id } => self.sender.completed(queue_pair, id, now),
             Completion::Received { message, .. } => return self.hear(endpoint, message.as_bytes()),
             Completion::Lost { queue_pair, loss } => self.lose(endpoint, queue_pair, loss),
             Completion::Restored { queue_pair } => {
                 self.queue_pairs[queue_pair] = State::Living;
                 self.sender.restored(queue_pair);
+                self.restored += 1;
             }
         }
         Ok(())

@@ -25,6 +25,8 @@ pub(crate) struct SenderSettings {
     pub(crate) piece_bytes: u64,
     /// Pieces that the peer takes beyond what it has consumed.
     pub(crate) max_pieces: usize,
+    /// A queue pair on which nothing completes for so long is given up, unless a provider's requests may wait.
+    pub(crate) stall: Option<Duration>,
 }
 
 /// The sending end of a stream.
@@ -87,9 +89,21 @@ struct Piece {
 struct QueuePair {
     /// Requests without completion.
     pending: usize,
+    /// When one completed last, or the first of them was posted.
+    progress: Duration,
     lost: bool,
     /// How often it was restored.
     life: u32,
+}
+
+impl QueuePair {
+    /// Counts a request.
+    fn count(&mut self, now: Duration) {
+        if self.pending == 0 {
+            self.progress = now;
+        }
+        self.pending += 1;
+    }
 }
 
 impl Piece {
@@ -193,11 +207,11 @@ impl Sender {
                 queue_pair: lost,
                 life: self.queue_pairs[lost].life,
             };
-            return Some(self.post(on, 0, Work::Send(message.encode())));
+            return Some(self.post(on, 0, Work::Send(message.encode()), now));
         }
         self.cut_pieces();
         let Some((number, queue_pair)) = self.next_piece() else {
-            return self.next_end();
+            return self.next_end(now);
         };
         let settings = self.settings;
         let piece = &mut self.pieces[number];
@@ -208,7 +222,7 @@ impl Sender {
         if piece.posted == piece.end {
             let request = piece.announce();
             self.count_announced();
-            return Some(self.post(queue_pair, request.id, request.work));
+            return Some(self.post(queue_pair, request.id, request.work, now));
         }
         let length = (piece.end - piece.posted).min(settings.message_bytes);
         if self.pacer.ready_at(length, now) > now {
@@ -225,7 +239,7 @@ impl Sender {
                 ..settings.remote
             },
         };
-        Some(self.post(queue_pair, 0, work))
+        Some(self.post(queue_pair, 0, work, now))
     }
 
     /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
@@ -237,9 +251,10 @@ impl Sender {
     }
 
     /// A request of ours has completed, and with it all that were posted before on the queue pair.
-    pub(crate) fn completed(&mut self, queue_pair: usize, id: u64) {
-        let pending = &mut self.queue_pairs[queue_pair].pending;
-        *pending = pending.saturating_sub(1);
+    pub(crate) fn completed(&mut self, queue_pair: usize, id: u64, now: Duration) {
+        let on = &mut self.queue_pairs[queue_pair];
+        on.pending = on.pending.saturating_sub(1);
+        on.progress = now;
         if self.again == 0 {
             return;
         }
@@ -253,14 +268,32 @@ impl Sender {
     }
 
     /// Counts a request that somebody else posted on a queue pair, if there is room.
-    pub(crate) fn reserve(&mut self) -> Option<usize> {
+    pub(crate) fn reserve(&mut self, now: Duration) -> Option<usize> {
         let depth = self.settings.depth;
         let queue_pair = self
             .queue_pairs
             .iter()
             .position(|queue_pair| !queue_pair.lost && queue_pair.pending < depth)?;
-        self.queue_pairs[queue_pair].pending += 1;
+        self.queue_pairs[queue_pair].count(now);
         Some(queue_pair)
+    }
+
+    /// Whether requests are waiting on a queue pair, and none has completed for too long.
+    pub(crate) fn has_stalled(&self, queue_pair: usize, now: Duration) -> bool {
+        self.stalls_at(queue_pair).is_some_and(|at| at <= now)
+    }
+
+    /// When one of the queue pairs will have stalled, if nothing completes until then.
+    pub(crate) fn stall_at(&self) -> Option<Duration> {
+        (0..self.queue_pairs.len())
+            .filter_map(|queue_pair| self.stalls_at(queue_pair))
+            .min()
+    }
+
+    fn stalls_at(&self, queue_pair: usize) -> Option<Duration> {
+        let queue_pair = self.queue_pairs[queue_pair];
+        let stall = self.settings.stall.filter(|_| queue_pair.pending > 0)?;
+        Some(queue_pair.progress.saturating_add(stall))
     }
 
     /// The peer returned credit.
@@ -424,19 +457,22 @@ impl Sender {
     }
 
     /// Tells the end, when all before it was posted.
-    fn next_end(&mut self) -> Option<Post> {
+    fn next_end(&mut self, now: Duration) -> Option<Post> {
         if self.end != End::Wanted || self.cut < self.filled {
             return None;
         }
-        let queue_pair = self.reserve()?;
-        self.queue_pairs[queue_pair].pending -= 1;
+        let queue_pair = self.reserve(now)?;
         self.end = End::Told { queue_pair };
         let message = Message::End { at: self.filled };
-        Some(self.post(queue_pair, 0, Work::Send(message.encode())))
+        let work = Work::Send(message.encode());
+        Some(Post {
+            queue_pair,
+            request: Request { id: 0, work },
+        })
     }
 
-    fn post(&mut self, queue_pair: usize, id: u64, work: Work) -> Post {
-        self.queue_pairs[queue_pair].pending += 1;
+    fn post(&mut self, queue_pair: usize, id: u64, work: Work, now: Duration) -> Post {
+        self.queue_pairs[queue_pair].count(now);
         Post {
             queue_pair,
             request: Request { id, work },

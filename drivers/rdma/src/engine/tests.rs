@@ -27,6 +27,8 @@ struct Fabric {
     received: Vec<u8>,
     queue_pairs: Vec<VecDeque<Request>>,
     lost: Vec<bool>,
+    /// How often each was restored.
+    lives: Vec<u32>,
     delivered: Vec<u8>,
     now: Duration,
 }
@@ -46,6 +48,7 @@ impl Fabric {
             message_bytes: message,
             piece_bytes: piece,
             max_pieces: pieces,
+            stall: None,
         };
         let bytes = usize::try_from(ring.bytes()).unwrap();
         Self {
@@ -55,6 +58,7 @@ impl Fabric {
             received: vec![0; bytes],
             queue_pairs: vec![VecDeque::new(); queue_pairs],
             lost: vec![false; queue_pairs],
+            lives: vec![0; queue_pairs],
             delivered: Vec::new(),
             now: Duration::ZERO,
         }
@@ -101,7 +105,10 @@ impl Fabric {
                         self.receiver.arrived(start, u64::from(length)).unwrap();
                     }
                     Message::End { at } => self.receiver.ended(at).unwrap(),
-                    Message::Abandon { queue_pair, .. } => self.queue_pairs[queue_pair].clear(),
+                    Message::Abandon { queue_pair, life } if life == self.lives[queue_pair] => {
+                        self.queue_pairs[queue_pair].clear();
+                    }
+                    Message::Abandon { .. } => {}
                     other => panic!("a sender says {other:?}"),
                 }
                 self.complete(queue_pair, request.id);
@@ -113,7 +120,7 @@ impl Fabric {
     /// What is lost does not complete, though the peer may see some of it.
     fn complete(&mut self, queue_pair: usize, id: u64) {
         if !self.lost[queue_pair] {
-            self.sender.completed(queue_pair, id);
+            self.sender.completed(queue_pair, id, self.now);
         }
     }
 
@@ -133,9 +140,19 @@ impl Fabric {
     }
 
     fn lose(&mut self, queue_pair: usize) {
-        if self.lost.iter().filter(|lost| !**lost).count() > 1 && !self.lost[queue_pair] {
+        if !self.lost[queue_pair] {
             self.lost[queue_pair] = true;
-            assert!(self.sender.lost(queue_pair));
+            self.sender.lost(queue_pair);
+        }
+    }
+
+    /// What was on its way over the lost one does not arrive any more.
+    fn restore(&mut self, queue_pair: usize) {
+        if self.lost[queue_pair] {
+            self.lost[queue_pair] = false;
+            self.lives[queue_pair] += 1;
+            self.queue_pairs[queue_pair].clear();
+            self.sender.restored(queue_pair);
         }
     }
 }
@@ -147,6 +164,7 @@ enum Event {
     Step(usize),
     Take(usize),
     Lose(usize),
+    Restore(usize),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -156,6 +174,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         8 => (0..3_usize).prop_map(Event::Step),
         3 => (0..200_usize).prop_map(Event::Take),
         1 => (0..3_usize).prop_map(Event::Lose),
+        1 => (0..3_usize).prop_map(Event::Restore),
     ];
     proptest::collection::vec(event, 0..400)
 }
@@ -182,10 +201,12 @@ proptest! {
                 Event::Step(queue_pair) => fabric.step(queue_pair),
                 Event::Take(count) => fabric.take(count),
                 Event::Lose(queue_pair) => fabric.lose(queue_pair),
+                Event::Restore(queue_pair) => fabric.restore(queue_pair),
             }
             fabric.post();
         }
         fabric.sender.finish();
+        fabric.restore(0);
         // Each round carries something on, so the number of rounds is bounded.
         for _ in 0..100_000 {
             if fabric.receiver.is_finished() {
@@ -300,6 +321,7 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
         message_bytes: 10,
         piece_bytes: 1000,
         max_pieces: 4,
+        stall: Some(Duration::from_secs(3)),
     }
 }
 
@@ -320,6 +342,7 @@ impl Endpoint for Script {
             depth: 8,
             reads: 0,
             message_bytes: 1000,
+            over_tcp: false,
             needs_polling: false,
             replaces: self.replaces,
         }
@@ -446,4 +469,33 @@ fn abandon(queue_pair: usize, life: u32) -> Completion {
         queue_pair: 0,
         message: Message::Abandon { queue_pair, life }.encode(),
     }
+}
+
+#[test]
+fn a_queue_pair_on_which_nothing_completes_is_given_up() {
+    let mut fabric = Fabric::new(100, 50, 50, 1, 4);
+    fabric.sender = Sender::new(fabric_settings(&fabric), Pacer::new(None, 0));
+    fabric.fill(&[1; 100]);
+    let mut exchange = Exchange::new(fabric.sender, fabric.receiver, 1);
+    let mut script = Script::new(1, true);
+    let mut at = |seconds: u64, happens: &[Completion]| {
+        let now = Duration::from_secs(seconds);
+        script.happens = happens.to_vec();
+        exchange.advance(&mut script, now).unwrap();
+        let posted = std::mem::take(&mut script.posted).len();
+        (posted, exchange.stalls(), exchange.next_at(now))
+    };
+    let seconds = Duration::from_secs;
+    let done = Completion::Done {
+        queue_pair: 0,
+        id: 0,
+    };
+    assert_eq!(at(10, &[]), (5, 0, Some(seconds(13))));
+    assert_eq!(at(12, &[done]), (1, 0, Some(seconds(15))));
+    assert_eq!(at(14, &[]), (0, 0, Some(seconds(15))));
+    assert_eq!(at(15, &[]), (0, 1, None));
+    // Nothing is posted, and nothing can stall, until it comes back.
+    assert_eq!(at(30, &[]), (0, 1, None));
+    let restored = Completion::Restored { queue_pair: 0 };
+    assert_eq!(at(40, &[restored]), (5, 1, Some(seconds(43))));
 }

@@ -67,6 +67,7 @@ impl SoftEndpoint {
                 depth: DEPTH,
                 reads: usize::from(READ_DEPTH),
                 message_bytes: MAX_MESSAGE_BYTES,
+                over_tcp: true,
                 needs_polling: true,
                 replaces: false,
             },
