@@ -6,6 +6,8 @@
 
 mod algorithm;
 mod compute;
+mod hash;
+mod md5;
 mod memory;
 mod partial;
 mod pieces;
@@ -21,7 +23,7 @@ pub use service::Checksums;
 
 use std::fmt;
 
-use md5::digest::DynDigest;
+use self::hash::Hash;
 
 /// A checksum in the making, fed piece by piece from the start.
 pub struct Checksum {
@@ -31,7 +33,7 @@ pub struct Checksum {
 
 enum State {
     Partial(PartialChecksum),
-    Hash(Box<dyn DynDigest + Send>),
+    Hash(Hash),
 }
 
 impl Checksum {
@@ -43,10 +45,10 @@ impl Checksum {
             A::Adler32 => partial(partial::Kind::Adler32),
             A::Crc32 => partial(partial::Kind::Crc32),
             A::Crc32c => partial(partial::Kind::Crc32c),
-            A::Md5 => State::Hash(Box::<md5::Md5>::default()),
-            A::Sha1 => State::Hash(Box::<sha1::Sha1>::default()),
-            A::Sha256 => State::Hash(Box::<sha2::Sha256>::default()),
-            A::Sha512 => State::Hash(Box::<sha2::Sha512>::default()),
+            A::Md5 => State::Hash(Hash::md5()),
+            A::Sha1 => State::Hash(Hash::sha1()),
+            A::Sha256 => State::Hash(Hash::sha256()),
+            A::Sha512 => State::Hash(Hash::sha512()),
         };
         Self { algorithm, state }
     }
@@ -63,7 +65,7 @@ impl Checksum {
     pub fn finish(self) -> String {
         match self.state {
             State::Partial(state) => state.finish(),
-            State::Hash(state) => hexadecimal(&state.finalize()),
+            State::Hash(state) => state.finish(),
         }
     }
 }
@@ -75,15 +77,6 @@ impl fmt::Debug for Checksum {
             .field("algorithm", &self.algorithm)
             .finish_non_exhaustive()
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]
