@@ -37,6 +37,8 @@ mod open;
 mod provider;
 mod random;
 mod settings;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 mod soft;
 mod streams;
 

@@ -294,7 +294,7 @@ impl Opening<'_> {
 
 /// Pieces of a sixteenth of the ring keep several queue pairs busy and the receiver informed; none is shorter than a
 /// message or longer than its length can be told.
-fn piece_bytes(ring: Ring, message: u64) -> u64 {
+pub(crate) fn piece_bytes(ring: Ring, message: u64) -> u64 {
     const MAX_PIECE_BYTES: u64 = 16 << 20;
     let sixteenth = (ring.bytes() / 16).min(MAX_PIECE_BYTES);
     sixteenth.max(message).min(ring.bytes())

@@ -18,8 +18,12 @@ mod receiver;
 mod sender;
 
 pub(crate) use exchange::Exchange;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use exchange::Fault;
 pub(crate) use message::Message;
 pub(crate) use pacing::Pacer;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use pacing::time_of;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Sender, SenderSettings};
 

@@ -1,8 +1,4 @@
-//! Paces messages by a token bucket, below what a policer on the path lets through.
-//!
-//! A policer drops what comes faster than its rate once its burst is used up, and drops it message by
-//! message: a queue pair then repeats from the first packet that is missing, at full speed, and loses it
-//! again. So messages never leave faster than the rate, and never more of them together than the burst.
+//! A token bucket.
 
 use std::time::Duration;
 
@@ -42,11 +38,15 @@ impl Pacer {
     pub(crate) fn pass(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.rate {
             // Late is allowed, early is not: a part of a nanosecond counts as one.
-            let time = nanoseconds(bytes).div_ceil(u128::from(rate));
-            let time = Duration::from_nanos(u64::try_from(time).unwrap_or(u64::MAX));
-            self.full_at = self.full_at.max(now).saturating_add(time);
+            self.full_at = self.full_at.max(now).saturating_add(time_of(bytes, rate));
         }
     }
+}
+
+/// How long so many bytes take at a rate of bytes per second.
+pub(crate) fn time_of(bytes: u64, rate: u64) -> Duration {
+    let nanoseconds = nanoseconds(bytes).div_ceil(u128::from(rate.max(1)));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
 /// How many nanoseconds so many bytes take at a byte per second.

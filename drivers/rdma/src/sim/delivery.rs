@@ -1,0 +1,196 @@
+//! What the devices at both ends make of what arrives.
+
+use super::fabric::{Fabric, Place, What};
+use super::queue_pair::{Kind, Pending, Train, Verdict};
+use super::regions::copy;
+use crate::memory::Span;
+use crate::provider::{Access, Completion, Remote, Work};
+
+impl Fabric {
+    /// Packets of a train are there.
+    pub(crate) fn arrive(&mut self, place: Place, train: Train, packets: u64, has_gap: bool) {
+        if !self.lives(place) {
+            return;
+        }
+        match train.kind {
+            Kind::Message | Kind::Read => self.take(place, train, packets, has_gap),
+            Kind::Response => self.take_response(place, train, packets, has_gap),
+        }
+    }
+
+    /// The responder's part.
+    fn take(&mut self, place: Place, train: Train, packets: u64, has_gap: bool) {
+        let allowed = match self.queue_pair(place.peer()).find(train.first) {
+            Some(pending) => self.allow(place, &pending),
+            // It was acknowledged before.
+            None => Ok(()),
+        };
+        let in_sequence = train.first <= self.queue_pair(place).expected();
+        if let Err(reason) = allowed
+            && in_sequence
+        {
+            self.say(place, What::Refused { reason });
+            self.fail(place, reason);
+            return;
+        }
+        let verdict = self.queue_pair(place).arrive(train.first, packets);
+        if let Verdict::Takes { from } = verdict
+            && train.kind == Kind::Message
+        {
+            self.deliver(place, from, train.first + packets);
+        }
+        let mut complains = verdict == Verdict::Gap { complains: true };
+        if has_gap && packets > 0 && train.first + packets == self.queue_pair(place).expected() {
+            complains |= self.queue_pair(place).complain();
+        }
+        let packet = self.queue_pair(place).expected();
+        if complains {
+            self.say(place, What::Missing { packet });
+        } else if !matches!(verdict, Verdict::Gap { .. }) {
+            if train.kind == Kind::Read {
+                // Also for the second time: it was asked for again.
+                self.queue_pair(place).answer(train);
+                self.queue(place);
+            } else {
+                self.say(place, What::Acknowledged { packet });
+            }
+        }
+    }
+
+    /// Whether the peer may do what it asks for.
+    fn allow(&mut self, place: Place, pending: &Pending) -> Result<(), &'static str> {
+        let (remote, span, access) = match pending.request.work {
+            Work::Write { span, to, .. } => (to, span, Access::RemoteWrite),
+            Work::Read { span, from, .. } => (from, span, Access::RemoteRead),
+            Work::Send(_) => return Ok(()),
+        };
+        let regions = &self.end(place).regions;
+        regions
+            .check(remote, span.length as u64, access)
+            .map(|_| ())
+    }
+
+    /// Carries out the packets of one message from `from` up to `end`.
+    fn deliver(&mut self, place: Place, from: u64, end: u64) {
+        let Some(pending) = self.queue_pair(place.peer()).find(from) else {
+            return;
+        };
+        match pending.request.work {
+            Work::Write { region, span, to } => {
+                let (skip, length) = self.part(place.peer(), &pending, from, end);
+                let source = Span::new(span.offset + skip, length);
+                let to = Remote {
+                    address: to.address + skip as u64,
+                    ..to
+                };
+                let here = &self.hosts[place.host].ends[place.channel].regions;
+                let there = &self.hosts[1 - place.host].ends[place.channel].regions;
+                if let Ok((sink, place)) = here.check(to, length as u64, Access::RemoteWrite) {
+                    copy((there, region, source), (here, sink, place));
+                }
+            }
+            Work::Send(message) if end == pending.first + pending.packets => {
+                let queue_pair = place.queue_pair;
+                let received = Completion::Received {
+                    queue_pair,
+                    message,
+                };
+                self.complete(place, received);
+            }
+            Work::Send(_) | Work::Read { .. } => {}
+        }
+    }
+
+    /// Where in a request's bytes its packets from `from` up to `end` are, and how many these are.
+    fn part(&mut self, requester: Place, pending: &Pending, from: u64, end: u64) -> (usize, usize) {
+        let bytes = self.queue_pair(requester).bytes(pending, from, end);
+        let fits = "a part of a span";
+        let skip = usize::try_from(bytes.start).expect(fits);
+        (skip, usize::try_from(bytes.end - bytes.start).expect(fits))
+    }
+
+    /// The requester's part, where it gets what it asked for.
+    fn take_response(&mut self, place: Place, train: Train, packets: u64, has_gap: bool) {
+        let end = train.first + packets;
+        let pending = self.queue_pair(place).find(train.first);
+        let mut done = Vec::new();
+        let queue_pair = self.queue_pair(place);
+        let verdict = queue_pair.respond(train.first, end, has_gap, &mut done);
+        if let (Verdict::Takes { from }, Some(pending)) = (verdict, pending)
+            && let Work::Read {
+                region,
+                span,
+                from: remote,
+            } = pending.request.work
+        {
+            let (skip, length) = self.part(place, &pending, from, end);
+            let sink = Span::new(span.offset + skip, length);
+            let remote = Remote {
+                address: remote.address + skip as u64,
+                ..remote
+            };
+            let here = &self.hosts[place.host].ends[place.channel].regions;
+            let there = &self.hosts[1 - place.host].ends[place.channel].regions;
+            if let Ok((source, place)) = there.check(remote, length as u64, Access::RemoteRead) {
+                copy((there, source, place), (here, region, sink));
+            }
+        }
+        self.complete_all(place, &done);
+        let is_missing = match verdict {
+            Verdict::Takes { .. } => has_gap,
+            Verdict::Gap { complains } => complains,
+            Verdict::Duplicate => false,
+        };
+        if is_missing && self.lives(place) {
+            self.queue_pair(place).go_back(0);
+            self.queue(place);
+        }
+    }
+
+    /// The other device has taken all packets before `packet`.
+    pub(crate) fn acknowledged(&mut self, place: Place, packet: u64) {
+        if !self.lives(place) {
+            return;
+        }
+        let mut done = Vec::new();
+        if self.queue_pair(place).acknowledge(packet, &mut done) {
+            self.complete_all(place, &done);
+        }
+    }
+
+    fn complete_all(&mut self, place: Place, done: &[u64]) {
+        for &id in done {
+            let queue_pair = place.queue_pair;
+            self.complete(place, Completion::Done { queue_pair, id });
+        }
+        let from = self.now.max(self.hosts[place.host].wire.free_at());
+        if self.queue_pair(place).is_waiting() {
+            self.watch(place, from);
+        }
+        self.close_if_done(place);
+    }
+
+    /// The other device misses a packet: it and everything after it goes again.
+    pub(crate) fn missing(&mut self, place: Place, packet: u64) {
+        self.acknowledged(place, packet);
+        if self.lives(place) {
+            self.queue_pair(place).go_back(packet);
+            self.queue(place);
+        }
+    }
+
+    /// The other device does not allow what was asked of it.
+    pub(crate) fn refused(&mut self, place: Place, reason: &str) {
+        if self.lives(place) {
+            self.fail(place, reason);
+        }
+    }
+
+    /// Says something to the device at the other end.
+    fn say(&mut self, place: Place, what: What) {
+        let wire = &mut self.hosts[place.host].wire;
+        if let Some(at) = wire.carry_word(self.now, &mut self.random) {
+            self.plan(at, place.peer(), what);
+        }
+    }
+}

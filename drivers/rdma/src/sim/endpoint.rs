@@ -1,0 +1,280 @@
+//! A simulated fabric as a provider of verbs.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use super::fabric::{Fabric, FabricSettings, Place};
+use crate::memory::Memory;
+use crate::provider::{Access, Completion, Endpoint, Limits, PostError, Region, Request, Work};
+
+/// A fabric that endpoints share.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedFabric {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    fabric: Fabric,
+    /// From when on time passes by itself; until somebody says so, where there is none.
+    epoch: Option<Instant>,
+    /// By channel, those of both ends.
+    alarms: Vec<[Arc<OwnedFd>; 2]>,
+}
+
+/// READs of one queue pair at a time: what hardware takes.
+const READS: usize = 16;
+
+/// The largest message of InfiniBand, in bytes (9.7.7).
+const MESSAGE_BYTES: usize = 1 << 31;
+
+impl SharedFabric {
+    /// A fabric whose time passes when somebody says so.
+    pub(crate) fn new(settings: FabricSettings) -> Self {
+        Self::with_epoch(settings, None)
+    }
+
+    /// A fabric whose time is that of the clock.
+    #[cfg(test)]
+    pub(crate) fn in_real_time(settings: FabricSettings) -> Self {
+        Self::with_epoch(settings, Some(Instant::now()))
+    }
+
+    fn with_epoch(settings: FabricSettings, epoch: Option<Instant>) -> Self {
+        let shared = Shared {
+            fabric: Fabric::new(settings),
+            epoch,
+            alarms: Vec::new(),
+        };
+        Self {
+            shared: Arc::new(Mutex::new(shared)),
+        }
+    }
+
+    /// Connects both ends of a channel, of which the first is at the first host.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptor left.
+    pub(crate) fn connect(&self, queue_pairs: usize) -> io::Result<[SimEndpoint; 2]> {
+        let alarm = || {
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            Ok::<_, io::Error>(Arc::new(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+        };
+        let alarms = [alarm()?, alarm()?];
+        let mut shared = self.lock();
+        let channel = shared.fabric.connect(queue_pairs);
+        shared.alarms.push(alarms.clone());
+        let [first, second] = alarms;
+        let end = |host, alarm| SimEndpoint {
+            fabric: self.clone(),
+            host,
+            channel,
+            queue_pairs,
+            alarm,
+        };
+        Ok([end(0, first), end(1, second)])
+    }
+
+    /// When something happens next.
+    pub(crate) fn next_at(&self) -> Option<Duration> {
+        self.lock().fabric.next_at()
+    }
+
+    /// Lets everything happen until `now`.
+    pub(crate) fn run_until(&self, now: Duration) {
+        self.lock().fabric.run_until(now);
+    }
+
+    /// Trains that lost packets on their way from a host.
+    pub(crate) fn dropped(&self, host: usize) -> u64 {
+        self.lock().fabric.hosts[host].wire.dropped()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // A test that failed elsewhere is not to hide why.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something at this moment.
+    fn act<T>(&self, action: impl FnOnce(&mut Fabric) -> T) -> T {
+        let mut shared = self.lock();
+        let Some(epoch) = shared.epoch else {
+            return action(&mut shared.fabric);
+        };
+        shared.fabric.run_until(epoch.elapsed());
+        let outcome = action(&mut shared.fabric);
+        shared.set_alarms(epoch);
+        outcome
+    }
+}
+
+impl Shared {
+    /// Wakes those for whom there is something, and the others when something happens.
+    fn set_alarms(&self, epoch: Instant) {
+        let next = self.fabric.next_at();
+        for (channel, alarms) in self.alarms.iter().enumerate() {
+            for (host, alarm) in alarms.iter().enumerate() {
+                let end = &self.fabric.hosts[host].ends[channel];
+                let after = match next {
+                    _ if !end.completions.is_empty() => Some(Duration::ZERO),
+                    Some(at) => Some(at.saturating_sub(epoch.elapsed())),
+                    None => None,
+                };
+                set_alarm(alarm, after);
+            }
+        }
+    }
+}
+
+/// Lets a descriptor become readable after a time, or not.
+fn set_alarm(alarm: &OwnedFd, after: Option<Duration>) {
+    // timerfd_settime(2): a time of zero would disarm it.
+    let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
+    let zero = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let value = Timespec::try_from(after).unwrap_or(zero);
+    let once = Itimerspec {
+        it_interval: zero,
+        it_value: value,
+    };
+    // It fails for wrong arguments only.
+    let _ = timerfd_settime(alarm, TimerfdTimerFlags::empty(), &once);
+}
+
+/// One end of a channel over a simulated fabric.
+#[derive(Debug)]
+pub(crate) struct SimEndpoint {
+    fabric: SharedFabric,
+    host: usize,
+    channel: usize,
+    queue_pairs: usize,
+    alarm: Arc<OwnedFd>,
+}
+
+impl SimEndpoint {
+    /// Registers memory that has addresses and no content.
+    pub(crate) fn register_addresses(&mut self, length: u64, access: Access) -> Region {
+        self.add(None, length, access)
+    }
+
+    /// A device gives up a queue pair.
+    #[cfg(test)]
+    pub(crate) fn break_queue_pair(&self, queue_pair: usize) {
+        self.fabric.act(|fabric| {
+            let place = self.place(fabric, queue_pair);
+            fabric.fail(place, "the device has an error");
+        });
+    }
+
+    /// Whether [`Endpoint::poll`] has something to tell.
+    pub(crate) fn has_completions(&self) -> bool {
+        let shared = self.fabric.lock();
+        let end = &shared.fabric.hosts[self.host].ends[self.channel];
+        !end.completions.is_empty()
+    }
+
+    fn add(&self, memory: Option<Arc<Memory>>, length: u64, access: Access) -> Region {
+        self.fabric.act(|fabric| {
+            let end = &mut fabric.hosts[self.host].ends[self.channel];
+            end.regions.add(memory, length, access, &mut fabric.random)
+        })
+    }
+
+    fn place(&self, fabric: &Fabric, queue_pair: usize) -> Place {
+        let end = &fabric.hosts[self.host].ends[self.channel];
+        Place {
+            host: self.host,
+            channel: self.channel,
+            queue_pair,
+            generation: end.queue_pairs[queue_pair].generation,
+        }
+    }
+}
+
+impl Endpoint for SimEndpoint {
+    fn limits(&self) -> Limits {
+        let shared = self.fabric.lock();
+        let settings = &shared.fabric.settings;
+        let end = &shared.fabric.hosts[self.host].ends[self.channel];
+        Limits {
+            queue_pairs: self.queue_pairs,
+            depth: settings.depth,
+            reads: READS,
+            message_bytes: MESSAGE_BYTES,
+            needs_polling: false,
+            over_tcp: false,
+            replaces: settings.replaces && !end.is_ended,
+        }
+    }
+
+    fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
+        let length = memory.length() as u64;
+        Ok(self.add(Some(Arc::clone(memory)), length, access))
+    }
+
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
+        self.fabric.act(|fabric| {
+            let place = self.place(fabric, queue_pair);
+            let depth = fabric.settings.depth;
+            let known = fabric.queue_pair(place);
+            if !known.living {
+                return Err(PostError::Lost);
+            }
+            let is_read = matches!(request.work, Work::Read { .. });
+            if known.pending() >= depth || is_read && known.reads() >= READS {
+                return Err(PostError::Full);
+            }
+            known.post(request);
+            fabric.queue(place);
+            Ok(())
+        })
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.fabric.act(|fabric| {
+            let end = &mut fabric.hosts[self.host].ends[self.channel];
+            completions.extend(end.completions.drain(..));
+        });
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.alarm.as_fd()
+    }
+
+    fn close(&mut self, queue_pair: usize) -> bool {
+        self.fabric.act(|fabric| {
+            queue_pair < self.queue_pairs && {
+                let place = self.place(fabric, queue_pair);
+                fabric.give_up(place, None)
+            }
+        })
+    }
+
+    fn end(&mut self) {
+        self.fabric
+            .act(|fabric| fabric.finish(self.host, self.channel));
+    }
+
+    fn abort(&mut self) {
+        self.fabric
+            .act(|fabric| fabric.abort(self.host, self.channel));
+    }
+}
+
+/// What was posted still arrives; then the other end learns that nobody is here.
+impl Drop for SimEndpoint {
+    fn drop(&mut self) {
+        self.fabric
+            .act(|fabric| fabric.leave(self.host, self.channel));
+    }
+}

@@ -1,0 +1,373 @@
+//! Two hosts, the path between them, and time.
+//!
+//! The fabric is a list of things that will happen, in their order. Nothing of it depends on the machine that it runs
+//! on, so a seed replays a run to the last bit. Each train of packets is three of these things, whatever it carries:
+//! the port is free again, the train arrives, it is acknowledged.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use super::link::{Link, Passage, Wire};
+use super::queue_pair::{Kind, QueuePair, Train};
+use super::random::Random;
+use super::regions::Regions;
+use crate::provider::{Completion, Loss};
+
+/// What a fabric is like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FabricSettings {
+    /// From the first host to the second, and back.
+    pub links: [Link; 2],
+    /// What a packet carries: the path's MTU, in bytes.
+    pub packet_bytes: u64,
+    /// Requests of one queue pair that may be waiting for completion.
+    pub depth: usize,
+    /// How long a requester waits for an acknowledgement. Longer than a round trip, or it never ends.
+    pub acknowledgement_timeout: Duration,
+    /// How often a requester goes back before the queue pair is lost. 7 is for ever, as with devices.
+    pub retries: u32,
+    /// Lost queue pairs are connected anew.
+    pub replaces: bool,
+    /// What chance follows from.
+    pub seed: u64,
+}
+
+/// As many retries as there may be are no limit (the InfiniBand architecture, 9.9.2.4.1; rxe and hardware agree).
+const FOR_EVER: u32 = 7;
+
+/// The request of a READ, in bytes.
+const READ_REQUEST_BYTES: u64 = 16;
+
+impl FabricSettings {
+    /// The same path in both directions, on which nothing goes wrong.
+    pub fn new(link: Link) -> Self {
+        // 4.096 µs times a power of two, as a device would be told: more than two round trips.
+        let mut timeout = Duration::from_nanos(4096 << 14);
+        while timeout < 4 * (link.delay + link.jitter) {
+            timeout *= 2;
+        }
+        Self {
+            links: [link.clone(), link],
+            packet_bytes: 4096,
+            depth: 1024,
+            acknowledgement_timeout: timeout,
+            retries: FOR_EVER,
+            replaces: true,
+            seed: 0,
+        }
+    }
+}
+
+/// Everything that there is.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    pub(crate) settings: FabricSettings,
+    pub(crate) hosts: [Host; 2],
+    pub(crate) now: Duration,
+    pub(crate) random: Random,
+    events: BinaryHeap<Event>,
+    /// Events so far: those of one moment happen in the order in which they were planned.
+    planned: u64,
+}
+
+/// A host, and what it sends.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) wire: Wire,
+    pub(crate) ends: Vec<End>,
+    /// Queue pairs that have something for the port, in turn.
+    turns: VecDeque<(usize, usize)>,
+    /// The port is busy, and somebody will look when it is free.
+    busy: bool,
+}
+
+/// One end of a channel.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) queue_pairs: Vec<QueuePair>,
+    pub(crate) regions: Regions,
+    pub(crate) completions: VecDeque<Completion>,
+    /// Its user has ended it, and nothing is replaced any more.
+    pub(crate) is_ended: bool,
+    /// Its user has dropped it, or thrown it away.
+    pub(crate) is_over: bool,
+}
+
+/// A queue pair's name in the fabric, and which of its lives is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) host: usize,
+    pub(crate) channel: usize,
+    pub(crate) queue_pair: usize,
+    pub(crate) generation: u32,
+}
+
+impl Place {
+    pub(crate) fn peer(self) -> Self {
+        Self {
+            host: 1 - self.host,
+            ..self
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Event {
+    at: Duration,
+    number: u64,
+    place: Place,
+    what: What,
+}
+
+/// What happens at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The port of the host has sent what it was given.
+    PortIsFree,
+    /// Of a train, `packets` have come.
+    Arrives {
+        train: Train,
+        packets: u64,
+        has_gap: bool,
+    },
+    /// The device at the other end has taken all packets before this one.
+    Acknowledged { packet: u64 },
+    /// It misses this one.
+    Missing { packet: u64 },
+    /// It does not allow what was asked.
+    Refused { reason: &'static str },
+    /// It is time to see whether something was acknowledged.
+    Deadline,
+    /// The other end is no more, and says so over another way than the queue pair.
+    PeerLost { ended: Option<Loss> },
+    /// Both ends are connected anew.
+    Connected,
+}
+
+/// The earliest is the greatest, for the heap.
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Fabric {
+    pub(crate) fn new(settings: FabricSettings) -> Self {
+        let host = |link: &Link| Host {
+            wire: Wire::new(link.clone()),
+            ends: Vec::new(),
+            turns: VecDeque::new(),
+            busy: false,
+        };
+        Self {
+            hosts: [host(&settings.links[0]), host(&settings.links[1])],
+            random: Random::new(settings.seed),
+            settings,
+            now: Duration::ZERO,
+            events: BinaryHeap::new(),
+            planned: 0,
+        }
+    }
+
+    /// Connects both ends of a new channel; returns its number.
+    pub(crate) fn connect(&mut self, queue_pairs: usize) -> usize {
+        for host in &mut self.hosts {
+            let queue_pair = |_| QueuePair::new(0, self.settings.packet_bytes);
+            host.ends.push(End {
+                queue_pairs: (0..queue_pairs).map(queue_pair).collect(),
+                regions: Regions::default(),
+                completions: VecDeque::new(),
+                is_ended: false,
+                is_over: false,
+            });
+        }
+        self.hosts[0].ends.len() - 1
+    }
+
+    /// When something happens next.
+    pub(crate) fn next_at(&self) -> Option<Duration> {
+        self.events.peek().map(|event| event.at)
+    }
+
+    /// Lets everything happen until `now`.
+    pub(crate) fn run_until(&mut self, now: Duration) {
+        while let Some(event) = self.events.peek()
+            && event.at <= now
+            && let Some(event) = self.events.pop()
+        {
+            self.now = self.now.max(event.at);
+            self.happen(event.place, event.what);
+        }
+        self.now = self.now.max(now);
+    }
+
+    pub(crate) fn plan(&mut self, at: Duration, place: Place, what: What) {
+        self.planned += 1;
+        self.events.push(Event {
+            at,
+            number: self.planned,
+            place,
+            what,
+        });
+    }
+
+    /// The end of a channel at a place.
+    pub(crate) fn end(&mut self, place: Place) -> &mut End {
+        &mut self.hosts[place.host].ends[place.channel]
+    }
+
+    pub(crate) fn queue_pair(&mut self, place: Place) -> &mut QueuePair {
+        &mut self.hosts[place.host].ends[place.channel].queue_pairs[place.queue_pair]
+    }
+
+    /// Whether the queue pair at a place is in the life that is meant, and not lost.
+    pub(crate) fn lives(&mut self, place: Place) -> bool {
+        let queue_pair = self.queue_pair(place);
+        queue_pair.living && queue_pair.generation == place.generation
+    }
+
+    /// Tells the user of an end, if there is one.
+    pub(crate) fn complete(&mut self, place: Place, completion: Completion) {
+        let end = self.end(place);
+        if !end.is_over {
+            end.completions.push_back(completion);
+        }
+    }
+
+    /// Gives a queue pair that has something to send a turn at the port.
+    pub(crate) fn queue(&mut self, place: Place) {
+        let queue_pair = self.queue_pair(place);
+        if queue_pair.living && queue_pair.has_train() && !queue_pair.queued {
+            queue_pair.queued = true;
+            let turn = (place.channel, place.queue_pair);
+            self.hosts[place.host].turns.push_back(turn);
+        }
+        if !self.hosts[place.host].busy {
+            self.send_next(place.host);
+        }
+    }
+
+    /// Sends what is next in turn, if the port is free.
+    fn send_next(&mut self, host: usize) {
+        self.hosts[host].busy = false;
+        while let Some((channel, queue_pair)) = self.hosts[host].turns.pop_front() {
+            let place = Place {
+                host,
+                channel,
+                queue_pair,
+                generation: self.hosts[host].ends[channel].queue_pairs[queue_pair].generation,
+            };
+            let sender = self.queue_pair(place);
+            sender.queued = false;
+            if !sender.living {
+                continue;
+            }
+            let was_waiting = sender.is_waiting();
+            let Some(train) = sender.next_train() else {
+                continue;
+            };
+            let passage = self.send(place, train);
+            if !was_waiting && self.queue_pair(place).is_waiting() {
+                self.watch(place, passage.leaves);
+            }
+            self.hosts[host].busy = true;
+            self.plan(passage.leaves, place, What::PortIsFree);
+            if self.queue_pair(place).has_train() {
+                self.queue_pair(place).queued = true;
+                self.hosts[host].turns.push_back((channel, queue_pair));
+            }
+            return;
+        }
+    }
+
+    fn send(&mut self, place: Place, train: Train) -> Passage {
+        let (bytes, packets) = match train.kind {
+            Kind::Message => (self.train_bytes(place, train), train.packets),
+            Kind::Read => (READ_REQUEST_BYTES, 1),
+            Kind::Response => (self.train_bytes(place.peer(), train), train.packets),
+        };
+        let wire = &mut self.hosts[place.host].wire;
+        let passage = wire.carry(bytes, packets, self.now, &mut self.random);
+        if let Some(arrival) = passage.arrival {
+            let what = What::Arrives {
+                train,
+                packets: match train.kind {
+                    Kind::Read => train.packets,
+                    Kind::Message | Kind::Response => arrival.packets,
+                },
+                has_gap: arrival.has_gap,
+            };
+            self.plan(arrival.at, place.peer(), what);
+        }
+        passage
+    }
+
+    /// How much of the payload a train carries, which belongs to a request of `requester`.
+    fn train_bytes(&mut self, requester: Place, train: Train) -> u64 {
+        let queue_pair = self.queue_pair(requester);
+        queue_pair.find(train.first).map_or(0, |pending| {
+            let bytes = queue_pair.bytes(&pending, train.first, train.first + train.packets);
+            bytes.end - bytes.start
+        })
+    }
+
+    /// Looks from now on whether anything is acknowledged in time, if nobody does.
+    pub(crate) fn watch(&mut self, place: Place, from: Duration) {
+        let deadline = from + self.settings.acknowledgement_timeout;
+        let queue_pair = self.queue_pair(place);
+        let is_watched = queue_pair.deadline.is_some();
+        queue_pair.deadline = Some(deadline);
+        if !is_watched {
+            self.plan(deadline, place, What::Deadline);
+        }
+    }
+
+    fn happen(&mut self, place: Place, what: What) {
+        match what {
+            What::PortIsFree => self.send_next(place.host),
+            What::Arrives {
+                train,
+                packets,
+                has_gap,
+            } => self.arrive(place, train, packets, has_gap),
+            What::Acknowledged { packet } => self.acknowledged(place, packet),
+            What::Missing { packet } => self.missing(place, packet),
+            What::Refused { reason } => self.refused(place, reason),
+            What::Deadline => self.deadline(place),
+            What::PeerLost { ended } => self.peer_lost(place, ended),
+            What::Connected => self.connected(place),
+        }
+    }
+
+    /// Nothing was heard for a time: everything that is not acknowledged goes again, or the queue pair is lost.
+    fn deadline(&mut self, place: Place) {
+        if !self.lives(place) {
+            return;
+        }
+        let (now, most) = (self.now, self.settings.retries);
+        let queue_pair = self.queue_pair(place);
+        let Some(deadline) = queue_pair.deadline.filter(|_| queue_pair.is_waiting()) else {
+            queue_pair.deadline = None;
+            return;
+        };
+        if deadline > now {
+            self.plan(deadline, place, What::Deadline);
+            return;
+        }
+        queue_pair.deadline = None;
+        queue_pair.retries += 1;
+        if most < FOR_EVER && queue_pair.retries > most {
+            self.fail(place, "nothing was acknowledged, however often it was sent");
+            return;
+        }
+        queue_pair.go_back(0);
+        self.queue(place);
+    }
+}

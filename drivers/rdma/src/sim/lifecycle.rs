@@ -1,0 +1,127 @@
+//! How queue pairs end, and are connected anew.
+//!
+//! The two ends speak of that over a way of its own, as with the connection manager of real verbs: what is lost at
+//! one end is told to the other, which agrees to a new life. From then on nothing of the earlier one counts.
+
+use super::fabric::{End, Fabric, Place, What};
+use super::queue_pair::QueuePair;
+use crate::provider::{Completion, Loss};
+
+impl Fabric {
+    /// A queue pair breaks, and its user learns why.
+    pub(crate) fn fail(&mut self, place: Place, reason: &str) {
+        if self.give_up(place, None) {
+            self.complete_lost(place, Loss::Failed(reason.to_owned()));
+        }
+    }
+
+    /// Ends a queue pair and tells the other end: with the reason if there will be no other life. `false` if it is
+    /// lost already.
+    pub(crate) fn give_up(&mut self, place: Place, ended: Option<Loss>) -> bool {
+        let is_news = self.lives(place);
+        if is_news || ended.is_some() {
+            self.queue_pair(place).living = false;
+            let at = self.hosts[place.host].wire.carry_surely(self.now);
+            self.plan(at, place.peer(), What::PeerLost { ended });
+        }
+        is_news
+    }
+
+    /// Ends a channel's end at once.
+    pub(crate) fn abort(&mut self, host: usize, channel: usize) {
+        for place in self.places(host, channel) {
+            self.give_up(place, Some(Loss::Reset));
+        }
+        self.hosts[host].ends[channel].is_over = true;
+    }
+
+    /// Ends a channel's end, of which all requests are done. Its user hears when the peer has ended it as well.
+    pub(crate) fn finish(&mut self, host: usize, channel: usize) {
+        self.hosts[host].ends[channel].is_ended = true;
+        for place in self.places(host, channel) {
+            if !self.give_up(place, Some(Loss::Closed)) {
+                self.complete_lost(place, Loss::Closed);
+            }
+        }
+    }
+
+    /// Ends a channel's end when all of its requests are done.
+    pub(crate) fn leave(&mut self, host: usize, channel: usize) {
+        if std::mem::replace(&mut self.hosts[host].ends[channel].is_over, true) {
+            return;
+        }
+        for place in self.places(host, channel) {
+            self.queue_pair(place).closing = true;
+            self.close_if_done(place);
+        }
+    }
+
+    pub(crate) fn close_if_done(&mut self, place: Place) {
+        let queue_pair = self.queue_pair(place);
+        if queue_pair.closing && queue_pair.living && queue_pair.pending() == 0 {
+            self.give_up(place, Some(Loss::Closed));
+        }
+    }
+
+    fn places(&self, host: usize, channel: usize) -> Vec<Place> {
+        let queue_pairs = self.hosts[host].ends[channel].queue_pairs.iter();
+        let place = |(queue_pair, known): (usize, &QueuePair)| Place {
+            host,
+            channel,
+            queue_pair,
+            generation: known.generation,
+        };
+        queue_pairs.enumerate().map(place).collect()
+    }
+
+    /// The other end lost or gave up the queue pair.
+    pub(crate) fn peer_lost(&mut self, place: Place, ended: Option<Loss>) {
+        let is_news = self.lives(place);
+        let known = self.queue_pair(place);
+        if known.generation != place.generation {
+            return;
+        }
+        known.living = false;
+        let loss = ended.clone().unwrap_or(Loss::Reset);
+        if is_news {
+            self.complete_lost(place, loss.clone());
+        }
+        let is_ended = self.end(place).is_ended;
+        if ended.is_some() && (self.settings.replaces || is_ended) {
+            // Told of one that is lost, a user knows that it will not be restored.
+            self.complete_lost(place, loss);
+        } else if ended.is_none() && self.settings.replaces {
+            if self.end(place).is_over || is_ended {
+                // The other end is to hear that nobody is here.
+                self.give_up(place, Some(Loss::Closed));
+            } else {
+                let at = self.hosts[place.host].wire.carry_surely(self.now);
+                self.plan(at, place.peer(), What::Connected);
+            }
+        }
+    }
+
+    fn complete_lost(&mut self, place: Place, loss: Loss) {
+        let queue_pair = place.queue_pair;
+        self.complete(place, Completion::Lost { queue_pair, loss });
+    }
+
+    /// Both ends agreed to a new life.
+    pub(crate) fn connected(&mut self, place: Place) {
+        let peer = place.peer();
+        let is_current = self.queue_pair(place).generation == place.generation;
+        let ends = |end: &End| end.is_over || end.is_ended;
+        if !is_current || ends(self.end(place)) || ends(self.end(peer)) {
+            return;
+        }
+        for place in [place, peer] {
+            let queued = self.queue_pair(place).queued;
+            let packet_bytes = self.settings.packet_bytes;
+            *self.queue_pair(place) = QueuePair::new(place.generation + 1, packet_bytes);
+            // Its place among those that wait for the port stays.
+            self.queue_pair(place).queued = queued;
+            let queue_pair = place.queue_pair;
+            self.complete(place, Completion::Restored { queue_pair });
+        }
+    }
+}

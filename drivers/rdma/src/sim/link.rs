@@ -1,0 +1,309 @@
+//! One direction of a path: what becomes of a train of packets between two hosts.
+//!
+//! A message crosses the path as one *train*, its packets behind each other, for which there is one calculation and
+//! not one for each packet. It leaves the port of its host, waits in the queue of a slower place, passes a policer or is
+//! dropped, may lose packets by chance, and arrives after the delay. Trains do not overtake each other.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::random::Random;
+use crate::engine::time_of;
+
+/// What a direction of a path is like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// How fast the port of the host sends, in bytes of payload per second.
+    pub rate: u64,
+    /// From one host to the other.
+    pub delay: Duration,
+    /// Up to so much is added to the delay.
+    pub jitter: Duration,
+    /// A place that is slower than the port.
+    pub queue: Option<Queue>,
+    /// Somebody who drops what comes too fast.
+    pub policer: Option<Policer>,
+    /// The share of packets that is lost by chance.
+    pub loss: f64,
+    /// When nothing gets through.
+    pub down: Range<Duration>,
+}
+
+/// A place that is slower than what comes before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    /// In bytes per second.
+    pub rate: u64,
+    /// What waits there at most, in bytes. What does not fit is dropped.
+    pub bytes: u64,
+}
+
+/// Drops what comes faster than its rate, once its burst is used up.
+///
+/// On a train of packets at full speed it drops all from the first that does not conform, and those that did are
+/// of little use; the papers saw whole messages fall. So a train passes whole or not at all here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policer {
+    /// In bytes per second.
+    pub rate: u64,
+    /// What may pass at once after a pause, in bytes.
+    pub burst: u64,
+}
+
+impl Link {
+    /// A path on which nothing goes wrong.
+    pub fn new(rate: u64, delay: Duration) -> Self {
+        Self {
+            rate,
+            delay,
+            jitter: Duration::ZERO,
+            queue: None,
+            policer: None,
+            loss: 0.0,
+            down: Duration::ZERO..Duration::ZERO,
+        }
+    }
+}
+
+/// A direction of a path and what is on it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    link: Link,
+    /// When the port has sent all that it was given.
+    free_at: Duration,
+    /// When the queue will be empty.
+    empty_at: Duration,
+    /// Bytes that the policer lets pass at `filled_at`.
+    tokens: f64,
+    filled_at: Duration,
+    /// When the last train arrives.
+    last: Duration,
+    /// When the last word of a device to the other arrives.
+    last_word: Duration,
+    dropped: u64,
+}
+
+/// What becomes of a train.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passage {
+    /// When its last packet has left the port.
+    pub(crate) leaves: Duration,
+    /// `None` if nothing of it arrives.
+    pub(crate) arrival: Option<Arrival>,
+}
+
+/// What arrives of a train.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// When the last of it is there.
+    pub(crate) at: Duration,
+    /// Packets from the first one on.
+    pub(crate) packets: u64,
+    /// The next one is missing, and others come after it.
+    pub(crate) has_gap: bool,
+}
+
+impl Wire {
+    pub(crate) fn new(link: Link) -> Self {
+        Self {
+            tokens: link.policer.map_or(0.0, |policer| policer.burst as f64),
+            link,
+            free_at: Duration::ZERO,
+            empty_at: Duration::ZERO,
+            filled_at: Duration::ZERO,
+            last: Duration::ZERO,
+            last_word: Duration::ZERO,
+            dropped: 0,
+        }
+    }
+
+    /// When the port can send.
+    pub(crate) fn free_at(&self) -> Duration {
+        self.free_at
+    }
+
+    /// Trains of which packets were lost.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Sends a train, which waits for the port.
+    pub(crate) fn carry(
+        &mut self,
+        bytes: u64,
+        packets: u64,
+        now: Duration,
+        random: &mut Random,
+    ) -> Passage {
+        let begins = self.free_at.max(now);
+        let leaves = begins + time_of(bytes, self.link.rate);
+        self.free_at = leaves;
+        let arrival = self
+            .wait(bytes, begins, leaves)
+            .filter(|&at| !self.link.down.contains(&leaves) && self.conforms(bytes, at))
+            .map(|at| self.arrive(at, packets, random));
+        if arrival.is_none_or(|arrival| arrival.packets < packets) {
+            self.dropped += 1;
+        }
+        Passage {
+            leaves,
+            arrival: arrival.filter(|arrival| arrival.packets > 0 || arrival.has_gap),
+        }
+    }
+
+    /// When a word of one device to the other arrives, if it does: acknowledgements are small and have the right of way.
+    pub(crate) fn carry_word(&mut self, now: Duration, random: &mut Random) -> Option<Duration> {
+        let is_lost = self.link.loss > 0.0 && random.share() < self.link.loss;
+        if is_lost || self.link.down.contains(&now) {
+            return None;
+        }
+        self.last_word = (now + self.link.delay + self.jitter(random)).max(self.last_word);
+        Some(self.last_word)
+    }
+
+    /// When somebody arrives who tries again until the path is there, such as TCP.
+    pub(crate) fn carry_surely(&self, now: Duration) -> Duration {
+        let is_down = self.link.down.contains(&now);
+        let leaves = if is_down { self.link.down.end } else { now };
+        leaves + self.link.delay + self.link.jitter
+    }
+
+    /// When a train has left the queue, if there is room for it.
+    fn wait(&mut self, bytes: u64, begins: Duration, leaves: Duration) -> Option<Duration> {
+        let Some(queue) = self.link.queue else {
+            return Some(leaves);
+        };
+        let empty_at = self.empty_at.max(begins) + time_of(bytes, queue.rate);
+        let waiting = time_of(queue.bytes, queue.rate);
+        if empty_at.saturating_sub(leaves) > waiting {
+            return None;
+        }
+        self.empty_at = empty_at.max(leaves);
+        Some(self.empty_at)
+    }
+
+    /// Whether the policer lets a train pass whose last packet comes to it at `at`.
+    fn conforms(&mut self, bytes: u64, at: Duration) -> bool {
+        let Some(policer) = self.link.policer else {
+            return true;
+        };
+        let passed = at.saturating_sub(self.filled_at).as_secs_f64();
+        self.tokens = (self.tokens + passed * policer.rate as f64).min(policer.burst as f64);
+        self.filled_at = at.max(self.filled_at);
+        // Times are whole nanoseconds: what is missing of a byte is not the sender's fault.
+        let conforms = self.tokens + 1.0 >= bytes as f64;
+        if conforms {
+            self.tokens -= bytes as f64;
+        }
+        conforms
+    }
+
+    fn arrive(&mut self, at: Duration, packets: u64, random: &mut Random) -> Arrival {
+        self.last = (at + self.link.delay + self.jitter(random)).max(self.last);
+        let intact = self.intact(random).min(packets);
+        Arrival {
+            at: self.last,
+            packets: intact,
+            has_gap: intact + 1 < packets,
+        }
+    }
+
+    /// How many packets pass before one is lost by chance.
+    #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
+    #[expect(clippy::cast_sign_loss, reason = "both logarithms are negative")]
+    fn intact(&self, random: &mut Random) -> u64 {
+        if self.link.loss <= 0.0 {
+            return u64::MAX;
+        }
+        // The geometric distribution, from the uniform one without 0.
+        ((1.0 - random.share()).ln() / (1.0 - self.link.loss).ln()) as u64
+    }
+
+    fn jitter(&self, random: &mut Random) -> Duration {
+        let most = u64::try_from(self.link.jitter.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(if most == 0 { 0 } else { random.below(most) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn arrival(wire: &mut Wire, bytes: u64, now: Duration) -> Option<Arrival> {
+        wire.carry(bytes, 10, now, &mut Random::new(1)).arrival
+    }
+
+    #[test]
+    fn a_train_takes_its_time() {
+        let mut wire = Wire::new(Link::new(MIB, SECOND));
+        for seconds in [2, 3] {
+            let arrival = arrival(&mut wire, MIB, Duration::ZERO).unwrap();
+            assert_eq!(arrival.at, seconds * SECOND, "behind the one before");
+            assert_eq!((arrival.packets, arrival.has_gap), (10, false));
+        }
+        assert_eq!(wire.free_at(), 2 * SECOND);
+    }
+
+    #[test]
+    fn a_policer_drops_what_comes_too_fast() {
+        let mut link = Link::new(1000 * MIB, SECOND);
+        link.policer = Some(Policer {
+            rate: MIB,
+            burst: 2 * MIB,
+        });
+        let mut wire = Wire::new(link);
+        assert!(arrival(&mut wire, 2 * MIB, Duration::ZERO).is_some());
+        assert!(arrival(&mut wire, MIB, Duration::ZERO).is_none());
+        assert!(arrival(&mut wire, MIB, 2 * SECOND).is_some());
+        assert!(arrival(&mut wire, 2 * MIB, 2 * SECOND).is_none());
+        assert!(arrival(&mut wire, 3 * MIB, 100 * SECOND).is_none(), "ever");
+        assert_eq!(wire.dropped(), 3);
+    }
+
+    #[test]
+    fn a_queue_holds_what_it_can() {
+        let mut link = Link::new(4 * MIB, SECOND);
+        link.queue = Some(Queue {
+            rate: MIB,
+            bytes: MIB,
+        });
+        let mut wire = Wire::new(link);
+        // A quarter of a second to send, a second to leave the queue.
+        let first = arrival(&mut wire, MIB, Duration::ZERO).unwrap();
+        assert_eq!(first.at, 2 * SECOND);
+        assert!(arrival(&mut wire, MIB, Duration::ZERO).is_none());
+        let second = arrival(&mut wire, MIB, SECOND).unwrap();
+        assert_eq!(second.at, 3 * SECOND);
+    }
+
+    #[test]
+    fn nothing_passes_a_link_that_is_down() {
+        let mut link = Link::new(MIB, Duration::ZERO);
+        link.down = SECOND..3 * SECOND;
+        let mut wire = Wire::new(link);
+        assert!(arrival(&mut wire, MIB, SECOND).is_none());
+        assert!(
+            wire.carry_word(2 * SECOND, &mut Random::new(1)).is_none(),
+            "nor do acknowledgements"
+        );
+        assert_eq!(wire.carry_surely(2 * SECOND), 3 * SECOND);
+        assert!(arrival(&mut wire, MIB, 2 * SECOND).is_some());
+    }
+
+    #[test]
+    fn packets_are_lost_as_often_as_they_should() {
+        let mut link = Link::new(MIB, Duration::ZERO);
+        link.loss = 0.01;
+        let mut wire = Wire::new(link);
+        let mut random = Random::new(7);
+        let mut intact = 0;
+        for _ in 0..10_000 {
+            let passage = wire.carry(1, 1_000_000, Duration::ZERO, &mut random);
+            intact += passage.arrival.map_or(0, |arrival| arrival.packets);
+        }
+        assert!((960_000..1_020_000).contains(&intact), "{intact} of 990000");
+    }
+}

@@ -1,0 +1,89 @@
+//! Registered memory of one end of a channel, and what peers may do with it.
+
+use std::sync::Arc;
+
+use super::random::Random;
+use crate::memory::{Memory, Span};
+use crate::provider::{Access, Region, Remote};
+
+/// Everything that was registered.
+#[derive(Debug, Default)]
+pub(crate) struct Regions(Vec<Registered>);
+
+#[derive(Debug)]
+struct Registered {
+    region: Region,
+    access: Access,
+    length: u64,
+    /// `None`: only addresses, for runs of which the content is of no interest.
+    memory: Option<Arc<Memory>>,
+}
+
+impl Regions {
+    pub(crate) fn add(
+        &mut self,
+        memory: Option<Arc<Memory>>,
+        length: u64,
+        access: Access,
+        random: &mut Random,
+    ) -> Region {
+        let region = Region {
+            id: self.0.len(),
+            // Far apart, and none at the beginning.
+            address: (self.0.len() as u64 + 1) << 48,
+            key: u32::try_from(random.below(1 << 32)).unwrap_or(0),
+        };
+        self.0.push(Registered {
+            region,
+            access,
+            length,
+            memory,
+        });
+        region
+    }
+
+    /// The place that a peer names, if it may do what it wants there.
+    pub(crate) fn check(
+        &self,
+        remote: Remote,
+        length: u64,
+        access: Access,
+    ) -> Result<(usize, Span), &'static str> {
+        let named = self.0.iter().find(|named| named.region.key == remote.key);
+        let named = named.ok_or("there is no memory with this key")?;
+        if named.access != access {
+            return Err("the memory is not for this");
+        }
+        let offset = remote.address.wrapping_sub(named.region.address);
+        if offset > named.length || length > named.length - offset {
+            return Err("the place is not within the memory");
+        }
+        let fits = "a registered length is memory of this process, or stands for one";
+        let offset = usize::try_from(offset).expect(fits);
+        let span = Span::new(offset, usize::try_from(length).expect(fits));
+        Ok((named.region.id, span))
+    }
+
+    fn memory(&self, region: usize) -> Option<&Memory> {
+        self.0.get(region)?.memory.as_deref()
+    }
+}
+
+/// Copies from one end's memory to the other's; spans are of the same length.
+pub(crate) fn copy(from: (&Regions, usize, Span), to: (&Regions, usize, Span)) {
+    let (from_regions, from_region, mut from_span) = from;
+    let (to_regions, to_region, mut to_span) = to;
+    let (Some(source), Some(sink)) = (
+        from_regions.memory(from_region),
+        to_regions.memory(to_region),
+    ) else {
+        return;
+    };
+    let mut buffer = [0; 16 << 10];
+    while from_span.length > 0 {
+        let count = from_span.length.min(buffer.len());
+        source.copy_out(from_span.offset, &mut buffer[..count]);
+        sink.copy_in(to_span.offset, &buffer[..count]);
+        (from_span, to_span) = (from_span.skip(count), to_span.skip(count));
+    }
+}

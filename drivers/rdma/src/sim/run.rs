@@ -1,0 +1,278 @@
+//! Channels over a simulated fabric, driven from one thing that happens to the next.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::endpoint::{SharedFabric, SimEndpoint};
+use super::fabric::FabricSettings;
+use super::random::Random;
+use crate::engine::{Exchange, Fault, Pacer, Receiver, Ring, Sender, SenderSettings};
+use crate::memory::Memory;
+use crate::open::piece_bytes;
+use crate::provider::{Access, Endpoint, Remote};
+
+/// Some channels, their fabric, and the time.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) fabric: SharedFabric,
+    pub(crate) channels: Vec<[RunEnd; 2]>,
+    pub(crate) now: Duration,
+}
+
+/// What a channel of a run is like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunSettings {
+    pub(crate) ring_bytes: NonZeroU64,
+    pub(crate) message_bytes: u64,
+    pub(crate) queue_pairs: usize,
+    /// When a queue pair on which nothing completes is given up.
+    pub(crate) stall: Option<Duration>,
+}
+
+/// One end of a channel, and who uses it.
+#[derive(Debug)]
+pub(crate) struct RunEnd {
+    pub(crate) exchange: Exchange,
+    pub(crate) endpoint: SimEndpoint,
+    /// Where there is content: what is sent from, and what is received into.
+    memories: Option<[Arc<Memory>; 2]>,
+    /// How long the stream is that it sends.
+    pub(crate) length: u64,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    /// A user who takes and gives as much as comes to its mind, and not all that it could.
+    whims: Option<Random>,
+    next_at: Option<Duration>,
+}
+
+/// How long a user with whims does something else.
+const WHIM: Duration = Duration::from_micros(200);
+
+impl Run {
+    pub(crate) fn new(settings: FabricSettings) -> Self {
+        Self {
+            fabric: SharedFabric::new(settings),
+            channels: Vec::new(),
+            now: Duration::ZERO,
+        }
+    }
+
+    /// Opens a channel. With `memories`, outgoing and incoming of each end, it has content.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptor left.
+    pub(crate) fn open(
+        &mut self,
+        settings: RunSettings,
+        pacers: [Pacer; 2],
+        memories: [Option<[Arc<Memory>; 2]>; 2],
+    ) -> io::Result<()> {
+        let mut endpoints = self.fabric.connect(settings.queue_pairs)?;
+        let length = settings.ring_bytes.get();
+        let mut sinks = Vec::new();
+        for (endpoint, memories) in endpoints.iter_mut().zip(&memories) {
+            // The region of what is sent from is the first, and so 0.
+            let sink = if let Some([outgoing, incoming]) = memories {
+                endpoint.register(outgoing, Access::Local)?;
+                endpoint.register(incoming, Access::RemoteWrite)?
+            } else {
+                endpoint.register_addresses(length, Access::Local);
+                endpoint.register_addresses(length, Access::RemoteWrite)
+            };
+            sinks.push(sink);
+        }
+        let ring = Ring::new(settings.ring_bytes);
+        let mut ends = Vec::new();
+        let parts = endpoints.into_iter().zip(pacers).zip(memories);
+        for (((endpoint, pacer), memories), sink) in parts.zip(sinks.iter().rev()) {
+            let remote = Remote {
+                address: sink.address,
+                key: sink.key,
+            };
+            let sender = Sender::new(settings.sender(ring, remote, &endpoint), pacer);
+            let receiver = Receiver::new(ring, settings.pieces());
+            ends.push(RunEnd {
+                exchange: Exchange::new(sender, receiver, settings.queue_pairs),
+                endpoint,
+                memories,
+                length: 0,
+                sent: 0,
+                received: 0,
+                whims: None,
+                next_at: Some(self.now),
+            });
+        }
+        if let Ok(ends) = ends.try_into() {
+            self.channels.push(ends);
+        }
+        Ok(())
+    }
+
+    /// Does what is due, and goes on to the next thing that happens. `false` if there is none, or not before `until`.
+    ///
+    /// # Errors
+    ///
+    /// When one end lied to the other.
+    pub(crate) fn step(&mut self, until: Duration) -> Result<bool, Fault> {
+        let now = self.now;
+        let mut next_at = None;
+        for end in self.channels.iter_mut().flatten() {
+            if end.next_at.is_some_and(|at| at <= now) || end.endpoint.has_completions() {
+                end.work(now)?;
+            }
+            next_at = earlier(next_at, end.next_at);
+        }
+        next_at = earlier(next_at, self.fabric.next_at());
+        let Some(at) = next_at.filter(|&at| at <= until) else {
+            self.now = until.max(now);
+            self.fabric.run_until(self.now);
+            return Ok(false);
+        };
+        self.now = at.max(now);
+        self.fabric.run_until(self.now);
+        Ok(true)
+    }
+
+    /// Goes on until a moment, or until nothing happens any more.
+    ///
+    /// # Errors
+    ///
+    /// See [`Run::step`].
+    pub(crate) fn run_until(&mut self, until: Duration) -> Result<(), Fault> {
+        while self.step(until)? {}
+        Ok(())
+    }
+}
+
+impl RunSettings {
+    fn pieces(self) -> usize {
+        usize::try_from((self.ring_bytes.get() >> 18).clamp(64, 16384)).unwrap_or(64)
+    }
+
+    fn sender(self, ring: Ring, remote: Remote, endpoint: &SimEndpoint) -> SenderSettings {
+        SenderSettings {
+            ring,
+            region: 0,
+            remote,
+            queue_pairs: self.queue_pairs,
+            depth: endpoint.limits().depth,
+            message_bytes: self.message_bytes,
+            piece_bytes: piece_bytes(ring, self.message_bytes),
+            max_pieces: self.pieces(),
+            stall: self.stall,
+        }
+    }
+}
+
+impl RunEnd {
+    /// The user sends a stream of so many bytes, and ends it.
+    pub(crate) fn send(&mut self, length: u64, whims: Option<Random>) {
+        self.length = length;
+        self.whims = whims;
+    }
+
+    /// All of its own stream was told, and all of the peer's was taken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.sent == self.length
+            && self.exchange.sender.is_posted()
+            && self.exchange.sender.is_idle()
+            && self.exchange.receiver.is_finished()
+    }
+
+    fn work(&mut self, now: Duration) -> Result<(), Fault> {
+        self.exchange.advance(&mut self.endpoint, now)?;
+        loop {
+            let moved = self.take() + self.give();
+            self.exchange.advance(&mut self.endpoint, now)?;
+            if moved == 0 || self.whims.is_some() {
+                break;
+            }
+        }
+        let could = self.exchange.receiver.ready().length > 0
+            || self.sent < self.length && self.exchange.sender.room().length > 0;
+        let whim = (could && self.whims.is_some()).then_some(now + WHIM);
+        // Who may not go before a moment is asked then, and not again at this one.
+        let paced = self.exchange.next_at(now).filter(|&at| at > now);
+        self.next_at = earlier(whim, paced);
+        Ok(())
+    }
+
+    fn take(&mut self) -> u64 {
+        let mut taken = 0;
+        loop {
+            let ready = self.exchange.receiver.ready();
+            let ready = ready.first(whim(&mut self.whims, ready.length));
+            if ready.length == 0 {
+                return taken;
+            }
+            if let Some([_, incoming]) = &self.memories {
+                let mut bytes = vec![0; ready.length];
+                incoming.copy_out(ready.offset, &mut bytes);
+                let from = self.received;
+                assert!(bytes == content(from, ready.length), "from byte {from} on");
+                // What was taken may be overwritten at any time.
+                incoming.copy_in(ready.offset, &vec![0xee; ready.length]);
+            }
+            self.exchange.receiver.consume(ready.length);
+            self.received += ready.length as u64;
+            taken += ready.length as u64;
+            if self.whims.is_some() {
+                return taken;
+            }
+        }
+    }
+
+    fn give(&mut self) -> u64 {
+        let mut given = 0;
+        while self.sent < self.length {
+            let room = self.exchange.sender.room();
+            let most = usize::try_from(self.length - self.sent).unwrap_or(usize::MAX);
+            let room = room.first(most);
+            let room = room.first(whim(&mut self.whims, room.length));
+            if room.length == 0 {
+                // What fills the ring must go, whatever comes after it.
+                self.exchange.sender.flush();
+                return given;
+            }
+            if let Some([outgoing, _]) = &self.memories {
+                outgoing.copy_in(room.offset, &content(self.sent, room.length));
+            }
+            self.exchange.sender.fill(room.length);
+            self.sent += room.length as u64;
+            given += room.length as u64;
+            if self.whims.is_some() {
+                break;
+            }
+        }
+        if self.sent == self.length {
+            self.exchange.sender.finish();
+        }
+        given
+    }
+}
+
+/// Some of `length`, if there are whims.
+fn whim(whims: &mut Option<Random>, length: usize) -> usize {
+    let Some(random) = whims else {
+        return length;
+    };
+    let share = [1, length / 7, length / 2, length];
+    let share = share[random.index(4)];
+    share.clamp(usize::from(length > 0), length)
+}
+
+/// What the bytes of a stream are from `start` on: no two parts of it look the same.
+fn content(start: u64, length: usize) -> Vec<u8> {
+    let byte = |place: u64| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    (start..).take(length).map(byte).collect()
+}
+
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
