@@ -4,7 +4,9 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gridhaul_server::config::{Command, CommandLine, PasswdArguments, ServeArguments};
+use gridhaul_server::config::{
+    CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments,
+};
 use gridhaul_server::passwords::{self, Grant, PasswordsError};
 use gridhaul_server::{check, serve, ssh};
 
@@ -30,7 +32,7 @@ fn run(arguments: &ServeArguments) -> Result<(), String> {
     serve::serve(arguments).map_err(|error| error.to_string())
 }
 
-fn check(arguments: &ServeArguments) -> Result<(), String> {
+fn check(arguments: &CheckArguments) -> Result<(), String> {
     match check::check(arguments, &mut io::stdout().lock()) {
         Ok(true) => Ok(()),
         Ok(false) => Err("with these errors the server does not work as it is meant to".to_owned()),

@@ -2,14 +2,23 @@
 
 use std::path::Path;
 
-/// What data on its way may take where nothing is configured: a quarter of the memory of the machine
-/// or of the control group, at most 1 GiB.
-pub(crate) fn default_buffer_bytes() -> usize {
-    const LEAST: u64 = 64 << 20;
-    const MOST: u64 = 1 << 30;
+use crate::config::Limits;
 
-    let limit = limit().unwrap_or(LEAST * 4);
-    usize::try_from((limit / 4).clamp(LEAST, MOST)).unwrap_or(usize::MAX)
+/// What data on its way may take. Where nothing is configured, that is a quarter of the memory of the
+/// machine or of the control group, at most 1 GiB.
+pub(crate) fn buffer_bytes(limits: &Limits) -> u64 {
+    const MOST: u64 = 1 << 30;
+    limits.buffer_memory.unwrap_or_else(|| quarter().min(MOST))
+}
+
+/// What the rings of the driver `rdma` may take. Where nothing is configured, that is a quarter of the memory.
+pub(crate) fn ring_bytes(limits: &Limits) -> u64 {
+    limits.rdma_memory.unwrap_or_else(quarter)
+}
+
+fn quarter() -> u64 {
+    const LEAST: u64 = 64 << 20;
+    limit().map_or(LEAST, |limit| (limit / 4).max(LEAST))
 }
 
 /// What the process may have: the memory of the machine, or of the control group if that is less.
@@ -58,6 +67,6 @@ mod tests {
 
     #[test]
     fn the_default_is_bounded() {
-        assert!((64 << 20..=1 << 30).contains(&default_buffer_bytes()));
+        assert!((64 << 20..=1 << 30).contains(&quarter().min(1 << 30)));
     }
 }

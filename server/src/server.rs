@@ -341,6 +341,8 @@ impl Server {
             .connections
             .set(limits.connections, limits.connections_per_address);
         self.shared.transfers.set(limits.transfers);
+        #[cfg(feature = "rdma")]
+        gridhaul_rdma::limit_memory(memory::ring_bytes(limits));
         self.shared.storages.reload(&settings.config);
         *self
             .shared
@@ -379,11 +381,9 @@ impl Shared {
         journal: Journal,
     ) -> Self {
         let limits = &settings.config.limits;
-        let buffer_bytes = limits
-            .buffer_memory
-            .map_or_else(memory::default_buffer_bytes, |bytes| {
-                usize::try_from(bytes).unwrap_or(usize::MAX)
-            });
+        let buffer_bytes = memory::buffer_bytes(limits);
+        #[cfg(feature = "rdma")]
+        gridhaul_rdma::limit_memory(memory::ring_bytes(limits));
         let node = LocalNode::new(NodeConfig {
             registry: registry.clone(),
             open_storage: {
@@ -392,7 +392,7 @@ impl Shared {
             },
             movers: limits.movers,
             block_bytes: BLOCK_BYTES,
-            buffer_memory_bytes: buffer_bytes,
+            buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
             checksum_threads: limits.checksum_threads,
             remembered_checksums: limits.remembered_checksums,
             data_timeout: limits.data_timeout,

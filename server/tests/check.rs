@@ -371,3 +371,18 @@ fn a_configuration_that_does_not_fit_together_is_an_error() {
     said.fails()
         .says("error configuration:", "/nonexistent/config.toml");
 }
+
+#[test]
+#[cfg(feature = "rdma")]
+fn rdma_is_looked_at_where_it_may_be_used() {
+    let allowed = ["--allowed-drivers", "tcp,rdma"];
+    let said = check(&[&["--anonymous", "--rdma"], &allowed[..]].concat());
+    said.passes()
+        .says("ok rdma:", "clients may have data channels over rdma")
+        .says("ok rdma:", "provider soft");
+    assert!(!said.lines.iter().any(|line| line.contains("descriptors")));
+    let said = check(&["--anonymous", "--rdma"]);
+    said.passes().says("warning rdma:", "allowed-drivers");
+    let said = check(&["--anonymous", "--rdma", "--rdma-memory", "1000000G"]);
+    said.fails().says("error rdma-memory:", "lower one of them");
+}

@@ -34,6 +34,7 @@ mod engine;
 mod handshake;
 mod memory;
 mod open;
+mod probe;
 mod provider;
 mod random;
 mod settings;
@@ -55,6 +56,7 @@ use gridhaul_tcp::TcpListener;
 use crate::channel::RdmaChannel;
 pub use crate::memory::MemoryLoad;
 use crate::memory::Pool;
+pub use crate::probe::{Finding, probe};
 use crate::settings::Settings;
 
 /// The driver `rdma`; its options are in the table above.

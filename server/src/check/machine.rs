@@ -43,10 +43,7 @@ fn check_descriptors(report: &mut Report, config: &Config) {
 fn check_memory(report: &mut Report, config: &Config) {
     const ABOUT: &str = "buffer-memory";
     let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
-    let wanted = config
-        .limits
-        .buffer_memory
-        .unwrap_or_else(|| memory::default_buffer_bytes() as u64);
+    let wanted = memory::buffer_bytes(&config.limits);
     match memory::limit() {
         Some(limit) if wanted > limit => report.error(
             ABOUT,

@@ -9,13 +9,15 @@ mod identities;
 mod kernel;
 mod machine;
 mod network;
+#[cfg(feature = "rdma")]
+mod rdma;
 mod report;
 mod trust;
 
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use crate::config::{Config, ServeArguments};
+use crate::config::{CheckArguments, Config};
 use report::{Report, Verdict};
 
 /// Checks what `serve` would do with these arguments. Returns whether there is no error.
@@ -23,9 +25,10 @@ use report::{Report, Verdict};
 /// # Errors
 ///
 /// When the report cannot be written.
-pub fn check(arguments: &ServeArguments, output: &mut impl Write) -> io::Result<bool> {
+pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<bool> {
     let mut report = Report::default();
-    match Config::load(arguments) {
+    match Config::load(&arguments.serve) {
+        Ok(config) if arguments.rdma => check_rdma(&mut report, &config),
         Ok(config) => check_all(&mut report, &config),
         Err(error) => report.error("configuration", error),
     }
@@ -51,4 +54,18 @@ fn check_all(report: &mut Report, config: &Config) {
     network::check(report, config);
     machine::check(report, config);
     kernel::check(report);
+    #[cfg(feature = "rdma")]
+    if rdma::is_asked_for(config) {
+        rdma::check(report, config);
+    }
+}
+
+#[cfg(feature = "rdma")]
+fn check_rdma(report: &mut Report, config: &Config) {
+    rdma::check(report, config);
+}
+
+#[cfg(not(feature = "rdma"))]
+fn check_rdma(report: &mut Report, _: &Config) {
+    report.error("rdma", "this program was built without it");
 }

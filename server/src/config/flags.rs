@@ -39,7 +39,7 @@ pub enum Command {
     ///
     /// Takes the flags of `serve`, and its file, and starts nothing. Each finding is a line that begins
     /// with ok, warning or error; if there is an error, the exit status is 1.
-    Check(Box<ServeArguments>),
+    Check(Box<CheckArguments>),
     /// Add a user to a password file, or give one a new password
     Passwd(PasswdArguments),
 }
@@ -53,6 +53,17 @@ pub struct ServeArguments {
     /// The settings that are given as flags.
     #[command(flatten)]
     pub settings: Settings,
+}
+
+/// What to check.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub struct CheckArguments {
+    /// Look only at what data channels over RDMA need: devices, libraries, memory
+    #[arg(long)]
+    pub rdma: bool,
+    /// How to serve.
+    #[command(flatten)]
+    pub serve: ServeArguments,
 }
 
 /// Whose password to set. The password is read from the terminal, or from standard input.

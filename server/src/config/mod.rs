@@ -24,7 +24,7 @@ pub use accounts::LocalAccounts;
 pub use authorization::{MemberOf, Outcome, Rule};
 pub use error::ConfigError;
 pub use file::FileError;
-pub use flags::{Command, CommandLine, PasswdArguments, ServeArguments};
+pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
 pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
 pub use tls_versions::TlsRange;
@@ -110,6 +110,8 @@ pub struct Limits {
     pub remembered_checksums: usize,
     /// Bytes of memory for data on its way; `None` is what the machine allows.
     pub buffer_memory: Option<u64>,
+    /// Bytes of memory for the rings of the driver `rdma`; `None` is what the machine allows.
+    pub rdma_memory: Option<u64>,
 }
 
 /// How data connections are made.

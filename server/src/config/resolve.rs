@@ -101,6 +101,12 @@ impl Config {
                     )?),
                     None => None,
                 },
+                rdma_memory: match settings.rdma_memory {
+                    Some(bytes) => {
+                        Some(between("rdma-memory", Some(bytes.0), 0, 1 << 20, 1 << 50)?)
+                    }
+                    None => None,
+                },
             },
             data: DataConnections {
                 port_range,

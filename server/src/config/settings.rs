@@ -240,6 +240,11 @@ settings! {
     #[arg(long, value_name = "BYTES")]
     buffer_memory: Bytes,
 
+    /// Memory for the rings of data channels over the driver rdma. Default: a quarter of the machine's or
+    /// the control group's
+    #[arg(long, value_name = "BYTES")]
+    rdma_memory: Bytes,
+
     /// Ports for passive data connections. Default: GLOBUS_TCP_PORT_RANGE, else any
     #[arg(long, value_name = "FIRST-LAST")]
     port_range: PortRange,

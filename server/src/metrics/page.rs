@@ -175,10 +175,49 @@ fn resources(text: &mut Text, shared: &Shared) {
         "Memory that buffers may take together, in bytes.",
         load.buffer_bytes_limit,
     );
+    #[cfg(feature = "rdma")]
+    rings(text);
     text.single(
         "gridhaul_brokers",
         Kind::Gauge,
         "Processes that act for local accounts.",
         shared.brokers(),
+    );
+}
+
+#[cfg(feature = "rdma")]
+fn rings(text: &mut Text) {
+    let load = gridhaul_rdma::memory_load();
+    let name = "gridhaul_rdma_ring_bytes";
+    text.family(
+        name,
+        Kind::Gauge,
+        "Memory of rings: of open channels, and kept for the next.",
+    );
+    text.sample(name, &[("state", "used")], load.used_bytes);
+    text.sample(name, &[("state", "idle")], load.idle_bytes);
+    text.single(
+        "gridhaul_rdma_ring_bytes_limit",
+        Kind::Gauge,
+        "Memory that rings may take together, in bytes.",
+        load.limit_bytes,
+    );
+    text.single(
+        "gridhaul_rdma_pinned_bytes",
+        Kind::Gauge,
+        "Memory of rings that is pinned for devices, in bytes.",
+        load.pinned_bytes,
+    );
+    text.single(
+        "gridhaul_rdma_channels",
+        Kind::Gauge,
+        "Data channels that have rings.",
+        load.channels,
+    );
+    text.single(
+        "gridhaul_rdma_channels_waiting",
+        Kind::Gauge,
+        "Data channels that wait for memory for their rings.",
+        load.waiting,
     );
 }

@@ -16,7 +16,7 @@ pub(super) fn default_bytes() -> u64 {
 }
 
 /// What rings take at most that the kernel pins for a device.
-pub(super) fn pinned_bytes() -> u64 {
+pub(crate) fn pinned_bytes() -> u64 {
     // capabilities(7): CAP_IPC_LOCK lifts the limit.
     let is_free =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));

@@ -16,6 +16,7 @@ mod pool;
 mod region;
 
 pub(crate) use bounds::Holder;
+pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
 pub(crate) use pool::{Pool, PoolError, Share};
 pub(crate) use region::{Memory, Span};

@@ -1,0 +1,85 @@
+//! What an administrator should know before data goes by RDMA: what there is here, what is missing, and what would
+//! help.
+
+use crate::memory::{Pool, pinned_bytes};
+
+/// Something that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// A word or two.
+    pub about: &'static str,
+    /// As it should be; else something is missing that others may have.
+    pub is_good: bool,
+    /// What was found, and what to do where something is missing.
+    pub words: String,
+}
+
+/// Looks at all that the driver may use. Nothing stays open.
+pub fn probe() -> Vec<Finding> {
+    vec![soft(), rings(), pinning()]
+}
+
+fn soft() -> Finding {
+    Finding {
+        about: "provider soft",
+        is_good: true,
+        words: "iWARP over TCP by this program, which needs no device".to_owned(),
+    }
+}
+
+/// A ring for each direction, three times the bandwidth-delay product.
+fn rings() -> Finding {
+    /// 10 Gb/s over 100 ms, three times, to and fro.
+    const WANTED_BYTES: u64 = 2 * 3 * 125_000_000;
+
+    let limit = Pool::of_process().load().limit_bytes;
+    let mebibytes = limit >> 20;
+    let words = if limit < WANTED_BYTES {
+        format!(
+            "all channels together may take {mebibytes} MiB, and one that fills 10 Gb/s over a round trip of \
+             100 ms wants {} MiB",
+            WANTED_BYTES >> 20
+        )
+    } else {
+        format!("all channels together may take {mebibytes} MiB")
+    };
+    Finding {
+        about: "rings",
+        is_good: limit >= WANTED_BYTES,
+        words,
+    }
+}
+
+/// Devices work on memory that the kernel pins for them.
+fn pinning() -> Finding {
+    let limit = pinned_bytes();
+    let is_good = limit >= Pool::of_process().load().limit_bytes;
+    let words = match limit {
+        u64::MAX => "the kernel pins as much memory for devices as is asked for".to_owned(),
+        bytes if is_good => format!("the kernel pins {} MiB for devices", bytes >> 20),
+        bytes => format!(
+            "the kernel pins {} KiB for devices, and rings that are larger together wait for each other or are cut: \
+             raise the limit (LimitMEMLOCK=infinity of the service, `ulimit -l unlimited` before)",
+            bytes >> 10
+        ),
+    };
+    Finding {
+        about: "pinned memory",
+        is_good,
+        words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn soft_is_always_there() {
+        let findings = probe();
+        let soft = findings
+            .iter()
+            .find(|finding| finding.about == "provider soft");
+        assert!(soft.is_some_and(|finding| finding.is_good), "{findings:?}");
+    }
+}
