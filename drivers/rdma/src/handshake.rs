@@ -1,9 +1,10 @@
 //! What the two ends tell each other on the data connection before the first byte goes by RDMA.
 //!
-//! The connecting end offers, the accepting end chooses, both within their own limits; then the queue pairs are
-//! connected, and each end says once where its ring is. Whoever cannot go on says why, and the other end has
+//! The connecting end offers, the accepting end chooses, both within their own limits; then each end says once where its
+//! ring is, and the queue pairs are connected. Whoever cannot go on says why, and the other end has
 //! that reason in its log.
 
+use std::fmt;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,18 +15,78 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 /// What stands before every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
 const NAME: &[u8; 8] = b"GHRDMA\r\n";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const KIND_OFFER: u8 = 1;
 const KIND_ANSWER: u8 = 2;
 const KIND_RING: u8 = 3;
 const KIND_REFUSAL: u8 = 4;
+const KIND_FABRIC: u8 = 5;
+const KIND_READY: u8 = 6;
 
 /// No record is longer, whatever it says.
 const MAX_RECORD_BYTES: usize = 1024;
 
 /// Proves on a further connection that it belongs to a data connection.
 pub(crate) type Token = [u8; 16];
+
+/// How queue pairs are connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// iWARP, by programs at both ends: the data connection is the first queue pair.
+    Soft = 1,
+    /// iWARP, by an adapter at one end at least: all queue pairs have connections of their own.
+    Iwarp = 2,
+    /// RoCE v2; the ends tell each other what to connect.
+    Roce = 4,
+    /// InfiniBand, in the same manner.
+    InfiniBand = 8,
+}
+
+/// The ways that an end can go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ways(u8);
+
+impl Ways {
+    pub(crate) fn with(self, way: Way) -> Self {
+        Self(self.0 | way as u8)
+    }
+
+    pub(crate) fn has(self, way: Way) -> bool {
+        self.0 & way as u8 != 0
+    }
+
+    /// The best way that both ends can go: adapters that understand each other before programs.
+    pub(crate) fn choose(self, other: Self) -> Option<Way> {
+        let speaks_iwarp = |ways: Self| ways.has(Way::Soft) || ways.has(Way::Iwarp);
+        let both = |way: Way| self.has(way) && other.has(way);
+        if both(Way::InfiniBand) {
+            Some(Way::InfiniBand)
+        } else if both(Way::Roce) {
+            Some(Way::Roce)
+        } else if !speaks_iwarp(self) || !speaks_iwarp(other) {
+            None
+        } else if self.has(Way::Iwarp) || other.has(Way::Iwarp) {
+            Some(Way::Iwarp)
+        } else {
+            Some(Way::Soft)
+        }
+    }
+}
+
+impl fmt::Display for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Way::Soft, "iWARP in user space"),
+            (Way::Iwarp, "iWARP"),
+            (Way::Roce, "RoCE"),
+            (Way::InfiniBand, "InfiniBand"),
+        ];
+        let names = names.iter().filter(|(way, _)| self.has(*way));
+        let names: Vec<_> = names.map(|(_, name)| *name).collect();
+        f.write_str(&names.join(" and "))
+    }
+}
 
 /// What the connecting end would like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +103,9 @@ pub(crate) struct Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) chosen: Offer,
-    /// Where further queue pairs are connected, at the address of the data connection; 0 if there is one only.
+    pub(crate) way: Way,
+    /// Where queue pairs with a connection of their own are connected, at the address of the data connection; 0 if
+    /// there are none.
     pub(crate) port: u16,
     pub(crate) token: Token,
 }
@@ -54,12 +117,41 @@ pub(crate) struct RingRecord {
     pub(crate) key: u32,
 }
 
+/// The queue pairs of one end, for the other to connect to (RoCE and InfiniBand).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FabricRecord {
+    pub(crate) port: PortRecord,
+    pub(crate) queue_pairs: Vec<QueuePairRecord>,
+}
+
+/// The port that all of them use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PortRecord {
+    pub(crate) gid: [u8; 16],
+    pub(crate) lid: u16,
+    /// 1 is 256 bytes, and each further one twice that, to 5 (`enum ibv_mtu`).
+    pub(crate) mtu: u8,
+    /// RDMA READs of each queue pair that are answered at a time.
+    pub(crate) reads: u8,
+}
+
+/// One queue pair, 24 bits each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QueuePairRecord {
+    pub(crate) number: u32,
+    /// What its first packet is counted as.
+    pub(crate) first_packet: u32,
+}
+
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    Offer(Offer),
+    Offer(Offer, Ways),
     Answer(Answer),
     Ring(RingRecord),
+    Fabric(FabricRecord),
+    /// The sender's queue pairs are connected.
+    Ready,
     /// Why the sender of it cannot go on.
     Refusal(String),
 }
@@ -87,12 +179,14 @@ impl Record {
     fn encode(&self) -> Vec<u8> {
         let mut content = Vec::new();
         let kind = match self {
-            Self::Offer(offer) => {
+            Self::Offer(offer, ways) => {
                 offer.encode(&mut content);
+                content.push(ways.0);
                 KIND_OFFER
             }
             Self::Answer(answer) => {
                 answer.chosen.encode(&mut content);
+                content.push(answer.way as u8);
                 content.extend(answer.port.to_be_bytes());
                 content.extend(answer.token);
                 KIND_ANSWER
@@ -102,6 +196,11 @@ impl Record {
                 content.extend(ring.key.to_be_bytes());
                 KIND_RING
             }
+            Self::Fabric(fabric) => {
+                fabric.encode(&mut content);
+                KIND_FABRIC
+            }
+            Self::Ready => KIND_READY,
             Self::Refusal(reason) => {
                 content.extend(reason.bytes().take(MAX_RECORD_BYTES));
                 KIND_REFUSAL
@@ -118,12 +217,16 @@ impl Record {
     fn decode(kind: u8, content: &[u8]) -> Result<Self, RecordError> {
         let mut fields = Fields(content);
         let record = match kind {
-            KIND_OFFER => Offer::decode(&mut fields).map(Self::Offer),
+            KIND_OFFER => Offer::decode(&mut fields)
+                .zip(fields.u8())
+                .map(|(offer, ways)| Self::Offer(offer, Ways(ways))),
             KIND_ANSWER => Answer::decode(&mut fields).map(Self::Answer),
             KIND_RING => fields
                 .u64()
                 .zip(fields.u32())
                 .map(|(address, key)| Self::Ring(RingRecord { address, key })),
+            KIND_FABRIC => FabricRecord::decode(&mut fields).map(Self::Fabric),
+            KIND_READY => Some(Self::Ready),
             KIND_REFUSAL => {
                 // It goes to logs: no character of it may be special there.
                 let reason = String::from_utf8_lossy(content).escape_debug().to_string();
@@ -168,9 +271,50 @@ impl Answer {
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         Some(Self {
             chosen: Offer::decode(fields)?,
+            way: Way::decode(fields.u8()?)?,
             port: fields.u16()?,
             token: fields.array()?,
         })
+    }
+}
+
+impl Way {
+    fn decode(number: u8) -> Option<Self> {
+        let all = [Self::Soft, Self::Iwarp, Self::Roce, Self::InfiniBand];
+        all.into_iter().find(|&way| way as u8 == number)
+    }
+}
+
+impl FabricRecord {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.port.gid);
+        bytes.extend(self.port.lid.to_be_bytes());
+        bytes.extend([self.port.mtu, self.port.reads]);
+        for queue_pair in &self.queue_pairs {
+            bytes.extend(queue_pair.number.to_be_bytes());
+            bytes.extend(queue_pair.first_packet.to_be_bytes());
+        }
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let port = PortRecord {
+            gid: fields.array()?,
+            lid: fields.u16()?,
+            mtu: fields.u8().filter(|mtu| (1..=5).contains(mtu))?,
+            reads: fields.u8()?,
+        };
+        let mut queue_pairs = Vec::new();
+        while !fields.0.is_empty() {
+            let [number, first_packet] = [fields.u32()?, fields.u32()?];
+            if number >> 24 != 0 || first_packet >> 24 != 0 {
+                return None;
+            }
+            queue_pairs.push(QueuePairRecord {
+                number,
+                first_packet,
+            });
+        }
+        Some(Self { port, queue_pairs })
     }
 }
 
@@ -182,6 +326,10 @@ impl Fields<'_> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*field)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_be_bytes)
     }
 
     fn u16(&mut self) -> Option<u16> {
@@ -301,9 +449,10 @@ mod tests {
             pieces: 64,
         };
         for record in [
-            Record::Offer(offer),
+            Record::Offer(offer, Ways::default().with(Way::Soft).with(Way::Roce)),
             Record::Answer(Answer {
                 chosen: offer,
+                way: Way::Iwarp,
                 port: 50_000,
                 token: [7; 16],
             }),
@@ -311,6 +460,22 @@ mod tests {
                 address: u64::MAX,
                 key: 1,
             }),
+            Record::Fabric(FabricRecord {
+                port: PortRecord {
+                    gid: [9; 16],
+                    lid: 5,
+                    mtu: 5,
+                    reads: 16,
+                },
+                queue_pairs: vec![
+                    QueuePairRecord {
+                        number: 17,
+                        first_packet: 0xff_ffff,
+                    };
+                    2
+                ],
+            }),
+            Record::Ready,
             Record::Refusal("no memory".to_owned()),
         ] {
             assert_eq!(round(&record), record);
@@ -326,16 +491,32 @@ mod tests {
             queue_pairs: 1,
             pieces: 1,
         };
-        let mut bytes = Record::Offer(offer).encode();
+        let mut bytes = Record::Offer(offer, Ways::default()).encode();
         bytes[HEAD_BYTES..][..8].fill(0);
         let decoded = Record::decode(KIND_OFFER, &bytes[HEAD_BYTES..]);
         assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
     }
 
+    #[test]
+    fn the_best_common_way_is_chosen() {
+        let ways = |ways: &[Way]| ways.iter().fold(Ways::default(), |all, &way| all.with(way));
+        let soft = ways(&[Way::Soft]);
+        let auto = ways(&[Way::Soft, Way::Roce]);
+        let roce = ways(&[Way::Roce]);
+        let iwarp = ways(&[Way::Iwarp]);
+        assert_eq!(auto.choose(auto), Some(Way::Roce));
+        assert_eq!(auto.choose(soft), Some(Way::Soft));
+        assert_eq!(soft.choose(iwarp), Some(Way::Iwarp));
+        assert_eq!(iwarp.choose(auto), Some(Way::Iwarp));
+        assert_eq!(roce.choose(soft), None);
+        assert_eq!(roce.choose(iwarp), None);
+        assert_eq!(auto.to_string(), "iWARP in user space and RoCE");
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_a_record_or_an_error(
-            kind in 0..6_u8,
+            kind in 0..8_u8,
             content in proptest::collection::vec(any::<u8>(), 0..60),
         ) {
             let _ = Record::decode(kind, &content);

@@ -9,12 +9,14 @@ use gridhaul_stack::{AcceptError, ChannelError, ConnectError, Operation, Side, S
 use gridhaul_tcp::{TcpChannel, TcpListener};
 
 use crate::engine::{Exchange, Pacer, Receiver, Ring, Sender, SenderSettings};
-use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token};
+use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token, Way, Ways};
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::provider::{Access, Endpoint, Remote};
 use crate::random::random_bytes;
-use crate::settings::Settings;
+use crate::round_trip::round_trip;
+use crate::settings::{Provider, Settings};
 use crate::soft::{self, Established, HandshakeError, SoftEndpoint};
+use crate::verbs::{Place, VerbsEndpoint, VerbsError};
 
 /// A channel that is ready for data.
 #[derive(Debug)]
@@ -93,9 +95,12 @@ pub(crate) fn open(
 
 impl Opening<'_> {
     fn connect(self) -> Result<Opened, OpenError> {
-        let mut share = self.share(Side::Connector, self.settings.ring_bytes)?;
+        let abilities = self.or_refuse(self.abilities())?;
+        let pins = abilities.place.is_some();
+        let mut share = self.share(Side::Connector, pins, self.settings.ring_bytes)?;
         let offer = self.settings.offer(share.ring_bytes());
-        handshake::write(&self.socket, &Record::Offer(offer), self.operation)?;
+        let record = Record::Offer(offer, abilities.ways);
+        handshake::write(&self.socket, &record, self.operation)?;
         let Record::Answer(answer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
@@ -103,63 +108,129 @@ impl Opening<'_> {
             return Err(OpenError::Greedy);
         }
         share.shrink(answer.chosen.ring_bytes);
-        let mut rings = Self::rings(share)?;
+        let rings = self.rings(share, answer.chosen, answer.way, &abilities);
+        let mut rings = self.or_refuse(rings)?;
         let remote = self.exchange(&rings)?;
-        for number in 1..answer.chosen.queue_pairs {
-            let address = SocketAddr::new(self.peer.ip(), answer.port);
-            let further =
-                gridhaul_tcp::connect(&self.settings.tcp, address, self.options, self.operation);
-            let (socket, _) = further.map_err(connect_error)?.into_parts();
-            let connection = self.establish(socket, Side::Connector, answer.token, number)?;
-            rings.attach(connection)?;
+        match &mut rings.carrier {
+            Carrier::Soft(endpoint) => {
+                for number in 1..answer.chosen.queue_pairs {
+                    let connection = self.connect_further(answer, number)?;
+                    endpoint.attach(connection).map_err(local_error)?;
+                }
+                let connection = self.last(Side::Connector, answer.token)?;
+                endpoint.attach(connection).map_err(local_error)?;
+            }
+            Carrier::Verbs(endpoint) => self.connect_fabric(endpoint)?,
         }
-        self.finish(rings, answer, Side::Connector, remote)
+        self.finish(rings, answer.chosen, remote)
     }
 
     fn accept(self) -> Result<Opened, OpenError> {
-        let Record::Offer(offer) = handshake::read(&self.socket, self.operation)? else {
+        let Record::Offer(offer, ways) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
-        let prepared = self.prepare(offer);
-        if let Err(OpenError::Local(reason)) = &prepared {
-            // It goes if it can; ours is the reason that counts.
-            let refusal = Record::Refusal(reason.clone());
-            let _ = handshake::write(&self.socket, &refusal, self.operation);
-        }
-        let (chosen, mut rings, mut listener) = prepared?;
+        let prepared = self.or_refuse(self.prepare(offer, ways))?;
+        let Prepared {
+            chosen,
+            way,
+            mut rings,
+            mut listener,
+        } = prepared;
         let answer = Answer {
             chosen,
+            way,
             port: listener.as_ref().map_or(0, TcpListener::port),
             token: random_bytes(),
         };
         handshake::write(&self.socket, &Record::Answer(answer), self.operation)?;
         let remote = self.exchange(&rings)?;
-        for number in 1..chosen.queue_pairs {
-            let Some(listener) = &mut listener else {
-                break;
-            };
-            rings.attach(self.accept_further(listener, answer.token, number)?)?;
+        match &mut rings.carrier {
+            Carrier::Soft(endpoint) => {
+                for number in 1..chosen.queue_pairs {
+                    let Some(listener) = &mut listener else {
+                        break;
+                    };
+                    let connection = self.accept_further(listener, answer.token, number)?;
+                    endpoint.attach(connection).map_err(local_error)?;
+                }
+                let connection = self.last(Side::Acceptor, answer.token)?;
+                endpoint.attach(connection).map_err(local_error)?;
+            }
+            Carrier::Verbs(endpoint) => self.connect_fabric(endpoint)?,
         }
-        self.finish(rings, answer, Side::Acceptor, remote)
+        self.finish(rings, chosen, remote)
     }
 
     /// What may fail at this end, before anything is promised to the other.
-    fn prepare(&self, offer: Offer) -> Result<(Offer, Rings, Option<TcpListener>), OpenError> {
+    fn prepare(&self, offer: Offer, ways: Ways) -> Result<Prepared, OpenError> {
+        let abilities = self.abilities()?;
+        let way = ways.choose(abilities.ways).ok_or_else(|| {
+            let (theirs, ours) = (ways, abilities.ways);
+            OpenError::Local(format!(
+                "the connecting end has {theirs}, and the accepting end {ours}{}",
+                abilities.reservation()
+            ))
+        })?;
         let wanted = offer.within(self.settings.offer(self.settings.ring_bytes));
-        let share = self.share(Side::Acceptor, wanted.ring_bytes)?;
+        let share = self.share(Side::Acceptor, way != Way::Soft, wanted.ring_bytes)?;
         let chosen = Offer {
             ring_bytes: share.ring_bytes(),
             ..wanted
         };
-        let rings = Self::rings(share)?;
-        let listener = (chosen.queue_pairs > 1)
+        let rings = self.rings(share, chosen, way, &abilities)?;
+        let listener = (way == Way::Soft && chosen.queue_pairs > 1)
             .then(|| {
                 let local = self.local_address()?;
                 TcpListener::open(&self.settings.tcp, local, self.options)
                     .map_err(|error| OpenError::Local(error.to_string()))
             })
             .transpose()?;
-        Ok((chosen, rings, listener))
+        Ok(Prepared {
+            chosen,
+            way,
+            rings,
+            listener,
+        })
+    }
+
+    /// What this end can do for the address of the data connection.
+    fn abilities(&self) -> Result<Abilities, OpenError> {
+        let soft = Ways::default().with(Way::Soft);
+        let provider = self.settings.provider;
+        if provider == Provider::Soft {
+            return Ok(Abilities {
+                ways: soft,
+                place: None,
+                without_verbs: None,
+            });
+        }
+        let programs = match provider {
+            Provider::Verbs => Ways::default(),
+            Provider::Auto | Provider::Soft => soft,
+        };
+        match Place::find(self.local_address()?, &self.settings.wishes) {
+            Ok(place) => Ok(Abilities {
+                ways: programs.with(place.way()),
+                place: Some(place),
+                without_verbs: None,
+            }),
+            Err(error) if provider == Provider::Verbs => Err(OpenError::Local(error.to_string())),
+            Err(error) => Ok(Abilities {
+                ways: programs,
+                place: None,
+                without_verbs: Some(error),
+            }),
+        }
+    }
+
+    /// Tells the other end why this one cannot go on.
+    fn or_refuse<T>(&self, outcome: Result<T, OpenError>) -> Result<T, OpenError> {
+        if let Err(OpenError::Local(reason)) = &outcome {
+            // It goes if it can; ours is the reason that counts.
+            let refusal = Record::Refusal(reason.clone());
+            let _ = handshake::write(&self.socket, &refusal, self.operation);
+        }
+        outcome
     }
 
     fn local_address(&self) -> Result<IpAddr, OpenError> {
@@ -167,6 +238,15 @@ impl Opening<'_> {
             .and_then(SocketAddr::try_from)
             .map(|address| address.ip())
             .map_err(|errno| OpenError::Local(errno.to_string()))
+    }
+
+    /// The connection of a further queue pair.
+    fn connect_further(&self, answer: Answer, number: u16) -> Result<Established, OpenError> {
+        let address = SocketAddr::new(self.peer.ip(), answer.port);
+        let further =
+            gridhaul_tcp::connect(&self.settings.tcp, address, self.options, self.operation);
+        let (socket, _) = further.map_err(connect_error)?.into_parts();
+        self.establish(socket, Side::Connector, answer.token, number)
     }
 
     /// The connection of a further queue pair. Whoever else calls is turned away.
@@ -213,9 +293,9 @@ impl Opening<'_> {
         Ok(established)
     }
 
-    /// Our part of the memory for rings, which may be less than is wanted.
-    fn share(&self, side: Side, ring_bytes: NonZeroU64) -> Result<Share, OpenError> {
-        let holder = Holder { side, pins: false };
+    /// Our part of the memory for rings, which may be less than is wanted. `pins`: they may be for a device.
+    fn share(&self, side: Side, pins: bool, ring_bytes: NonZeroU64) -> Result<Share, OpenError> {
+        let holder = Holder { side, pins };
         let taken = Pool::of_process().take(holder, ring_bytes, self.operation);
         taken.map_err(|error| match error {
             PoolError::Cancelled => ChannelError::Cancelled.into(),
@@ -223,16 +303,71 @@ impl Opening<'_> {
         })
     }
 
-    fn rings(share: Share) -> Result<Rings, OpenError> {
+    /// The data connection itself becomes the last queue pair.
+    fn last(&self, side: Side, token: Token) -> Result<Established, OpenError> {
+        let socket = self.socket.try_clone().map_err(local_error)?;
+        self.establish(socket, side, token, 0)
+    }
+
+    /// Connects the queue pairs of adapters; the data connection stays beside them.
+    fn connect_fabric(&self, endpoint: &mut VerbsEndpoint) -> Result<(), OpenError> {
+        let record = Record::Fabric(endpoint.record());
+        handshake::write(&self.socket, &record, self.operation)?;
+        let Record::Fabric(peer) = handshake::read(&self.socket, self.operation)? else {
+            return Err(OpenError::Unexpected);
+        };
+        let socket = self.socket.try_clone().map_err(local_error)?;
+        let connected = endpoint.connect(&peer, socket).map_err(local_error);
+        self.or_refuse(connected)?;
+        // Whoever is sent to has to be ready: what comes too early is repeated only after a while.
+        handshake::write(&self.socket, &Record::Ready, self.operation)?;
+        match handshake::read(&self.socket, self.operation)? {
+            Record::Ready => Ok(()),
+            _ => Err(OpenError::Unexpected),
+        }
+    }
+
+    fn carrier(
+        &self,
+        chosen: Offer,
+        way: Way,
+        abilities: &Abilities,
+    ) -> Result<Carrier, OpenError> {
+        match (way, &abilities.place) {
+            (Way::Soft, _) if abilities.ways.has(Way::Soft) => {
+                Ok(Carrier::Soft(SoftEndpoint::new().map_err(local_error)?))
+            }
+            (Way::Roce | Way::InfiniBand, Some(place)) if place.way() == way => {
+                let endpoint = VerbsEndpoint::new(
+                    place,
+                    chosen.queue_pairs,
+                    chosen.pieces,
+                    round_trip(&self.socket),
+                );
+                let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
+                Ok(Carrier::Verbs(Box::new(endpoint)))
+            }
+            _ => Err(OpenError::Greedy),
+        }
+    }
+
+    fn rings(
+        &self,
+        share: Share,
+        chosen: Offer,
+        way: Way,
+        abilities: &Abilities,
+    ) -> Result<Rings, OpenError> {
         let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
-        let mut endpoint = SoftEndpoint::new().map_err(local)?;
+        let mut carrier = self.carrier(chosen, way, abilities)?;
         let [outgoing, incoming] = share.map().map_err(local)?;
+        let endpoint = carrier.endpoint();
         let source = endpoint.register(&outgoing, Access::Local).map_err(local)?;
         let sink = endpoint
             .register(&incoming, Access::RemoteWrite)
             .map_err(local)?;
         Ok(Rings {
-            endpoint,
+            carrier,
             outgoing,
             incoming,
             source: source.id,
@@ -252,19 +387,8 @@ impl Opening<'_> {
         }
     }
 
-    /// The data connection itself becomes the last queue pair.
-    fn finish(
-        self,
-        mut rings: Rings,
-        answer: Answer,
-        side: Side,
-        remote: Remote,
-    ) -> Result<Opened, OpenError> {
-        let socket = self.socket.try_clone();
-        let socket = socket.map_err(|error| OpenError::Local(error.to_string()))?;
-        rings.attach(self.establish(socket, side, answer.token, 0)?)?;
-        let limits = rings.endpoint.limits();
-        let chosen = answer.chosen;
+    fn finish(self, mut rings: Rings, chosen: Offer, remote: Remote) -> Result<Opened, OpenError> {
+        let limits = rings.carrier.endpoint().limits();
         let ring = Ring::new(chosen.ring_bytes);
         let pieces = usize::from(chosen.pieces);
         // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
@@ -284,7 +408,7 @@ impl Opening<'_> {
         let sender = Sender::new(settings, pacer);
         let receiver = Receiver::new(ring, pieces);
         Ok(Opened {
-            endpoint: Box::new(rings.endpoint),
+            endpoint: rings.carrier.into_endpoint(),
             exchange: Exchange::new(sender, receiver, limits.queue_pairs),
             outgoing: rings.outgoing,
             incoming: rings.incoming,
@@ -300,21 +424,65 @@ pub(crate) fn piece_bytes(ring: Ring, message: u64) -> u64 {
     sixteenth.max(message).min(ring.bytes())
 }
 
+/// What this end can do.
+struct Abilities {
+    ways: Ways,
+    /// The port for adapters.
+    place: Option<Place>,
+    /// Why there is none, if one was looked for.
+    without_verbs: Option<VerbsError>,
+}
+
+impl Abilities {
+    /// What an error adds.
+    fn reservation(&self) -> String {
+        let error = self.without_verbs.as_ref();
+        error.map_or_else(String::new, |error| format!(" ({error})"))
+    }
+}
+
+/// What the accepting end has before it answers.
+struct Prepared {
+    chosen: Offer,
+    way: Way,
+    rings: Rings,
+    /// For further queue pairs.
+    listener: Option<TcpListener>,
+}
+
 /// Our side of a channel before its queue pairs are connected.
 struct Rings {
-    endpoint: SoftEndpoint,
+    carrier: Carrier,
     outgoing: Arc<Memory>,
     incoming: Arc<Memory>,
     source: usize,
     sink: RingRecord,
 }
 
-impl Rings {
-    fn attach(&mut self, connection: Established) -> Result<(), OpenError> {
-        self.endpoint
-            .attach(connection)
-            .map_err(|error| OpenError::Local(error.to_string()))
+/// An endpoint whose queue pairs are still to be connected, in its own manner.
+enum Carrier {
+    Soft(SoftEndpoint),
+    Verbs(Box<VerbsEndpoint>),
+}
+
+impl Carrier {
+    fn endpoint(&mut self) -> &mut dyn Endpoint {
+        match self {
+            Self::Soft(endpoint) => endpoint,
+            Self::Verbs(endpoint) => endpoint.as_mut(),
+        }
     }
+
+    fn into_endpoint(self) -> Box<dyn Endpoint> {
+        match self {
+            Self::Soft(endpoint) => Box::new(endpoint),
+            Self::Verbs(endpoint) => endpoint,
+        }
+    }
+}
+
+fn local_error(error: std::io::Error) -> OpenError {
+    OpenError::Local(error.to_string())
 }
 
 fn connect_error(error: ConnectError) -> OpenError {

@@ -7,6 +7,7 @@ use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, OptionDoc, Options};
 
 use crate::handshake::Offer;
+use crate::verbs::Wishes;
 
 /// What the options say, beside what they say of sockets.
 #[derive(Debug, Clone)]
@@ -23,10 +24,21 @@ pub(crate) struct Settings {
     pub(crate) burst: u64,
     pub(crate) checksum: bool,
     pub(crate) stall: Duration,
+    pub(crate) provider: Provider,
+    pub(crate) wishes: Wishes,
+}
+
+/// Who carries messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// Verbs if this end has them for the data connection's address, and the other has the same; else this program.
+    Auto,
+    Soft,
+    Verbs,
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 8] = [
+const OWN: [OptionDoc; 12] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given.",
@@ -59,8 +71,29 @@ const OWN: [OptionDoc; 8] = [
     },
     OptionDoc {
         name: "provider",
-        meaning: "Who carries messages: soft is iWARP over TCP by this program.",
-        example: "soft",
+        meaning: "Who carries messages: verbs is an RDMA adapter, soft is iWARP over TCP by this program; auto \
+                  takes verbs where both ends have them.",
+        example: "verbs",
+    },
+    OptionDoc {
+        name: "device",
+        meaning: "The RDMA device of this end; the one with the data connection's address unless given.",
+        example: "mlx5_0",
+    },
+    OptionDoc {
+        name: "gid",
+        meaning: "The place of the GID to use in the table of the device's port; by address unless given.",
+        example: "3",
+    },
+    OptionDoc {
+        name: "tc",
+        meaning: "The traffic class of RoCE packets, which has the DSCP in its upper six bits; 0 unless given.",
+        example: "106",
+    },
+    OptionDoc {
+        name: "sl",
+        meaning: "The service level of InfiniBand or RoCE packets, 0 to 15; 0 unless given.",
+        example: "3",
     },
     OptionDoc {
         name: "crc",
@@ -112,7 +145,10 @@ impl Settings {
         let message = options.value("message", |text| message(text, slab.get()))?;
         let message = message.unwrap_or_else(|| MESSAGE_BYTES.min(slab.get()));
         let queue_pairs = options.value("qps", between(1, 16))?.unwrap_or(1);
-        options.value("provider", provider)?;
+        let small = |name, most| {
+            let number = options.value(name, between(0, most))?;
+            Ok(number.and_then(|number| u8::try_from(number).ok()))
+        };
         Ok(Self {
             tcp: gridhaul_tcp::Settings::parse(options)?,
             ring_bytes: NonZeroU64::new(slab.get() * slabs).expect("at least one slab"),
@@ -122,6 +158,15 @@ impl Settings {
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
             stall: options.value("stall", stall)?.unwrap_or(STALL),
             checksum: options.value("crc", options::switch)?.unwrap_or(false),
+            provider: options
+                .value("provider", provider)?
+                .unwrap_or(Provider::Auto),
+            wishes: Wishes {
+                device: options.value("device", device)?,
+                gid: small("gid", 255)?,
+                traffic_class: small("tc", 255)?.unwrap_or(0),
+                service_level: small("sl", 15)?.unwrap_or(0),
+            },
         })
     }
 
@@ -168,9 +213,20 @@ fn stall(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it is not a time from 100ms to 10m".to_owned())
 }
 
-fn provider(text: &str) -> Result<(), String> {
+fn provider(text: &str) -> Result<Provider, String> {
     match text {
-        "auto" | "soft" => Ok(()),
-        _ => Err("there are soft, and auto, which chooses".to_owned()),
+        "auto" => Ok(Provider::Auto),
+        "soft" => Ok(Provider::Soft),
+        "verbs" => Ok(Provider::Verbs),
+        _ => Err("there are soft, verbs, and auto, which chooses".to_owned()),
     }
+}
+
+/// The kernel's names of devices have no other characters.
+fn device(text: &str) -> Result<String, String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if text.is_empty() || text.len() > 63 || !text.bytes().all(is_name) {
+        return Err("it is not the name of a device, such as mlx5_0".to_owned());
+    }
+    Ok(text.to_owned())
 }

@@ -57,14 +57,14 @@ use crate::{
 };
 
 /// Makes a module of tests, one for each property of [`crate::conformance`], for a
-/// [`crate::conformance::Subject`].
+/// [`crate::conformance::Subject`]. Attributes before the module's name are those of each test.
 #[macro_export]
 macro_rules! conformance_tests {
-    ($module:ident, $subject:expr) => {
+    ($(#[$attribute:meta])* $module:ident, $subject:expr) => {
         mod $module {
             use super::*;
 
-            $crate::conformance_tests! { @each $subject;
+            $crate::conformance_tests! { @each [$(#[$attribute])*] $subject;
                 keeps_the_order_of_bytes
                 sends_every_extent
                 sends_bodies_larger_than_every_buffer
@@ -93,13 +93,15 @@ macro_rules! conformance_tests {
             }
         }
     };
-    (@each $subject:expr; $($property:ident)+) => {
-        $(
-            #[test]
-            fn $property() {
-                $crate::conformance::$property(&$subject);
-            }
-        )+
+    (@each $attributes:tt $subject:expr; $($property:ident)+) => {
+        $($crate::conformance_tests! { @one $attributes $subject; $property })+
+    };
+    (@one [$($attributes:tt)*] $subject:expr; $property:ident) => {
+        $($attributes)*
+        #[test]
+        fn $property() {
+            $crate::conformance::$property(&$subject);
+        }
     };
 }
 

@@ -1,7 +1,6 @@
 //! The bytes of a region, moved without a reference to them.
 
 use std::io::{self, IoSliceMut};
-#[cfg(test)]
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -53,7 +52,6 @@ impl Memory {
     /// # Errors
     ///
     /// When there is no memory.
-    #[cfg(test)]
     pub(crate) fn new(length: NonZeroUsize) -> io::Result<Self> {
         Ok(Self {
             pages: Some(Pages::map(length)?),

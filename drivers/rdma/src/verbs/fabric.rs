@@ -1,0 +1,169 @@
+//! Connects queue pairs over InfiniBand and RoCE, where the two ends tell each other their numbers.
+
+use std::ffi::c_int;
+use std::io;
+use std::time::Duration;
+
+use super::bindings::{
+    ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Address, QueuePairAttributes, SET_ACCESS, SET_ADDRESS,
+    SET_FIRST_RECEIVED, SET_FIRST_SENT, SET_MTU, SET_NOT_READY_RETRIES, SET_NOT_READY_TIMER,
+    SET_PARTITION, SET_PEER, SET_PORT, SET_READS, SET_READS_ANSWERED, SET_RETRIES, SET_STATE,
+    SET_TIMEOUT, STATE_INIT, STATE_READY_TO_RECEIVE, STATE_READY_TO_SEND,
+};
+use super::queue_pair::QueuePair;
+use crate::handshake::{PortRecord, QueuePairRecord};
+
+/// RDMA READs of one queue pair at a time that are asked for and answered; devices allow 16 or more.
+pub(super) const MAX_READS: u8 = 16;
+
+/// A packet is sent again so often before the queue pair is lost. 7 means for ever to soft-RoCE (rxe_comp.c).
+const RETRIES: u8 = 6;
+
+/// A peer without room for a message is asked again for ever: it has room for all that may be on their way, and whoever
+/// waits notices a stall itself.
+const NOT_READY_RETRIES: u8 = 7;
+
+/// 0.64 ms (InfiniBand architecture, volume 1, table 46).
+const NOT_READY_TIMER: u8 = 12;
+
+/// Packets go through so many routers (RoCE v2).
+const HOP_LIMIT: u8 = 64;
+
+/// How packets leave this end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) port: PortRecord,
+    pub(super) port_number: u8,
+    pub(super) gid_index: u8,
+    pub(super) is_ethernet: bool,
+    pub(super) traffic_class: u8,
+    pub(super) service_level: u8,
+    /// READs that the device can ask for at a time.
+    pub(super) reads: u8,
+    /// How long a packet takes to the peer and its acknowledgement back.
+    pub(super) round_trip: Duration,
+}
+
+impl Path {
+    /// READs that may wait for their answer, with this peer.
+    pub(super) fn reads_with(&self, peer: &PortRecord) -> u8 {
+        self.reads.min(peer.reads).min(MAX_READS)
+    }
+
+    /// Prepares a queue pair, and its room for messages.
+    pub(super) fn initialise(&self, queue_pair: &QueuePair) -> io::Result<()> {
+        let access = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
+        let attributes = QueuePairAttributes {
+            state: STATE_INIT,
+            port: self.port_number,
+            partition_index: 0,
+            access: access.unsigned_abs(),
+            ..QueuePairAttributes::default()
+        };
+        let mask = SET_STATE | SET_PARTITION | SET_PORT | SET_ACCESS;
+        queue_pair.modify(attributes, mask)?;
+        queue_pair.expect_messages()
+    }
+
+    /// Connects a queue pair, whose packets begin at `first_packet`, to one of the peer.
+    pub(super) fn connect(
+        &self,
+        queue_pair: &QueuePair,
+        first_packet: u32,
+        port: &PortRecord,
+        peer: QueuePairRecord,
+    ) -> io::Result<()> {
+        let attributes = QueuePairAttributes {
+            state: STATE_READY_TO_RECEIVE,
+            mtu: c_int::from(self.port.mtu.min(port.mtu)),
+            peer: peer.number,
+            first_received: peer.first_packet,
+            reads_answered: self.port.reads,
+            not_ready_timer: NOT_READY_TIMER,
+            address: self.address(port),
+            ..QueuePairAttributes::default()
+        };
+        let mask = SET_STATE
+            | SET_ADDRESS
+            | SET_MTU
+            | SET_PEER
+            | SET_FIRST_RECEIVED
+            | SET_READS_ANSWERED
+            | SET_NOT_READY_TIMER;
+        queue_pair.modify(attributes, mask)?;
+        let attributes = QueuePairAttributes {
+            state: STATE_READY_TO_SEND,
+            first_sent: first_packet,
+            timeout: timeout(self.round_trip),
+            retries: RETRIES,
+            not_ready_retries: NOT_READY_RETRIES,
+            reads: self.reads_with(port),
+            ..QueuePairAttributes::default()
+        };
+        let mask = SET_STATE
+            | SET_TIMEOUT
+            | SET_RETRIES
+            | SET_NOT_READY_RETRIES
+            | SET_FIRST_SENT
+            | SET_READS;
+        queue_pair.modify(attributes, mask)
+    }
+
+    fn address(&self, peer: &PortRecord) -> Address {
+        // Within a subnet of InfiniBand the LID is enough; RoCE knows no other address than a GID.
+        let same_subnet = self.port.gid[..8] == peer.gid[..8];
+        Address {
+            gid: halves(peer.gid),
+            own_gid_index: self.gid_index,
+            hop_limit: HOP_LIMIT,
+            traffic_class: self.traffic_class,
+            lid: peer.lid,
+            service_level: self.service_level,
+            is_global: u8::from(self.is_ethernet || !same_subnet),
+            port: self.port_number,
+            ..Address::default()
+        }
+    }
+}
+
+/// The bytes stay in their order.
+fn halves(gid: [u8; 16]) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = gid;
+    [[a, b, c, d, e, f, g, h], rest].map(u64::from_ne_bytes)
+}
+
+/// After how long without an acknowledgement a packet is sent again: 4.096 us times two to the power of this. Four round
+/// trips, so that no queue on the way looks like a loss, and at least the 67 ms that are usual.
+fn timeout(round_trip: Duration) -> u8 {
+    const LEAST: u8 = 14;
+    // 4.4 s: with all retries half a minute.
+    const MOST: u8 = 20;
+    let wanted = round_trip.saturating_mul(4).as_nanos();
+    (LEAST..MOST)
+        .find(|&power| 4096 << power >= wanted)
+        .unwrap_or(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_repeated_after_four_round_trips() {
+        assert_eq!(timeout(Duration::ZERO), 14);
+        assert_eq!(timeout(Duration::from_millis(16)), 14);
+        assert_eq!(timeout(Duration::from_millis(17)), 15);
+        assert_eq!(timeout(Duration::from_millis(200)), 18);
+        assert_eq!(timeout(Duration::from_secs(60)), 20);
+    }
+
+    #[test]
+    fn a_gid_keeps_its_bytes() {
+        let gid = std::array::from_fn(|n| n.to_le_bytes()[0]);
+        let bytes: Vec<u8> = halves(gid)
+            .iter()
+            .flat_map(|half| half.to_ne_bytes())
+            .collect();
+        assert_eq!(bytes, gid);
+    }
+}

@@ -1,0 +1,254 @@
+//! Chooses the port and the address for a channel, and opens the device.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::bindings::{LibraryError, Verbs};
+use super::objects::OpenDevice;
+use super::ports::{CLASS, Port, Protocol, ports};
+use crate::handshake::Way;
+
+/// What the options of this end say of devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// The device's name; the one that has the data connection's address unless given.
+    pub(crate) device: Option<String>,
+    /// The place in the port's table of GIDs.
+    pub(crate) gid: Option<u8>,
+    pub(crate) traffic_class: u8,
+    pub(crate) service_level: u8,
+}
+
+/// A port that can be used.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(super) port: Port,
+    pub(super) gid_index: u8,
+    pub(super) gid: [u8; 16],
+    pub(super) wishes: Wishes,
+}
+
+/// Why verbs cannot be used, and what would help.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VerbsError {
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    #[error(
+        "this kernel has no RDMA, or none of its drivers is loaded ({0}); a network card's driver brings it, and for \
+         soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0"
+    )]
+    NoKernel(io::Error),
+    #[error("there is no RDMA device {0}; there are: {1}")]
+    NoDevice(String, String),
+    #[error("no RDMA device has the address {address}: {there}")]
+    NoAddress { address: IpAddr, there: String },
+    #[error(
+        "port {number} of {device} is {state}, and not ACTIVE: is the link up, and for InfiniBand, does a subnet \
+         manager run?"
+    )]
+    Inactive {
+        device: String,
+        number: u8,
+        state: String,
+    },
+    #[error("port {number} of {device} has no GID {index} for RoCE v2; it has {there}")]
+    NoGid {
+        device: String,
+        number: u8,
+        index: u8,
+        there: String,
+    },
+    #[error("{what} of {device}: {error}")]
+    Device {
+        what: &'static str,
+        device: String,
+        error: io::Error,
+    },
+}
+
+impl Place {
+    /// The port for a data connection with this local address.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it cannot be used.
+    pub(crate) fn find(local: IpAddr, wishes: &Wishes) -> Result<Self, VerbsError> {
+        let ports = ports(Path::new(CLASS)).map_err(VerbsError::NoKernel)?;
+        Self::choose(ports, local, wishes)
+    }
+
+    fn choose(ports: Vec<Port>, local: IpAddr, wishes: &Wishes) -> Result<Self, VerbsError> {
+        let there = describe(&ports);
+        if let Some(device) = &wishes.device
+            && !ports.iter().any(|port| port.device == *device)
+        {
+            return Err(VerbsError::NoDevice(device.clone(), there));
+        }
+        let is_wanted = |port: &&Port| {
+            let is_wished = wishes
+                .device
+                .as_ref()
+                .is_none_or(|device| port.device == *device);
+            is_wished && port.protocol != Protocol::Iwarp
+        };
+        let mut wanted = ports.iter().filter(is_wanted);
+        let found = match wishes.gid {
+            Some(_) => wanted.next(),
+            None => wanted
+                .clone()
+                .find(|port| port.gid_of(local).is_some())
+                // A port of InfiniBand has no address of IP; it has to be named.
+                .or_else(|| {
+                    wanted.find(|port| {
+                        port.protocol == Protocol::InfiniBand && wishes.device.is_some()
+                    })
+                }),
+        };
+        let port = found.ok_or(VerbsError::NoAddress {
+            address: local,
+            there,
+        })?;
+        if !port.is_active() {
+            return Err(VerbsError::Inactive {
+                device: port.device.clone(),
+                number: port.number,
+                state: port.state.clone(),
+            });
+        }
+        let wanted_gid = match wishes.gid {
+            Some(index) => port.gids.iter().find(|gid| gid.index == index),
+            None => port.gid_of(local).or_else(|| port.gids.first()),
+        };
+        let gid = wanted_gid.filter(|gid| {
+            // The first version of RoCE does not talk to the second.
+            gid.is_version_2 || port.protocol == Protocol::InfiniBand
+        });
+        let gid = gid.ok_or_else(|| VerbsError::NoGid {
+            device: port.device.clone(),
+            number: port.number,
+            index: wishes.gid.unwrap_or(0),
+            there: describe_gids(port),
+        })?;
+        Ok(Self {
+            port: port.clone(),
+            gid_index: gid.index,
+            gid: gid.address.octets(),
+            wishes: wishes.clone(),
+        })
+    }
+
+    /// How queue pairs are connected there.
+    pub(crate) fn way(&self) -> Way {
+        match self.port.protocol {
+            Protocol::InfiniBand => Way::InfiniBand,
+            Protocol::Roce => Way::Roce,
+            Protocol::Iwarp => Way::Iwarp,
+        }
+    }
+
+    /// Opens the device.
+    ///
+    /// # Errors
+    ///
+    /// When the libraries are missing, or the device file cannot be opened.
+    pub(super) fn open(&self) -> Result<Arc<OpenDevice>, VerbsError> {
+        let name = &self.port.device;
+        let device =
+            OpenDevice::open(Verbs::get()?, name).map_err(|error| self.failed("opening", error))?;
+        let device = device.ok_or_else(|| {
+            self.failed(
+                "libibverbs has no driver for the device",
+                io::Error::other("on Debian they come with: apt install ibverbs-providers"),
+            )
+        })?;
+        Ok(Arc::new(device))
+    }
+
+    pub(super) fn failed(&self, what: &'static str, error: io::Error) -> VerbsError {
+        VerbsError::Device {
+            what,
+            device: self.port.device.clone(),
+            error,
+        }
+    }
+}
+
+/// The ports, for an error.
+fn describe(ports: &[Port]) -> String {
+    let names = ports.iter().map(|port| {
+        let protocol = port.protocol.name();
+        match port.protocol {
+            Protocol::Roce => format!("{} ({protocol}, {})", port.device, describe_gids(port)),
+            _ => format!("{} ({protocol})", port.device),
+        }
+    });
+    list(names)
+}
+
+fn describe_gids(port: &Port) -> String {
+    let gids = port.gids.iter().filter(|gid| gid.is_version_2);
+    list(gids.map(|gid| {
+        let address = IpAddr::V6(gid.address).to_canonical();
+        format!("gid {} {address}", gid.index)
+    }))
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.collect();
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::ports::tests::example;
+
+    fn choose(local: &str, wishes: &Wishes) -> Result<(String, u8), String> {
+        let class = example();
+        let ports = ports(class.path()).unwrap();
+        Place::choose(ports, local.parse().unwrap(), wishes)
+            .map(|place| (place.port.device, place.gid_index))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_port_with_the_address_is_taken() {
+        let any = Wishes::default();
+        assert_eq!(choose("10.9.0.1", &any), Ok(("rxe0".to_owned(), 2)));
+        let gid = Wishes {
+            gid: Some(0),
+            ..Wishes::default()
+        };
+        assert_eq!(choose("127.0.0.1", &gid), Ok(("rxe0".to_owned(), 0)));
+    }
+
+    #[test]
+    fn what_there_is_instead_is_named() {
+        let error = choose("10.9.0.2", &Wishes::default()).unwrap_err();
+        assert_eq!(
+            error,
+            "no RDMA device has the address 10.9.0.2: rxe0 (RoCE, gid 0 fe80::bcc8:d0ff:fe1b:f90, gid 2 10.9.0.1), \
+             siw0 (iWARP)"
+        );
+        let device = Wishes {
+            device: Some("mlx5_0".to_owned()),
+            ..Wishes::default()
+        };
+        let error = choose("10.9.0.1", &device).unwrap_err();
+        assert!(
+            error.starts_with("there is no RDMA device mlx5_0"),
+            "{error}"
+        );
+        let first_version = Wishes {
+            gid: Some(1),
+            ..Wishes::default()
+        };
+        let error = choose("10.9.0.1", &first_version).unwrap_err();
+        assert!(error.contains("has no GID 1 for RoCE v2"), "{error}");
+    }
+}

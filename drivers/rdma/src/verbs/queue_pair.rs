@@ -1,0 +1,242 @@
+//! A queue pair with its messages: those that it has room for, and those that are on their way.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+
+use super::bindings::{
+    OPERATION_READ, OPERATION_SEND, OPERATION_WRITE, QueuePairAttributes, SEND_SIGNALED,
+    SendRequest,
+};
+use super::objects::{CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
+use crate::memory::Span;
+use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
+
+/// What a completion is about. A queue pair that replaces another has the same place and another life:
+/// completions of the earlier one may still come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) queue_pair: u8,
+    pub(super) life: u16,
+    pub(super) subject: Subject,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// The oldest request.
+    Request,
+    /// A message of the peer, in this slot.
+    Message(u32),
+}
+
+impl Name {
+    /// The number that a work request carries to its completion.
+    fn encode(self) -> u64 {
+        let (kind, slot) = match self.subject {
+            Subject::Request => (0, 0),
+            Subject::Message(slot) => (1, slot),
+        };
+        let [a, b] = self.life.to_be_bytes();
+        let [c, d, e, f] = slot.to_be_bytes();
+        u64::from_be_bytes([kind, self.queue_pair, a, b, c, d, e, f])
+    }
+
+    pub(super) fn decode(id: u64) -> Self {
+        let [kind, queue_pair, a, b, slot @ ..] = id.to_be_bytes();
+        Self {
+            queue_pair,
+            life: u16::from_be_bytes([a, b]),
+            subject: match kind {
+                0 => Subject::Request,
+                _ => Subject::Message(u32::from_be_bytes(slot)),
+            },
+        }
+    }
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(super) struct QueuePair {
+    own: OwnQueuePair,
+    number: u8,
+    life: u16,
+    depths: Depths,
+    /// What the requests without completion are called, oldest first.
+    requests: VecDeque<u64>,
+    /// Messages that were posted.
+    sent: usize,
+    /// First the messages that may come, then those that go.
+    slots: Arc<Registration>,
+    /// Where in `slots` those of this queue pair begin.
+    first_slot: usize,
+}
+
+/// What all queue pairs of an endpoint share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) domain: Arc<Domain>,
+    pub(super) queue: Arc<CompletionQueue>,
+    pub(super) depths: Depths,
+    /// [`slot_bytes`] for each queue pair.
+    pub(super) slots: Arc<Registration>,
+}
+
+/// The memory that the messages of one queue pair take.
+pub(super) fn slot_bytes(depths: Depths) -> usize {
+    (depths.receives + depths.sends) * MAX_MESSAGE_BYTES
+}
+
+impl QueuePair {
+    /// One that is not connected.
+    pub(super) fn new(shared: &Shared, number: u8, life: u16) -> io::Result<Self> {
+        let depths = shared.depths;
+        Ok(Self {
+            own: OwnQueuePair::new(&shared.domain, &shared.queue, depths)?,
+            number,
+            life,
+            depths,
+            requests: VecDeque::with_capacity(depths.sends),
+            sent: 0,
+            slots: Arc::clone(&shared.slots),
+            first_slot: usize::from(number) * (depths.receives + depths.sends),
+        })
+    }
+
+    /// What the peer knows it by.
+    pub(super) fn number(&self) -> u32 {
+        self.own.number()
+    }
+
+    pub(super) fn life(&self) -> u16 {
+        self.life
+    }
+
+    pub(super) fn modify(&self, attributes: QueuePairAttributes, mask: i32) -> io::Result<()> {
+        self.own.modify(attributes, mask)
+    }
+
+    /// Makes room for all messages that may come. ibv_post_recv(3): not before the queue pair is initialised.
+    pub(super) fn expect_messages(&self) -> io::Result<()> {
+        let count = u32::try_from(self.depths.receives).unwrap_or(u32::MAX);
+        (0..count).try_for_each(|slot| self.expect_message(slot))
+    }
+
+    fn expect_message(&self, slot: u32) -> io::Result<()> {
+        let name = self.name(Subject::Message(slot));
+        let span = self.slot(slot as usize, MAX_MESSAGE_BYTES);
+        self.own.receive(name.encode(), &self.slots, span)
+    }
+
+    /// Whether no further request can be posted.
+    pub(super) fn is_full(&self) -> bool {
+        self.requests.len() >= self.depths.sends
+    }
+
+    /// Requests without completion.
+    pub(super) fn pending(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(super) fn write(
+        &mut self,
+        id: u64,
+        source: &Registration,
+        span: Span,
+        to: Remote,
+    ) -> io::Result<()> {
+        let request = self.request(OPERATION_WRITE, to);
+        self.own.send(request, source, span)?;
+        self.requests.push_back(id);
+        Ok(())
+    }
+
+    pub(super) fn read(
+        &mut self,
+        id: u64,
+        sink: &Registration,
+        span: Span,
+        from: Remote,
+    ) -> io::Result<()> {
+        let request = self.request(OPERATION_READ, from);
+        self.own.send(request, sink, span)?;
+        self.requests.push_back(id);
+        Ok(())
+    }
+
+    pub(super) fn send(&mut self, id: u64, message: &Message) -> io::Result<()> {
+        // No more than `sends` are under way, and they end in order: this slot is free.
+        let slot = self.depths.receives + self.sent % self.depths.sends;
+        let span = self.slot(slot, message.as_bytes().len());
+        self.slots.memory().copy_in(span.offset, message.as_bytes());
+        let nowhere = Remote { address: 0, key: 0 };
+        let request = self.request(OPERATION_SEND, nowhere);
+        self.own.send(request, &self.slots, span)?;
+        self.sent = self.sent.wrapping_add(1);
+        self.requests.push_back(id);
+        Ok(())
+    }
+
+    /// The oldest request is done; returns what it is called.
+    pub(super) fn complete(&mut self) -> Option<u64> {
+        self.requests.pop_front()
+    }
+
+    /// Takes a message out of its slot, and makes room for another there. `None` for one that cannot be.
+    pub(super) fn take_message(&self, slot: u32, length: u32) -> io::Result<Option<Message>> {
+        let (slot_number, length) = (slot as usize, length as usize);
+        if slot_number >= self.depths.receives || length > MAX_MESSAGE_BYTES {
+            return Ok(None);
+        }
+        let mut bytes = [0; MAX_MESSAGE_BYTES];
+        let bytes = &mut bytes[..length];
+        let span = self.slot(slot_number, length);
+        self.slots.memory().copy_out(span.offset, bytes);
+        self.expect_message(slot)?;
+        Ok(Message::new(bytes))
+    }
+
+    fn slot(&self, slot: usize, length: usize) -> Span {
+        Span::new((self.first_slot + slot) * MAX_MESSAGE_BYTES, length)
+    }
+
+    fn name(&self, subject: Subject) -> Name {
+        Name {
+            queue_pair: self.number,
+            life: self.life,
+            subject,
+        }
+    }
+
+    /// Every request tells when it is done.
+    fn request(&self, operation: i32, remote: Remote) -> SendRequest {
+        SendRequest {
+            id: self.name(Subject::Request).encode(),
+            next: ptr::null_mut(),
+            segments: ptr::null_mut(),
+            segment_count: 0,
+            operation,
+            flags: SEND_SIGNALED,
+            immediate: 0,
+            remote_address: remote.address,
+            remote_key: remote.key,
+            rest: [0; 9],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn completions_are_recognised(queue_pair: u8, life: u16, slot: Option<u32>) {
+            let subject = slot.map_or(Subject::Request, Subject::Message);
+            let name = Name { queue_pair, life, subject };
+            prop_assert_eq!(Name::decode(name.encode()), name);
+        }
+    }
+}
