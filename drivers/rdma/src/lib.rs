@@ -14,15 +14,16 @@
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
 //! | `qps=4` | queue pairs of a channel |
 //! | `stall=10s` | a queue pair of a device on which nothing completes for so long is given up; 3 s unless given |
-//! | `provider=auto` | `soft` is iWARP over TCP in user space (RFC 5040), which works on every machine; `verbs` is an RDMA adapter; `auto` takes verbs where both ends have them for the data connection's addresses |
+//! | `provider=auto` | `verbs` is an RDMA adapter, `soft` iWARP over TCP by this program (RFC 5040), which works on every machine; `auto` takes `verbs` where both ends have it |
 //! | `device=mlx5_0` | the adapter of this end, where its address is not the data connection's |
 //! | `gid=3` | the place of the GID in the table of its port, where it is not the data connection's address |
 //! | `tc=106` | the traffic class of RoCE packets |
 //! | `sl=3` | the service level of InfiniBand or RoCE packets |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
-//! The other options are those of the driver `tcp`. Options choose devices of their own end only. With one queue pair, `soft` uses the data connection itself; further
-//! ones are connections to another port of the accepting end, within its range of ports.
+//! The other options are those of the driver `tcp`. Options choose devices of their own end only. With one queue pair,
+//! `soft` uses the data connection itself; further ones are connections to another port of the accepting end, within its
+//! range of ports.
 //!
 //! Rings take memory, and all of them together no more than [`limit_memory`] says, or a quarter of the machine's; a
 //! channel gets smaller ones than it wants when there is less.

@@ -2,6 +2,7 @@
 //! help.
 
 use crate::memory::{Pool, pinned_bytes};
+use crate::verbs;
 
 /// Something that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +17,10 @@ pub struct Finding {
 
 /// Looks at all that the driver may use. Nothing stays open.
 pub fn probe() -> Vec<Finding> {
-    vec![soft(), rings(), pinning()]
+    let mut findings = vec![soft()];
+    findings.extend(verbs::inspect());
+    findings.extend([rings(), pinning()]);
+    findings
 }
 
 fn soft() -> Finding {

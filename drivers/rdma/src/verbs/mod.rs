@@ -11,6 +11,7 @@
 mod beside;
 mod bindings;
 mod fabric;
+mod inspect;
 mod objects;
 mod place;
 mod ports;
@@ -27,6 +28,8 @@ use rustix::event::{Timespec, epoll};
 use self::beside::{Beside, Peer};
 use self::bindings::{EVENT_DEVICE_FATAL, STATUS_SUCCESS, WorkCompletion};
 use self::fabric::{MAX_READS, Path};
+pub(crate) use self::inspect::inspect;
+use self::inspect::mtu_bytes;
 use self::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
 pub(crate) use self::place::{Place, VerbsError, Wishes};
 use self::queue_pair::{Name, QueuePair, Shared, Subject, slot_bytes};
@@ -402,8 +405,7 @@ impl Endpoint for VerbsEndpoint {
             Detail::text("device", format!("{}/{}", port.device, port.number)),
             Detail::text("protocol", port.protocol.name()),
             Detail::setting("gid", u64::from(self.place.gid_index)),
-            // enum ibv_mtu: 1 is 256 bytes, and each further one twice that.
-            Detail::setting("mtu-bytes", 128_u64 << self.path.port.mtu.min(5)),
+            Detail::setting("mtu-bytes", mtu_bytes(self.path.port.mtu)),
         ]
     }
 

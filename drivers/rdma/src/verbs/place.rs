@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::bindings::{LibraryError, Verbs};
+use super::inspect::no_kernel;
 use super::objects::OpenDevice;
 use super::ports::{CLASS, Port, Protocol, ports};
 use crate::handshake::Way;
@@ -35,10 +36,7 @@ pub(crate) struct Place {
 pub(crate) enum VerbsError {
     #[error(transparent)]
     Library(#[from] LibraryError),
-    #[error(
-        "this kernel has no RDMA, or none of its drivers is loaded ({0}); a network card's driver brings it, and for \
-         soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0"
-    )]
+    #[error("{}", no_kernel(.0))]
     NoKernel(io::Error),
     #[error("there is no RDMA device {0}; there are: {1}")]
     NoDevice(String, String),

@@ -1,0 +1,152 @@
+//! What there is for the provider `verbs`, for an administrator.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use super::bindings::Verbs;
+use super::objects::OpenDevice;
+use super::ports::{CLASS, Port, Protocol, ports};
+use crate::probe::Finding;
+
+const ABOUT: &str = "provider verbs";
+
+/// The library, the kernel, and every port.
+pub(crate) fn inspect() -> Vec<Finding> {
+    let verbs = Verbs::get();
+    let mut findings = Vec::new();
+    if let Err(error) = &verbs {
+        findings.push(bad(error.to_string()));
+    }
+    let verbs = verbs.ok();
+    match ports(Path::new(CLASS)) {
+        Err(error) => findings.push(bad(no_kernel(&error))),
+        Ok(ports) if ports.is_empty() => findings.push(bad(
+            "there is no RDMA device; the program carries data by iWARP over TCP itself (provider=soft)".to_owned(),
+        )),
+        Ok(ports) => findings.extend(ports.iter().map(|port| port_finding(port, verbs))),
+    }
+    findings
+}
+
+/// The kernel does not describe RDMA devices.
+pub(super) fn no_kernel(error: &io::Error) -> String {
+    format!(
+        "this kernel has no RDMA, or none of its drivers is loaded ({CLASS}: {error}); the driver of an adapter brings \
+         it, and for soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0"
+    )
+}
+
+fn port_finding(port: &Port, verbs: Option<&'static Verbs>) -> Finding {
+    let name = format!(
+        "{}/{}: {}, {}, {}",
+        port.device,
+        port.number,
+        port.protocol.name(),
+        port.state,
+        port.rate
+    );
+    if !port.is_active() {
+        return bad(format!(
+            "{name}: is the link up, and for InfiniBand, does a subnet manager run?"
+        ));
+    }
+    let Some(verbs) = verbs else {
+        return bad(format!("{name}; it cannot be used without the library"));
+    };
+    match limits(port, verbs) {
+        Ok(limits) => addresses(port, format!("{name}, {limits}")),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => bad(format!(
+            "{name}; it cannot be opened ({error}): may this user read and write /dev/infiniband/uverbs*?"
+        )),
+        Err(error) => bad(format!(
+            "{name}; it cannot be opened ({error}): is its part of libibverbs there (apt install ibverbs-providers)?"
+        )),
+    }
+}
+
+fn addresses(port: &Port, name: String) -> Finding {
+    if port.protocol != Protocol::Roce {
+        return good(name);
+    }
+    let gids: Vec<_> = port
+        .gids
+        .iter()
+        .filter(|gid| gid.is_version_2)
+        .map(|gid| {
+            format!(
+                "{} (gid {})",
+                IpAddr::V6(gid.address).to_canonical(),
+                gid.index
+            )
+        })
+        .collect();
+    if gids.is_empty() {
+        return bad(format!(
+            "{name}; it has no GID for RoCE v2: does its network interface have an address?"
+        ));
+    }
+    good(format!(
+        "{name}, for data connections at {}",
+        gids.join(", ")
+    ))
+}
+
+/// What the device allows, in words.
+fn limits(port: &Port, verbs: &'static Verbs) -> io::Result<String> {
+    let device = OpenDevice::open(verbs, &port.device)?.ok_or(io::ErrorKind::NotFound)?;
+    let attributes = device.attributes()?;
+    let active = device.port(port.number)?;
+    Ok(format!(
+        "MTU {} bytes, messages to {} bytes, {} requests and {} READs of a queue pair",
+        mtu_bytes(u8::try_from(active.active_mtu).unwrap_or(0)),
+        active.max_message_bytes,
+        attributes.max_requests,
+        attributes.max_reads
+    ))
+}
+
+/// `enum ibv_mtu`: 1 is 256 bytes, and each further one twice that, to 5.
+pub(super) fn mtu_bytes(mtu: u8) -> u64 {
+    128 << mtu.min(5)
+}
+
+fn good(words: String) -> Finding {
+    Finding {
+        about: ABOUT,
+        is_good: true,
+        words,
+    }
+}
+
+fn bad(words: String) -> Finding {
+    Finding {
+        about: ABOUT,
+        is_good: false,
+        words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::ports::tests::example;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let class = example();
+        let mut ports = ports(class.path()).unwrap();
+        let finding = addresses(&ports[0], "rxe0/1".to_owned());
+        assert!(finding.is_good, "{finding:?}");
+        assert!(finding.words.ends_with("10.9.0.1 (gid 2)"), "{finding:?}");
+        ports[0].gids.clear();
+        let finding = addresses(&ports[0], "rxe0/1".to_owned());
+        assert!(finding.words.contains("no GID"), "{finding:?}");
+        ports[1].state = "DOWN".to_owned();
+        let finding = port_finding(&ports[1], None);
+        assert!(
+            finding.words.starts_with("siw0/1: iWARP, DOWN"),
+            "{finding:?}"
+        );
+    }
+}
