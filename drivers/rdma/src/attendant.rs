@@ -28,26 +28,27 @@ const MAX_EVENTS: usize = 64;
 
 /// Something to look after.
 pub(crate) trait Charge: Send {
-    /// Becomes readable when there is something to do.
-    fn descriptor(&self) -> BorrowedFd<'_>;
+    /// Becomes readable when there is something to do. `None` when there is nothing to look after any more.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Does what can be done without waiting. Returns when to come again though nothing happens ([`clock::now`]), and
     /// `None` when there is nothing left to do, ever.
     fn attend(&mut self) -> Option<Duration>;
 }
 
-type Shared<C> = Arc<Mutex<C>>;
+/// What may be taken back at any time.
+pub(crate) type Shared<C> = Arc<Mutex<C>>;
 
 /// Names a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Name(u64);
+pub(crate) struct Name(u64);
 
 /// Leaves something to the thread. It is dropped when it is done.
 ///
 /// # Errors
 ///
 /// When there are too many charges, or the system has no thread or descriptor left.
-pub(crate) fn leave(charge: impl Charge + 'static) -> io::Result<()> {
+pub(crate) fn leave<C: Charge + 'static>(charge: &Shared<C>) -> io::Result<Name> {
     let mut attendant = attendant();
     if attendant.charges.len() >= MAX_CHARGES {
         return Err(Errno::AGAIN.into());
@@ -55,20 +56,31 @@ pub(crate) fn leave(charge: impl Charge + 'static) -> io::Result<()> {
     let bell = attendant.bell()?;
     let name = Name(attendant.next_name);
     let data = epoll::EventData::new_u64(name.0);
-    epoll::add(
-        &bell.epoll,
-        charge.descriptor(),
-        data,
-        epoll::EventFlags::IN,
-    )?;
+    if let Some(descriptor) = lock(charge).descriptor() {
+        epoll::add(&bell.epoll, descriptor, data, epoll::EventFlags::IN)?;
+    }
     attendant.next_name += 1;
     let entry = Entry {
-        charge: Arc::new(Mutex::new(charge)),
+        charge: Arc::<Mutex<C>>::clone(charge),
         again_at: Duration::ZERO,
     };
     attendant.charges.insert(name, entry);
     bell.ring();
-    Ok(())
+    Ok(name)
+}
+
+/// Takes something back: from now on the thread does nothing with it that changes anything.
+pub(crate) fn take_back<C: Charge>(name: Name, charge: &Shared<C>) -> MutexGuard<'_, C> {
+    let bell = attendant().remove(name);
+    let charge = lock(charge);
+    if let Some(bell) = bell {
+        bell.forget(&*charge);
+    }
+    charge
+}
+
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the thread looks after.
@@ -117,8 +129,10 @@ impl Bell {
     }
 
     /// Watches a descriptor no more. One that is not watched has been forgotten before.
-    fn forget(&self, descriptor: BorrowedFd<'_>) {
-        let _ = epoll::delete(&self.epoll, descriptor);
+    fn forget(&self, charge: &(impl Charge + ?Sized)) {
+        if let Some(descriptor) = charge.descriptor() {
+            let _ = epoll::delete(&self.epoll, descriptor);
+        }
     }
 
     /// Sleeps until something happens, at the latest until `until`; returns what.
@@ -162,6 +176,12 @@ impl Attendant {
         None
     }
 
+    /// Strikes a charge off the list; returns what still watches it.
+    fn remove(&mut self, name: Name) -> Option<Arc<Bell>> {
+        self.charges.remove(&name)?;
+        self.bell.clone()
+    }
+
     /// Those that something has happened to, and those whose time has come.
     fn due(&self, happened: &[Name]) -> Vec<(Name, Shared<dyn Charge>)> {
         let now = clock::now();
@@ -182,7 +202,7 @@ fn look_after_all(bell: &Bell) {
             let mut charge = lock(&charge);
             let again_at = charge.attend();
             if again_at.is_none() {
-                bell.forget(charge.descriptor());
+                bell.forget(&*charge);
             }
             drop(charge);
             let done = attendant().note(name, again_at);
@@ -203,10 +223,6 @@ fn attendant() -> MutexGuard<'static, Attendant> {
     lock(&ATTENDANT)
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -223,8 +239,8 @@ mod tests {
     }
 
     impl Charge for Reader {
-        fn descriptor(&self) -> BorrowedFd<'_> {
-            self.from.as_fd()
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.from.as_fd())
         }
 
         fn attend(&mut self) -> Option<Duration> {
@@ -254,7 +270,7 @@ mod tests {
                 until,
                 told,
             };
-            leave(reader).unwrap();
+            leave(&Arc::new(Mutex::new(reader))).unwrap();
             for _ in 0..until {
                 rustix::io::write(&to, &[0]).unwrap();
             }

@@ -9,6 +9,7 @@ use gridhaul_stack::{
 };
 use gridhaul_tcp::TcpChannel;
 
+use crate::loan::Loan;
 use crate::open::open;
 use crate::settings::Settings;
 use crate::streams::Streams;
@@ -30,6 +31,8 @@ enum State {
         options: SocketOptions,
     },
     Open(Box<Streams>),
+    /// Open, and left to the attendant until the next call.
+    Lent(Loan),
     /// It failed, or was thrown away.
     Failed,
 }
@@ -52,11 +55,15 @@ impl RdmaChannel {
         }
     }
 
-    fn open(&mut self, operation: &Operation<'_>) -> Result<&mut Streams, ChannelError> {
-        operation.check()?;
-        match &mut self.state {
-            State::Open(open) => Ok(open),
-            State::New { .. } | State::Failed => Err(ChannelError::Aborted),
+    /// Takes the open channel out of the state.
+    fn take(&mut self) -> Option<Box<Streams>> {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Open(streams) => Some(streams),
+            State::Lent(loan) => loan.recall(),
+            other => {
+                self.state = other;
+                None
+            }
         }
     }
 
@@ -66,8 +73,18 @@ impl RdmaChannel {
         operation: &Operation<'_>,
         call: impl FnOnce(&mut Streams) -> Result<T, ChannelError>,
     ) -> Result<T, ChannelError> {
-        let streams = self.open(operation)?;
-        call(streams).inspect_err(|_| streams.fail())
+        operation.check()?;
+        let mut streams = self.take().ok_or(ChannelError::Aborted)?;
+        let outcome = streams.check().and_then(|()| call(&mut streams));
+        if outcome.is_err() {
+            streams.fail();
+        }
+        self.state = if streams.needs_attendance() {
+            State::Lent(Loan::new(streams).map_err(ChannelError::Network)?)
+        } else {
+            State::Open(streams)
+        };
+        outcome
     }
 }
 
@@ -142,11 +159,13 @@ impl Channel for RdmaChannel {
     }
 
     fn abort(&mut self) {
-        match std::mem::replace(&mut self.state, State::Failed) {
-            State::Open(mut streams) => streams.fail(),
-            State::New { mut connection, .. } => connection.abort(),
-            State::Failed => {}
+        if let Some(mut streams) = self.take() {
+            streams.fail();
         }
+        if let State::New { connection, .. } = &mut self.state {
+            connection.abort();
+        }
+        self.state = State::Failed;
     }
 
     fn peer(&self) -> SocketAddr {
@@ -156,6 +175,7 @@ impl Channel for RdmaChannel {
     fn info(&self) -> ChannelInfo {
         match &self.state {
             State::Open(streams) => streams.info(),
+            State::Lent(loan) => loan.ask(Streams::info).unwrap_or_default(),
             State::New { .. } | State::Failed => ChannelInfo::default(),
         }
     }
@@ -164,7 +184,7 @@ impl Channel for RdmaChannel {
 /// A channel that is dropped ends its stream in an orderly manner.
 impl Drop for RdmaChannel {
     fn drop(&mut self) {
-        if let State::Open(streams) = std::mem::replace(&mut self.state, State::Failed) {
+        if let Some(streams) = self.take() {
             streams.depart();
         }
     }

@@ -7,7 +7,7 @@
 //! A peer that does not has half a minute; then the channel is closed as it is.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::attendant::{self, Charge};
@@ -32,7 +32,7 @@ pub(crate) fn depart(opened: Opened) {
     // Most channels have sent everything, and give their rings back here.
     if departure.attend().is_some() {
         // Without a thread for it, it is closed as it is.
-        let _ = attendant::leave(departure);
+        let _ = attendant::leave(&Arc::new(Mutex::new(departure)));
     }
 }
 
@@ -46,15 +46,16 @@ struct Departure {
 }
 
 impl Charge for Departure {
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.endpoint.descriptor()
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.endpoint.descriptor())
     }
 
     fn attend(&mut self) -> Option<Duration> {
         let now = clock::now();
         let moved = self.exchange.advance(self.endpoint.as_mut(), now);
         let sender = &self.exchange.sender;
-        if self.rings.is_some() && sender.is_posted() && sender.is_idle() {
+        let has_all_gone = sender.is_posted() && sender.is_idle() && !sender.has_unfetched();
+        if self.rings.is_some() && has_all_gone {
             self.endpoint.end();
             self.rings = None;
         }

@@ -12,6 +12,8 @@ use gridhaul_stack::{ChannelError, Operation};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::provider::Access;
+
 /// What stands before every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
 const NAME: &[u8; 8] = b"GHRDMA\r\n";
@@ -97,6 +99,28 @@ pub(crate) struct Offer {
     pub(crate) queue_pairs: u16,
     /// Pieces that may be under way in each direction.
     pub(crate) pieces: u16,
+    /// The connecting end decides.
+    pub(crate) mode: Mode,
+}
+
+/// Who moves bytes from ring to ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Their sender, by WRITEs.
+    Put = 0,
+    /// Their receiver, by READs.
+    Get = 1,
+}
+
+impl Mode {
+    /// What the peer's device may do with the ring that is sent from, and with the one that is received into: it gets
+    /// at one of the two.
+    pub(crate) fn access(self) -> [Access; 2] {
+        match self {
+            Self::Put => [Access::Local, Access::RemoteWrite],
+            Self::Get => [Access::RemoteRead, Access::Sink],
+        }
+    }
 }
 
 /// What the accepting end makes of it: none of the numbers is larger.
@@ -245,6 +269,7 @@ impl Offer {
         bytes.extend(self.ring_bytes.get().to_be_bytes());
         bytes.extend(self.queue_pairs.to_be_bytes());
         bytes.extend(self.pieces.to_be_bytes());
+        bytes.push(self.mode as u8);
     }
 
     /// Nothing of an offer may be zero.
@@ -253,16 +278,22 @@ impl Offer {
             ring_bytes: NonZeroU64::new(fields.u64()?)?,
             queue_pairs: fields.u16()?,
             pieces: fields.u16()?,
+            mode: match fields.array()? {
+                [0] => Mode::Put,
+                [1] => Mode::Get,
+                _ => return None,
+            },
         };
         (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
     }
 
-    /// The smaller of each number.
+    /// The smaller of each number, and this mode.
     pub(crate) fn within(self, other: Self) -> Self {
         Self {
             ring_bytes: self.ring_bytes.min(other.ring_bytes),
             queue_pairs: self.queue_pairs.min(other.queue_pairs),
             pieces: self.pieces.min(other.pieces),
+            mode: self.mode,
         }
     }
 }
@@ -447,6 +478,7 @@ mod tests {
             ring_bytes: NonZeroU64::new(1 << 33).unwrap(),
             queue_pairs: 4,
             pieces: 64,
+            mode: Mode::Get,
         };
         for record in [
             Record::Offer(offer, Ways::default().with(Way::Soft).with(Way::Roce)),
@@ -490,6 +522,7 @@ mod tests {
             ring_bytes: NonZeroU64::MIN,
             queue_pairs: 1,
             pieces: 1,
+            mode: Mode::Put,
         };
         let mut bytes = Record::Offer(offer, Ways::default()).encode();
         bytes[HEAD_BYTES..][..8].fill(0);

@@ -13,6 +13,7 @@
 //! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
 //! | `qps=4` | queue pairs of a channel |
+//! | `mode=get` | who moves bytes: `put` their sender, by WRITEs; `get` their receiver, by READs of what is announced. The connecting end decides |
 //! | `stall=10s` | a queue pair of a device on which nothing completes for so long is given up; 3 s unless given |
 //! | `provider=auto` | `verbs` is an RDMA adapter, `soft` iWARP over TCP by this program (RFC 5040), which works on every machine; `auto` takes `verbs` where both ends have it |
 //! | `device=mlx5_0` | the adapter of this end, where its address is not the data connection's |
@@ -37,6 +38,7 @@ mod clock;
 mod departure;
 mod engine;
 mod handshake;
+mod loan;
 mod memory;
 mod open;
 mod probe;

@@ -8,10 +8,14 @@ use std::sync::Arc;
 use gridhaul_stack::{AcceptError, ChannelError, ConnectError, Operation, Side, SocketOptions};
 use gridhaul_tcp::{TcpChannel, TcpListener};
 
-use crate::engine::{Exchange, Pacer, Receiver, Ring, Sender, SenderSettings};
-use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token, Way, Ways};
+use crate::engine::{
+    Exchange, Pacer, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+};
+use crate::handshake::{
+    self, Answer, Mode, Offer, Record, RecordError, RingRecord, Token, Way, Ways,
+};
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
-use crate::provider::{Access, Endpoint, Remote};
+use crate::provider::{Endpoint, Remote};
 use crate::random::random_bytes;
 use crate::round_trip::round_trip;
 use crate::settings::{Provider, Settings};
@@ -104,7 +108,7 @@ impl Opening<'_> {
         let Record::Answer(answer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
-        if answer.chosen.within(offer) != answer.chosen {
+        if answer.chosen.within(offer) != answer.chosen || answer.chosen.mode != offer.mode {
             return Err(OpenError::Greedy);
         }
         share.shrink(answer.chosen.ring_bytes);
@@ -362,25 +366,29 @@ impl Opening<'_> {
         let mut carrier = self.carrier(chosen, way, abilities)?;
         let [outgoing, incoming] = share.map().map_err(local)?;
         let endpoint = carrier.endpoint();
-        let source = endpoint.register(&outgoing, Access::Local).map_err(local)?;
-        let sink = endpoint
-            .register(&incoming, Access::RemoteWrite)
-            .map_err(local)?;
+        let [source, sink] = chosen.mode.access();
+        let source = endpoint.register(&outgoing, source).map_err(local)?;
+        let sink = endpoint.register(&incoming, sink).map_err(local)?;
+        let told = match chosen.mode {
+            Mode::Put => sink,
+            Mode::Get => source,
+        };
         Ok(Rings {
             carrier,
             outgoing,
             incoming,
             source: source.id,
-            sink: RingRecord {
-                address: sink.address,
-                key: sink.key,
+            sink: sink.id,
+            told: RingRecord {
+                address: told.address,
+                key: told.key,
             },
         })
     }
 
-    /// Each end tells the other where its ring is.
+    /// Each end tells the other where the ring is that it gets at.
     fn exchange(&self, rings: &Rings) -> Result<Remote, OpenError> {
-        handshake::write(&self.socket, &Record::Ring(rings.sink), self.operation)?;
+        handshake::write(&self.socket, &Record::Ring(rings.told), self.operation)?;
         match handshake::read(&self.socket, self.operation)? {
             Record::Ring(RingRecord { address, key }) => Ok(Remote { address, key }),
             _ => Err(OpenError::Unexpected),
@@ -402,14 +410,27 @@ impl Opening<'_> {
             message_bytes: message.min(limits.message_bytes as u64),
             piece_bytes: piece_bytes(ring, message),
             max_pieces: pieces,
+            is_fetched: chosen.mode == Mode::Get,
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
         let pacer = Pacer::new(self.settings.rate, self.settings.burst);
         let sender = Sender::new(settings, pacer);
         let receiver = Receiver::new(ring, pieces);
+        let mut exchange = Exchange::new(sender, receiver, limits.queue_pairs);
+        if chosen.mode == Mode::Get {
+            let settings = ReaderSettings {
+                ring,
+                region: rings.sink,
+                remote,
+                queue_pairs: limits.queue_pairs,
+                depth: limits.reads,
+                message_bytes: settings.message_bytes,
+            };
+            exchange = exchange.fetch(Reader::new(settings, pacer));
+        }
         Ok(Opened {
             endpoint: rings.carrier.into_endpoint(),
-            exchange: Exchange::new(sender, receiver, limits.queue_pairs),
+            exchange,
             outgoing: rings.outgoing,
             incoming: rings.incoming,
         })
@@ -456,7 +477,9 @@ struct Rings {
     outgoing: Arc<Memory>,
     incoming: Arc<Memory>,
     source: usize,
-    sink: RingRecord,
+    sink: usize,
+    /// The ring that the peer gets at.
+    told: RingRecord,
 }
 
 /// An endpoint whose queue pairs are still to be connected, in its own manner.

@@ -86,8 +86,10 @@ pub(crate) struct Limits {
 /// What a peer may do with a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nothing: it is the source of our own WRITEs and the sink of our own READs.
+    /// Nothing: it is the source of our own WRITEs.
     Local,
+    /// Nothing: it is the sink of our own READs. On iWARP the device has to let the peer's device write the answers.
+    Sink,
     /// Write to it.
     RemoteWrite,
     /// Read from it.
@@ -130,7 +132,6 @@ pub(crate) enum Work {
         to: Remote,
     },
     /// Copies the peer's memory to ours.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the sender writes, so far"))]
     Read {
         region: usize,
         span: Span,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, OptionDoc, Options};
 
-use crate::handshake::Offer;
+use crate::handshake::{Mode, Offer};
 use crate::verbs::Wishes;
 
 /// What the options say, beside what they say of sockets.
@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) burst: u64,
     pub(crate) checksum: bool,
     pub(crate) stall: Duration,
+    pub(crate) mode: Mode,
     pub(crate) provider: Provider,
     pub(crate) wishes: Wishes,
 }
@@ -38,7 +39,7 @@ pub(crate) enum Provider {
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 12] = [
+const OWN: [OptionDoc; 13] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given.",
@@ -63,6 +64,11 @@ const OWN: [OptionDoc; 12] = [
         name: "qps",
         meaning: "Queue pairs of a channel, 1 to 16; 1 unless given.",
         example: "4",
+    },
+    OptionDoc {
+        name: "mode",
+        meaning: "Who moves bytes: put for their sender, get for their receiver; put unless given.",
+        example: "get",
     },
     OptionDoc {
         name: "stall",
@@ -156,6 +162,7 @@ impl Settings {
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate: options.value("rate", options::rate)?,
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
+            mode: options.value("mode", mode)?.unwrap_or(Mode::Put),
             stall: options.value("stall", stall)?.unwrap_or(STALL),
             checksum: options.value("crc", options::switch)?.unwrap_or(false),
             provider: options
@@ -176,6 +183,7 @@ impl Settings {
             ring_bytes,
             queue_pairs: self.queue_pairs,
             pieces: pieces(ring_bytes.get()),
+            mode: self.mode,
         }
     }
 }
@@ -202,6 +210,14 @@ fn message(text: &str, slab: u64) -> Result<u64, String> {
         _ => Err(format!(
             "it is not a number of bytes from 1024 to a slab's, {slab}"
         )),
+    }
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "put" => Ok(Mode::Put),
+        "get" => Ok(Mode::Get),
+        _ => Err("it is neither put nor get".to_owned()),
     }
 }
 

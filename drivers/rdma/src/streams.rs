@@ -1,10 +1,11 @@
 //! Both directions of an open channel: the engine over an endpoint, in the calls of whoever uses the channel.
 //!
-//! Nothing happens between two calls. A call that sends returns when all of it has been posted, and with a
-//! provider that works only while it is asked, when all of it has gone.
+//! Nothing happens between two calls, unless somebody attends to it. A call that sends returns when all of it has been
+//! posted, and with a provider that works only while it is asked, when all of it has gone.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation};
 use rustix::io::Errno;
@@ -21,6 +22,8 @@ pub(crate) struct Streams {
     opened: Opened,
     /// A call failed: what was sent must not look whole.
     failed: bool,
+    /// What went wrong between two calls; the next one tells.
+    fault: Option<ChannelError>,
 }
 
 impl Streams {
@@ -28,6 +31,7 @@ impl Streams {
         Self {
             opened,
             failed: false,
+            fault: None,
         }
     }
 
@@ -91,6 +95,39 @@ impl Streams {
         if !self.failed {
             depart(self.opened);
         }
+    }
+
+    /// Whether somebody has to attend to the channel until the next call.
+    pub(crate) fn needs_attendance(&self) -> bool {
+        let exchange = &self.opened.exchange;
+        self.opened.endpoint.limits().needs_polling
+            && exchange.sender.has_unfetched()
+            && !exchange.is_over()
+            && !self.failed
+            && self.fault.is_none()
+    }
+
+    /// Does between two calls what can be done without waiting. Returns when to come again at the latest, and `None`
+    /// when there is no need.
+    pub(crate) fn attend(&mut self) -> Option<Duration> {
+        self.fault = self.move_on().err();
+        let next = self.opened.exchange.next_at(clock::now());
+        self.needs_attendance()
+            .then(|| next.unwrap_or(Duration::MAX))
+    }
+
+    /// What went wrong between two calls.
+    ///
+    /// # Errors
+    ///
+    /// That.
+    pub(crate) fn check(&mut self) -> Result<(), ChannelError> {
+        self.fault.take().map_or(Ok(()), Err)
+    }
+
+    /// Becomes readable when there is something to do.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.opened.endpoint.descriptor()
     }
 
     /// What was chosen, for the log.
@@ -360,7 +397,7 @@ mod tests {
     fn both_directions_survive_the_loss_of_queue_pairs() {
         let cancel = Cancel::new();
         let operation = Operation {
-            deadline: Some(Instant::now() + std::time::Duration::from_secs(60)),
+            deadline: Some(Instant::now() + Duration::from_secs(60)),
             cancel: &cancel,
         };
         let bytes: Vec<u8> = (0..300_000_u32)

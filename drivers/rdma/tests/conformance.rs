@@ -15,6 +15,14 @@ conformance_tests!(
     subject("rdma:provider=soft;qps=3;slab=4K;slabs=3;message=1K")
 );
 conformance_tests!(
+    fetched_by_the_receiver,
+    subject("rdma:mode=get;qps=2;slab=64K;slabs=3;message=4K")
+);
+conformance_tests!(
+    fetched_under_fault,
+    subject("rdma:mode=get;slab=1M,fault:short=61;seed=11")
+);
+conformance_tests!(
     paced,
     subject("rdma:provider=soft;rate=1000m;burst=64K;message=32K")
 );

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::message::MessageError;
 use super::receiver::ReceiverError;
 use super::sender::SenderError;
-use super::{Message, Receiver, Sender};
+use super::{Message, Reader, Receiver, Sender};
 use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
 
 /// Both directions of a channel.
@@ -16,6 +16,8 @@ use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
 pub(crate) struct Exchange {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
+    /// Fetches what arrives, unless the peer writes it.
+    reader: Option<Reader>,
     queue_pairs: Vec<State>,
     /// Why a queue pair was lost last.
     loss: Option<Loss>,
@@ -55,12 +57,20 @@ impl Exchange {
         Self {
             sender,
             receiver,
+            reader: None,
             queue_pairs: vec![State::Living; queue_pairs],
             loss: None,
             stalls: 0,
             restored: 0,
             completions: Vec::new(),
         }
+    }
+
+    /// What the peer sends is not written by it but fetched.
+    pub(crate) fn fetch(mut self, reader: Reader) -> Self {
+        self.receiver.acknowledge_end();
+        self.reader = Some(reader);
+        self
     }
 
     /// Does all that can be done without waiting. `now` is the time since some fixed moment, and does not go back.
@@ -80,6 +90,12 @@ impl Exchange {
             Self::post(endpoint, post.queue_pair, post.request)?;
             has_posted = true;
         }
+        while let Some(reader) = &mut self.reader
+            && let Some((queue_pair, request)) = reader.next(&mut self.sender, now)
+        {
+            Self::post(endpoint, queue_pair, request)?;
+            has_posted = true;
+        }
         if has_posted {
             self.poll(endpoint, now)?;
         }
@@ -89,7 +105,10 @@ impl Exchange {
     /// When to advance again though nothing happens: `now` or later, or `None` if there is no need.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
         let stall_at = self.sender.stall_at();
-        self.sender.next_at(now).into_iter().chain(stall_at).min()
+        let reader = self.reader.as_ref();
+        let read_at = reader.and_then(|reader| reader.next_at(&self.sender, now));
+        let times = [self.sender.next_at(now), read_at, stall_at];
+        times.into_iter().flatten().min()
     }
 
     /// Returns credit if it is due.
@@ -170,7 +189,15 @@ impl Exchange {
         now: Duration,
     ) -> Result<(), Fault> {
         match completion {
-            Completion::Done { queue_pair, id } => self.sender.completed(queue_pair, id, now),
+            Completion::Done { queue_pair, id } => {
+                self.sender.completed(queue_pair, id, now);
+                if let Some(reader) = &mut self.reader
+                    && Reader::is_read(id)
+                    && let Some((start, length)) = reader.completed(queue_pair, id)
+                {
+                    self.receiver.arrived(start, length)?;
+                }
+            }
             Completion::Received { message, .. } => return self.hear(endpoint, message.as_bytes()),
             Completion::Lost { queue_pair, loss } => self.lose(endpoint, queue_pair, loss),
             Completion::Restored { queue_pair } => {
@@ -192,6 +219,9 @@ impl Exchange {
             }
             self.sender.lost(queue_pair);
             self.receiver.lost();
+            if let Some(reader) = &mut self.reader {
+                reader.lost(queue_pair);
+            }
         }
         self.loss = Some(loss);
     }
@@ -200,7 +230,15 @@ impl Exchange {
     fn hear(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
         match Message::decode(bytes)? {
             Message::Arrived { start, length } => {
-                self.receiver.arrived(start, u64::from(length))?
+                let length = u64::from(length);
+                match &mut self.reader {
+                    None => self.receiver.arrived(start, length)?,
+                    Some(reader) => {
+                        if self.receiver.wants(start, length, reader.pieces())? {
+                            reader.announced(start, length);
+                        }
+                    }
+                }
             }
             Message::Credit { consumed } => self.sender.credited(consumed)?,
             Message::End { at } => self.receiver.ended(at)?,

@@ -9,11 +9,14 @@
 //! beyond it; so what is not consumed stays at the sender, and a piece that was lost with its queue pair is
 //! written again, to the same place.
 //!
+//! A receiver may fetch instead (`mode=get`): pieces are announced when they are in the sender's ring, and READ from it.
+//!
 //! What a peer says is checked against what it may say; the errors name the lie.
 
 mod exchange;
 mod message;
 mod pacing;
+mod reader;
 mod receiver;
 mod sender;
 
@@ -24,6 +27,7 @@ pub(crate) use message::Message;
 pub(crate) use pacing::Pacer;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use pacing::time_of;
+pub(crate) use reader::{Reader, ReaderSettings};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Sender, SenderSettings};
 

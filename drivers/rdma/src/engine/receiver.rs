@@ -24,6 +24,8 @@ pub(crate) struct Receiver {
     /// Pieces that became ready since the sender was told.
     pieces: usize,
     end: Option<u64>,
+    /// The sender keeps what it has until it hears that the last of it was taken out.
+    acknowledges_end: bool,
 }
 
 /// How the peer lied.
@@ -55,7 +57,31 @@ impl Receiver {
             repeats: false,
             pieces: 0,
             end: None,
+            acknowledges_end: false,
         }
+    }
+
+    /// The sender is told when all of its stream was taken out.
+    pub(crate) fn acknowledge_end(&mut self) {
+        self.acknowledges_end = true;
+    }
+
+    /// Whether a piece that the peer announced is still to be fetched, where `fetching` are, too.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be there.
+    pub(crate) fn wants(
+        &self,
+        start: u64,
+        length: u64,
+        fetching: usize,
+    ) -> Result<bool, ReceiverError> {
+        self.check(start, length)?;
+        if fetching + self.early.len() > self.max_pieces {
+            return Err(ReceiverError::TooManyPieces(self.max_pieces));
+        }
+        Ok(start >= self.ready && !self.early.contains_key(&start))
     }
 
     /// A piece is in the ring.
@@ -125,12 +151,19 @@ impl Receiver {
     }
 
     /// Whether credit is to be returned. That is done in batches, and long before the sender needs it: when a quarter
-    /// of the ring, or of the pieces that may be under way, was taken out. Who has ended its stream needs none.
+    /// of the ring, or of the pieces that may be under way, was taken out. Who has ended its stream needs none,
+    /// unless it waits for the last.
     pub(crate) fn owes_credit(&self) -> bool {
         let uncredited = self.consumed - self.credited;
         let is_due = uncredited >= self.ring.bytes().div_ceil(4)
             || self.pieces >= self.max_pieces.div_ceil(4) && self.consumed == self.ready;
-        self.end.is_none() && (self.repeats || is_due && uncredited > 0)
+        match self.end {
+            None => self.repeats || is_due && uncredited > 0,
+            Some(end) => {
+                let is_last = self.acknowledges_end && self.consumed == end;
+                is_last && (self.repeats || uncredited > 0)
+            }
+        }
     }
 
     /// The credit that is returned now.

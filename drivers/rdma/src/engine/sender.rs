@@ -25,6 +25,8 @@ pub(crate) struct SenderSettings {
     pub(crate) piece_bytes: u64,
     /// Pieces that the peer takes beyond what it has consumed.
     pub(crate) max_pieces: usize,
+    /// The peer fetches pieces that are announced to it, and nothing is written.
+    pub(crate) is_fetched: bool,
     /// A queue pair on which nothing completes for so long is given up, unless a provider's requests may wait.
     pub(crate) stall: Option<Duration>,
 }
@@ -187,6 +189,11 @@ impl Sender {
         self.cut >= self.flush && self.end != End::Wanted && self.announced == self.pieces.len()
     }
 
+    /// Whether the peer is still to fetch something.
+    pub(crate) fn has_unfetched(&self) -> bool {
+        self.settings.is_fetched && !self.pieces.is_empty()
+    }
+
     /// Whether every request has completed.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue_pairs
@@ -265,15 +272,22 @@ impl Sender {
         }
     }
 
-    /// Counts a request that somebody else posted on a queue pair, if there is room.
+    /// Finds a queue pair with room for a request that somebody else posts, and counts that.
     pub(crate) fn reserve(&mut self, now: Duration) -> Option<usize> {
-        let depth = self.settings.depth;
-        let queue_pair = self
-            .queue_pairs
-            .iter()
-            .position(|queue_pair| !queue_pair.lost && queue_pair.pending < depth)?;
-        self.queue_pairs[queue_pair].count(now);
+        let queue_pair = (0..self.queue_pairs.len()).find(|&number| self.has_room(number))?;
+        self.count(queue_pair, now);
         Some(queue_pair)
+    }
+
+    /// Whether a queue pair lives and takes another request.
+    pub(crate) fn has_room(&self, queue_pair: usize) -> bool {
+        let queue_pair = self.queue_pairs[queue_pair];
+        !queue_pair.lost && queue_pair.pending < self.settings.depth
+    }
+
+    /// Counts a request that somebody else posts on a queue pair with room.
+    pub(crate) fn count(&mut self, queue_pair: usize, now: Duration) {
+        self.queue_pairs[queue_pair].count(now);
     }
 
     /// Whether requests are waiting on a queue pair, and none has completed for too long.
@@ -340,9 +354,11 @@ impl Sender {
                 (piece.announced, piece.again) = (true, false);
             } else {
                 piece.queue_pair = None;
-                piece.posted = piece.start;
                 piece.announced = false;
-                piece.again = piece.told;
+                if !self.settings.is_fetched {
+                    piece.posted = piece.start;
+                    piece.again = piece.told;
+                }
             }
         }
         self.again = self.pieces.iter().filter(|piece| piece.again).count();
@@ -419,7 +435,11 @@ impl Sender {
                 start: self.cut,
                 end,
                 queue_pair: None,
-                posted: self.cut,
+                posted: if self.settings.is_fetched {
+                    end
+                } else {
+                    self.cut
+                },
                 announced: false,
                 told: false,
                 again: false,
@@ -432,10 +452,7 @@ impl Sender {
     /// with room. Few have to be looked at, because those before it fill their queue pairs.
     fn next_piece(&self) -> Option<(usize, usize)> {
         let count = self.queue_pairs.len();
-        let has_room = |number: &usize| {
-            let queue_pair = self.queue_pairs[*number];
-            !queue_pair.lost && queue_pair.pending < self.settings.depth
-        };
+        let has_room = |number: &usize| self.has_room(*number);
         let mut free = (0..count)
             .map(|step| (self.next + step) % count)
             .filter(has_room)

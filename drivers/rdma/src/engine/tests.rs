@@ -48,6 +48,7 @@ impl Fabric {
             message_bytes: message,
             piece_bytes: piece,
             max_pieces: pieces,
+            is_fetched: false,
             stall: None,
         };
         let bytes = usize::try_from(ring.bytes()).unwrap();
@@ -319,6 +320,7 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
         message_bytes: 10,
         piece_bytes: 1000,
         max_pieces: 4,
+        is_fetched: false,
         stall: Some(Duration::from_secs(3)),
     }
 }

@@ -8,10 +8,13 @@ use std::time::Duration;
 use super::endpoint::{SharedFabric, SimEndpoint};
 use super::fabric::FabricSettings;
 use super::random::Random;
-use crate::engine::{Exchange, Fault, Pacer, Receiver, Ring, Sender, SenderSettings};
+use crate::engine::{
+    Exchange, Fault, Pacer, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+};
+use crate::handshake::Mode;
 use crate::memory::Memory;
 use crate::open::piece_bytes;
-use crate::provider::{Access, Endpoint, Remote};
+use crate::provider::{Endpoint, Remote};
 
 /// Some channels, their fabric, and the time.
 #[derive(Debug)]
@@ -29,6 +32,7 @@ pub(crate) struct RunSettings {
     pub(crate) queue_pairs: usize,
     /// When a queue pair on which nothing completes is given up.
     pub(crate) stall: Option<Duration>,
+    pub(crate) mode: Mode,
 }
 
 /// One end of a channel, and who uses it.
@@ -72,30 +76,39 @@ impl Run {
     ) -> io::Result<()> {
         let mut endpoints = self.fabric.connect(settings.queue_pairs)?;
         let length = settings.ring_bytes.get();
-        let mut sinks = Vec::new();
+        let mut told = Vec::new();
         for (endpoint, memories) in endpoints.iter_mut().zip(&memories) {
-            // The region of what is sent from is the first, and so 0.
-            let sink = if let Some([outgoing, incoming]) = memories {
-                endpoint.register(outgoing, Access::Local)?;
-                endpoint.register(incoming, Access::RemoteWrite)?
+            let [source, sink] = settings.mode.access();
+            let [source, sink] = if let Some([outgoing, incoming]) = memories {
+                [
+                    endpoint.register(outgoing, source)?,
+                    endpoint.register(incoming, sink)?,
+                ]
             } else {
-                endpoint.register_addresses(length, Access::Local);
-                endpoint.register_addresses(length, Access::RemoteWrite)
+                [source, sink].map(|access| endpoint.register_addresses(length, access))
             };
-            sinks.push(sink);
+            told.push(match settings.mode {
+                Mode::Put => sink,
+                Mode::Get => source,
+            });
         }
         let ring = Ring::new(settings.ring_bytes);
         let mut ends = Vec::new();
         let parts = endpoints.into_iter().zip(pacers).zip(memories);
-        for (((endpoint, pacer), memories), sink) in parts.zip(sinks.iter().rev()) {
+        for (((endpoint, pacer), memories), told) in parts.zip(told.iter().rev()) {
             let remote = Remote {
-                address: sink.address,
-                key: sink.key,
+                address: told.address,
+                key: told.key,
             };
             let sender = Sender::new(settings.sender(ring, remote, &endpoint), pacer);
             let receiver = Receiver::new(ring, settings.pieces());
+            let mut exchange = Exchange::new(sender, receiver, settings.queue_pairs);
+            if settings.mode == Mode::Get {
+                let settings = settings.reader(ring, remote, &endpoint);
+                exchange = exchange.fetch(Reader::new(settings, pacer));
+            }
             ends.push(RunEnd {
-                exchange: Exchange::new(sender, receiver, settings.queue_pairs),
+                exchange,
                 endpoint,
                 memories,
                 length: 0,
@@ -155,17 +168,33 @@ impl RunSettings {
     fn sender(self, ring: Ring, remote: Remote, endpoint: &SimEndpoint) -> SenderSettings {
         SenderSettings {
             ring,
-            region: 0,
+            region: OUTGOING,
             remote,
             queue_pairs: self.queue_pairs,
             depth: endpoint.limits().depth,
             message_bytes: self.message_bytes,
             piece_bytes: piece_bytes(ring, self.message_bytes),
             max_pieces: self.pieces(),
+            is_fetched: self.mode == Mode::Get,
             stall: self.stall,
         }
     }
+
+    fn reader(self, ring: Ring, remote: Remote, endpoint: &SimEndpoint) -> ReaderSettings {
+        ReaderSettings {
+            ring,
+            region: INCOMING,
+            remote,
+            queue_pairs: self.queue_pairs,
+            depth: endpoint.limits().reads,
+            message_bytes: self.message_bytes,
+        }
+    }
 }
+
+/// Regions are counted as they are registered.
+const OUTGOING: usize = 0;
+const INCOMING: usize = 1;
 
 impl RunEnd {
     /// The user sends a stream of so many bytes, and ends it.

@@ -175,7 +175,7 @@ impl Registration {
     ) -> io::Result<Self> {
         let access = match access {
             // The device writes there what we READ.
-            Access::Local => ACCESS_LOCAL_WRITE,
+            Access::Local | Access::Sink => ACCESS_LOCAL_WRITE,
             // ibv_reg_mr(3): remote writing needs local writing.
             Access::RemoteWrite => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
             Access::RemoteRead => ACCESS_REMOTE_READ,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Replay, seeds};
 use crate::engine::Pacer;
+use crate::handshake::Mode;
 use crate::memory::Memory;
 use crate::provider::Endpoint;
 use crate::sim::random::Random;
@@ -70,6 +71,7 @@ fn run(random: &mut Random, replaces: bool) -> Run {
         ring_bytes: ring_bytes.try_into().unwrap(),
         message_bytes,
         queue_pairs: 1 + random.index(4),
+        mode: [Mode::Put, Mode::Get][random.index(2)],
         stall: (random.below(2) == 0).then_some(Duration::from_secs(3)),
     };
     let memory = || Arc::new(Memory::new(ring_bytes).unwrap());

@@ -1,0 +1,380 @@
+//! Fetches pieces (`mode=get`).
+//!
+//! The sender announces pieces that lie in its ring; the receiver READs them into its own, in the same places, and
+//! only then they have arrived. All else is as with a sender that writes: credit says what may be filled anew.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Pacer, Ring, Sender};
+use crate::provider::{Remote, Request, Work};
+
+/// What a reader is told when the channel opens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReaderSettings {
+    /// Of both ends.
+    pub(crate) ring: Ring,
+    /// Our ring, as the provider knows it.
+    pub(crate) region: usize,
+    /// The sender's ring.
+    pub(crate) remote: Remote,
+    pub(crate) queue_pairs: usize,
+    /// READs of one queue pair that may be waiting.
+    pub(crate) depth: usize,
+    /// The largest READ, in bytes.
+    pub(crate) message_bytes: u64,
+}
+
+/// Fetches pieces.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    settings: ReaderSettings,
+    pacer: Pacer,
+    /// Announced pieces that are not all here, by start.
+    pieces: BTreeMap<u64, Piece>,
+    /// READs that are waiting on each queue pair.
+    waiting: Vec<usize>,
+    /// Whose turn it is.
+    next: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    end: u64,
+    /// `None` until there is one with room, and again when it is lost.
+    queue_pair: Option<usize>,
+    /// All before this place was asked for.
+    asked: u64,
+    /// All before this place is here: READs of one queue pair complete in order.
+    here: u64,
+}
+
+impl Piece {
+    /// A READ of it, with the end of what it fetches for a name.
+    fn read(&mut self, settings: &ReaderSettings) -> Request {
+        let length = self.next_bytes(settings);
+        let span = settings.ring.place(self.asked, length);
+        self.asked += length;
+        Request {
+            id: READ | self.asked,
+            work: Work::Read {
+                region: settings.region,
+                span,
+                from: Remote {
+                    address: settings.remote.address + span.offset as u64,
+                    ..settings.remote
+                },
+            },
+        }
+    }
+
+    fn next_bytes(&self, settings: &ReaderSettings) -> u64 {
+        (self.end - self.asked).min(settings.message_bytes)
+    }
+}
+
+/// Marks READs among the names of requests. No stream is so long that its places need the bit.
+const READ: u64 = 1 << 63;
+
+impl Reader {
+    pub(crate) fn new(settings: ReaderSettings, pacer: Pacer) -> Self {
+        Self {
+            settings,
+            pacer,
+            pieces: BTreeMap::new(),
+            waiting: vec![0; settings.queue_pairs],
+            next: 0,
+        }
+    }
+
+    /// Whether a request is a READ.
+    pub(crate) fn is_read(id: u64) -> bool {
+        id & READ != 0
+    }
+
+    /// A piece is in the sender's ring. The caller has checked that it may be. What is announced again, because its
+    /// queue pair was lost, is fetched once.
+    pub(crate) fn announced(&mut self, start: u64, length: u64) {
+        self.pieces.entry(start).or_insert(Piece {
+            end: start + length,
+            queue_pair: None,
+            asked: start,
+            here: start,
+        });
+    }
+
+    /// Pieces that are not all here.
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The next READ and its queue pair, or `None` while there is nothing to fetch, no room, or no leave of the pacer.
+    /// The sender counts it, as all requests.
+    pub(crate) fn next(&mut self, sender: &mut Sender, now: Duration) -> Option<(usize, Request)> {
+        let (start, queue_pair) = self.next_piece(sender)?;
+        let piece = self.pieces.get_mut(&start)?;
+        let bytes = piece.next_bytes(&self.settings);
+        if self.pacer.ready_at(bytes, now) > now {
+            return None;
+        }
+        self.pacer.pass(bytes, now);
+        if piece.queue_pair.is_none() {
+            piece.queue_pair = Some(queue_pair);
+            self.next = queue_pair + 1;
+        }
+        self.waiting[queue_pair] += 1;
+        sender.count(queue_pair, now);
+        Some((queue_pair, piece.read(&self.settings)))
+    }
+
+    /// When [`Reader::next`] should be asked again, if it is the pacer that holds READs back: `now` or later.
+    pub(crate) fn next_at(&self, sender: &Sender, now: Duration) -> Option<Duration> {
+        let (start, _) = self.next_piece(sender)?;
+        let bytes = self.pieces[&start].next_bytes(&self.settings);
+        Some(self.pacer.ready_at(bytes, now))
+    }
+
+    /// A READ has completed; returns the piece that is all here with it, as start and length.
+    pub(crate) fn completed(&mut self, queue_pair: usize, id: u64) -> Option<(u64, u64)> {
+        let end = id & !READ;
+        self.waiting[queue_pair] = self.waiting[queue_pair].saturating_sub(1);
+        let (&start, piece) = self.pieces.range_mut(..end).next_back()?;
+        if piece.queue_pair != Some(queue_pair) || end <= piece.here || end > piece.asked {
+            return None;
+        }
+        piece.here = end;
+        if end < piece.end {
+            return None;
+        }
+        self.pieces.remove(&start);
+        Some((start, end - start))
+    }
+
+    /// A queue pair is no more: what was asked for on it is asked for again on others.
+    pub(crate) fn lost(&mut self, queue_pair: usize) {
+        self.waiting[queue_pair] = 0;
+        for piece in self.pieces.values_mut() {
+            if piece.queue_pair == Some(queue_pair) {
+                piece.queue_pair = None;
+                piece.asked = piece.here;
+            }
+        }
+    }
+
+    /// The first piece of which something can be asked for, and the queue pair for it: its own, or the next in turn
+    /// with room. Few have to be looked at, because those before it fill their queue pairs.
+    fn next_piece(&self, sender: &Sender) -> Option<(u64, usize)> {
+        let count = self.waiting.len();
+        let has_room =
+            |&number: &usize| self.waiting[number] < self.settings.depth && sender.has_room(number);
+        let free = (0..count)
+            .map(|step| (self.next + step) % count)
+            .find(has_room)?;
+        let unasked = self
+            .pieces
+            .iter()
+            .filter(|(_, piece)| piece.asked < piece.end);
+        unasked
+            .filter_map(|(&start, piece)| {
+                let queue_pair = piece.queue_pair.unwrap_or(free);
+                has_room(&queue_pair).then_some((start, queue_pair))
+            })
+            .next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::num::NonZeroU64;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::{Message, Receiver, SenderSettings};
+
+    const QUEUE_PAIRS: usize = 2;
+    const RING: u64 = 240;
+
+    /// A sender whose pieces are fetched, and who fetches them.
+    struct Ends {
+        sender: Sender,
+        receiver: Receiver,
+        reader: Reader,
+        /// Counts the requests of the receiving end.
+        other: Sender,
+        /// Announcements and READs on their way.
+        announced: [VecDeque<Request>; QUEUE_PAIRS],
+        asked: [VecDeque<Request>; QUEUE_PAIRS],
+        lost: [bool; QUEUE_PAIRS],
+        /// How often each byte of the ring was fetched and not consumed.
+        fetched: Vec<u64>,
+    }
+
+    impl Ends {
+        fn new() -> Self {
+            let ring = Ring::new(NonZeroU64::new(RING).unwrap());
+            let remote = Remote { address: 0, key: 0 };
+            let settings = SenderSettings {
+                ring,
+                region: 0,
+                remote,
+                queue_pairs: QUEUE_PAIRS,
+                depth: 4,
+                message_bytes: 16,
+                piece_bytes: 48,
+                max_pieces: 20,
+                is_fetched: true,
+                stall: None,
+            };
+            let reader = ReaderSettings {
+                ring,
+                region: 0,
+                remote,
+                queue_pairs: QUEUE_PAIRS,
+                depth: 3,
+                message_bytes: 16,
+            };
+            let mut receiver = Receiver::new(ring, 20);
+            receiver.acknowledge_end();
+            Self {
+                sender: Sender::new(settings, Pacer::new(None, 0)),
+                receiver,
+                reader: Reader::new(reader, Pacer::new(None, 0)),
+                other: Sender::new(settings, Pacer::new(None, 0)),
+                announced: Default::default(),
+                asked: Default::default(),
+                lost: [false; QUEUE_PAIRS],
+                fetched: vec![0; usize::try_from(RING).unwrap()],
+            }
+        }
+
+        fn post(&mut self) {
+            while let Some(post) = self.sender.next(Duration::ZERO) {
+                self.announced[post.queue_pair].push_back(post.request);
+            }
+            while let Some((queue_pair, request)) =
+                self.reader.next(&mut self.other, Duration::ZERO)
+            {
+                assert!(!self.lost[queue_pair]);
+                self.asked[queue_pair].push_back(request);
+                assert!(self.asked[queue_pair].len() <= 3, "the depth holds");
+            }
+        }
+
+        fn hear(&mut self, queue_pair: usize) {
+            let Some(Request { id, work }) = self.announced[queue_pair].pop_front() else {
+                return;
+            };
+            let Work::Send(message) = work else {
+                panic!("nothing is written");
+            };
+            match Message::decode(message.as_bytes()).unwrap() {
+                Message::Arrived { start, length } => {
+                    let pieces = self.reader.pieces();
+                    let length = u64::from(length);
+                    if self.receiver.wants(start, length, pieces).unwrap() {
+                        self.reader.announced(start, length);
+                    }
+                }
+                Message::End { at } => self.receiver.ended(at).unwrap(),
+                Message::Abandon { .. } => {}
+                Message::Credit { .. } => panic!("a sender gives no credit"),
+            }
+            self.sender.completed(queue_pair, id, Duration::ZERO);
+        }
+
+        fn fetch(&mut self, queue_pair: usize) {
+            let Some(Request { id, work }) = self.asked[queue_pair].pop_front() else {
+                return;
+            };
+            let Work::Read { span, from, .. } = work else {
+                panic!("a reader reads");
+            };
+            assert_eq!(from.address, span.offset as u64);
+            for count in &mut self.fetched[span.offset..span.offset + span.length] {
+                *count += 1;
+            }
+            assert!(Reader::is_read(id));
+            self.other.completed(queue_pair, id, Duration::ZERO);
+            if let Some((start, length)) = self.reader.completed(queue_pair, id) {
+                self.receiver.arrived(start, length).unwrap();
+            }
+        }
+
+        fn take(&mut self, most: usize) -> u64 {
+            let ready = self.receiver.ready().first(most);
+            for count in &mut self.fetched[ready.offset..ready.offset + ready.length] {
+                assert_eq!(std::mem::take(count), 1, "each byte is fetched once");
+            }
+            self.receiver.consume(ready.length);
+            if self.receiver.owes_credit()
+                && let Message::Credit { consumed } = self.receiver.credit()
+            {
+                self.sender.credited(consumed).unwrap();
+            }
+            ready.length as u64
+        }
+
+        /// Loses a queue pair, or brings it back.
+        fn lose(&mut self, queue_pair: usize) {
+            self.announced[queue_pair].clear();
+            self.asked[queue_pair].clear();
+            self.lost[queue_pair] = !self.lost[queue_pair];
+            for sender in [&mut self.sender, &mut self.other] {
+                if self.lost[queue_pair] {
+                    sender.lost(queue_pair);
+                } else {
+                    sender.restored(queue_pair);
+                }
+            }
+            if self.lost[queue_pair] {
+                self.reader.lost(queue_pair);
+                self.receiver.lost();
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever the order and whatever is lost: each byte is fetched once, and in the end the sender knows.
+        #[test]
+        fn pieces_are_fetched_once(
+            events in proptest::collection::vec((0..6_u8, 0..QUEUE_PAIRS, 1..100_usize), 0..300),
+        ) {
+            let mut ends = Ends::new();
+            let (mut filled, mut taken) = (0, 0);
+            for (event, queue_pair, count) in events {
+                match event {
+                    0 => {
+                        let room = ends.sender.room().first(count).length;
+                        ends.sender.fill(room);
+                        ends.sender.flush();
+                        filled += room as u64;
+                    }
+                    1 | 2 => ends.hear(queue_pair),
+                    3 => ends.fetch(queue_pair),
+                    4 => taken += ends.take(count),
+                    _ => ends.lose(queue_pair),
+                }
+                ends.post();
+            }
+            ends.sender.finish();
+            for queue_pair in 0..QUEUE_PAIRS {
+                if ends.lost[queue_pair] {
+                    ends.lose(queue_pair);
+                }
+            }
+            for _ in 0..10_000 {
+                ends.post();
+                for queue_pair in 0..QUEUE_PAIRS {
+                    ends.hear(queue_pair);
+                    ends.fetch(queue_pair);
+                }
+                taken += ends.take(usize::MAX);
+            }
+            prop_assert!(ends.receiver.is_finished(), "it stalls: {:?}", ends.reader);
+            prop_assert_eq!(taken, filled);
+            prop_assert!(!ends.sender.has_unfetched());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A channel between two calls of its user, where the peer fetches from its ring.
+//!
+//! A device answers READs by itself. Where a program has to, it is the attendant, until the next call or until
+//! nothing is left to fetch.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::attendant::{self, Charge, Name, Shared};
+use crate::streams::Streams;
+
+/// A channel that the attendant looks after.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    name: Name,
+    streams: Shared<Lent>,
+}
+
+impl Loan {
+    /// # Errors
+    ///
+    /// When the attendant can take no more.
+    pub(crate) fn new(streams: Box<Streams>) -> io::Result<Self> {
+        let streams = Arc::new(Mutex::new(Lent(Some(streams))));
+        let name = attendant::leave(&streams)?;
+        Ok(Self { name, streams })
+    }
+
+    /// The channel, which the attendant does nothing with any more.
+    pub(crate) fn recall(self) -> Option<Box<Streams>> {
+        attendant::take_back(self.name, &self.streams).0.take()
+    }
+
+    /// Asks the channel something.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Streams) -> T) -> Option<T> {
+        attendant::lock(&self.streams).0.as_deref().map(question)
+    }
+}
+
+/// `None` when it was taken back.
+#[derive(Debug)]
+struct Lent(Option<Box<Streams>>);
+
+impl Charge for Lent {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(|streams| streams.descriptor())
+    }
+
+    fn attend(&mut self) -> Option<Duration> {
+        self.0.as_mut().and_then(|streams| streams.attend())
+    }
+}
