@@ -1,5 +1,7 @@
 //! Two endpoints that are connected to each other over loopback.
 
+mod siw;
+
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::thread;
