@@ -45,6 +45,21 @@ test-workspace: test-programs ## Run the unit, property and interoperability tes
 	cargo build --workspace --bins
 	GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/debug/gridhaul-server cargo test --workspace --no-fail-fast
 
+.PHONY: guest-kernel
+guest-kernel: test-programs ## Build the kernel of the guest, once: some minutes
+	interop-tests/guest/build-kernel
+
+# A guest is user-mode Linux with RDMA devices in software; see interop-tests/src/guest.
+.PHONY: test-rdma
+test-rdma: guest-kernel ## Run the tests that need RDMA devices, in guests
+	cargo build --workspace --bins
+	GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/debug/gridhaul-server \
+	    cargo test -p gridhaul-interop --lib --no-fail-fast -- --ignored
+	$(call in_guest,siw) test -p gridhaul-rdma --lib -- --ignored siw
+
+# Cargo that starts what it has built in a guest with such a network.
+in_guest = cargo --config "target.'cfg(all())'.runner = ['$(TARGET_DIRECTORY)/debug/guest', '--network', '$(1)', '--']"
+
 # `--cfg loom` changes how every crate is compiled, so the models have a target directory of their own.
 .PHONY: test-loom
 test-loom: ## Check the lock-free parts of a transfer in every interleaving

@@ -16,6 +16,7 @@ mod case;
 mod client;
 pub mod content;
 mod group;
+pub mod guest;
 mod launch;
 mod pki;
 pub mod raw;
@@ -31,7 +32,7 @@ pub use case::{Case, Failure, Observation, Partners, check};
 pub use client::{Client, ClientError, Finished};
 pub use launch::{Launch, LaunchError, gridhaul_program};
 pub use pki::{
-    Accounts, BadCredential, BadKind, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential,
+    Accounts, BadCredential, BadKind, HOST, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential,
     UserKind,
 };
 pub use relay::Relay;

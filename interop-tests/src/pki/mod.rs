@@ -30,6 +30,9 @@ const ORGANISATION: &str = "/DC=test/O=Grid";
 /// The authority that everybody trusts.
 const AUTHORITY: &str = "/DC=test/O=Grid/CN=Test Authority";
 
+/// The host, whose servers may be known by another name than its own.
+pub const HOST: &str = "/DC=test/O=Grid/CN=localhost";
+
 /// All names by which the clients of the tests know the machine.
 const HOST_EXTENSIONS: &str = "basicConstraints = critical,CA:FALSE\n\
     keyUsage = critical,digitalSignature,keyEncipherment\n\
@@ -69,11 +72,7 @@ impl Pki {
         authority.trust(top, &[&format!("{ORGANISATION}/*")])?;
         authority.issue(&Issue {
             extensions: HOST_EXTENSIONS,
-            ..Issue::new(
-                "host",
-                "/DC=test/O=Grid/CN=localhost",
-                &Key::new(top, "host")?,
-            )
+            ..Issue::new("host", HOST, &Key::new(top, "host")?)
         })?;
         let accounts = Accounts::of_this_machine()?;
         let user_key = Key::new(top, "user")?;
