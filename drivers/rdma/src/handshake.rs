@@ -43,6 +43,8 @@ pub(crate) enum Way {
     Roce = 4,
     /// InfiniBand, in the same manner.
     InfiniBand = 8,
+    /// RoCE v2 by a provider that is no part of this crate, in the same manner; both ends have the same one.
+    Provided = 16,
 }
 
 /// The ways that an end can go.
@@ -62,7 +64,9 @@ impl Ways {
     pub(crate) fn choose(self, other: Self) -> Option<Way> {
         let speaks_iwarp = |ways: Self| ways.has(Way::Soft) || ways.has(Way::Iwarp);
         let both = |way: Way| self.has(way) && other.has(way);
-        if both(Way::InfiniBand) {
+        if both(Way::Provided) {
+            Some(Way::Provided)
+        } else if both(Way::InfiniBand) {
             Some(Way::InfiniBand)
         } else if both(Way::Roce) {
             Some(Way::Roce)
@@ -83,6 +87,7 @@ impl fmt::Display for Ways {
             (Way::Iwarp, "iWARP"),
             (Way::Roce, "RoCE"),
             (Way::InfiniBand, "InfiniBand"),
+            (Way::Provided, "RoCE by a provider of its own"),
         ];
         let names = names.iter().filter(|(way, _)| self.has(*way));
         let names: Vec<_> = names.map(|(_, name)| *name).collect();
@@ -143,28 +148,33 @@ pub(crate) struct RingRecord {
 
 /// The queue pairs of one end, for the other to connect to (RoCE and InfiniBand).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FabricRecord {
-    pub(crate) port: PortRecord,
-    pub(crate) queue_pairs: Vec<QueuePairRecord>,
+pub struct FabricRecord {
+    /// Where they are.
+    pub port: PortRecord,
+    /// Each of them.
+    pub queue_pairs: Vec<QueuePairRecord>,
 }
 
 /// The port that all of them use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PortRecord {
-    pub(crate) gid: [u8; 16],
-    pub(crate) lid: u16,
+pub struct PortRecord {
+    /// Its address, in RoCE.
+    pub gid: [u8; 16],
+    /// Its address, in InfiniBand.
+    pub lid: u16,
     /// 1 is 256 bytes, and each further one twice that, to 5 (`enum ibv_mtu`).
-    pub(crate) mtu: u8,
+    pub mtu: u8,
     /// RDMA READs of each queue pair that are answered at a time.
-    pub(crate) reads: u8,
+    pub reads: u8,
 }
 
 /// One queue pair, 24 bits each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct QueuePairRecord {
-    pub(crate) number: u32,
+pub struct QueuePairRecord {
+    /// What packets to it name it by.
+    pub number: u32,
     /// What its first packet is counted as.
-    pub(crate) first_packet: u32,
+    pub first_packet: u32,
 }
 
 /// A record.
@@ -311,7 +321,13 @@ impl Answer {
 
 impl Way {
     fn decode(number: u8) -> Option<Self> {
-        let all = [Self::Soft, Self::Iwarp, Self::Roce, Self::InfiniBand];
+        let all = [
+            Self::Soft,
+            Self::Iwarp,
+            Self::Roce,
+            Self::InfiniBand,
+            Self::Provided,
+        ];
         all.into_iter().find(|&way| way as u8 == number)
     }
 }
@@ -543,6 +559,9 @@ mod tests {
         assert_eq!(iwarp.choose(auto), Some(Way::Iwarp));
         assert_eq!(roce.choose(soft), None);
         assert_eq!(roce.choose(iwarp), None);
+        let provided = ways(&[Way::Provided]);
+        assert_eq!(provided.choose(provided), Some(Way::Provided));
+        assert_eq!(provided.choose(auto), None);
         assert_eq!(auto.to_string(), "iWARP in user space and RoCE");
     }
 

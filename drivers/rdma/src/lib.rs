@@ -42,7 +42,8 @@ mod loan;
 mod memory;
 mod open;
 mod probe;
-mod provider;
+#[doc(hidden)]
+pub mod provider;
 mod random;
 mod round_trip;
 mod settings;
@@ -66,6 +67,7 @@ use crate::channel::RdmaChannel;
 pub use crate::memory::MemoryLoad;
 use crate::memory::Pool;
 pub use crate::probe::{Finding, probe};
+use crate::provider::Provider;
 use crate::settings::Settings;
 
 /// The driver `rdma`; its options are in the table above.
@@ -83,6 +85,38 @@ impl Driver for Rdma {
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
         let settings = Settings::parse(&Options::new(self, options)?)?;
+        Ok(Built::Transport(Arc::new(RdmaTransport {
+            settings: Arc::new(settings),
+        })))
+    }
+}
+
+/// The driver `rdma` with a provider that is no part of this crate, and no other.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct RdmaBy {
+    provider: Arc<dyn Provider>,
+}
+
+impl RdmaBy {
+    /// The driver with this provider.
+    pub fn new(provider: Arc<dyn Provider>) -> Self {
+        Self { provider }
+    }
+}
+
+impl Driver for RdmaBy {
+    fn name(&self) -> &'static str {
+        Rdma.name()
+    }
+
+    fn options(&self) -> &'static [OptionDoc] {
+        Rdma.options()
+    }
+
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+        let mut settings = Settings::parse(&Options::new(self, options)?)?;
+        settings.provided = Some(Arc::clone(&self.provider));
         Ok(Built::Transport(Arc::new(RdmaTransport {
             settings: Arc::new(settings),
         })))

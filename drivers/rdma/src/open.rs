@@ -15,7 +15,7 @@ use crate::handshake::{
     self, Answer, Mode, Offer, Record, RecordError, RingRecord, Token, Way, Ways,
 };
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
-use crate::provider::{Endpoint, Remote};
+use crate::provider::{Endpoint, Fabric, Remote, Wanted};
 use crate::random::random_bytes;
 use crate::round_trip::round_trip;
 use crate::settings::{Provider, Settings};
@@ -124,7 +124,7 @@ impl Opening<'_> {
                 let connection = self.last(Side::Connector, answer.token)?;
                 endpoint.attach(connection).map_err(local_error)?;
             }
-            Carrier::Verbs(endpoint) => self.connect_fabric(endpoint)?,
+            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
         }
         self.finish(rings, answer.chosen, remote)
     }
@@ -160,7 +160,7 @@ impl Opening<'_> {
                 let connection = self.last(Side::Acceptor, answer.token)?;
                 endpoint.attach(connection).map_err(local_error)?;
             }
-            Carrier::Verbs(endpoint) => self.connect_fabric(endpoint)?,
+            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
         }
         self.finish(rings, chosen, remote)
     }
@@ -200,6 +200,9 @@ impl Opening<'_> {
     /// What this end can do for the address of the data connection.
     fn abilities(&self) -> Result<Abilities, OpenError> {
         let soft = Ways::default().with(Way::Soft);
+        if self.settings.provided.is_some() {
+            return self.provided_abilities();
+        }
         let provider = self.settings.provider;
         if provider == Provider::Soft {
             return Ok(Abilities {
@@ -225,6 +228,20 @@ impl Opening<'_> {
                 without_verbs: Some(error),
             }),
         }
+    }
+
+    /// A provider that is no part of this crate does it alone.
+    fn provided_abilities(&self) -> Result<Abilities, OpenError> {
+        let place = Place::find(self.local_address()?, &self.settings.wishes);
+        let place = place.map_err(|error| OpenError::Local(error.to_string()))?;
+        if place.way() != Way::Roce {
+            return Err(OpenError::Local(format!("{} is no RoCE", place.device())));
+        }
+        Ok(Abilities {
+            ways: Ways::default().with(Way::Provided),
+            place: Some(place),
+            without_verbs: None,
+        })
     }
 
     /// Tells the other end why this one cannot go on.
@@ -314,7 +331,7 @@ impl Opening<'_> {
     }
 
     /// Connects the queue pairs of adapters; the data connection stays beside them.
-    fn connect_fabric(&self, endpoint: &mut VerbsEndpoint) -> Result<(), OpenError> {
+    fn connect_fabric(&self, endpoint: &mut dyn Fabric) -> Result<(), OpenError> {
         let record = Record::Fabric(endpoint.record());
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Fabric(peer) = handshake::read(&self.socket, self.operation)? else {
@@ -337,20 +354,27 @@ impl Opening<'_> {
         way: Way,
         abilities: &Abilities,
     ) -> Result<Carrier, OpenError> {
+        let wanted = Wanted {
+            queue_pairs: chosen.queue_pairs,
+            pieces: chosen.pieces,
+            round_trip: round_trip(&self.socket),
+        };
         match (way, &abilities.place) {
             (Way::Soft, _) if abilities.ways.has(Way::Soft) => {
                 Ok(Carrier::Soft(SoftEndpoint::new().map_err(local_error)?))
             }
             (Way::Roce | Way::InfiniBand, Some(place)) if place.way() == way => {
-                let endpoint = VerbsEndpoint::new(
-                    place,
-                    chosen.queue_pairs,
-                    chosen.pieces,
-                    round_trip(&self.socket),
-                );
+                let endpoint = VerbsEndpoint::new(place, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
-                Ok(Carrier::Verbs(Box::new(endpoint)))
+                Ok(Carrier::Fabric(Box::new(endpoint)))
             }
+            (Way::Provided, Some(place)) => match &self.settings.provided {
+                Some(provider) => provider
+                    .endpoint(place, wanted)
+                    .map(Carrier::Fabric)
+                    .map_err(|error| OpenError::Local(format!("{}: {error}", provider.name()))),
+                None => Err(OpenError::Greedy),
+            },
             _ => Err(OpenError::Greedy),
         }
     }
@@ -485,21 +509,21 @@ struct Rings {
 /// An endpoint whose queue pairs are still to be connected, in its own manner.
 enum Carrier {
     Soft(SoftEndpoint),
-    Verbs(Box<VerbsEndpoint>),
+    Fabric(Box<dyn Fabric>),
 }
 
 impl Carrier {
     fn endpoint(&mut self) -> &mut dyn Endpoint {
         match self {
             Self::Soft(endpoint) => endpoint,
-            Self::Verbs(endpoint) => endpoint.as_mut(),
+            Self::Fabric(endpoint) => endpoint.as_mut(),
         }
     }
 
     fn into_endpoint(self) -> Box<dyn Endpoint> {
         match self {
             Self::Soft(endpoint) => Box::new(endpoint),
-            Self::Verbs(endpoint) => endpoint,
+            Self::Fabric(endpoint) => endpoint,
         }
     }
 }

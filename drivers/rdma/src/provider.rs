@@ -7,18 +7,62 @@
 //!
 //! Names follow the InfiniBand architecture and `ibv_post_send(3)`; what only some providers can do (WRITE
 //! with immediate, atomics, shared receive queues) is left out.
+//!
+//! Other crates can be providers too, and build the driver with [`crate::RdmaBy`].
 
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridhaul_stack::Detail;
 
-use crate::memory::{Memory, Span};
+pub use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord};
+pub use crate::memory::{Memory, Span};
+pub use crate::verbs::Place;
+
+/// Who is no part of this crate and gives channels their endpoints, over RoCE v2. What carries its messages need not look
+/// like that of others, so both ends of a channel have the same.
+pub trait Provider: Send + Sync + fmt::Debug {
+    /// What people call it.
+    fn name(&self) -> &'static str;
+
+    /// An endpoint that is not connected.
+    ///
+    /// # Errors
+    ///
+    /// When the device cannot be used, or has no room.
+    fn endpoint(&self, place: &Place, wanted: Wanted) -> io::Result<Box<dyn Fabric>>;
+}
+
+/// What a channel wants of its endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Queue pairs.
+    pub queue_pairs: u16,
+    /// Pieces that the peer announces at a time, at most.
+    pub pieces: u16,
+    /// To the peer and back.
+    pub round_trip: Duration,
+}
+
+/// An endpoint whose queue pairs are connected by what the two ends tell each other.
+pub trait Fabric: Endpoint {
+    /// What the peer has to know to connect.
+    fn record(&self) -> FabricRecord;
+
+    /// Connects all queue pairs to those of the peer. `beside` is the data connection: an end that is done closes it, and
+    /// one that gives up resets it.
+    ///
+    /// # Errors
+    ///
+    /// When the peer has another number of queue pairs, or the device does not take what it says.
+    fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()>;
+}
 
 /// One channel's side of a fabric.
-pub(crate) trait Endpoint: Send + fmt::Debug {
+pub trait Endpoint: Send + fmt::Debug {
     /// What can be asked of it.
     fn limits(&self) -> Limits;
 
@@ -64,28 +108,28 @@ pub(crate) trait Endpoint: Send + fmt::Debug {
 
 /// What an endpoint can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Queue pairs there are.
-    pub(crate) queue_pairs: usize,
+    pub queue_pairs: usize,
     /// Requests of one queue pair that may be waiting for completion.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// READs of one queue pair that may be waiting for completion.
-    pub(crate) reads: usize,
+    pub reads: usize,
     /// The largest WRITE or READ, in bytes.
-    pub(crate) message_bytes: usize,
+    pub message_bytes: usize,
     /// Over TCP, which repeats what is lost by itself, and lets nothing pass while the peer's program takes nothing:
     /// a request that does not complete means nothing.
-    pub(crate) over_tcp: bool,
+    pub over_tcp: bool,
     /// Requests are carried out while somebody polls, and not by a device of its own.
-    pub(crate) needs_polling: bool,
+    pub needs_polling: bool,
     /// Queue pairs that are lost or closed are connected anew: [`Completion::Restored`] follows, or
     /// [`Completion::Lost`] for those that will not come back.
-    pub(crate) replaces: bool,
+    pub replaces: bool,
 }
 
 /// What a peer may do with a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     /// Nothing: it is the source of our own WRITEs.
     Local,
     /// Nothing: it is the sink of our own READs. On iWARP the device has to let the peer's device write the answers.
@@ -98,33 +142,33 @@ pub(crate) enum Access {
 
 /// Registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Region {
+pub struct Region {
     /// Names it in requests.
-    pub(crate) id: usize,
+    pub id: usize,
     /// Where peers say that it begins.
-    pub(crate) address: u64,
+    pub address: u64,
     /// What peers prove their right with.
-    pub(crate) key: u32,
+    pub key: u32,
 }
 
 /// Memory of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Remote {
-    pub(crate) address: u64,
-    pub(crate) key: u32,
+pub struct Remote {
+    pub address: u64,
+    pub key: u32,
 }
 
 /// A work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     /// Comes back with the completion.
-    pub(crate) id: u64,
-    pub(crate) work: Work,
+    pub id: u64,
+    pub work: Work,
 }
 
 /// What a work request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
+pub enum Work {
     /// Copies our memory to the peer's.
     Write {
         region: usize,
@@ -142,18 +186,18 @@ pub(crate) enum Work {
 }
 
 /// The longest message.
-pub(crate) const MAX_MESSAGE_BYTES: usize = 64;
+pub const MAX_MESSAGE_BYTES: usize = 64;
 
 /// A short message: what the two ends tell each other while data flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Message {
+pub struct Message {
     bytes: [u8; MAX_MESSAGE_BYTES],
     length: usize,
 }
 
 impl Message {
     /// `None` if there are too many bytes.
-    pub(crate) fn new(content: &[u8]) -> Option<Self> {
+    pub fn new(content: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_MESSAGE_BYTES];
         bytes.get_mut(..content.len())?.copy_from_slice(content);
         Some(Self {
@@ -162,14 +206,14 @@ impl Message {
         })
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Completion {
+pub enum Completion {
     /// A request is done; its memory is ours again.
     Done { queue_pair: usize, id: u64 },
     /// The peer sent a message.
@@ -179,13 +223,12 @@ pub(crate) enum Completion {
     Lost { queue_pair: usize, loss: Loss },
     /// A queue pair that was lost or closed lives again, without requests. Nothing of those that were posted
     /// before is delivered any more, at either end.
-    #[cfg_attr(not(test), expect(dead_code, reason = "soft replaces none"))]
     Restored { queue_pair: usize },
 }
 
 /// Why a queue pair is no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub enum Loss {
     /// The peer closed it, between two messages.
     Closed,
     /// The peer threw it away, or its host did.
@@ -196,7 +239,7 @@ pub(crate) enum Loss {
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PostError {
+pub enum PostError {
     /// See [`Completion::Lost`].
     #[error("the queue pair is lost")]
     Lost,

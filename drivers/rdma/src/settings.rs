@@ -1,12 +1,14 @@
 //! The driver's options.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, OptionDoc, Options};
 
 use crate::handshake::{Mode, Offer};
+use crate::provider;
 use crate::verbs::Wishes;
 
 /// What the options say, beside what they say of sockets.
@@ -26,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) stall: Duration,
     pub(crate) mode: Mode,
     pub(crate) provider: Provider,
+    /// One that is no part of this crate, instead.
+    pub(crate) provided: Option<Arc<dyn provider::Provider>>,
     pub(crate) wishes: Wishes,
 }
 
@@ -168,6 +172,7 @@ impl Settings {
             provider: options
                 .value("provider", provider)?
                 .unwrap_or(Provider::Auto),
+            provided: None,
             wishes: Wishes {
                 device: options.value("device", device)?,
                 gid: small("gid", 255)?,

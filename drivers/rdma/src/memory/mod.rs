@@ -19,4 +19,4 @@ pub(crate) use bounds::Holder;
 pub(crate) use limits::pinned_bytes;
 pub use pool::MemoryLoad;
 pub(crate) use pool::{Pool, PoolError, Share};
-pub(crate) use region::{Memory, Span};
+pub use region::{Memory, Span};

@@ -10,7 +10,7 @@ use super::pool::Share;
 
 /// Mapped pages that a device may know.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// `None` only while it is dropped.
     pages: Option<Pages>,
     /// Whom the pages go back to; released after them.
@@ -19,18 +19,21 @@ pub(crate) struct Memory {
 
 /// A part of a [`Memory`], in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) offset: usize,
-    pub(crate) length: usize,
+pub struct Span {
+    /// Where it begins.
+    pub offset: usize,
+    /// How much it is.
+    pub length: usize,
 }
 
 impl Span {
-    pub(crate) fn new(offset: usize, length: usize) -> Self {
+    /// `length` bytes from `offset`.
+    pub fn new(offset: usize, length: usize) -> Self {
         Self { offset, length }
     }
 
     /// All of it but the first `count` bytes.
-    pub(crate) fn skip(self, count: usize) -> Self {
+    pub fn skip(self, count: usize) -> Self {
         Self {
             offset: self.offset + count,
             length: self.length - count,
@@ -38,7 +41,7 @@ impl Span {
     }
 
     /// The first `count` bytes of it, or fewer.
-    pub(crate) fn first(self, count: usize) -> Self {
+    pub fn first(self, count: usize) -> Self {
         Self {
             length: self.length.min(count),
             ..self
@@ -67,7 +70,8 @@ impl Memory {
         }
     }
 
-    pub(crate) fn length(&self) -> usize {
+    /// In bytes.
+    pub fn length(&self) -> usize {
         self.pages().length()
     }
 
@@ -81,7 +85,7 @@ impl Memory {
     }
 
     /// The address that peers name it by.
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.pages().start().as_ptr().expose_provenance() as u64
     }
 
@@ -90,7 +94,7 @@ impl Memory {
     /// # Panics
     ///
     /// When the span does not lie in the memory: every span comes from a check against its length.
-    pub(crate) fn pointer(&self, span: Span) -> *mut u8 {
+    pub fn pointer(&self, span: Span) -> *mut u8 {
         let end = span.offset.checked_add(span.length);
         assert!(
             end.is_some_and(|end| end <= self.length()),

@@ -20,7 +20,6 @@ mod queue_pair;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gridhaul_stack::Detail;
 use rustix::event::{Timespec, epoll};
@@ -31,12 +30,13 @@ use self::fabric::{MAX_READS, Path};
 pub(crate) use self::inspect::inspect;
 use self::inspect::mtu_bytes;
 use self::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
-pub(crate) use self::place::{Place, VerbsError, Wishes};
+pub use self::place::Place;
+pub(crate) use self::place::{VerbsError, Wishes};
 use self::queue_pair::{Name, QueuePair, Shared, Subject, slot_bytes};
 use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord, Way};
 use crate::memory::Memory;
 use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request, Work,
+    Access, Completion, Endpoint, Fabric, Limits, Loss, PostError, Region, Request, Wanted, Work,
 };
 use crate::random::random_bytes;
 
@@ -82,35 +82,23 @@ pub(crate) struct VerbsEndpoint {
 }
 
 impl VerbsEndpoint {
-    /// An endpoint whose queue pairs are not connected; the peer announces at most so many pieces at a time.
+    /// An endpoint whose queue pairs are not connected.
     ///
     /// # Errors
     ///
     /// When the device cannot be used.
-    pub(crate) fn new(
-        place: &Place,
-        queue_pairs: u16,
-        pieces: u16,
-        round_trip: Duration,
-    ) -> Result<Self, VerbsError> {
+    pub(crate) fn new(place: &Place, wanted: Wanted) -> Result<Self, VerbsError> {
         let device = place.open()?;
-        Self::prepare(
-            place,
-            device,
-            usize::from(queue_pairs),
-            usize::from(pieces),
-            round_trip,
-        )
-        .map_err(|(what, error)| place.failed(what, error))
+        Self::prepare(place, device, wanted).map_err(|(what, error)| place.failed(what, error))
     }
 
     fn prepare(
         place: &Place,
         device: Arc<OpenDevice>,
-        queue_pairs: usize,
-        pieces: usize,
-        round_trip: Duration,
+        wanted: Wanted,
     ) -> Result<Self, (&'static str, io::Error)> {
+        let queue_pairs = usize::from(wanted.queue_pairs);
+        let pieces = usize::from(wanted.pieces);
         let at = |what| move |error| (what, error);
         let attributes = device.attributes().map_err(at("the attributes"))?;
         let port = device.port(place.port.number).map_err(at("a port"))?;
@@ -137,7 +125,7 @@ impl VerbsEndpoint {
             traffic_class: place.wishes.traffic_class,
             service_level: place.wishes.service_level,
             reads: reads(attributes.max_reads),
-            round_trip,
+            round_trip: wanted.round_trip,
         };
         let domain = Arc::new(Domain::new(&device).map_err(at("a protection domain"))?);
         let entries = queue_pairs * (depths.sends + depths.receives);
@@ -195,39 +183,6 @@ impl VerbsEndpoint {
         // InfiniBand architecture: 24 bits.
         self.first_packets
             .push(u32::from_be_bytes(random_bytes()) >> 8);
-        Ok(())
-    }
-
-    /// What the peer has to know to connect.
-    pub(crate) fn record(&self) -> FabricRecord {
-        let pairs = self.queue_pairs.iter().flatten().zip(&self.first_packets);
-        let queue_pairs = pairs.map(|(queue_pair, &first_packet)| QueuePairRecord {
-            number: queue_pair.number(),
-            first_packet,
-        });
-        FabricRecord {
-            port: self.path.port,
-            queue_pairs: queue_pairs.collect(),
-        }
-    }
-
-    /// Connects all queue pairs to those of the peer. `beside` is the data connection.
-    ///
-    /// # Errors
-    ///
-    /// When the peer has another number of queue pairs, or the device does not take what it says.
-    pub(crate) fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()> {
-        if peer.queue_pairs.len() != self.queue_pairs.len() {
-            return Err(io::Error::other(
-                "the other end has another number of queue pairs",
-            ));
-        }
-        let pairs = self.queue_pairs.iter().flatten();
-        for ((queue_pair, &first), other) in pairs.zip(&self.first_packets).zip(&peer.queue_pairs) {
-            self.path.connect(queue_pair, first, &peer.port, *other)?;
-        }
-        self.limits.reads = usize::from(self.path.reads_with(&peer.port));
-        self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
         Ok(())
     }
 
@@ -390,6 +345,35 @@ impl VerbsEndpoint {
         for number in 0..self.queue_pairs.len() {
             self.lose(number, loss.clone(), completions);
         }
+    }
+}
+
+impl Fabric for VerbsEndpoint {
+    fn record(&self) -> FabricRecord {
+        let pairs = self.queue_pairs.iter().flatten().zip(&self.first_packets);
+        let queue_pairs = pairs.map(|(queue_pair, &first_packet)| QueuePairRecord {
+            number: queue_pair.number(),
+            first_packet,
+        });
+        FabricRecord {
+            port: self.path.port,
+            queue_pairs: queue_pairs.collect(),
+        }
+    }
+
+    fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()> {
+        if peer.queue_pairs.len() != self.queue_pairs.len() {
+            return Err(io::Error::other(
+                "the other end has another number of queue pairs",
+            ));
+        }
+        let pairs = self.queue_pairs.iter().flatten();
+        for ((queue_pair, &first), other) in pairs.zip(&self.first_packets).zip(&peer.queue_pairs) {
+            self.path.connect(queue_pair, first, &peer.port, *other)?;
+        }
+        self.limits.reads = usize::from(self.path.reads_with(&peer.port));
+        self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
+        Ok(())
     }
 }
 

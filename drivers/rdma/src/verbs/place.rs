@@ -24,7 +24,7 @@ pub(crate) struct Wishes {
 
 /// A port that can be used.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub struct Place {
     pub(super) port: Port,
     pub(super) gid_index: u8,
     pub(super) gid: [u8; 16],
@@ -135,6 +135,36 @@ impl Place {
             gid: gid.address.octets(),
             wishes: wishes.clone(),
         })
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.port.device
+    }
+
+    /// The number of the port.
+    pub fn port(&self) -> u8 {
+        self.port.number
+    }
+
+    /// The place of the address to use in the port's table.
+    pub fn gid_index(&self) -> u8 {
+        self.gid_index
+    }
+
+    /// That address.
+    pub fn gid(&self) -> [u8; 16] {
+        self.gid
+    }
+
+    /// Of packets; it has the DSCP in its upper six bits.
+    pub fn traffic_class(&self) -> u8 {
+        self.wishes.traffic_class
+    }
+
+    /// Of packets.
+    pub fn service_level(&self) -> u8 {
+        self.wishes.service_level
     }
 
     /// How queue pairs are connected there.
