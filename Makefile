@@ -82,8 +82,9 @@ bench-record: test-programs release ## The same, and write docs/measurements; on
 	$(INTEROP) bench -- --record docs/measurements
 
 .PHONY: soak
-soak: test-programs release ## Run 500 sessions for two minutes and look for leaks
+soak: test-programs release ## Run 500 sessions for two minutes, copy 100,000 small files, and look for leaks
 	$(INTEROP) soak
+	$(INTEROP) soak -- --small-files 100000
 
 INTEROP = GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/release/gridhaul-server cargo run --release -p gridhaul-interop --bin
 

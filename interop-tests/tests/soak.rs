@@ -1,8 +1,9 @@
-//! The short version of the program `soak`.
+//! The short versions of the program `soak`.
 
 use std::time::Duration;
 
 use gridhaul_interop::Kind;
+use gridhaul_interop::bench::many::Many;
 use gridhaul_interop::bench::scratch::Scratch;
 use gridhaul_interop::bench::soak::Soak;
 
@@ -17,4 +18,15 @@ fn a_hundred_sessions_leave_nothing_behind() {
     };
     let outcome = soak.run(scratch.path()).unwrap();
     assert!(outcome.complaints().is_empty(), "{outcome}");
+}
+
+#[test]
+fn a_thousand_small_files_leave_nothing_behind() {
+    let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
+    let many = Many {
+        files: 1000,
+        bytes: 1024,
+    };
+    let copied = many.run(scratch.path()).unwrap();
+    assert!(copied.complaints().is_empty(), "{copied}");
 }

@@ -5,6 +5,7 @@ pub mod cpus;
 pub mod crowd;
 pub mod files;
 pub mod machine;
+pub mod many;
 pub mod measured;
 pub mod ports;
 pub mod pump;

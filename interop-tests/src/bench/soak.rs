@@ -22,7 +22,7 @@ const RETURN_LIMIT: Duration = Duration::from_secs(60);
 
 /// What the server may keep after the second wave beyond what it kept after the first, in bytes: the
 /// allocator gives pages back when it sees fit.
-const KEPT_MEMORY: u64 = 8 << 20;
+pub(super) const KEPT_MEMORY: u64 = 8 << 20;
 
 /// The shortest time from one transfer of a session to its next: a passive data port rests for a minute
 /// when it is closed, and there are no more than 28,000 of them.
@@ -260,7 +260,7 @@ fn transfer(
 
 impl Usage {
     /// No more than `other`, but for so many bytes of memory.
-    fn is_back_to(self, other: Self, kept: u64) -> bool {
+    pub(super) fn is_back_to(self, other: Self, kept: u64) -> bool {
         self.processes <= other.processes
             && self.threads <= other.threads
             && self.descriptors <= other.descriptors
@@ -269,7 +269,7 @@ impl Usage {
 }
 
 /// Waits until the server uses no more than `level`, or until the time is up, and returns its usage.
-fn settled(tree: ProcessTree, level: Usage, kept: u64) -> Usage {
+pub(super) fn settled(tree: ProcessTree, level: Usage, kept: u64) -> Usage {
     let deadline = Instant::now() + RETURN_LIMIT;
     loop {
         let usage = tree.usage();

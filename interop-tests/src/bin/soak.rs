@@ -2,14 +2,16 @@
 //!
 //! Some of the sessions transfer all the time, in stream mode and in MODE E, and compare every byte.
 //! Afterwards the server must be back to the processes, threads, descriptors and memory that it had
-//! before they connected.
+//! before they connected. With `--small-files` a real client copies many files of 1 KiB instead.
 
+use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use gridhaul_interop::Kind;
+use gridhaul_interop::bench::many::Many;
 use gridhaul_interop::bench::scratch::Scratch;
 use gridhaul_interop::bench::soak::Soak;
 
@@ -25,6 +27,9 @@ struct Arguments {
     /// How long to hold them
     #[arg(long, default_value_t = 120)]
     seconds: u64,
+    /// Copy so many files of 1 KiB instead, and look for the same
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["sessions", "transferring", "seconds", "theirs"])]
+    small_files: Option<usize>,
     /// Run against globus-gridftp-server instead
     #[arg(long)]
     theirs: bool,
@@ -42,21 +47,30 @@ fn main() -> ExitCode {
         transferring: arguments.transferring,
         duration: Duration::from_secs(arguments.seconds),
     };
-    let outcome = Scratch::beneath(Path::new("/dev/shm"))
-        .map_err(Into::into)
-        .and_then(|scratch| soak.run(scratch.path()));
-    match outcome {
-        Ok(outcome) => {
+    let scratch = match Scratch::beneath(Path::new("/dev/shm")) {
+        Ok(scratch) => scratch,
+        Err(error) => return fail(&error),
+    };
+    let complaints = match arguments.small_files {
+        Some(files) => Many { files, bytes: 1024 }
+            .run(scratch.path())
+            .map(|copied| {
+                print!("{copied}");
+                copied.complaints()
+            }),
+        None => soak.run(scratch.path()).map(|outcome| {
             print!("{outcome}");
-            if outcome.complaints().is_empty() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(error) => {
-            eprintln!("soak: {error}");
-            ExitCode::FAILURE
-        }
+            outcome.complaints()
+        }),
+    };
+    match complaints {
+        Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => fail(&error),
     }
+}
+
+fn fail(error: &dyn Error) -> ExitCode {
+    eprintln!("soak: {error}");
+    ExitCode::FAILURE
 }

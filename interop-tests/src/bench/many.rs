@@ -1,0 +1,193 @@
+//! Many small files, one after the other: what the server does with a hundred thousand of them.
+//!
+//! `globus-url-copy` copies them between two directories of one server, with pipelined commands over kept
+//! data channels and four pairs of sessions. A tenth as many go before, so that the server has then what it
+//! keeps; afterwards it must be back to that.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::soak::{KEPT_MEMORY, settled};
+use super::usage::{ProcessTree, Usage, raise_descriptor_limit};
+use crate::{Client, Kind, LaunchError, Server, give_away};
+
+/// A copy in which no file arrives for so long has stalled.
+const STALL: Duration = Duration::from_secs(10);
+
+/// How long all of it may take.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// The thread that the server starts with the first small file, and keeps: it looks after sessions that work on
+/// files themselves.
+const KEPT_THREADS: usize = 1;
+
+/// How often the files that have arrived are counted.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What to copy.
+#[derive(Debug, Clone, Copy)]
+pub struct Many {
+    /// Files.
+    pub files: usize,
+    /// Bytes of each.
+    pub bytes: usize,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Copied {
+    many: Many,
+    elapsed: Duration,
+    before: Usage,
+    peak: Usage,
+    after: Usage,
+    errors: Vec<String>,
+}
+
+impl Many {
+    /// Copies them beneath `scratch`.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not start, or the files cannot be made. What goes wrong later is in the
+    /// outcome.
+    pub fn run(self, scratch: &Path) -> Result<Copied, LaunchError> {
+        let root = scratch.join("served");
+        fs::create_dir(&root)?;
+        give_away(&root)?;
+        let first = self.files / 10;
+        self.make(&root.join("first"), first)?;
+        self.make(&root.join("all"), self.files)?;
+        raise_descriptor_limit();
+        let server = Server::start(Kind::Gridhaul, &root)?;
+        let tree = ProcessTree::of(server.pid());
+        let mut empty = tree.usage();
+        empty.threads += KEPT_THREADS;
+        let mut errors = Vec::new();
+        self.copy(&server, "first", first, tree, &mut errors);
+        let memory = settled(tree, empty, u64::MAX).memory;
+        let before = Usage { memory, ..empty };
+        let begin = Instant::now();
+        let peak = self.copy(&server, "all", self.files, tree, &mut errors);
+        let elapsed = begin.elapsed();
+        let after = settled(tree, before, KEPT_MEMORY);
+        Ok(Copied {
+            many: self,
+            elapsed,
+            before,
+            peak,
+            after,
+            errors,
+        })
+    }
+
+    fn make(self, directory: &Path, files: usize) -> Result<(), LaunchError> {
+        fs::create_dir(directory)?;
+        let content = vec![b'm'; self.bytes];
+        for index in 0..files {
+            fs::write(directory.join(format!("f{index:06}")), &content)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a directory; returns the most that the server used.
+    fn copy(
+        self,
+        server: &Server,
+        name: &str,
+        files: usize,
+        tree: ProcessTree,
+        errors: &mut Vec<String>,
+    ) -> Usage {
+        let (from, to) = (format!("{name}/"), format!("{name}-copied/"));
+        let arrived = server.root().join(&to);
+        let client = Client::new("globus-url-copy")
+            .args(["-fast", "-pp", "-cc", "4", "-r", "-cd"])
+            .arg(server.url(&from))
+            .arg(server.url(&to))
+            .time_limit(LIMIT);
+        let (done, is_done) = mpsc::channel::<()>();
+        let mut peak = tree.usage();
+        let finished = thread::scope(|scope| {
+            let running = scope.spawn(move || {
+                let _done = done;
+                client.run()
+            });
+            let (mut seen, mut since) = (0, Instant::now());
+            while is_done.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                peak = peak.most(tree.usage());
+                let count = count(&arrived);
+                if count > seen {
+                    (seen, since) = (count, Instant::now());
+                } else if since.elapsed() > STALL {
+                    errors.push(format!("{name}: nothing came after {seen} files"));
+                    since = Instant::now();
+                }
+            }
+            running.join()
+        });
+        match finished {
+            Ok(Ok(finished)) if finished.status.success() => {}
+            Ok(Ok(finished)) => errors.push(finished.to_string()),
+            Ok(Err(error)) => errors.push(error.to_string()),
+            Err(_) => errors.push("the thread of the client panicked".to_owned()),
+        }
+        errors.extend(self.complain(&arrived, files));
+        peak
+    }
+
+    /// What is wrong with the files that have arrived.
+    fn complain(self, arrived: &Path, files: usize) -> Option<String> {
+        let whole = |entry: &fs::DirEntry| {
+            let length = entry.metadata().map(|metadata| metadata.len());
+            length.is_ok_and(|length| length == self.bytes as u64)
+        };
+        let entries = fs::read_dir(arrived).into_iter().flatten().flatten();
+        let count = entries.filter(whole).count();
+        (count != files).then(|| format!("{count} files arrived whole, of {files}"))
+    }
+}
+
+fn count(directory: &Path) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
+impl Copied {
+    /// What went wrong, and what the server did not give back.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut complaints = self.errors.clone();
+        if !self.after.is_back_to(self.before, KEPT_MEMORY) {
+            complaints.push("the server did not give everything back".to_owned());
+        }
+        complaints
+    }
+}
+
+impl fmt::Display for Copied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Many { files, bytes } = self.many;
+        let seconds = self.elapsed.as_secs_f64();
+        writeln!(f, "{files} files of {bytes} bytes in {seconds:.1} s")?;
+        for (name, usage) in [
+            ("before", self.before),
+            ("peak", self.peak),
+            ("after", self.after),
+        ] {
+            writeln!(
+                f,
+                "{name:<8} {} processes, {} threads, {} descriptors, {} KiB",
+                usage.processes,
+                usage.threads,
+                usage.descriptors,
+                usage.memory >> 10,
+            )?;
+        }
+        self.complaints()
+            .iter()
+            .try_for_each(|complaint| writeln!(f, "error: {complaint}"))
+    }
+}

@@ -1,0 +1,32 @@
+//! A crowd of sessions in small: that all of them are served, and what it costs the server.
+
+use std::time::Duration;
+
+use gridhaul_interop::bench::crowd::{Crowd, Shape, concurrent};
+use gridhaul_interop::bench::scratch::Scratch;
+use gridhaul_interop::{Kind, Launch, give_away};
+
+/// Of 256 KiB each: the memory of the server's movers.
+const BUFFERS: u64 = 32;
+
+#[test]
+fn a_crowd_is_served_with_few_movers_and_little_memory() {
+    let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
+    give_away(scratch.path()).unwrap();
+    let server = Launch::new(Kind::Gridhaul, scratch.path())
+        .arg("--movers=8")
+        .arg(format!("--buffer-memory={}K", BUFFERS * 256))
+        .start()
+        .unwrap();
+    let crowd = Crowd {
+        sessions: 60,
+        file: 300_000,
+        duration: Duration::from_secs(2),
+    };
+    for shape in Shape::ALL {
+        let fared = concurrent(crowd, &server, shape).unwrap();
+        assert!(fared.errors.is_empty(), "{shape:?}: {:?}", fared.errors);
+        // Each has its turn, though few are served at a time.
+        assert!(fared.files >= crowd.sessions as u64, "{shape:?}: {fared:?}");
+    }
+}
