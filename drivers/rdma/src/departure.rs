@@ -15,6 +15,7 @@ use crate::clock;
 use crate::engine::Exchange;
 use crate::memory::Memory;
 use crate::open::Opened;
+use crate::outgoing::Outgoing;
 use crate::provider::Endpoint;
 
 /// How long the peer may take.
@@ -25,7 +26,7 @@ pub(crate) fn depart(opened: Opened) {
     let mut departure = Departure {
         endpoint: opened.endpoint,
         exchange: opened.exchange,
-        rings: Some([opened.outgoing, opened.incoming]),
+        rings: Some((opened.outgoing, opened.incoming)),
         until: clock::now() + PATIENCE,
     };
     departure.exchange.sender.finish();
@@ -41,7 +42,7 @@ struct Departure {
     endpoint: Box<dyn Endpoint>,
     exchange: Exchange,
     /// `None` when all has gone: from then on the peer is to end its side.
-    rings: Option<[Arc<Memory>; 2]>,
+    rings: Option<(Outgoing, Arc<Memory>)>,
     until: Duration,
 }
 

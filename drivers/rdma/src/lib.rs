@@ -20,6 +20,7 @@
 //! | `gid=3` | the place of the GID in the table of its port, where it is not the data connection's address |
 //! | `tc=106` | the traffic class of RoCE packets |
 //! | `sl=3` | the service level of InfiniBand or RoCE packets |
+//! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
 //! The other options are those of the driver `tcp`. Options choose devices of their own end only. With one queue pair,
@@ -41,11 +42,13 @@ mod handshake;
 mod loan;
 mod memory;
 mod open;
+mod outgoing;
 mod probe;
 #[doc(hidden)]
 pub mod provider;
 mod random;
 mod round_trip;
+mod sections;
 mod settings;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

@@ -15,9 +15,11 @@ use crate::handshake::{
     self, Answer, Mode, Offer, Record, RecordError, RingRecord, Token, Way, Ways,
 };
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
+use crate::outgoing::Outgoing;
 use crate::provider::{Endpoint, Fabric, Remote, Wanted};
 use crate::random::random_bytes;
 use crate::round_trip::round_trip;
+use crate::sections::Sections;
 use crate::settings::{Provider, Settings};
 use crate::soft::{self, Established, HandshakeError, SoftEndpoint};
 use crate::verbs::{Place, VerbsEndpoint, VerbsError};
@@ -27,8 +29,7 @@ use crate::verbs::{Place, VerbsEndpoint, VerbsError};
 pub(crate) struct Opened {
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) exchange: Exchange,
-    /// The ring that we send from.
-    pub(crate) outgoing: Arc<Memory>,
+    pub(crate) outgoing: Outgoing,
     /// The ring that the other end writes to.
     pub(crate) incoming: Arc<Memory>,
 }
@@ -388,7 +389,15 @@ impl Opening<'_> {
     ) -> Result<Rings, OpenError> {
         let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
         let mut carrier = self.carrier(chosen, way, abilities)?;
-        let [outgoing, incoming] = share.map().map_err(local)?;
+        let sections = (self.settings.pins_files && chosen.mode == Mode::Put)
+            .then(|| Sections::beside(chosen.ring_bytes.get()))
+            .flatten();
+        let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
+        let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
+        if chosen.mode == Mode::Get {
+            // The peer may read all of it, and it may have been another's.
+            outgoing.clear();
+        }
         let endpoint = carrier.endpoint();
         let [source, sink] = chosen.mode.access();
         let source = endpoint.register(&outgoing, source).map_err(local)?;
@@ -399,7 +408,10 @@ impl Opening<'_> {
         };
         Ok(Rings {
             carrier,
-            outgoing,
+            outgoing: match sections {
+                Some(sections) => Outgoing::pinning(outgoing, source.id, sections),
+                None => Outgoing::ring(outgoing),
+            },
             incoming,
             source: source.id,
             sink: sink.id,
@@ -498,7 +510,7 @@ struct Prepared {
 /// Our side of a channel before its queue pairs are connected.
 struct Rings {
     carrier: Carrier,
-    outgoing: Arc<Memory>,
+    outgoing: Outgoing,
     incoming: Arc<Memory>,
     source: usize,
     sink: usize,

@@ -76,8 +76,11 @@ pub trait Endpoint: Send + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// When the device cannot pin it.
+    /// When the device cannot pin it, or not memory of this kind.
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region>;
+
+    /// Forgets a region that no request names which has not completed.
+    fn deregister(&mut self, region: usize);
 
     /// Hands a request to a queue pair. The memory that it names belongs to the device until its
     /// completion comes.

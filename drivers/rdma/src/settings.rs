@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) checksum: bool,
     pub(crate) stall: Duration,
     pub(crate) mode: Mode,
+    /// Files are sent from where they are.
+    pub(crate) pins_files: bool,
     pub(crate) provider: Provider,
     /// One that is no part of this crate, instead.
     pub(crate) provided: Option<Arc<dyn provider::Provider>>,
@@ -43,7 +45,7 @@ pub(crate) enum Provider {
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 13] = [
+const OWN: [OptionDoc; 14] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given.",
@@ -104,6 +106,12 @@ const OWN: [OptionDoc; 13] = [
         name: "sl",
         meaning: "The service level of InfiniBand or RoCE packets, 0 to 15; 0 unless given.",
         example: "3",
+    },
+    OptionDoc {
+        name: "register",
+        meaning: "What is registered for sending: static is a ring that files are read into, dynamic the pages of \
+                  the files; static unless given.",
+        example: "dynamic",
     },
     OptionDoc {
         name: "crc",
@@ -179,6 +187,7 @@ impl Settings {
                 traffic_class: small("tc", 255)?.unwrap_or(0),
                 service_level: small("sl", 15)?.unwrap_or(0),
             },
+            pins_files: options.value("register", register)?.unwrap_or(false),
         })
     }
 
@@ -232,6 +241,14 @@ fn stall(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|time| range.contains(time))
         .ok_or_else(|| "it is not a time from 100ms to 10m".to_owned())
+}
+
+fn register(text: &str) -> Result<bool, String> {
+    match text {
+        "static" => Ok(false),
+        "dynamic" => Ok(true),
+        _ => Err("there are static and dynamic".to_owned()),
+    }
 }
 
 fn provider(text: &str) -> Result<Provider, String> {

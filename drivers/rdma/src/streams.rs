@@ -3,6 +3,8 @@
 //! Nothing happens between two calls, unless somebody attends to it. A call that sends returns when all of it has been
 //! posted, and with a provider that works only while it is asked, when all of it has gone.
 
+mod pinned;
+
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,6 +17,12 @@ use crate::departure::depart;
 use crate::memory::Span;
 use crate::open::Opened;
 use crate::provider::Loss;
+
+/// How much of a file is read before it is posted, so that reading and sending go on together.
+const READ_BYTES: usize = 1 << 20;
+
+/// Where files are pinned, shorter ranges are read nevertheless: to copy them is cheaper.
+const LEAST_PINNED_PAGES: usize = 16;
 
 /// Both directions of a channel that is open.
 #[derive(Debug)]
@@ -43,34 +51,38 @@ impl Streams {
         while !bytes.is_empty() {
             let room = self.room(operation)?.first(bytes.len());
             let (now, later) = bytes.split_at(room.length);
-            self.opened.outgoing.copy_in(room.offset, now);
-            self.opened.exchange.sender.fill(room.length);
+            self.opened.outgoing.memory().copy_in(room.offset, now);
+            self.fill(room.length);
             bytes = later;
         }
         Ok(())
     }
 
-    /// Reads a file straight into the ring.
+    /// Sends a range of a file.
     pub(crate) fn send_file(
         &mut self,
         range: &FileRange<'_>,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        /// How much is read before it is posted, so that reading and sending go on together.
-        const READ_BYTES: usize = 1 << 20;
+        let least = (LEAST_PINNED_PAGES * rustix::param::page_size()) as u64;
         let mut done = 0;
+        if self.opened.outgoing.sections().is_some() && range.length >= least {
+            done = self.send_pinned(range, operation)?;
+        }
         while done < range.length {
+            // The other end may be so quick that nothing here ever waits.
+            operation.check()?;
             let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
             let room = self.room(operation)?.first(left.min(READ_BYTES));
             let offset = range.offset + done;
-            let read = self.opened.outgoing.read_from(range.file, offset, room);
-            let count = match read {
+            let memory = self.opened.outgoing.memory();
+            let count = match memory.read_from(range.file, offset, room) {
                 Ok(0) => return Err(range.too_short(offset)),
                 Ok(count) => count,
                 Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => continue,
                 Err(error) => return Err(ChannelError::File(error)),
             };
-            self.opened.exchange.sender.fill(count);
+            self.fill(count);
             done += count as u64;
             self.progress()?;
             range.moved.fetch_add(count as u64, Ordering::Release);
@@ -142,6 +154,9 @@ impl Streams {
             Detail::count("restored", self.opened.exchange.restored()),
             Detail::text("pages", self.opened.incoming.page_kind().to_string()),
         ]);
+        if let Some(sections) = self.opened.outgoing.sections() {
+            details.extend(sections.details());
+        }
         ChannelInfo {
             buffer_bytes: ring_bytes,
             movement: Some(Movement {
@@ -152,30 +167,33 @@ impl Streams {
         }
     }
 
-    /// Waits for room in the ring that is sent from.
+    /// Waits for room in the memory that is sent from.
     fn room(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
-        loop {
-            let room = self.opened.exchange.sender.room();
-            if room.length > 0 {
-                return Ok(room);
-            }
-            // What fills the ring must go, whatever comes after it.
+        let room = |opened: &mut Opened| opened.outgoing.room(&opened.exchange.sender);
+        if room(&mut self.opened).length == 0 {
+            // What fills it must go, whatever comes after it.
             self.opened.exchange.sender.flush();
-            self.step(operation)?;
+            self.until(operation, |opened| room(opened).length > 0)?;
         }
+        Ok(room(&mut self.opened))
+    }
+
+    /// The first `count` bytes of the room are there.
+    fn fill(&mut self, count: usize) {
+        let Opened {
+            exchange, outgoing, ..
+        } = &mut self.opened;
+        outgoing.fill(&mut exchange.sender, count);
     }
 
     /// Posts what is there.
     pub(crate) fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.opened.exchange.sender.flush();
-        self.progress()?;
         let needs_polling = self.opened.endpoint.limits().needs_polling;
-        while !self.opened.exchange.sender.is_posted()
-            || needs_polling && !self.opened.exchange.sender.is_idle()
-        {
-            self.step(operation)?;
-        }
-        Ok(())
+        self.until(operation, |opened| {
+            let sender = &opened.exchange.sender;
+            sender.is_posted() && (!needs_polling || sender.is_idle())
+        })
     }
 
     /// Waits for bytes; none at the end of the stream.
@@ -271,16 +289,18 @@ impl Streams {
         Ok(done)
     }
 
-    /// Moves on, and sleeps if nothing could be moved.
-    fn step(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+    /// Moves on until something is so, and sleeps where nothing can be moved.
+    fn until(
+        &mut self,
+        operation: &Operation<'_>,
+        is_so: impl Fn(&mut Opened) -> bool,
+    ) -> Result<(), ChannelError> {
         self.progress()?;
-        let is_waiting = self.opened.exchange.sender.room().length == 0
-            || !self.opened.exchange.sender.is_posted()
-            || !self.opened.exchange.sender.is_idle();
-        if is_waiting {
+        while !is_so(&mut self.opened) {
             self.wait(operation)?;
+            self.progress()?;
         }
-        self.progress()
+        Ok(())
     }
 
     /// Moves on; it is an error when nothing can be sent any more.

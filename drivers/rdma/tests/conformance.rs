@@ -26,6 +26,15 @@ conformance_tests!(
     paced,
     subject("rdma:provider=soft;rate=1000m;burst=64K;message=32K")
 );
+conformance_tests!(pinning_files, subject("rdma:register=dynamic"));
+conformance_tests!(
+    pinning_little,
+    subject("rdma:register=dynamic;qps=2;slab=64K;slabs=4;message=16K")
+);
+conformance_tests!(
+    pinning_nothing,
+    subject("rdma:register=dynamic;crc=on;slab=128K;message=1K")
+);
 conformance_tests!(under_trace, subject("rdma:slab=1M,trace"));
 conformance_tests!(under_fault, subject("rdma:slab=1M,fault:short=61;seed=7"));
 

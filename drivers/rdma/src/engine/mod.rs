@@ -10,6 +10,7 @@
 //! written again, to the same place.
 //!
 //! A receiver may fetch instead (`mode=get`): pieces are announced when they are in the sender's ring, and READ from it.
+//! What is not in the sender's ring, because it is sent from where it is, has the same place in the receiver's.
 //!
 //! What a peer says is checked against what it may say; the errors name the lie.
 
@@ -19,6 +20,7 @@ mod pacing;
 mod reader;
 mod receiver;
 mod sender;
+mod sources;
 
 pub(crate) use exchange::Exchange;
 #[cfg(any(test, feature = "sim"))]
@@ -30,6 +32,7 @@ pub(crate) use pacing::time_of;
 pub(crate) use reader::{Reader, ReaderSettings};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Sender, SenderSettings};
+pub(crate) use sources::Source;
 
 use std::num::NonZeroU64;
 

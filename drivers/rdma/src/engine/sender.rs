@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Message, Pacer, Ring};
+use super::sources::Sources;
+use super::{Message, Pacer, Ring, Source};
 use crate::memory::Span;
 use crate::provider::{Remote, Request, Work};
 
@@ -51,8 +52,10 @@ pub(crate) struct Sender {
     announced: usize,
     /// Of so many, the first ones, the peer may have heard.
     told: usize,
-    /// So many, wherever they are, are sent for the second time.
-    again: usize,
+    /// So many, wherever they are, are held.
+    held: usize,
+    /// What is not in our ring.
+    sources: Sources,
     queue_pairs: Vec<QueuePair>,
     /// Queue pairs on which the peer is still to hear that another was lost, and that one: before anything else.
     abandoned: VecDeque<(usize, usize)>,
@@ -83,8 +86,9 @@ struct Piece {
     announced: bool,
     /// The peer was told, on this one or on one that is lost: it may have the piece.
     told: bool,
-    /// It goes over a second queue pair, and may be on its way when the peer has consumed it already.
-    again: bool,
+    /// Its memory is needed until it has completed: it may be on its way when the peer has consumed it already, because
+    /// it goes over a second queue pair, or the memory is not in our ring and goes away.
+    held: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -152,7 +156,8 @@ impl Sender {
             pieces: VecDeque::new(),
             announced: 0,
             told: 0,
-            again: 0,
+            held: 0,
+            sources: Sources::default(),
             queue_pairs: vec![QueuePair::default(); settings.queue_pairs],
             abandoned: VecDeque::new(),
             next: 0,
@@ -162,13 +167,26 @@ impl Sender {
     /// Where the next bytes of the stream go in our ring; empty while the ring is full.
     pub(crate) fn room(&self) -> Span {
         let ring = self.settings.ring;
-        let free = self.free_to() + ring.bytes() - self.filled;
+        let free = self.needed_from() + ring.bytes() - self.filled;
         ring.place(self.filled, free.min(ring.contiguous(self.filled)))
     }
 
     /// The first `count` bytes of [`Sender::room`] are there.
     pub(crate) fn fill(&mut self, count: usize) {
         self.filled += count as u64;
+    }
+
+    /// The next `count` bytes, no more than there is room for, are elsewhere, and stay there while they are needed.
+    pub(crate) fn fill_from(&mut self, source: Source, count: usize) {
+        let start = self.filled;
+        self.filled += count as u64;
+        self.sources.forget(self.needed_from());
+        self.sources.add(start, self.filled, source);
+    }
+
+    /// How long the stream is, so far.
+    pub(crate) fn filled(&self) -> u64 {
+        self.filled
     }
 
     /// What is there goes without waiting for more.
@@ -230,17 +248,23 @@ impl Sender {
             return Some(self.post(queue_pair, request.id, request.work, now));
         }
         let length = (piece.end - piece.posted).min(settings.message_bytes);
+        let (source, length) = self.sources.find(piece.posted, length);
         if self.pacer.ready_at(length, now) > now {
             return None;
         }
         self.pacer.pass(length, now);
-        let span = settings.ring.place(piece.posted, length);
+        let place = settings.ring.place(piece.posted, length);
         piece.posted += length;
-        let work = Work::Write {
+        let ring = Source {
             region: settings.region,
-            span,
+            offset: place.offset,
+        };
+        let Source { region, offset } = source.unwrap_or(ring);
+        let work = Work::Write {
+            region,
+            span: Span::new(offset, place.length),
             to: Remote {
-                address: settings.remote.address + span.offset as u64,
+                address: settings.remote.address + place.offset as u64,
                 ..settings.remote
             },
         };
@@ -252,6 +276,7 @@ impl Sender {
         let (number, _) = self.next_piece()?;
         let piece = &self.pieces[number];
         let length = (piece.end - piece.posted).min(self.settings.message_bytes);
+        let (_, length) = self.sources.find(piece.posted, length);
         (length > 0).then(|| self.pacer.ready_at(length, now))
     }
 
@@ -260,14 +285,14 @@ impl Sender {
         let on = &mut self.queue_pairs[queue_pair];
         on.pending = on.pending.saturating_sub(1);
         on.progress = now;
-        if self.again == 0 {
+        if self.held == 0 {
             return;
         }
         // Announcements have the end of their piece for a name.
-        let ended = |piece: &&mut Piece| piece.again && piece.end == id;
+        let ended = |piece: &&mut Piece| piece.held && piece.end == id;
         if let Some(piece) = self.pieces.iter_mut().find(ended) {
-            piece.again = false;
-            self.again -= 1;
+            piece.held = false;
+            self.held -= 1;
             self.retire();
         }
     }
@@ -327,13 +352,13 @@ impl Sender {
             });
         }
         self.credited = consumed;
-        if self.again > 0 {
+        if self.held > 0 {
             let consumed = |piece: &&mut Piece| piece.start < consumed;
             for piece in self.pieces.iter_mut().take_while(consumed) {
-                if piece.again && piece.posted == piece.start {
+                if piece.held && piece.posted == piece.start {
                     // It had arrived before its queue pair was lost, and need not go again.
-                    (piece.announced, piece.again) = (true, false);
-                    self.again -= 1;
+                    (piece.announced, piece.held) = (true, false);
+                    self.held -= 1;
                 }
             }
             self.count_announced();
@@ -351,17 +376,17 @@ impl Sender {
         for piece in self.pieces.iter_mut().filter(on_it) {
             // Pieces arrive whole: one that was consumed in part is there, and need not go again.
             if piece.start < self.credited {
-                (piece.announced, piece.again) = (true, false);
+                (piece.announced, piece.held) = (true, false);
             } else {
                 piece.queue_pair = None;
                 piece.announced = false;
                 if !self.settings.is_fetched {
                     piece.posted = piece.start;
-                    piece.again = piece.told;
+                    piece.held = piece.told || self.sources.any_within(piece.start, piece.end);
                 }
             }
         }
-        self.again = self.pieces.iter().filter(|piece| piece.again).count();
+        self.held = self.pieces.iter().filter(|piece| piece.held).count();
         self.announced = 0;
         self.count_announced();
         self.retire();
@@ -380,6 +405,9 @@ impl Sender {
         (restored.pending, restored.lost) = (0, false);
         restored.life = restored.life.saturating_add(1);
         self.abandoned.retain(|&(_, lost)| lost != queue_pair);
+        // Nobody has said on this one which others are lost.
+        let lost = (0..self.queue_pairs.len()).filter(|&other| self.queue_pairs[other].lost);
+        self.abandoned.extend(lost.map(|lost| (queue_pair, lost)));
     }
 
     /// How often a queue pair was restored; `None` if there is none of this number.
@@ -387,13 +415,13 @@ impl Sender {
         Some(self.queue_pairs.get(queue_pair)?.life)
     }
 
-    /// How far our ring may be filled, but for its length. What is written for the second time is still needed,
-    /// though the peer has it: later bytes in its place would reach the peer instead.
-    fn free_to(&self) -> u64 {
-        if self.again == 0 {
+    /// The memory of nothing before this place of the stream is needed any more. What is written for the second time
+    /// is, though the peer has it: later bytes in its place would reach the peer instead.
+    pub(crate) fn needed_from(&self) -> u64 {
+        if self.held == 0 {
             return self.credited;
         }
-        let in_use = |piece: &&Piece| piece.again && piece.start < self.credited;
+        let in_use = |piece: &&Piece| piece.held && piece.start < self.credited;
         let first = self.pieces.iter().find(in_use);
         first.map_or(self.credited, |piece| piece.start)
     }
@@ -401,7 +429,7 @@ impl Sender {
     /// Forgets pieces that nobody needs.
     fn retire(&mut self) {
         let credited = self.credited;
-        let is_done = |piece: &Piece| piece.end <= credited && !piece.again;
+        let is_done = |piece: &Piece| piece.end <= credited && !piece.held;
         while self.pieces.front().is_some_and(is_done) {
             self.pieces.pop_front();
             self.announced = self.announced.saturating_sub(1);
@@ -431,6 +459,8 @@ impl Sender {
                 return;
             }
             let end = self.cut + whole.min(there);
+            let held = self.sources.any_within(self.cut, end);
+            self.held += usize::from(held);
             self.pieces.push_back(Piece {
                 start: self.cut,
                 end,
@@ -442,7 +472,7 @@ impl Sender {
                 },
                 announced: false,
                 told: false,
-                again: false,
+                held,
             });
             self.cut = end;
         }

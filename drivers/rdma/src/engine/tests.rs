@@ -24,6 +24,8 @@ struct Fabric {
     sender: Sender,
     receiver: Receiver,
     sent: Vec<u8>,
+    /// Regions beside the ring, and where they end in the stream; empty when nobody may need them any more.
+    elsewhere: Vec<(Vec<u8>, u64)>,
     received: Vec<u8>,
     queue_pairs: Vec<VecDeque<Request>>,
     lost: Vec<bool>,
@@ -56,6 +58,7 @@ impl Fabric {
             sender: Sender::new(settings, Pacer::new(None, 0)),
             receiver: Receiver::new(ring, pieces),
             sent: vec![0; bytes],
+            elsewhere: Vec::new(),
             received: vec![0; bytes],
             queue_pairs: vec![VecDeque::new(); queue_pairs],
             lost: vec![false; queue_pairs],
@@ -72,6 +75,29 @@ impl Fabric {
         self.sent[room.offset..room.offset + count].copy_from_slice(&bytes[..count]);
         self.sender.fill(count);
         count
+    }
+
+    /// The next of `bytes`, as much as there is room for, are sent from where they are; returns how many.
+    fn fill_from(&mut self, bytes: &[u8]) -> usize {
+        let count = self.sender.room().length.min(bytes.len());
+        self.elsewhere.push((bytes[..count].to_vec(), 0));
+        let source = Source {
+            region: self.elsewhere.len(),
+            offset: 0,
+        };
+        self.sender.fill_from(source, count);
+        self.elsewhere[source.region - 1].1 = self.sender.filled();
+        count
+    }
+
+    /// Takes away what is not needed any more.
+    fn take_away(&mut self) {
+        let needed_from = self.sender.needed_from();
+        for (bytes, end) in &mut self.elsewhere {
+            if *end <= needed_from {
+                bytes.clear();
+            }
+        }
     }
 
     fn post(&mut self) {
@@ -94,10 +120,19 @@ impl Fabric {
             return;
         };
         match request.work {
-            Work::Write { span, to, .. } => {
-                assert_eq!((to.key, to.address), (KEY, ADDRESS + span.offset as u64));
-                let range = span.offset..span.offset + span.length;
-                self.received[range.clone()].copy_from_slice(&self.sent[range]);
+            Work::Write { region, span, to } => {
+                assert_eq!(to.key, KEY);
+                let from = span.offset..span.offset + span.length;
+                let bytes = match region.checked_sub(1) {
+                    Some(elsewhere) => self.elsewhere[elsewhere].0.get(from),
+                    None => self.sent.get(from),
+                };
+                let place = usize::try_from(to.address - ADDRESS).unwrap();
+                match bytes {
+                    Some(bytes) => self.received[place..][..span.length].copy_from_slice(bytes),
+                    // What a lost queue pair still does is undone.
+                    None => assert!(self.lost[queue_pair], "memory is needed until it has gone"),
+                }
                 self.complete(queue_pair, request.id);
             }
             Work::Send(message) => {
@@ -161,6 +196,7 @@ impl Fabric {
 #[derive(Debug, Clone)]
 enum Event {
     Fill(usize),
+    FillFrom(usize),
     Flush,
     Step(usize),
     Take(usize),
@@ -171,6 +207,7 @@ enum Event {
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0..300_usize).prop_map(Event::Fill),
+        2 => (0..300_usize).prop_map(Event::FillFrom),
         1 => Just(Event::Flush),
         8 => (0..3_usize).prop_map(Event::Step),
         3 => (0..200_usize).prop_map(Event::Take),
@@ -198,12 +235,16 @@ proptest! {
         for event in events {
             match event {
                 Event::Fill(count) => filled += fabric.fill(&stream[filled..filled + count]),
+                Event::FillFrom(count) => {
+                    filled += fabric.fill_from(&stream[filled..filled + count]);
+                }
                 Event::Flush => fabric.sender.flush(),
                 Event::Step(queue_pair) => fabric.step(queue_pair),
                 Event::Take(count) => fabric.take(count),
                 Event::Lose(queue_pair) => fabric.lose(queue_pair),
                 Event::Restore(queue_pair) => fabric.restore(queue_pair),
             }
+            fabric.take_away();
             fabric.post();
         }
         fabric.sender.finish();
@@ -218,6 +259,7 @@ proptest! {
                 fabric.step(queue_pair);
             }
             fabric.take(usize::MAX);
+            fabric.take_away();
         }
         prop_assert!(fabric.receiver.is_finished(), "it stalls: {:?}", fabric.sender);
         prop_assert!(fabric.delivered == stream[..filled]);
@@ -280,6 +322,31 @@ fn credit_for_what_was_not_sent_is_refused() {
     // What overtook another on a slower queue pair says nothing new.
     fabric.sender.credited(10).unwrap();
     assert_eq!(fabric.sender.credited(30), refused);
+}
+
+#[test]
+fn what_is_elsewhere_is_needed_until_it_has_completed() {
+    let mut fabric = Fabric::new(100, 100, 10, 1, 4);
+    fabric.fill(&[1; 5]);
+    fabric.fill_from(&[2; 12]);
+    fabric.sender.flush();
+    let posts: Vec<Post> = std::iter::from_fn(|| fabric.sender.next(fabric.now)).collect();
+    let writes = posts.iter().filter_map(|post| match post.request.work {
+        Work::Write { region, span, to } => Some((region, span, to.address - ADDRESS)),
+        _ => None,
+    });
+    let expected = [
+        (0, Span::new(0, 5), 0),
+        (1, Span::new(0, 10), 5),
+        (1, Span::new(10, 2), 15),
+    ];
+    assert_eq!(writes.collect::<Vec<_>>(), expected);
+    fabric.sender.credited(17).unwrap();
+    assert_eq!(fabric.sender.needed_from(), 0);
+    for post in posts {
+        fabric.sender.completed(0, post.request.id, fabric.now);
+    }
+    assert_eq!(fabric.sender.needed_from(), 17);
 }
 
 #[test]
@@ -351,6 +418,8 @@ impl Endpoint for Script {
     fn register(&mut self, _: &Arc<Memory>, _: Access) -> io::Result<Region> {
         unreachable!("an engine registers nothing")
     }
+
+    fn deregister(&mut self, _: usize) {}
 
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
         self.posted.push(Post {

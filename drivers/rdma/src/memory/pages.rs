@@ -3,13 +3,14 @@
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// An anonymous mapping that takes memory from the beginning: its first use waits for nothing.
+/// A mapping that takes memory from the beginning: its first use waits for nothing.
 #[derive(Debug)]
 pub(super) struct Pages {
     start: NonNull<u8>,
@@ -94,8 +95,44 @@ impl Pages {
         }
     }
 
+    /// Maps a part of a file, for reading. `offset` is a multiple of a page. With `is_private` the kernel copies the
+    /// pages when a device pins them.
+    ///
+    /// Whoever cuts the file takes the pages away: a processor that reads them then gets a SIGBUS, and so only the
+    /// kernel and devices may.
+    ///
+    /// # Errors
+    ///
+    /// When the file system cannot map, the file ends before, or there is no memory.
+    pub(super) fn of_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: NonZeroUsize,
+        is_private: bool,
+    ) -> io::Result<Self> {
+        let flags = match is_private {
+            true => MapFlags::PRIVATE,
+            false => MapFlags::SHARED,
+        };
+        let anywhere = std::ptr::null_mut();
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing else.
+        let start = unsafe { mmap(anywhere, length.get(), ProtFlags::READ, flags, file, offset) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let pages = Self {
+            start,
+            length,
+            kind: PageKind::Small,
+        };
+        // madvise(2): what would be a SIGBUS is an EFAULT here.
+        match pages.advise(Advice::LinuxPopulateRead) {
+            // Kernels before 5.14 populate when the pages are used.
+            Ok(()) | Err(Errno::INVAL) => Ok(pages),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: neither advice changes what is in the pages, which are ours.
+        // SAFETY: no advice that is given here changes what is in the pages, which are ours.
         unsafe { madvise(self.start.as_ptr().cast(), self.length(), advice) }
     }
 
@@ -124,7 +161,7 @@ fn has_transparent() -> bool {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map_as`; whoever holds a pointer to it holds this value too. It
+        // SAFETY: the mapping was made by `map_as` or `of_file`; whoever holds a pointer to it holds this value too. It
         // cannot fail for a whole mapping; if it did, the pages would stay mapped and unused.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length()) };
     }

@@ -1,8 +1,8 @@
 //! The rings of all channels of the process, and who waits for one.
 //!
 //! Mappings that come back are kept for a while: the next channel then finds its pages there. They count against
-//! the bound, and go first when somebody needs the memory. What was in them stays in them, which is no secret
-//! from a peer that may only write; registrations do not outlive their channel, because a key that one peer was
+//! the bound, and go first when somebody needs the memory. What was in them stays in them: a peer that may only write
+//! learns nothing of it, and what a peer may read is cleared first. Registrations do not outlive their channel, because a key that one peer was
 //! told must not open what is another's.
 
 use std::collections::VecDeque;
@@ -332,22 +332,25 @@ impl Share {
         }
     }
 
-    /// Two rings. They hold what was in them before.
+    /// Memory to send from and memory to receive in. They hold what was in them before. Both are as long as the rings may
+    /// be, but for the first where `elsewhere` bytes are pinned in other places as long as it lives.
     ///
     /// # Errors
     ///
     /// The kernel's: there is no memory.
-    pub(crate) fn map(self) -> io::Result<[Arc<Memory>; 2]> {
+    pub(crate) fn map(self, elsewhere: usize) -> io::Result<[Arc<Memory>; 2]> {
+        let ring_bytes = self.ring_bytes.get();
         let share = Arc::new(self);
-        let ring = || -> io::Result<Arc<Memory>> {
-            let pages = share.pages()?;
+        let memory = |bytes| -> io::Result<Arc<Memory>> {
+            let pages = share.pages(bytes)?;
             Ok(Arc::new(Memory::shared(pages, Arc::clone(&share))))
         };
-        Ok([ring()?, ring()?])
+        let here = ring_bytes.saturating_sub(elsewhere as u64);
+        Ok([memory(here)?, memory(ring_bytes)?])
     }
 
-    fn pages(&self) -> io::Result<Pages> {
-        let length = whole_pages(self.ring_bytes.get());
+    fn pages(&self, bytes: u64) -> io::Result<Pages> {
+        let length = whole_pages(bytes);
         let mut state = self.pool.lock();
         let fits = |idle: &Idle| idle.pages.length() as u64 == length;
         // The one that was used last is the warmest.

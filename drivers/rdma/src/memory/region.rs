@@ -15,6 +15,7 @@ pub struct Memory {
     pages: Option<Pages>,
     /// Whom the pages go back to; released after them.
     share: Option<Arc<Share>>,
+    is_file: bool,
 }
 
 /// A part of a [`Memory`], in bytes from its start.
@@ -59,6 +60,7 @@ impl Memory {
         Ok(Self {
             pages: Some(Pages::map(length)?),
             share: None,
+            is_file: false,
         })
     }
 
@@ -67,7 +69,33 @@ impl Memory {
         Self {
             pages: Some(pages),
             share: Some(share),
+            is_file: false,
         }
+    }
+
+    /// A part of a file, for requests that read it. Copies out of it are not for the processor to make: see
+    /// [`Memory::is_file`].
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be mapped, or the file ends before.
+    pub(crate) fn of_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: NonZeroUsize,
+        is_private: bool,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            pages: Some(Pages::of_file(file, offset, length, is_private)?),
+            share: None,
+            is_file: true,
+        })
+    }
+
+    /// Whether its pages are a file's. They go away when the file is cut, so that only the kernel and devices, which
+    /// notice, may read them.
+    pub fn is_file(&self) -> bool {
+        self.is_file
     }
 
     /// In bytes.
@@ -102,6 +130,13 @@ impl Memory {
         );
         // SAFETY: the offset is within the mapping, or at its end for an empty span.
         unsafe { self.pages().start().as_ptr().add(span.offset) }
+    }
+
+    /// Makes all of it zeros.
+    pub(crate) fn clear(&self) {
+        let all = self.pointer(Span::new(0, self.length()));
+        // SAFETY: it is all of the mapping, which may be written to; whoever else does so mixes its bytes.
+        unsafe { all.write_bytes(0, self.length()) };
     }
 
     /// Copies `bytes` to `offset`.

@@ -222,6 +222,13 @@ impl Endpoint for SimEndpoint {
         Ok(self.add(Some(Arc::clone(memory)), length, access))
     }
 
+    fn deregister(&mut self, region: usize) {
+        self.fabric.act(|fabric| {
+            let end = &mut fabric.hosts[self.host].ends[self.channel];
+            end.regions.remove(region);
+        });
+    }
+
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
         self.fabric.act(|fabric| {
             let place = self.place(fabric, queue_pair);

@@ -42,6 +42,13 @@ impl Regions {
         region
     }
 
+    /// Nobody may do anything with it any more.
+    pub(crate) fn remove(&mut self, region: usize) {
+        if let Some(removed) = self.0.get_mut(region) {
+            (removed.access, removed.length, removed.memory) = (Access::Local, 0, None);
+        }
+    }
+
     /// The place that a peer names, if it may do what it wants there.
     pub(crate) fn check(
         &self,

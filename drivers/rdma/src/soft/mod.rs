@@ -50,6 +50,8 @@ pub(crate) struct SoftEndpoint {
     watch: OwnedFd,
     /// For each queue pair, whether the watch looks for room to send as well.
     watches_room: Vec<bool>,
+    /// A connection has checksums.
+    has_checksum: bool,
 }
 
 impl SoftEndpoint {
@@ -73,6 +75,7 @@ impl SoftEndpoint {
             },
             watch: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             watches_room: Vec::new(),
+            has_checksum: false,
         })
     }
 
@@ -87,6 +90,7 @@ impl SoftEndpoint {
         self.limits.queue_pairs += 1;
         self.limits.reads = self.limits.reads.min(usize::from(connection.reads));
         self.watches_room.push(false);
+        self.has_checksum |= connection.terms.has_checksum;
         let queue_pair = QueuePair::new(connection.socket, connection.terms);
         self.queue_pairs.push(queue_pair);
         Ok(())
@@ -120,7 +124,15 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
+        if memory.is_file() && self.has_checksum {
+            let words = "the processor sums what is sent, and may not touch a file's pages";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+        }
         Ok(self.regions.add(memory, access))
+    }
+
+    fn deregister(&mut self, region: usize) {
+        self.regions.remove(region);
     }
 
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {

@@ -9,7 +9,8 @@ use crate::random::random_bytes;
 /// What an endpoint has registered. Another endpoint's keys mean nothing here.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    regions: Vec<Registered>,
+    /// Each has its place as its name.
+    regions: Vec<Option<Registered>>,
 }
 
 #[derive(Debug)]
@@ -39,20 +40,30 @@ impl Regions {
     pub(super) fn add(&mut self, memory: &Arc<Memory>, access: Access) -> Region {
         let key = loop {
             let key = u32::from_ne_bytes(random_bytes());
-            if self.regions.iter().all(|region| region.key != key) {
+            if self.registered().all(|region| region.key != key) {
                 break key;
             }
         };
-        self.regions.push(Registered {
+        let free = self.regions.iter().position(Option::is_none);
+        let id = free.unwrap_or(self.regions.len());
+        if free.is_none() {
+            self.regions.push(None);
+        }
+        self.regions[id] = Some(Registered {
             memory: Arc::clone(memory),
             access,
             key,
         });
         Region {
-            id: self.regions.len() - 1,
+            id,
             address: memory.address(),
             key,
         }
+    }
+
+    /// Forgets a region of ours: its key means nothing any more.
+    pub(super) fn remove(&mut self, id: usize) {
+        self.regions[id] = None;
     }
 
     /// The memory of a region of ours.
@@ -61,7 +72,7 @@ impl Regions {
     ///
     /// When nothing was registered under this number.
     pub(super) fn memory(&self, id: usize) -> &Arc<Memory> {
-        &self.regions[id].memory
+        &self.region(id).memory
     }
 
     /// The key of a region of ours.
@@ -70,7 +81,7 @@ impl Regions {
     ///
     /// When nothing was registered under this number.
     pub(super) fn key(&self, id: usize) -> u32 {
-        self.regions[id].key
+        self.region(id).key
     }
 
     /// Finds what a peer names, if it may be used so.
@@ -83,8 +94,7 @@ impl Regions {
     ) -> Result<(&Arc<Memory>, Span), AccessError> {
         let Remote { address, key } = remote;
         let region = self
-            .regions
-            .iter()
+            .registered()
             .find(|region| region.key == key)
             .ok_or(AccessError::Key(key))?;
         if region.access != wanted {
@@ -104,6 +114,14 @@ impl Regions {
                 length,
             })?;
         Ok((&region.memory, Span::new(offset, length)))
+    }
+
+    fn region(&self, id: usize) -> &Registered {
+        self.regions[id].as_ref().expect("a region of ours")
+    }
+
+    fn registered(&self) -> impl Iterator<Item = &Registered> {
+        self.regions.iter().flatten()
     }
 }
 
@@ -155,5 +173,9 @@ mod tests {
         assert_eq!(find(stranger, 1), Err(AccessError::Key(stranger.key)));
         let read = regions.find(at(0), 1, Access::RemoteRead);
         assert_eq!(read.map(drop), Err(AccessError::Rights(region.key)));
+        regions.remove(region.id);
+        let late = regions.find(at(0), 1, Access::RemoteWrite);
+        assert_eq!(late.map(drop), Err(AccessError::Key(region.key)));
+        assert_eq!(regions.add(&memory, Access::Local).id, region.id);
     }
 }

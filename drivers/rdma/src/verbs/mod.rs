@@ -63,7 +63,8 @@ const CONNECTION: u64 = 2;
 pub(crate) struct VerbsEndpoint {
     // They are dropped in this order: queue pairs before the memory that they use.
     queue_pairs: Vec<Option<QueuePair>>,
-    regions: Vec<Registration>,
+    /// Each has its place as its name.
+    regions: Vec<Option<Registration>>,
     shared: Shared,
     device: Arc<OpenDevice>,
     place: Place,
@@ -136,7 +137,7 @@ impl VerbsEndpoint {
             .map_err(io::Error::other)
             .and_then(Memory::new)
             .map_err(at("memory for messages"))?;
-        let slots = Registration::new(&domain, &Arc::new(memory), Access::Local)
+        let slots = Registration::new(&domain, &Arc::new(memory), Access::Sink)
             .map_err(|error| ("memory for messages", locked(error, bytes)))?;
         let shared = Shared {
             domain,
@@ -396,13 +397,21 @@ impl Endpoint for VerbsEndpoint {
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
         let registration = Registration::new(&self.shared.domain, memory, access)
             .map_err(|error| locked(error, memory.length()))?;
+        let free = self.regions.iter().position(Option::is_none);
         let region = Region {
-            id: self.regions.len(),
+            id: free.unwrap_or(self.regions.len()),
             address: memory.address(),
             key: registration.remote_key(),
         };
-        self.regions.push(registration);
+        match free {
+            Some(free) => self.regions[free] = Some(registration),
+            None => self.regions.push(Some(registration)),
+        }
         Ok(region)
+    }
+
+    fn deregister(&mut self, region: usize) {
+        self.regions[region] = None;
     }
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {
@@ -416,10 +425,10 @@ impl Endpoint for VerbsEndpoint {
         let id = request.id;
         let posted = match &request.work {
             Work::Write { region, span, to } => {
-                queue_pair.write(id, &self.regions[*region], *span, *to)
+                queue_pair.write(id, registered(&self.regions, *region), *span, *to)
             }
             Work::Read { region, span, from } => {
-                queue_pair.read(id, &self.regions[*region], *span, *from)
+                queue_pair.read(id, registered(&self.regions, *region), *span, *from)
             }
             Work::Send(message) => queue_pair.send(id, message),
         };
@@ -482,6 +491,10 @@ fn watch(queue: &CompletionQueue, device: &OpenDevice) -> io::Result<OwnedFd> {
         epoll::EventFlags::IN,
     )?;
     Ok(watch)
+}
+
+fn registered(regions: &[Option<Registration>], region: usize) -> &Registration {
+    regions[region].as_ref().expect("a region of ours")
 }
 
 /// Says what is meant by the error of a registration.

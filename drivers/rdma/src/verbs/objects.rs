@@ -174,8 +174,10 @@ impl Registration {
         access: Access,
     ) -> io::Result<Self> {
         let access = match access {
+            // Pages of a file that is open for reading can be registered so, and no other way.
+            Access::Local => 0,
             // The device writes there what we READ.
-            Access::Local | Access::Sink => ACCESS_LOCAL_WRITE,
+            Access::Sink => ACCESS_LOCAL_WRITE,
             // ibv_reg_mr(3): remote writing needs local writing.
             Access::RemoteWrite => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
             Access::RemoteRead => ACCESS_REMOTE_READ,

@@ -39,14 +39,14 @@ fn take_at_once(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Sha
 fn mappings_are_used_again_until_they_are_old() {
     let pool = Pool::new(64 * MIB, u64::MAX);
     let share = take(&pool, ACCEPTOR, MIB).unwrap();
-    let [one, other] = share.map().unwrap();
+    let [one, other] = share.map(0).unwrap();
     let addresses = [one.address(), other.address()];
     drop(one);
     assert_eq!(pool.load().used_bytes, 2 * MIB);
     drop(other);
     let load = pool.load();
     assert_eq!((load.used_bytes, load.idle_bytes), (0, 2 * MIB));
-    let rings = take(&pool, ACCEPTOR, MIB).unwrap().map().unwrap();
+    let rings = take(&pool, ACCEPTOR, MIB).unwrap().map(0).unwrap();
     assert!(rings.iter().all(|ring| addresses.contains(&ring.address())));
     drop(rings);
     let mut state = pool.lock();
@@ -58,7 +58,7 @@ fn mappings_are_used_again_until_they_are_old() {
 #[test]
 fn idle_mappings_make_room() {
     let pool = Pool::new(16 * MIB, u64::MAX);
-    drop(take(&pool, ACCEPTOR, 2 * MIB).unwrap().map().unwrap());
+    drop(take(&pool, ACCEPTOR, 2 * MIB).unwrap().map(0).unwrap());
     assert_eq!(pool.load().idle_bytes, 4 * MIB);
     let share = take(&pool, ACCEPTOR, 100 * MIB).unwrap();
     let load = pool.load();
@@ -127,7 +127,7 @@ fn a_share_gives_back_what_it_does_not_need() {
     let mut share = take(&pool, ACCEPTOR, 2 * MIB).unwrap();
     share.shrink(bytes(MIB));
     assert_eq!(pool.load().used_bytes, 2 * MIB);
-    let rings = share.map().unwrap();
+    let rings = share.map(0).unwrap();
     assert_eq!(rings.map(|ring| ring.length() as u64), [MIB; 2]);
     assert_eq!(pool.load().used_bytes, 0);
 }
@@ -199,7 +199,7 @@ proptest! {
                     let (_, share) = channels.swap_remove(which % channels.len());
                     // Mapped at last, so that something becomes idle.
                     if share.ring_bytes().get() <= MIB {
-                        rings.push(share.map().unwrap());
+                        rings.push(share.map(0).unwrap());
                         rings.truncate(0);
                     }
                 }
@@ -246,7 +246,7 @@ fn many_threads_share_a_bound() {
                 };
                 for round in 0..50 {
                     let wanted = (number * 50 + round) * 7919 % (2 * MIB) + 1;
-                    let rings = take(pool, holder, wanted).unwrap().map().unwrap();
+                    let rings = take(pool, holder, wanted).unwrap().map(0).unwrap();
                     let length = rings.iter().map(|ring| ring.length() as u64).sum();
                     let all = mapped.fetch_add(length, Ordering::AcqRel) + length;
                     assert!(all <= LIMIT, "{all} bytes are mapped");

@@ -1,0 +1,283 @@
+//! Sections of files that are pinned just in time, and sent from where they are.
+//!
+//! With `register=dynamic` the bytes of a file are not read into a ring: the pages of the file that the kernel has anyway
+//! are mapped and registered, a section at a time, and a device takes them from there. What this saves is a copy;
+//! what it costs is the registration, and so sections that nobody needs any more stay pinned for a while: whoever
+//! sends the same file again over the channel finds them there.
+//!
+//! All sections of a channel together take no more than its part of the memory for rings: with little of it they
+//! are small. A section belongs to one channel, because a registration does.
+//!
+//! Files change. Pages that are pinned stay memory when the file is cut, and the processor never reads them,
+//! so that nothing is killed by a SIGBUS; but what is kept counts only for a file that nobody has touched since.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gridhaul_stack::Detail;
+use rustix::fs::fstat;
+
+use crate::engine::Source;
+use crate::memory::Memory;
+use crate::provider::{Access, Endpoint};
+
+/// The sections of one channel.
+#[derive(Debug)]
+pub(crate) struct Sections {
+    /// What all of them may take, in bytes.
+    allowance: usize,
+    /// The longest section, in bytes.
+    longest: usize,
+    /// The one that was used last is the last.
+    sections: Vec<Section>,
+    /// The file system's pages cannot be pinned as they are; the kernel copies them.
+    is_private: bool,
+    /// Calls that have begun.
+    call: u64,
+    counts: Counts,
+}
+
+/// What happened, for the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    pinned: u64,
+    reused: u64,
+}
+
+/// A part of a file that is pinned.
+#[derive(Debug)]
+struct Section {
+    state: FileState,
+    /// Where it begins in the file.
+    offset: u64,
+    length: usize,
+    region: usize,
+    /// The place of our stream up to which it is needed.
+    needed_to: u64,
+    /// The call that it was pinned for.
+    call: u64,
+    /// Further calls may use it, as long as the file's state is the same.
+    is_lasting: bool,
+}
+
+impl Section {
+    /// Where the bytes at `offset` of the file are, if they are here, and how many of `length`.
+    fn find(&self, offset: u64, length: usize) -> Option<Pinned> {
+        let within = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
+        let there = self.length.checked_sub(within).filter(|there| *there > 0)?;
+        let source = Source {
+            region: self.region,
+            offset: within,
+        };
+        let length = there.min(length);
+        Some(Pinned { source, length })
+    }
+}
+
+/// What says whether a file is still the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileState {
+    device: u64,
+    inode: u64,
+    pub(crate) bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Where a part of a file is pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pinned {
+    pub(crate) source: Source,
+    pub(crate) length: usize,
+}
+
+/// The longest section. Larger ones are no cheaper, and are longer in coming.
+const MAX_SECTION_BYTES: usize = 1 << 20;
+
+/// The least that sections together are worth the trouble with.
+const LEAST_PAGES: usize = 32;
+
+/// Sections at a time: devices do not have registrations without end.
+const MAX_SECTIONS: usize = 1024;
+
+/// How long a file must have been left alone before its time of change proves anything: a write within one tick of the
+/// kernel's clock leaves no trace.
+const SETTLED: Duration = Duration::from_secs(1);
+
+impl FileState {
+    pub(crate) fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        let stat = fstat(file)?;
+        Ok(Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (
+                stat.st_mtime,
+                i64::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            ),
+            changed: (
+                stat.st_ctime,
+                i64::try_from(stat.st_ctime_nsec).unwrap_or(0),
+            ),
+        })
+    }
+
+    /// Whether any further change would show.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let seconds = u64::try_from(self.changed.0).unwrap_or(0);
+        let changed = UNIX_EPOCH + Duration::from_secs(seconds + 1);
+        now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
+    }
+}
+
+impl Sections {
+    /// Sections beside a ring of this length, `None` if it is too short for them.
+    ///
+    /// They take half of what the ring would. The other end returns credit by quarters of the ring: whoever has
+    /// less than that under way, because one section is all that it can have, waits for ever.
+    pub(crate) fn beside(ring_bytes: u64) -> Option<Self> {
+        let page = rustix::param::page_size();
+        let half = usize::try_from(ring_bytes / 2).unwrap_or(usize::MAX);
+        let allowance = half / page * page;
+        (allowance >= LEAST_PAGES * page).then_some(Self {
+            allowance,
+            longest: (allowance / 8).min(MAX_SECTION_BYTES) / page * page,
+            sections: Vec::new(),
+            is_private: false,
+            call: 0,
+            counts: Counts::default(),
+        })
+    }
+
+    /// What all of them may take, in bytes.
+    pub(crate) fn allowance(&self) -> usize {
+        self.allowance
+    }
+
+    /// A call begins. Sections of earlier ones count only for files that have been left alone.
+    pub(crate) fn begin(&mut self) {
+        self.call += 1;
+    }
+
+    /// What they are and were, for the log.
+    pub(crate) fn details(&self) -> [Detail; 3] {
+        [
+            Detail::holding("pinned-file-bytes", self.pinned_bytes() as u64),
+            Detail::count("sections-pinned", self.counts.pinned),
+            Detail::count("sections-reused", self.counts.reused),
+        ]
+    }
+
+    /// What the sections take, in bytes.
+    fn pinned_bytes(&self) -> usize {
+        self.sections.iter().map(|section| section.length).sum()
+    }
+
+    /// Pins what is at `offset` of a file, up to `length` bytes of it. `None` while all that may be pinned is needed:
+    /// sections that end at or before `free_to` of our stream are not.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be mapped or pinned. Its bytes can be read nevertheless.
+    pub(crate) fn pin(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        file: (BorrowedFd<'_>, &FileState),
+        offset: u64,
+        length: NonZeroUsize,
+        free_to: u64,
+    ) -> io::Result<Option<Pinned>> {
+        let (file, state) = file;
+        if let Some(pinned) = self.find(state, offset, length.get()) {
+            return Ok(Some(pinned));
+        }
+        let page = rustix::param::page_size();
+        let first = offset - offset % page as u64;
+        let within = usize::try_from(offset - first).expect("less than a page");
+        let bytes = (within + length.get()).min(self.longest);
+        let bytes = bytes.next_multiple_of(page);
+        while self.is_full(bytes) {
+            let is_free = |section: &Section| section.needed_to <= free_to;
+            let Some(oldest) = self.sections.iter().position(is_free) else {
+                return Ok(None);
+            };
+            let section = self.sections.remove(oldest);
+            endpoint.deregister(section.region);
+        }
+        let mapped = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        let region = self.register(endpoint, file, first, mapped)?;
+        self.counts.pinned += 1;
+        self.sections.push(Section {
+            state: *state,
+            offset: first,
+            length: bytes,
+            region,
+            needed_to: 0,
+            call: self.call,
+            is_lasting: state.is_settled(SystemTime::now()),
+        });
+        Ok(self.find(state, offset, length.get()))
+    }
+
+    /// The section of a region is needed up to this place of our stream.
+    pub(crate) fn need(&mut self, region: usize, to: u64) {
+        let section = self
+            .sections
+            .iter()
+            .rposition(|section| section.region == region);
+        if let Some(found) = section {
+            let mut section = self.sections.remove(found);
+            section.needed_to = to;
+            if section.call != self.call {
+                section.call = self.call;
+                self.counts.reused += 1;
+            }
+            self.sections.push(section);
+        }
+    }
+
+    fn find(&self, state: &FileState, offset: u64, length: usize) -> Option<Pinned> {
+        let matches = |section: &Section| {
+            section.state == *state && (section.is_lasting || section.call == self.call)
+        };
+        let mut matching = self
+            .sections
+            .iter()
+            .rev()
+            .filter(|section| matches(section));
+        matching.find_map(|section| section.find(offset, length))
+    }
+
+    /// Whether so many bytes more are too much.
+    fn is_full(&self, bytes: usize) -> bool {
+        self.sections.len() >= MAX_SECTIONS || self.pinned_bytes() + bytes > self.allowance
+    }
+
+    fn register(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: NonZeroUsize,
+    ) -> io::Result<usize> {
+        let mut register = |is_private| -> io::Result<usize> {
+            let memory = Arc::new(Memory::of_file(file, offset, length, is_private)?);
+            Ok(endpoint.register(&memory, Access::Local)?.id)
+        };
+        match register(self.is_private) {
+            // Kernels before 6.2 pin no shared pages of a file that is open for reading.
+            Err(error) if !self.is_private && error.raw_os_error() == Some(libc::EFAULT) => {
+                let region = register(true)?;
+                self.is_private = true;
+                Ok(region)
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
