@@ -38,6 +38,8 @@ mod channel;
 mod clock;
 mod departure;
 mod engine;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handshake;
 mod loan;
 mod memory;

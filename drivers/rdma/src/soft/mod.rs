@@ -8,11 +8,11 @@
 //! does not retransmit and has no congestion control of its own: that is TCP's.
 
 mod handshake;
-mod mpa;
+pub(crate) mod mpa;
 mod queue_pair;
 mod receive;
 mod regions;
-mod segment;
+pub(crate) mod segment;
 mod socket;
 mod transmit;
 
@@ -94,6 +94,27 @@ impl SoftEndpoint {
         let queue_pair = QueuePair::new(connection.socket, connection.terms);
         self.queue_pairs.push(queue_pair);
         Ok(())
+    }
+
+    /// Makes a connection without MPA frames the next queue pair, for fuzzing.
+    ///
+    /// # Errors
+    ///
+    /// As [`SoftEndpoint::attach`].
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn attach_stranger(
+        &mut self,
+        socket: OwnedFd,
+        has_checksum: bool,
+    ) -> io::Result<()> {
+        self.attach(Established {
+            socket,
+            terms: queue_pair::Terms {
+                has_checksum,
+                segment_bytes: mpa::MAX_PAYLOAD_BYTES,
+            },
+            reads: READ_DEPTH,
+        })
     }
 
     /// Looks for room in the sockets that have something to send, and in no other.

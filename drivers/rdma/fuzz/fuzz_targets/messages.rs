@@ -1,0 +1,7 @@
+//! What a peer says of its ring and ours while data flows.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| gridhaul_rdma::fuzzing::messages(input));

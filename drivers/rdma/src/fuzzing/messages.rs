@@ -1,0 +1,207 @@
+//! What a peer says while data flows, and what becomes of queue pairs meanwhile.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::Input;
+use crate::engine::{
+    Exchange, Message, Pacer, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+};
+use crate::memory::Memory;
+use crate::provider::{
+    self, Access, Completion, Endpoint, Limits, Loss, PostError, Region, Remote, Request, Work,
+};
+
+const RING_BYTES: u64 = 1000;
+const QUEUE_PAIRS: usize = 3;
+const PIECES: usize = 8;
+const DEPTH: usize = 16;
+
+/// Messages of a peer, true and false, with completions and losses between them, and what we send and consume. Ends with
+/// the first lie that is noticed.
+pub fn messages(input: &[u8]) {
+    let mut input = Input(input);
+    let ring = Ring::new(NonZeroU64::new(RING_BYTES).expect("a constant that is not zero"));
+    let modes = input.byte();
+    let remote = Remote { address: 0, key: 0 };
+    let settings = SenderSettings {
+        ring,
+        region: 0,
+        remote,
+        queue_pairs: QUEUE_PAIRS,
+        depth: DEPTH,
+        message_bytes: 100,
+        piece_bytes: 250,
+        max_pieces: PIECES,
+        is_fetched: modes & 1 != 0,
+        stall: None,
+    };
+    let pacer = || Pacer::new(None, 100);
+    let sender = Sender::new(settings, pacer());
+    let mut exchange = Exchange::new(sender, Receiver::new(ring, PIECES), QUEUE_PAIRS);
+    if modes & 2 != 0 {
+        let settings = ReaderSettings {
+            ring,
+            region: 1,
+            remote,
+            queue_pairs: QUEUE_PAIRS,
+            depth: 4,
+            message_bytes: 100,
+        };
+        exchange = exchange.fetch(Reader::new(settings, pacer()));
+    }
+    let mut peer = Peer::new();
+    let mut consumed = 0;
+    while !input.is_empty() && !exchange.is_over() {
+        match input.byte() {
+            0..=15 => peer.lose(usize::from(input.byte()) % QUEUE_PAIRS),
+            16..=47 => peer.complete(usize::from(input.byte()) % QUEUE_PAIRS),
+            48..=95 => {
+                let room = exchange.sender.room();
+                exchange
+                    .sender
+                    .fill(usize::from(input.byte()).min(room.length));
+                exchange.sender.flush();
+            }
+            96..=143 => {
+                let ready = exchange.receiver.ready();
+                assert!((ready.offset + ready.length) as u64 <= RING_BYTES);
+                let count = usize::from(input.byte()).min(ready.length);
+                exchange.receiver.consume(count);
+                consumed += count as u64;
+            }
+            144..=159 => {
+                let count = usize::from(input.byte() % 20);
+                peer.say(input.bytes(count));
+            }
+            kind => peer.say(message(kind, &mut input, consumed).encode().as_bytes()),
+        }
+        if exchange.advance(&mut peer, Duration::ZERO).is_err() {
+            return;
+        }
+        assert!(exchange.sender.room().length as u64 <= RING_BYTES);
+    }
+}
+
+/// A message about some place near what is true.
+fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
+    let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
+    match kind {
+        160..=219 => Message::Arrived {
+            start: near,
+            length: u32::from(input.byte()),
+        },
+        220..=239 => Message::Credit {
+            consumed: u64::from(input.byte()) * 4,
+        },
+        240..=247 => Message::End { at: near },
+        _ => Message::Abandon {
+            queue_pair: usize::from(input.byte() % 4),
+            life: u32::from(input.byte() % 4),
+        },
+    }
+}
+
+/// The other end, with an endpoint that does what the input says.
+#[derive(Debug)]
+struct Peer {
+    /// Of each queue pair what was posted and has not completed, `None` if it is lost.
+    pending: Vec<Option<Vec<u64>>>,
+    happens: Vec<Completion>,
+    never: OwnedFd,
+}
+
+impl Peer {
+    fn new() -> Self {
+        Self {
+            pending: vec![Some(Vec::new()); QUEUE_PAIRS],
+            happens: Vec::new(),
+            never: eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor"),
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        let queue_pair = self.pending.iter().position(Option::is_some);
+        let message = provider::Message::new(bytes);
+        if let (Some(queue_pair), Some(message)) = (queue_pair, message) {
+            self.happens.push(Completion::Received {
+                queue_pair,
+                message,
+            });
+        }
+    }
+
+    fn complete(&mut self, queue_pair: usize) {
+        if let Some(pending) = &mut self.pending[queue_pair] {
+            let done = pending.drain(..);
+            self.happens
+                .extend(done.map(|id| Completion::Done { queue_pair, id }));
+        }
+    }
+
+    fn lose(&mut self, queue_pair: usize) {
+        if self.pending[queue_pair].take().is_some() {
+            let loss = Loss::Reset;
+            self.happens.push(Completion::Lost { queue_pair, loss });
+        }
+    }
+}
+
+impl Endpoint for Peer {
+    fn limits(&self) -> Limits {
+        Limits {
+            queue_pairs: QUEUE_PAIRS,
+            depth: DEPTH,
+            reads: 0,
+            message_bytes: 100,
+            over_tcp: false,
+            needs_polling: false,
+            replaces: false,
+        }
+    }
+
+    fn register(&mut self, _: &Arc<Memory>, _: Access) -> io::Result<Region> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn deregister(&mut self, _: usize) {}
+
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
+        let pending = self.pending[queue_pair].as_mut().ok_or(PostError::Lost)?;
+        assert!(pending.len() < DEPTH, "the engine counts what it posts");
+        if let Work::Write {
+            span, to: place, ..
+        }
+        | Work::Read {
+            span, from: place, ..
+        } = request.work
+        {
+            assert!((span.offset + span.length) as u64 <= RING_BYTES);
+            assert_eq!(place.address, span.offset as u64, "both rings are alike");
+        }
+        pending.push(request.id);
+        Ok(())
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.happens);
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.never.as_fd()
+    }
+
+    fn close(&mut self, queue_pair: usize) -> bool {
+        let pending = self.pending.get_mut(queue_pair);
+        pending.is_some_and(|pending| pending.take().is_some())
+    }
+
+    fn end(&mut self) {}
+
+    fn abort(&mut self) {}
+}

@@ -1,0 +1,67 @@
+//! What comes before there is a queue pair: records on the data connection, and the frames that open an iWARP
+//! connection.
+
+use std::os::fd::OwnedFd;
+
+use gridhaul_stack::{Cancel, Operation};
+use rustix::net::{
+    AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair,
+};
+
+use crate::handshake::{self, Record};
+use crate::soft::mpa::{FRAME_BYTES, Frame, FrameKind};
+
+/// Records of the handshake, one after the other.
+pub fn records(input: &[u8]) {
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: None,
+        cancel: &cancel,
+    };
+    let stranger = filled(input);
+    while let Ok(record) = handshake::read(&stranger, &operation) {
+        let (ours, theirs) = connection();
+        handshake::write(&ours, &record, &operation).expect("a record is short");
+        let again = handshake::read(&theirs, &operation);
+        assert!(
+            matches!(&again, Ok(again) if *again == record),
+            "{record:?} became {again:?}"
+        );
+        assert!(
+            !matches!(record, Record::Refusal(_)),
+            "a refusal is an error"
+        );
+    }
+}
+
+/// A frame of an end that connects, or accepts.
+pub fn frame(input: &[u8]) {
+    let Some((head, rest)) = input.split_first_chunk::<FRAME_BYTES>() else {
+        return;
+    };
+    for kind in [FrameKind::Request, FrameKind::Reply] {
+        let Ok(length) = Frame::tail_bytes(kind, head) else {
+            continue;
+        };
+        let tail = &rest[..length.min(rest.len())];
+        if let Ok(frame) = Frame::decode(kind, head, tail) {
+            let bytes = frame.encode();
+            let (head, tail) = bytes.split_first_chunk().expect("a frame has a head");
+            assert_eq!(Frame::decode(kind, head, tail), Ok(frame));
+        }
+    }
+}
+
+/// The end of a connection over which `input` has come, and then the end.
+pub(super) fn filled(input: &[u8]) -> OwnedFd {
+    let (ours, theirs) = connection();
+    // What has no room is left out.
+    let _ = send(&theirs, input, SendFlags::NOSIGNAL);
+    shutdown(&theirs, Shutdown::Write).expect("it is connected");
+    ours
+}
+
+fn connection() -> (OwnedFd, OwnedFd) {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("two descriptors")
+}
