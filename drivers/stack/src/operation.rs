@@ -50,7 +50,7 @@ impl Operation<'_> {
     ///
     /// When the operation was cancelled or its deadline passed before.
     pub fn wait_readable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::IN, self.cancel.descriptor().ok())
+        self.wait(descriptor, PollFlags::IN, self.switch())
     }
 
     /// Sleeps until `descriptor` can be written to or has an error.
@@ -59,7 +59,7 @@ impl Operation<'_> {
     ///
     /// When the operation was cancelled or its deadline passed before.
     pub fn wait_writable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::OUT, self.cancel.descriptor().ok())
+        self.wait(descriptor, PollFlags::OUT, self.switch())
     }
 
     /// Sleeps for `duration`.
@@ -82,6 +82,15 @@ impl Operation<'_> {
                 }
                 Err(_) => std::thread::sleep(left.min(CANCEL_TICK)),
             }
+        }
+    }
+
+    /// The switch as something to sleep on. A sleep that is short anyway does without: to make a descriptor and
+    /// to close it costs a small file more than its bytes do.
+    fn switch(&self) -> Option<BorrowedFd<'_>> {
+        match self.remaining() {
+            Some(left) if left <= CANCEL_TICK => None,
+            _ => self.cancel.descriptor().ok(),
         }
     }
 
@@ -248,6 +257,10 @@ mod tests {
         let outcome = operation.wait_readable(reader.as_fd());
         assert!(matches!(outcome, Err(ChannelError::DeadlineExceeded)));
         assert!(Instant::now() >= deadline);
+        assert!(
+            cancel.state.event.get().is_none(),
+            "a short wait needs no descriptor"
+        );
         let outcome = operation.sleep(Duration::from_secs(60));
         assert!(matches!(outcome, Err(ChannelError::DeadlineExceeded)));
     }
