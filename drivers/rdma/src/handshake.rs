@@ -332,6 +332,13 @@ impl Way {
     }
 }
 
+impl QueuePairRecord {
+    /// Whether both are numbers of 24 bits.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.number >> 24 == 0 && self.first_packet >> 24 == 0
+    }
+}
+
 impl FabricRecord {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.port.gid);
@@ -353,13 +360,11 @@ impl FabricRecord {
         let mut queue_pairs = Vec::new();
         while !fields.0.is_empty() {
             let [number, first_packet] = [fields.u32()?, fields.u32()?];
-            if number >> 24 != 0 || first_packet >> 24 != 0 {
-                return None;
-            }
-            queue_pairs.push(QueuePairRecord {
+            let record = QueuePairRecord {
                 number,
                 first_packet,
-            });
+            };
+            queue_pairs.push(Some(record).filter(QueuePairRecord::is_valid)?);
         }
         Some(Self { port, queue_pairs })
     }

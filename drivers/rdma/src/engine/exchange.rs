@@ -243,12 +243,11 @@ impl Exchange {
             Message::Credit { consumed } => self.sender.credited(consumed)?,
             Message::End { at } => self.receiver.ended(at)?,
             Message::Abandon { queue_pair, life } => {
-                // What we send needs another as well. One that was restored since is not meant.
-                if self
-                    .sender
-                    .life(queue_pair)
-                    .is_some_and(|ours| life >= ours)
-                {
+                // What we send needs another as well. One that was restored since is not meant, nor one that
+                // is being restored: the endpoint may have done so, and is about to tell.
+                let is_living = self.queue_pairs.get(queue_pair) == Some(&State::Living);
+                let ours = self.sender.life(queue_pair);
+                if is_living && ours.is_some_and(|ours| life >= ours) {
                     self.close(endpoint, queue_pair);
                 }
             }

@@ -11,6 +11,7 @@ use super::bindings::{
     SET_TIMEOUT, STATE_INIT, STATE_READY_TO_RECEIVE, STATE_READY_TO_SEND,
 };
 use super::queue_pair::QueuePair;
+use super::slot::Coming;
 use crate::handshake::{PortRecord, QueuePairRecord};
 
 /// RDMA READs of one queue pair at a time that are asked for and answered; devices allow 16 or more.
@@ -65,11 +66,10 @@ impl Path {
         queue_pair.expect_messages()
     }
 
-    /// Connects a queue pair, whose packets begin at `first_packet`, to one of the peer.
+    /// Connects a queue pair to one of the peer.
     pub(super) fn connect(
         &self,
-        queue_pair: &QueuePair,
-        first_packet: u32,
+        coming: &Coming,
         port: &PortRecord,
         peer: QueuePairRecord,
     ) -> io::Result<()> {
@@ -90,10 +90,10 @@ impl Path {
             | SET_FIRST_RECEIVED
             | SET_READS_ANSWERED
             | SET_NOT_READY_TIMER;
-        queue_pair.modify(attributes, mask)?;
+        coming.queue_pair.modify(attributes, mask)?;
         let attributes = QueuePairAttributes {
             state: STATE_READY_TO_SEND,
-            first_sent: first_packet,
+            first_sent: coming.first_packet,
             timeout: timeout(self.round_trip),
             retries: RETRIES,
             not_ready_retries: NOT_READY_RETRIES,
@@ -106,7 +106,7 @@ impl Path {
             | SET_NOT_READY_RETRIES
             | SET_FIRST_SENT
             | SET_READS;
-        queue_pair.modify(attributes, mask)
+        coming.queue_pair.modify(attributes, mask)
     }
 
     fn address(&self, peer: &PortRecord) -> Address {

@@ -5,8 +5,8 @@
 //! open costs little beside its ring. Completions are events: what is asked for anew is told once, so
 //! [`Endpoint::poll`] takes what is there, asks to be told, and takes what came in between.
 //!
-//! The device works while nobody polls. The data connection stays open beside the queue pairs, and tells how the peer
-//! went.
+//! The device works while nobody polls. The data connection stays open beside the queue pairs: it tells how the peer
+//! went, and carries what it takes to replace a queue pair that was lost.
 
 mod beside;
 mod bindings;
@@ -16,6 +16,7 @@ mod objects;
 mod place;
 mod ports;
 mod queue_pair;
+mod slot;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use gridhaul_stack::Detail;
 use rustix::event::{Timespec, epoll};
 
-use self::beside::{Beside, Peer};
+use self::beside::{Beside, Notice, Peer, Step};
 use self::bindings::{EVENT_DEVICE_FATAL, STATUS_SUCCESS, WorkCompletion};
 use self::fabric::{MAX_READS, Path};
 pub(crate) use self::inspect::inspect;
@@ -33,6 +34,7 @@ use self::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
 pub use self::place::Place;
 pub(crate) use self::place::{VerbsError, Wishes};
 use self::queue_pair::{Name, QueuePair, Shared, Subject, slot_bytes};
+use self::slot::{Coming, Content, Slot};
 use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord, Way};
 use crate::memory::Memory;
 use crate::provider::{
@@ -62,24 +64,33 @@ const CONNECTION: u64 = 2;
 #[derive(Debug)]
 pub(crate) struct VerbsEndpoint {
     // They are dropped in this order: queue pairs before the memory that they use.
-    queue_pairs: Vec<Option<QueuePair>>,
+    slots: Vec<Slot>,
     /// Each has its place as its name.
     regions: Vec<Option<Registration>>,
     shared: Shared,
     device: Arc<OpenDevice>,
     place: Place,
     path: Path,
-    /// Where the packets of each queue pair begin to count.
-    first_packets: Vec<u32>,
     limits: Limits,
+    /// The peer's port, and the data connection, from when the queue pairs were connected.
+    peer_port: Option<PortRecord>,
     beside: Option<Beside>,
     watch: OwnedFd,
     /// What the peer says does not count any more.
     has_ended: bool,
     /// The next completion makes an event.
     is_armed: bool,
-    /// Queue pairs that refused a request, and why.
-    refused: Vec<(usize, Loss)>,
+    /// The next poll tells them.
+    failures: Vec<Failure>,
+}
+
+/// A queue pair that refused a request, or could not be replaced.
+#[derive(Debug)]
+struct Failure {
+    queue_pair: usize,
+    /// In which of its lives.
+    life: u16,
+    loss: Loss,
 }
 
 impl VerbsEndpoint {
@@ -146,14 +157,14 @@ impl VerbsEndpoint {
             slots: Arc::new(slots),
         };
         let mut endpoint = Self {
-            queue_pairs: Vec::new(),
+            slots: Vec::new(),
             regions: Vec::new(),
             watch: watch(&shared.queue, &device).map_err(at("its descriptors"))?,
             shared,
             device,
             place: place.clone(),
             path,
-            first_packets: Vec::new(),
+            peer_port: None,
             limits: Limits {
                 queue_pairs,
                 depth: depths.sends,
@@ -161,12 +172,12 @@ impl VerbsEndpoint {
                 message_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
                 over_tcp: false,
                 needs_polling: false,
-                replaces: false,
+                replaces: true,
             },
             beside: None,
             has_ended: false,
             is_armed: false,
-            refused: Vec::new(),
+            failures: Vec::new(),
         };
         for number in 0..queue_pairs {
             endpoint
@@ -177,14 +188,23 @@ impl VerbsEndpoint {
     }
 
     fn add_queue_pair(&mut self, number: usize) -> io::Result<()> {
-        let number = u8::try_from(number).map_err(io::Error::other)?;
-        let queue_pair = QueuePair::new(&self.shared, number, 0)?;
-        self.path.initialise(&queue_pair)?;
-        self.queue_pairs.push(Some(queue_pair));
-        // InfiniBand architecture: 24 bits.
-        self.first_packets
-            .push(u32::from_be_bytes(random_bytes()) >> 8);
+        let coming = self.queue_pair(number, 0)?;
+        self.slots.push(Slot::new(coming));
         Ok(())
+    }
+
+    /// A queue pair that is not connected.
+    fn queue_pair(&self, number: usize, life: u16) -> io::Result<Coming> {
+        let number = u8::try_from(number).map_err(io::Error::other)?;
+        let queue_pair = QueuePair::new(&self.shared, number, life)?;
+        self.path.initialise(&queue_pair)?;
+        Ok(Coming {
+            queue_pair,
+            // InfiniBand architecture: 24 bits.
+            first_packet: u32::from_be_bytes(random_bytes()) >> 8,
+            is_connected: false,
+            peer_is_connected: false,
+        })
     }
 
     /// Takes completions until there are none.
@@ -208,24 +228,26 @@ impl VerbsEndpoint {
     fn complete(&mut self, completion: &WorkCompletion, completions: &mut Vec<Completion>) {
         let name = Name::decode(completion.id);
         let number = usize::from(name.queue_pair);
-        let Some(Some(queue_pair)) = self.queue_pairs.get_mut(number) else {
+        let Some(slot) = self.slots.get_mut(number) else {
             return;
         };
-        if queue_pair.life() != name.life {
+        let Some(queue_pair) = slot.of_life(name.life) else {
             return;
-        }
+        };
         if completion.status != STATUS_SUCCESS {
             let words = self.device.status_words(completion.status);
             return self.lose(number, Loss::Failed(words), completions);
         }
         match name.subject {
             Subject::Request => {
-                completions.extend(queue_pair.complete().map(|id| Completion::Done {
+                let id = queue_pair.complete();
+                completions.extend(id.map(|id| Completion::Done {
                     queue_pair: number,
                     id,
-                }))
+                }));
+                slot.bears_fruit();
             }
-            Subject::Message(slot) => match queue_pair.take_message(slot, completion.length) {
+            Subject::Message(place) => match queue_pair.take_message(place, completion.length) {
                 Ok(Some(_)) if self.has_ended => {}
                 Ok(Some(message)) => completions.push(Completion::Received {
                     queue_pair: number,
@@ -263,8 +285,12 @@ impl VerbsEndpoint {
                 }
                 DEVICE => self.hear_device(completions),
                 _ => {
+                    let mut notices = Vec::new();
                     if let Some(beside) = &mut self.beside {
-                        beside.look();
+                        beside.look(&mut notices);
+                    }
+                    for notice in notices {
+                        self.hear(notice, completions);
                     }
                     if self.peer() == Peer::There {
                         self.watch_connection(completions);
@@ -278,6 +304,7 @@ impl VerbsEndpoint {
         while let Some((kind, words)) = self.device.next_event() {
             if kind == EVENT_DEVICE_FATAL {
                 let loss = Loss::Failed(format!("{}: {words}", self.place.port.device));
+                self.limits.replaces = false;
                 self.lose_all(&loss, completions);
             }
         }
@@ -288,17 +315,20 @@ impl VerbsEndpoint {
     fn follow_peer(&mut self, completions: &mut Vec<Completion>) {
         match self.peer() {
             Peer::There => return,
-            Peer::Closed => {}
-            Peer::Reset => return self.lose_all(&Loss::Reset, completions),
+            Peer::Closed => self.limits.replaces = false,
+            Peer::Reset => {
+                self.limits.replaces = false;
+                return self.lose_all(&Loss::Reset, completions);
+            }
         }
         // What came before the end is there.
         self.drain(completions);
         if !completions.is_empty() {
             return self.watch_connection(completions);
         }
-        for number in 0..self.queue_pairs.len() {
-            let is_done = |queue_pair: &QueuePair| queue_pair.pending() == 0;
-            if self.queue_pairs[number].as_ref().is_some_and(is_done) {
+        for number in 0..self.slots.len() {
+            let living = self.slots[number].living.as_ref();
+            if living.is_none_or(|queue_pair| queue_pair.pending() == 0) {
                 self.lose(number, Loss::Closed, completions);
             }
         }
@@ -309,6 +339,20 @@ impl VerbsEndpoint {
         if let Some(Err(error)) = beside.map(|beside| beside.watch(&self.watch)) {
             // Without a watch nobody would hear of the peer's end.
             self.lose_all(&Loss::Failed(error.to_string()), completions);
+        }
+    }
+
+    /// A peer that is gone acknowledges nothing, and takes its memory along: how it went is the reason of all losses.
+    fn blame_peer(&self, completions: &mut [Completion]) {
+        let reason = match self.peer() {
+            Peer::There => return,
+            Peer::Closed => Loss::Closed,
+            Peer::Reset => Loss::Reset,
+        };
+        for completion in completions {
+            if let Completion::Lost { loss, .. } = completion {
+                *loss = reason.clone();
+            }
         }
     }
 
@@ -328,51 +372,154 @@ impl VerbsEndpoint {
     }
 
     fn lose(&mut self, number: usize, loss: Loss, completions: &mut Vec<Completion>) {
-        // A peer that is gone acknowledges nothing: how it went counts.
-        let loss = match self.peer() {
-            Peer::There => loss,
-            Peer::Closed => Loss::Closed,
-            Peer::Reset => Loss::Reset,
+        let content = self.slots[number].clear();
+        let lost = Completion::Lost {
+            queue_pair: number,
+            loss,
         };
-        if self.queue_pairs[number].take().is_some() {
-            completions.push(Completion::Lost {
-                queue_pair: number,
-                loss,
-            });
+        if content == Content::Living || content == Content::Coming && !self.limits.replaces {
+            completions.push(lost);
+        }
+        if content != Content::Nothing && self.limits.replaces {
+            self.replace(number);
         }
     }
 
     fn lose_all(&mut self, loss: &Loss, completions: &mut Vec<Completion>) {
-        for number in 0..self.queue_pairs.len() {
+        for number in 0..self.slots.len() {
             self.lose(number, loss.clone(), completions);
         }
+    }
+
+    /// Begins the next life of a queue pair, and tells the peer.
+    fn replace(&mut self, number: usize) {
+        if let Err(error) = self.begin_life(number) {
+            let words = format!("the queue pair cannot be replaced: {error}");
+            self.fail(number, words);
+        }
+    }
+
+    fn fail(&mut self, queue_pair: usize, words: String) {
+        self.failures.push(Failure {
+            queue_pair,
+            life: self.slots[queue_pair].life,
+            loss: Loss::Failed(words),
+        });
+    }
+
+    /// Tells what failed, unless another life has begun since.
+    fn tell_failures(&mut self, completions: &mut Vec<Completion>) {
+        for failure in std::mem::take(&mut self.failures) {
+            let Failure {
+                queue_pair, loss, ..
+            } = failure;
+            let slot = &mut self.slots[queue_pair];
+            if slot.life != failure.life {
+                continue;
+            }
+            if slot.living.is_some() {
+                self.lose(queue_pair, loss, completions);
+            } else {
+                slot.clear();
+                completions.push(Completion::Lost { queue_pair, loss });
+            }
+        }
+    }
+
+    fn begin_life(&mut self, number: usize) -> io::Result<()> {
+        let life = self.slots[number].next_life();
+        let life = life.ok_or_else(|| io::Error::other("nothing got through several times"))?;
+        let coming = self.queue_pair(number, life)?;
+        let step = Step::Replaced(coming.record());
+        self.slots[number].coming = Some(coming);
+        self.tell(number, step)
+    }
+
+    fn tell(&self, number: usize, step: Step) -> io::Result<()> {
+        let beside = self.beside.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        beside.tell(Notice {
+            queue_pair: u8::try_from(number).map_err(io::Error::other)?,
+            life: self.slots[number].life,
+            step,
+        })
+    }
+
+    /// The peer replaces a queue pair, and this end does the same.
+    fn hear(&mut self, notice: Notice, completions: &mut Vec<Completion>) {
+        let number = usize::from(notice.queue_pair);
+        if number >= self.slots.len() || !self.limits.replaces {
+            return;
+        }
+        let life = self.slots[number].life;
+        if Some(notice.life) == life.checked_add(1) {
+            // The peer has noticed first, or has begun once more.
+            if self.slots[number].clear() == Content::Living {
+                completions.push(Completion::Lost {
+                    queue_pair: number,
+                    loss: Loss::Reset,
+                });
+            }
+            self.replace(number);
+        }
+        if notice.life != self.slots[number].life {
+            return;
+        }
+        let heard = match notice.step {
+            Step::Replaced(record) => self.join(number, record),
+            Step::Connected => {
+                if let Some(coming) = &mut self.slots[number].coming {
+                    coming.peer_is_connected = true;
+                }
+                Ok(())
+            }
+        };
+        if let Err(error) = heard {
+            return self.lose(number, Loss::Failed(error.to_string()), completions);
+        }
+        if self.slots[number].revive() {
+            completions.push(Completion::Restored { queue_pair: number });
+        }
+    }
+
+    /// Connects a queue pair that replaces another to that of the peer.
+    fn join(&mut self, number: usize, peer: QueuePairRecord) -> io::Result<()> {
+        let slot = &mut self.slots[number];
+        let (Some(coming), Some(port)) = (&mut slot.coming, &self.peer_port) else {
+            return Ok(());
+        };
+        if coming.is_connected {
+            return Ok(());
+        }
+        self.path.connect(coming, port, peer)?;
+        coming.is_connected = true;
+        self.tell(number, Step::Connected)
     }
 }
 
 impl Fabric for VerbsEndpoint {
     fn record(&self) -> FabricRecord {
-        let pairs = self.queue_pairs.iter().flatten().zip(&self.first_packets);
-        let queue_pairs = pairs.map(|(queue_pair, &first_packet)| QueuePairRecord {
-            number: queue_pair.number(),
-            first_packet,
-        });
+        let coming = self.slots.iter().filter_map(|slot| slot.coming.as_ref());
         FabricRecord {
             port: self.path.port,
-            queue_pairs: queue_pairs.collect(),
+            queue_pairs: coming.map(Coming::record).collect(),
         }
     }
 
     fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()> {
-        if peer.queue_pairs.len() != self.queue_pairs.len() {
+        if peer.queue_pairs.len() != self.slots.len() {
             return Err(io::Error::other(
                 "the other end has another number of queue pairs",
             ));
         }
-        let pairs = self.queue_pairs.iter().flatten();
-        for ((queue_pair, &first), other) in pairs.zip(&self.first_packets).zip(&peer.queue_pairs) {
-            self.path.connect(queue_pair, first, &peer.port, *other)?;
+        for (slot, other) in self.slots.iter_mut().zip(&peer.queue_pairs) {
+            let Some(coming) = slot.coming.take() else {
+                continue;
+            };
+            self.path.connect(&coming, &peer.port, *other)?;
+            slot.living = Some(coming.queue_pair);
         }
         self.limits.reads = usize::from(self.path.reads_with(&peer.port));
+        self.peer_port = Some(peer.port);
         self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
         Ok(())
     }
@@ -416,7 +563,7 @@ impl Endpoint for VerbsEndpoint {
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {
         let is_there = self.peer() == Peer::There;
-        let Some(queue_pair) = self.queue_pairs[number].as_mut().filter(|_| is_there) else {
+        let Some(queue_pair) = self.slots[number].living.as_mut().filter(|_| is_there) else {
             return Err(PostError::Lost);
         };
         if queue_pair.is_full() {
@@ -433,8 +580,8 @@ impl Endpoint for VerbsEndpoint {
             Work::Send(message) => queue_pair.send(id, message),
         };
         posted.map_err(|error| {
-            let loss = Loss::Failed(format!("{}: {error}", self.place.port.device));
-            self.refused.push((number, loss));
+            let words = format!("{}: {error}", self.place.port.device);
+            self.fail(number, words);
             PostError::Lost
         })
     }
@@ -444,9 +591,8 @@ impl Endpoint for VerbsEndpoint {
         self.look(completions);
         self.rearm(completions);
         self.follow_peer(completions);
-        for (number, loss) in std::mem::take(&mut self.refused) {
-            self.lose(number, loss, completions);
-        }
+        self.tell_failures(completions);
+        self.blame_peer(completions);
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
@@ -454,8 +600,14 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn close(&mut self, queue_pair: usize) -> bool {
-        let queue_pair = self.queue_pairs.get_mut(queue_pair);
-        queue_pair.is_some_and(|queue_pair| queue_pair.take().is_some())
+        let Some(slot) = self.slots.get_mut(queue_pair) else {
+            return false;
+        };
+        let was_living = slot.living.take().is_some();
+        if was_living && self.limits.replaces {
+            self.replace(queue_pair);
+        }
+        was_living
     }
 
     fn end(&mut self) {
@@ -463,6 +615,7 @@ impl Endpoint for VerbsEndpoint {
             beside.close();
         }
         self.has_ended = true;
+        self.limits.replaces = false;
         self.regions.clear();
     }
 
@@ -470,7 +623,10 @@ impl Endpoint for VerbsEndpoint {
         if let Some(beside) = &mut self.beside {
             beside.reset();
         }
-        self.queue_pairs.fill_with(|| None);
+        self.limits.replaces = false;
+        for slot in &mut self.slots {
+            slot.clear();
+        }
     }
 }
 
