@@ -10,7 +10,7 @@
 //! | `slab=4M` | the size of a slab in bytes |
 //! | `slabs=4` | slabs in the ring of each direction; together they should cover three times the bandwidth-delay product |
 //! | `message=256K` | the largest message, in bytes: below the burst that a policer on the path allows |
-//! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without |
+//! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without; `auto` finds out what the path lets through, where lost queue pairs can be replaced |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
 //! | `qps=4` | queue pairs of a channel |
 //! | `mode=get` | who moves bytes: `put` their sender, by WRITEs; `get` their receiver, by READs of what is announced. The connecting end decides |

@@ -9,7 +9,7 @@ use gridhaul_stack::{AcceptError, ChannelError, ConnectError, Operation, Side, S
 use gridhaul_tcp::{TcpChannel, TcpListener};
 
 use crate::engine::{
-    Exchange, Pacer, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+    Exchange, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
 use crate::handshake::{
     self, Answer, Mode, Offer, Record, RecordError, RingRecord, Token, Way, Ways,
@@ -449,7 +449,18 @@ impl Opening<'_> {
             is_fetched: chosen.mode == Mode::Get,
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
-        let pacer = Pacer::new(self.settings.rate, self.settings.burst);
+        let rate = match self.settings.rate {
+            // TCP finds it out by itself; where nothing is replaced, nothing may be lost to find it out; and a receiver
+            // that fetches does not know what was lost of a READ.
+            Rate::Auto { .. }
+                if limits.over_tcp || !limits.replaces || chosen.mode == Mode::Get =>
+            {
+                Rate::Any
+            }
+            rate => rate,
+        };
+        let path = Path::to(self.peer.ip(), rate, self.settings.burst);
+        let pacer = Pacer::new(Arc::clone(&path), limits.queue_pairs);
         let sender = Sender::new(settings, pacer);
         let receiver = Receiver::new(ring, pieces);
         let mut exchange = Exchange::new(sender, receiver, limits.queue_pairs);
@@ -462,7 +473,7 @@ impl Opening<'_> {
                 depth: limits.reads,
                 message_bytes: settings.message_bytes,
             };
-            exchange = exchange.fetch(Reader::new(settings, pacer));
+            exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
         }
         Ok(Opened {
             endpoint: rings.carrier.into_endpoint(),

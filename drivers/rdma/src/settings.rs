@@ -7,6 +7,7 @@ use std::time::Duration;
 use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, OptionDoc, Options};
 
+use crate::engine::Rate;
 use crate::handshake::{Mode, Offer};
 use crate::provider;
 use crate::verbs::Wishes;
@@ -20,8 +21,7 @@ pub(crate) struct Settings {
     /// The largest WRITE, in bytes.
     pub(crate) message: u64,
     pub(crate) queue_pairs: u16,
-    /// In bytes per second.
-    pub(crate) rate: Option<u64>,
+    pub(crate) rate: Rate,
     /// In bytes.
     pub(crate) burst: u64,
     pub(crate) checksum: bool,
@@ -45,7 +45,7 @@ pub(crate) enum Provider {
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 14] = [
+const OWN: [OptionDoc; 15] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given.",
@@ -60,6 +60,12 @@ const OWN: [OptionDoc; 14] = [
         name: "message",
         meaning: "The largest message in bytes; 256K unless given.",
         example: "256K",
+    },
+    OptionDoc {
+        name: "rate",
+        meaning: "Sends at most so many bits per second (with k, m or g) or bytes per second (without); auto finds out \
+                  what the path lets through.",
+        example: "auto",
     },
     OptionDoc {
         name: "burst",
@@ -121,7 +127,9 @@ const OWN: [OptionDoc; 14] = [
 ];
 
 /// Options of the driver `tcp` that mean the same here.
-const OF_TCP: usize = gridhaul_tcp::OPTIONS.len();
+///
+/// The last one is the rate, which means more here.
+const OF_TCP: usize = gridhaul_tcp::OPTIONS.len() - 1;
 
 /// All options.
 pub(crate) const OPTIONS: [OptionDoc; OWN.len() + OF_TCP] = {
@@ -167,12 +175,17 @@ impl Settings {
             let number = options.value(name, between(0, most))?;
             Ok(number.and_then(|number| u8::try_from(number).ok()))
         };
+        let rate = options.value("rate", rate)?.unwrap_or(Rate::Any);
+        let tcp = match rate {
+            Rate::Auto { .. } => gridhaul_tcp::Settings::parse(&options.without("rate"))?,
+            Rate::Any | Rate::Fixed(_) => gridhaul_tcp::Settings::parse(options)?,
+        };
         Ok(Self {
-            tcp: gridhaul_tcp::Settings::parse(options)?,
+            tcp,
             ring_bytes: NonZeroU64::new(slab.get() * slabs).expect("at least one slab"),
             message,
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
-            rate: options.value("rate", options::rate)?,
+            rate,
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
             mode: options.value("mode", mode)?.unwrap_or(Mode::Put),
             stall: options.value("stall", stall)?.unwrap_or(STALL),
@@ -199,6 +212,15 @@ impl Settings {
             pieces: pieces(ring_bytes.get()),
             mode: self.mode,
         }
+    }
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    match text {
+        "auto" => Ok(Rate::Auto { port: None }),
+        _ => options::rate(text)
+            .map(Rate::Fixed)
+            .map_err(|reason| format!("it is not auto, and {reason}")),
     }
 }
 

@@ -147,6 +147,8 @@ impl Streams {
         let limits = self.opened.endpoint.limits();
         let ring_bytes = self.opened.incoming.length();
         let mut details = self.opened.endpoint.details();
+        let rate = self.opened.exchange.sender.rate();
+        details.extend(rate.map(|rate| Detail::setting("rate", rate)));
         details.extend([
             Detail::setting("queue-pairs", limits.queue_pairs as u64),
             Detail::setting("ring-bytes", ring_bytes as u64),

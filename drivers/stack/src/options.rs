@@ -19,11 +19,12 @@ pub struct OptionDoc {
 }
 
 /// The options of one driver in one stack, all of which the driver knows, none of them twice.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     driver: &'static str,
     known: &'static [OptionDoc],
     given: &'a [(String, String)],
+    hidden: Option<&'static str>,
 }
 
 impl<'a> Options<'a> {
@@ -56,7 +57,16 @@ impl<'a> Options<'a> {
             driver: driver.name(),
             known,
             given,
+            hidden: None,
         })
+    }
+
+    /// The same, as if this one were not given: for a driver beneath, to which it would mean something else.
+    pub fn without(self, name: &'static str) -> Self {
+        Self {
+            hidden: Some(name),
+            ..self
+        }
     }
 
     /// The value of an option, or `None` if it is not given. The parser's error is the reason that
@@ -76,7 +86,8 @@ impl<'a> Options<'a> {
     ) -> Result<Option<T>, StackError> {
         let option = self.known.iter().find(|option| option.name == name);
         let option = option.expect("a driver asks for options that it documents");
-        let Some((_, value)) = self.given.iter().find(|(given, _)| given == name) else {
+        let given = self.given.iter().find(|(given, _)| given == name);
+        let Some((_, value)) = given.filter(|_| self.hidden != Some(name)) else {
             return Ok(None);
         };
         parse(value)

@@ -26,9 +26,9 @@ pub(crate) use exchange::Exchange;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use exchange::Fault;
 pub(crate) use message::Message;
-pub(crate) use pacing::Pacer;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use pacing::time_of;
+pub(crate) use pacing::{Pacer, Path, Rate};
 pub(crate) use reader::{Reader, ReaderSettings};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Sender, SenderSettings};

@@ -114,10 +114,9 @@ impl Reader {
         let (start, queue_pair) = self.next_piece(sender)?;
         let piece = self.pieces.get_mut(&start)?;
         let bytes = piece.next_bytes(&self.settings);
-        if self.pacer.ready_at(bytes, now) > now {
+        if !self.pacer.pass(queue_pair, bytes, now) {
             return None;
         }
-        self.pacer.pass(bytes, now);
         if piece.queue_pair.is_none() {
             piece.queue_pair = Some(queue_pair);
             self.next = queue_pair + 1;
@@ -190,6 +189,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::{Path, Rate};
     use super::*;
     use crate::engine::{Message, Receiver, SenderSettings};
 
@@ -238,10 +238,10 @@ mod tests {
             let mut receiver = Receiver::new(ring, 20);
             receiver.acknowledge_end();
             Self {
-                sender: Sender::new(settings, Pacer::new(None, 0)),
+                sender: Sender::new(settings, Pacer::new(Path::new(Rate::Any, 0), 0)),
                 receiver,
-                reader: Reader::new(reader, Pacer::new(None, 0)),
-                other: Sender::new(settings, Pacer::new(None, 0)),
+                reader: Reader::new(reader, Pacer::new(Path::new(Rate::Any, 0), 0)),
+                other: Sender::new(settings, Pacer::new(Path::new(Rate::Any, 0), 0)),
                 announced: Default::default(),
                 asked: Default::default(),
                 lost: [false; QUEUE_PAIRS],

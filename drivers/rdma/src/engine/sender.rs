@@ -32,6 +32,9 @@ pub(crate) struct SenderSettings {
     pub(crate) stall: Option<Duration>,
 }
 
+/// The name of WRITEs among requests.
+const WRITE: u64 = u64::MAX >> 1;
+
 /// The sending end of a stream.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -247,12 +250,12 @@ impl Sender {
             self.count_announced();
             return Some(self.post(queue_pair, request.id, request.work, now));
         }
-        let length = (piece.end - piece.posted).min(settings.message_bytes);
+        let most = self.pacer.message_bytes(settings.message_bytes);
+        let length = (piece.end - piece.posted).min(most);
         let (source, length) = self.sources.find(piece.posted, length);
-        if self.pacer.ready_at(length, now) > now {
+        if !self.pacer.pass(queue_pair, length, now) {
             return None;
         }
-        self.pacer.pass(length, now);
         let place = settings.ring.place(piece.posted, length);
         piece.posted += length;
         let ring = Source {
@@ -268,14 +271,15 @@ impl Sender {
                 ..settings.remote
             },
         };
-        Some(self.post(queue_pair, 0, work, now))
+        Some(self.post(queue_pair, WRITE, work, now))
     }
 
     /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
         let (number, _) = self.next_piece()?;
         let piece = &self.pieces[number];
-        let length = (piece.end - piece.posted).min(self.settings.message_bytes);
+        let most = self.pacer.message_bytes(self.settings.message_bytes);
+        let length = (piece.end - piece.posted).min(most);
         let (_, length) = self.sources.find(piece.posted, length);
         (length > 0).then(|| self.pacer.ready_at(length, now))
     }
@@ -285,6 +289,9 @@ impl Sender {
         let on = &mut self.queue_pairs[queue_pair];
         on.pending = on.pending.saturating_sub(1);
         on.progress = now;
+        if id == WRITE {
+            self.pacer.completed(queue_pair, now);
+        }
         if self.held == 0 {
             return;
         }
@@ -295,6 +302,11 @@ impl Sender {
             self.held -= 1;
             self.retire();
         }
+    }
+
+    /// How fast messages leave, in bytes per second, if they are held back.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.pacer.rate()
     }
 
     /// Finds a queue pair with room for a request that somebody else posts, and counts that.
@@ -328,9 +340,13 @@ impl Sender {
     }
 
     fn stalls_at(&self, queue_pair: usize) -> Option<Duration> {
-        let queue_pair = self.queue_pairs[queue_pair];
-        let stall = self.settings.stall.filter(|_| queue_pair.pending > 0)?;
-        Some(queue_pair.progress.saturating_add(stall))
+        let QueuePair {
+            pending, progress, ..
+        } = self.queue_pairs[queue_pair];
+        let stall = self.settings.stall.filter(|_| pending > 0);
+        let stalls_at = stall.map(|stall| progress.saturating_add(stall));
+        let overdue_at = self.pacer.overdue_at(queue_pair);
+        stalls_at.into_iter().chain(overdue_at).min()
     }
 
     /// The peer returned credit.
@@ -370,6 +386,7 @@ impl Sender {
     /// A queue pair is no more: what went over it and was not consumed goes again, over others, after the peer
     /// was told on each of them to throw that one away. `false` if there is no other.
     pub(crate) fn lost(&mut self, queue_pair: usize) -> bool {
+        self.pacer.lost(queue_pair);
         let lost = &mut self.queue_pairs[queue_pair];
         (lost.pending, lost.lost) = (0, true);
         let on_it = |piece: &&mut Piece| piece.queue_pair == Some(queue_pair);

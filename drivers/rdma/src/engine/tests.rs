@@ -55,7 +55,7 @@ impl Fabric {
         };
         let bytes = usize::try_from(ring.bytes()).unwrap();
         Self {
-            sender: Sender::new(settings, Pacer::new(None, 0)),
+            sender: Sender::new(settings, Pacer::new(Path::new(Rate::Any, 0), 0)),
             receiver: Receiver::new(ring, pieces),
             sent: vec![0; bytes],
             elsewhere: Vec::new(),
@@ -353,7 +353,7 @@ fn what_is_elsewhere_is_needed_until_it_has_completed() {
 fn messages_leave_at_the_rate_of_the_path() {
     let mut fabric = Fabric::new(1000, 1000, 10, 1, 4);
     fabric.sender = {
-        let pacer = Pacer::new(Some(100), 10);
+        let pacer = Pacer::new(Path::new(Rate::Fixed(100), 10), 1);
         Sender::new(fabric_settings(&fabric), pacer)
     };
     fabric.fill(&[1; 30]);
@@ -543,7 +543,10 @@ fn abandon(queue_pair: usize, life: u32) -> Completion {
 #[test]
 fn a_queue_pair_on_which_nothing_completes_is_given_up() {
     let mut fabric = Fabric::new(100, 50, 50, 1, 4);
-    fabric.sender = Sender::new(fabric_settings(&fabric), Pacer::new(None, 0));
+    fabric.sender = Sender::new(
+        fabric_settings(&fabric),
+        Pacer::new(Path::new(Rate::Any, 0), 0),
+    );
     fabric.fill(&[1; 100]);
     let mut exchange = Exchange::new(fabric.sender, fabric.receiver, 1);
     let mut script = Script::new(1, true);

@@ -10,7 +10,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Input;
 use crate::engine::{
-    Exchange, Message, Pacer, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+    Exchange, Message, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender,
+    SenderSettings,
 };
 use crate::memory::Memory;
 use crate::provider::{
@@ -41,7 +42,7 @@ pub fn messages(input: &[u8]) {
         is_fetched: modes & 1 != 0,
         stall: None,
     };
-    let pacer = || Pacer::new(None, 100);
+    let pacer = || Pacer::new(Path::new(Rate::Any, 100), 0);
     let sender = Sender::new(settings, pacer());
     let mut exchange = Exchange::new(sender, Receiver::new(ring, PIECES), QUEUE_PAIRS);
     if modes & 2 != 0 {

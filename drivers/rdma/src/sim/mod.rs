@@ -11,6 +11,7 @@
 
 mod delivery;
 mod endpoint;
+mod experiment;
 mod fabric;
 mod lifecycle;
 mod link;
@@ -19,6 +20,7 @@ mod random;
 mod regions;
 mod run;
 
+pub use experiment::{Experiment, ExperimentError, Interval, Outcome, Pace};
 pub use fabric::FabricSettings;
 pub use link::{Link, Policer, Queue};
 

@@ -9,7 +9,7 @@ use super::endpoint::{SharedFabric, SimEndpoint};
 use super::fabric::FabricSettings;
 use super::random::Random;
 use crate::engine::{
-    Exchange, Fault, Pacer, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+    Exchange, Fault, Pacer, Path, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
 use crate::handshake::Mode;
 use crate::memory::Memory;
@@ -63,7 +63,7 @@ impl Run {
         }
     }
 
-    /// Opens a channel. With `memories`, outgoing and incoming of each end, it has content.
+    /// Opens a channel; each end has its path to the other. With `memories`, outgoing and incoming of each end, it has content.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Run {
     pub(crate) fn open(
         &mut self,
         settings: RunSettings,
-        pacers: [Pacer; 2],
+        paths: [Arc<Path>; 2],
         memories: [Option<[Arc<Memory>; 2]>; 2],
     ) -> io::Result<()> {
         let mut endpoints = self.fabric.connect(settings.queue_pairs)?;
@@ -94,18 +94,19 @@ impl Run {
         }
         let ring = Ring::new(settings.ring_bytes);
         let mut ends = Vec::new();
-        let parts = endpoints.into_iter().zip(pacers).zip(memories);
-        for (((endpoint, pacer), memories), told) in parts.zip(told.iter().rev()) {
+        let parts = endpoints.into_iter().zip(paths).zip(memories);
+        for (((endpoint, path), memories), told) in parts.zip(told.iter().rev()) {
             let remote = Remote {
                 address: told.address,
                 key: told.key,
             };
+            let pacer = Pacer::new(Arc::clone(&path), settings.queue_pairs);
             let sender = Sender::new(settings.sender(ring, remote, &endpoint), pacer);
             let receiver = Receiver::new(ring, settings.pieces());
             let mut exchange = Exchange::new(sender, receiver, settings.queue_pairs);
             if settings.mode == Mode::Get {
                 let settings = settings.reader(ring, remote, &endpoint);
-                exchange = exchange.fetch(Reader::new(settings, pacer));
+                exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
             }
             ends.push(RunEnd {
                 exchange,

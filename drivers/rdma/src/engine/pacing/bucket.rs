@@ -1,10 +1,10 @@
-//! A token bucket.
+//! A token bucket: lets bytes pass at a rate, and a burst at once.
 
 use std::time::Duration;
 
 /// Lets bytes pass at a rate. Time is that since some fixed moment, and does not go back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pacer {
+pub(super) struct Bucket {
     /// In bytes per second; `None` does not pace.
     rate: Option<u64>,
     /// Bytes that may pass at once after a pause.
@@ -13,9 +13,9 @@ pub(crate) struct Pacer {
     full_at: Duration,
 }
 
-impl Pacer {
+impl Bucket {
     /// `burst` is in bytes, `rate` in bytes per second.
-    pub(crate) fn new(rate: Option<u64>, burst: u64) -> Self {
+    pub(super) fn new(rate: Option<u64>, burst: u64) -> Self {
         Self {
             rate: rate.filter(|&rate| rate > 0),
             burst,
@@ -23,8 +23,24 @@ impl Pacer {
         }
     }
 
+    /// How long so many bytes take.
+    pub(super) fn time_of(&self, bytes: u64) -> Duration {
+        self.rate
+            .map_or(Duration::ZERO, |rate| time_of(bytes, rate))
+    }
+
+    /// In bytes per second.
+    pub(super) fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
+    /// From now on. What has passed before counts as it did.
+    pub(super) fn set(&mut self, rate: Option<u64>, burst: u64) {
+        (self.rate, self.burst) = (rate.filter(|&rate| rate > 0), burst);
+    }
+
     /// When so many bytes may pass: `now` or later. More than the burst pass when the bucket is full.
-    pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
+    pub(super) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         let Some(rate) = self.rate else {
             return now;
         };
@@ -35,7 +51,7 @@ impl Pacer {
     }
 
     /// Counts bytes that pass now.
-    pub(crate) fn pass(&mut self, bytes: u64, now: Duration) {
+    pub(super) fn pass(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.rate {
             // Late is allowed, early is not: a part of a nanosecond counts as one.
             self.full_at = self.full_at.max(now).saturating_add(time_of(bytes, rate));
@@ -62,25 +78,25 @@ mod tests {
 
     #[test]
     fn without_a_rate_everything_passes() {
-        let mut pacer = Pacer::new(None, 0);
-        pacer.pass(u64::MAX, Duration::ZERO);
-        assert_eq!(pacer.ready_at(u64::MAX, Duration::ZERO), Duration::ZERO);
+        let mut bucket = Bucket::new(None, 0);
+        bucket.pass(u64::MAX, Duration::ZERO);
+        assert_eq!(bucket.ready_at(u64::MAX, Duration::ZERO), Duration::ZERO);
     }
 
     #[test]
     fn a_burst_passes_at_once_and_then_the_rate_holds() {
-        let mut pacer = Pacer::new(Some(1000), 100);
+        let mut bucket = Bucket::new(Some(1000), 100);
         for _ in 0..2 {
-            assert_eq!(pacer.ready_at(50, Duration::ZERO), Duration::ZERO);
-            pacer.pass(50, Duration::ZERO);
+            assert_eq!(bucket.ready_at(50, Duration::ZERO), Duration::ZERO);
+            bucket.pass(50, Duration::ZERO);
         }
         assert_eq!(
-            pacer.ready_at(50, Duration::ZERO),
+            bucket.ready_at(50, Duration::ZERO),
             Duration::from_millis(50)
         );
         // What is larger than the burst waits for a full bucket.
         assert_eq!(
-            pacer.ready_at(500, Duration::ZERO),
+            bucket.ready_at(500, Duration::ZERO),
             Duration::from_millis(100)
         );
     }
@@ -93,13 +109,13 @@ mod tests {
             burst in 1_u64..10_000_000,
             messages in proptest::collection::vec((1_u64..=1000, 0_u64..50_000_000), 1..100),
         ) {
-            let mut pacer = Pacer::new(Some(rate), burst);
+            let mut bucket = Bucket::new(Some(rate), burst);
             let mut now = Duration::ZERO;
             let (mut tokens, mut last) = (burst as f64, Duration::ZERO);
             for (share, pause) in messages {
                 let bytes = (burst * share / 1000).max(1);
-                now = pacer.ready_at(bytes, now + Duration::from_nanos(pause));
-                pacer.pass(bytes, now);
+                now = bucket.ready_at(bytes, now + Duration::from_nanos(pause));
+                bucket.pass(bytes, now);
                 tokens = (tokens + (now - last).as_secs_f64() * rate as f64).min(burst as f64);
                 last = now;
                 tokens -= bytes as f64;

@@ -3,9 +3,16 @@
 //! A policer drops what comes faster than its rate once its burst is used up, and drops it message by
 //! message: a queue pair then repeats from the first packet that is missing, at full speed, and loses it
 //! again. So messages never leave faster than the rate, and never more of them together than the burst.
+//!
+//! A policer sees the path and not the channels on it, so they share one bucket: a [`Path`], by peer and options. What
+//! nobody knows, a [`search`] finds: how fast that path is, and how long its messages may be.
 
 mod bucket;
+mod pacer;
+mod path;
+mod search;
 
-pub(crate) use bucket::Pacer;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use bucket::time_of;
+pub(crate) use pacer::Pacer;
+pub(crate) use path::{Path, Rate};

@@ -1,6 +1,7 @@
 //! What the fabric promises, and what the engine makes of it.
 
 mod fabric;
+mod pacing;
 mod streams;
 
 /// The seed that failed, if somebody wants to see it again; else many.

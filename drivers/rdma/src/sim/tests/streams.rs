@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Replay, seeds};
-use crate::engine::Pacer;
+use crate::engine::{Path, Rate};
 use crate::handshake::Mode;
 use crate::memory::Memory;
 use crate::provider::Endpoint;
@@ -76,10 +76,17 @@ fn run(random: &mut Random, replaces: bool) -> Run {
     };
     let memory = || Arc::new(Memory::new(ring_bytes).unwrap());
     let memories = || Some([memory(), memory()]);
-    let rate = (random.below(2) == 0).then_some(2_000_000);
-    let pacer = || Pacer::new(rate, message_bytes);
+    let mut path = || {
+        let rate = match random.below(3) {
+            0 => Rate::Any,
+            1 => Rate::Fixed(2_000_000),
+            _ if !replaces || channel.mode == Mode::Get => Rate::Any,
+            _ => Rate::Auto { port: None },
+        };
+        Path::new(rate, message_bytes)
+    };
     let mut run = Run::new(settings);
-    run.open(channel, [pacer(), pacer()], [memories(), memories()])
+    run.open(channel, [path(), path()], [memories(), memories()])
         .unwrap();
     for end in &mut run.channels[0] {
         let whims = (random.below(2) == 0).then(|| Random::new(random.next()));

@@ -1,0 +1,93 @@
+//! What one sender has to do with its path.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::path::Path;
+
+/// One sender's turns on its path, and what it has under way there.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    path: Arc<Path>,
+    /// The turn that was taken and not used: when it comes.
+    turn: Option<Duration>,
+    /// By queue pair, in the order in which they complete. Empty where nobody wants to know.
+    under_way: Vec<VecDeque<Posted>>,
+}
+
+/// A message that has left.
+#[derive(Debug, Clone, Copy)]
+struct Posted {
+    bytes: u64,
+    at: Duration,
+}
+
+impl Pacer {
+    pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
+        let learns = path.patience().is_some();
+        Self {
+            path,
+            turn: None,
+            under_way: vec![VecDeque::new(); if learns { queue_pairs } else { 0 }],
+        }
+    }
+
+    /// How fast messages leave, in bytes per second, if they are held back.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.path.rate()
+    }
+
+    /// The longest message, of at most `wanted` bytes.
+    pub(crate) fn message_bytes(&self, wanted: u64) -> u64 {
+        let most = self.path.message_bytes();
+        most.map_or(wanted, |most| wanted.min(most))
+    }
+
+    /// When a message may leave: `now` or later.
+    pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
+        self.turn
+            .map_or_else(|| self.path.ready_at(bytes, now), |turn| turn.max(now))
+    }
+
+    /// Takes a turn for a message, and uses it if it has come. `false` if it has not.
+    pub(crate) fn pass(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
+        let turn = self
+            .turn
+            .filter(|&turn| !self.path.is_over(turn, bytes, now));
+        let turn = turn.unwrap_or_else(|| self.path.reserve(bytes, now));
+        self.turn = Some(turn).filter(|&turn| turn > now);
+        if self.turn.is_some() {
+            return false;
+        }
+        if let Some(under_way) = self.under_way.get_mut(queue_pair) {
+            under_way.push_back(Posted { bytes, at: now });
+            self.path.posted(bytes, now);
+        }
+        true
+    }
+
+    /// The message that left first of those on a queue pair is there.
+    pub(crate) fn completed(&mut self, queue_pair: usize, now: Duration) {
+        let under_way = self.under_way.get_mut(queue_pair);
+        if let Some(posted) = under_way.and_then(VecDeque::pop_front) {
+            self.path.completed(posted.bytes, posted.at, now);
+        }
+    }
+
+    /// Nothing that is under way on a queue pair arrives any more.
+    pub(crate) fn lost(&mut self, queue_pair: usize) {
+        if let Some(under_way) = self.under_way.get_mut(queue_pair)
+            && let Some(first) = under_way.front()
+        {
+            self.path.lost(first.at);
+            under_way.clear();
+        }
+    }
+
+    /// When a queue pair should be given up, because a device would repeat for long what the path has dropped.
+    pub(crate) fn overdue_at(&self, queue_pair: usize) -> Option<Duration> {
+        let first = self.under_way.get(queue_pair)?.front()?;
+        Some(first.at.saturating_add(self.path.patience()?))
+    }
+}

@@ -1,0 +1,185 @@
+//! The path to a peer, which all channels there share.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::bucket::Bucket;
+use super::search::Search;
+
+/// How fast messages may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rate {
+    /// As fast as they come.
+    Any,
+    /// In bytes per second.
+    Fixed(u64),
+    /// As fast as the path turns out to be, and no faster than the port, if that is known, in bytes per second.
+    Auto { port: Option<u64> },
+}
+
+/// A path. Time is that since some moment that is the same for all of its channels.
+#[derive(Debug)]
+pub(crate) struct Path {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    bucket: Bucket,
+    search: Option<Search>,
+}
+
+/// Paths that are remembered: for long enough that the next transfer knows what the last one found out.
+const MOST_PATHS: usize = 64;
+
+/// What tells one path from another: the peer, and what was asked for.
+type Key = (IpAddr, Rate, u64);
+
+static PATHS: Mutex<VecDeque<(Key, Arc<Path>)>> = Mutex::new(VecDeque::new());
+
+impl Path {
+    /// A path of its own. `burst` is how many bytes may leave together, and for [`Rate::Auto`] the longest message.
+    pub(crate) fn new(rate: Rate, burst: u64) -> Arc<Self> {
+        let search = match rate {
+            Rate::Auto { port } => Some(Search::new(port, burst)),
+            Rate::Any | Rate::Fixed(_) => None,
+        };
+        let fixed = match rate {
+            Rate::Fixed(rate) => Some(rate),
+            Rate::Any => None,
+            Rate::Auto { .. } => search.as_ref().map(Search::rate),
+        };
+        let state = State {
+            bucket: Bucket::new(fixed, burst),
+            search,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The path to a peer that all channels with the same options share.
+    pub(crate) fn to(peer: IpAddr, rate: Rate, burst: u64) -> Arc<Self> {
+        let key = (peer, rate, burst);
+        let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = paths.iter().position(|(known, _)| *known == key);
+        let entry = known.and_then(|known| paths.remove(known));
+        let (_, path) = entry.unwrap_or_else(|| (key, Self::new(rate, burst)));
+        // The one that was used last is the last to be forgotten.
+        if paths.len() >= MOST_PATHS {
+            paths.pop_front();
+        }
+        paths.push_back((key, Arc::clone(&path)));
+        path
+    }
+
+    /// How fast messages leave, in bytes per second, if they are held back.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.state().bucket.rate()
+    }
+
+    /// The longest message that should be tried, if that had to be found out.
+    pub(super) fn message_bytes(&self) -> Option<u64> {
+        self.state().search.as_ref().map(Search::message_bytes)
+    }
+
+    /// When so many bytes could pass.
+    pub(super) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
+        self.state().ready_at(bytes, now)
+    }
+
+    /// Takes the next turn for so many bytes, and tells when it comes: whoever asked first goes first.
+    pub(super) fn reserve(&self, bytes: u64, now: Duration) -> Duration {
+        let mut state = self.state();
+        let at = state.ready_at(bytes, now);
+        state.bucket.pass(bytes, at);
+        at
+    }
+
+    /// Whether somebody else may have the turn that came at `turn`. Whoever is woken a little late still has it, and the
+    /// rate holds; but after a pause it would be one message more than the burst.
+    pub(super) fn is_over(&self, turn: Duration, bytes: u64, now: Duration) -> bool {
+        let state = self.state();
+        now.saturating_sub(turn) > state.bucket.time_of(bytes) || state.pause() > now
+    }
+
+    /// So many bytes leave.
+    pub(super) fn posted(&self, bytes: u64, now: Duration) {
+        self.state().learn(|search| search.posted(bytes, now));
+    }
+
+    /// A message that left at `posted_at` is there, and nothing that left before it is missing.
+    pub(super) fn completed(&self, bytes: u64, posted_at: Duration, now: Duration) {
+        self.state()
+            .learn(|search| search.completed(bytes, posted_at, now));
+    }
+
+    /// Messages from `posted_at` on were lost: their queue pair broke, or nothing was heard of them in time.
+    pub(super) fn lost(&self, posted_at: Duration) {
+        self.state().learn(|search| search.lost(posted_at));
+    }
+
+    /// How long a message may take until it counts as lost; `None` leaves that to others.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.state().search.as_ref().map(Search::patience)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of it is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
+        self.bucket.ready_at(bytes, now.max(self.pause()))
+    }
+
+    fn pause(&self) -> Duration {
+        self.search.as_ref().map_or(Duration::ZERO, Search::pause)
+    }
+
+    fn learn(&mut self, event: impl FnOnce(&mut Search)) {
+        if let Some(search) = &mut self.search {
+            event(search);
+            self.bucket.set(Some(search.rate()), search.message_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn to(last: u8, rate: Rate) -> Arc<Path> {
+        Path::to(Ipv4Addr::new(192, 0, 2, last).into(), rate, 10)
+    }
+
+    #[test]
+    fn channels_to_one_peer_share_what_they_may_send() {
+        let [one, other] = [(); 2].map(|()| to(1, Rate::Fixed(10)));
+        assert_eq!(one.reserve(10, Duration::ZERO), Duration::ZERO);
+        assert_eq!(other.reserve(10, Duration::ZERO), Duration::from_secs(1));
+        assert_eq!(one.reserve(10, Duration::ZERO), Duration::from_secs(2));
+        let elsewhere = [to(2, Rate::Fixed(10)), to(1, Rate::Fixed(11))];
+        for path in elsewhere {
+            assert_eq!(path.reserve(10, Duration::ZERO), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn paths_are_forgotten_in_the_order_of_their_use() {
+        let rate = Rate::Fixed(77);
+        let path = to(0, rate);
+        for last in 1..=255 {
+            to(last, rate);
+            assert!(Arc::ptr_eq(&path, &to(0, rate)));
+        }
+        let paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(paths.len() <= MOST_PATHS);
+    }
+}

@@ -1,0 +1,356 @@
+//! Finds how fast a path is that drops what comes too fast, and how long its messages may be.
+//!
+//! A policer gives no sign before it drops, so its rate is found by being dropped, as seldom as can be. The rate climbs
+//! in small steps until messages are lost; what is lost tells by when it left which step was too much. From there the
+//! interval between what passed and what did not is halved, each half tried for long enough to use up a policer's
+//! burst, until it is narrow; then the rate stays at its lower end. Long afterwards, and each time later, a
+//! little more is tried again.
+//!
+//! A path that delays what comes too fast, such as a port that is slower than the rate, looks the same: what is late
+//! counts as lost.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A search, between events.
+#[derive(Debug)]
+pub(super) struct Search {
+    phase: Phase,
+    /// In bytes per second.
+    rate: f64,
+    /// What has passed for some time, and what has not. In bytes per second.
+    low: f64,
+    high: f64,
+    /// In bytes per second.
+    port: f64,
+    /// The longest message, in bytes, and the longest that is wanted.
+    message_bytes: u64,
+    wanted_bytes: u64,
+    /// Longer messages are tried, and not a higher rate.
+    tries_longer: bool,
+    /// Since when messages leave at this rate, and how many bytes have: from the first message on.
+    trial: Option<Trial>,
+    /// How long a rate is tried.
+    trial_time: Duration,
+    /// Nothing leaves until then: what was lost may still go again and again at full speed, and make more of it be lost.
+    pause: Option<Duration>,
+    /// Rates and since when, of what may still be under way.
+    rates: VecDeque<(Duration, f64)>,
+    /// The least that a message took.
+    least: Option<Duration>,
+    /// Bytes that arrived since messages were lost.
+    arrived: u64,
+    /// Losses without a trial that passed between them.
+    losses: u32,
+    /// When messages were lost by chance, as it seemed.
+    chance: Option<Duration>,
+    /// How long the rate stays until a little more is tried.
+    rest: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was lost yet.
+    Climbing,
+    /// Between a rate that passes and one that does not.
+    Narrowing,
+    /// A little more is tried.
+    Probing,
+    /// At a rate that passes.
+    Resting,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    began: Duration,
+    bytes: u64,
+}
+
+/// Where the climb begins, in bytes per second, where the port does not tell.
+const FIRST_RATE: f64 = 12_500_000.0;
+/// The share of the port's rate where it begins.
+const FIRST_SHARE: f64 = 1.0 / 64.0;
+/// Nothing is slower than that.
+const LEAST_RATE: f64 = 125_000.0;
+
+/// A step of the climb, and how long it takes. The burst of a policer hides at most a few of them.
+const STEP: f64 = 1.19;
+const STEP_TIME: Duration = Duration::from_millis(20);
+
+/// How narrow the interval becomes.
+const NARROW: f64 = 1.025;
+
+/// How much more is tried after a rest.
+const PROBE: f64 = 1.02;
+
+const TRIAL_TIME: Duration = Duration::from_millis(250);
+const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
+
+const FIRST_REST: Duration = Duration::from_secs(30);
+const MOST_REST: Duration = Duration::from_secs(600);
+
+/// After so long at a rate, one loss is chance.
+const PROVEN: Duration = Duration::from_secs(10);
+
+/// So many losses without a rate that passed between them have another reason, such as a path that has become longer.
+const MOST_LOSSES: u32 = 8;
+
+const LEAST_MESSAGE_BYTES: u64 = 4096;
+
+/// A message that takes so much longer than the quickest is lost, at least: hosts are busy with other things.
+const LEAST_LATENESS: Duration = Duration::from_millis(25);
+
+/// What a message may take where none has arrived yet.
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Rates that are remembered; each lasts for a step or longer.
+const MOST_RATES: usize = 256;
+
+impl Search {
+    /// `port` is the rate of the port, in bytes per second; `message_bytes` the longest message that is wanted.
+    pub(super) fn new(port: Option<u64>, message_bytes: u64) -> Self {
+        let port = port.map_or(f64::INFINITY, |port| port as f64);
+        Self {
+            phase: Phase::Climbing,
+            rate: first_rate(port),
+            low: LEAST_RATE,
+            high: f64::INFINITY,
+            port,
+            message_bytes,
+            wanted_bytes: message_bytes,
+            tries_longer: false,
+            trial: None,
+            trial_time: TRIAL_TIME,
+            pause: None,
+            rates: VecDeque::new(),
+            least: None,
+            arrived: 0,
+            losses: 0,
+            chance: None,
+            rest: FIRST_REST,
+        }
+    }
+
+    /// In bytes per second.
+    #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
+    #[expect(clippy::cast_sign_loss, reason = "no rate is below `LEAST_RATE`")]
+    pub(super) fn rate(&self) -> u64 {
+        self.rate as u64
+    }
+
+    pub(super) fn message_bytes(&self) -> u64 {
+        self.message_bytes
+    }
+
+    /// Nothing is to leave before then.
+    pub(super) fn pause(&self) -> Duration {
+        self.pause.unwrap_or_default()
+    }
+
+    /// How long a message may take until it counts as lost.
+    pub(super) fn patience(&self) -> Duration {
+        match self.least {
+            // It is not the rate that makes messages be lost: the device has time to repeat them.
+            _ if self.losses > MOST_LOSSES => FIRST_PATIENCE,
+            Some(least) => least + LEAST_LATENESS.max(least / 2),
+            None => FIRST_PATIENCE,
+        }
+    }
+
+    /// A message leaves.
+    pub(super) fn posted(&mut self, bytes: u64, now: Duration) {
+        if self.pause.take_if(|until| *until <= now).is_none() && self.pause.is_some() {
+            return;
+        }
+        if self.trial.is_none() {
+            if self.rates.len() >= MOST_RATES {
+                self.rates.pop_front();
+            }
+            self.rates.push_back((now, self.rate));
+        }
+        let trial = self.trial.get_or_insert(Trial {
+            began: now,
+            bytes: 0,
+        });
+        trial.bytes += bytes;
+        let trial = *trial;
+        let is_step = now - trial.began >= STEP_TIME && self.is_used(now);
+        // Nothing is known of a path on which nothing has arrived.
+        let knows = self.least.is_some();
+        if self.phase == Phase::Climbing && self.rate < self.port && is_step && knows {
+            self.try_rate((self.rate * STEP).min(self.port));
+        }
+    }
+
+    /// A message arrived.
+    pub(super) fn completed(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
+        let took = now.saturating_sub(posted_at);
+        if took > self.patience() {
+            self.lost(posted_at);
+            return;
+        }
+        self.least = Some(self.least.map_or(took, |least| least.min(took)));
+        self.arrived += bytes;
+        let Some(trial) = self.trial else {
+            return;
+        };
+        let time = match self.phase {
+            // The next step comes before anything is known of this one, but for the last.
+            Phase::Climbing if self.rate < self.port => return,
+            Phase::Climbing | Phase::Narrowing | Phase::Probing => self.trial_time,
+            Phase::Resting => self.rest,
+        };
+        if posted_at < trial.began + time {
+            return;
+        }
+        if self.phase != Phase::Resting && !self.is_used(now) {
+            // Nobody sent so much: it proves nothing.
+            self.trial = None;
+            return;
+        }
+        self.passed();
+    }
+
+    /// The rate was tried for long enough, and nothing was lost.
+    fn passed(&mut self) {
+        if self.losses > MOST_LOSSES {
+            // How long messages take is learned anew.
+            self.least = None;
+        }
+        self.losses = 0;
+        self.low = self.rate;
+        match self.phase {
+            Phase::Climbing => self.go(Phase::Resting, self.low),
+            Phase::Narrowing if self.high / self.low <= NARROW => self.go(Phase::Resting, self.low),
+            Phase::Narrowing => self.halve(),
+            Phase::Probing if std::mem::take(&mut self.tries_longer) => {
+                self.go(Phase::Resting, self.low);
+            }
+            // There is more to be had: how much, another climb tells.
+            Phase::Probing => self.go(Phase::Climbing, self.low),
+            Phase::Resting if self.message_bytes < self.wanted_bytes => {
+                self.tries_longer = true;
+                self.message_bytes = (self.message_bytes * 2).min(self.wanted_bytes);
+                self.go(Phase::Probing, self.low);
+            }
+            Phase::Resting if self.rate < self.port => {
+                self.go(Phase::Probing, (self.low * PROBE).min(self.port));
+            }
+            Phase::Resting => self.trial = None,
+        }
+    }
+
+    /// Messages from `posted_at` on were lost.
+    pub(super) fn lost(&mut self, posted_at: Duration) {
+        let began = self.trial.map(|trial| trial.began);
+        let is_early = self.phase != Phase::Climbing && began.is_none_or(|began| posted_at < began);
+        // What left at an earlier rate says nothing of this one, but where it climbs.
+        if is_early || self.pause.is_some() {
+            return;
+        }
+        self.losses += 1;
+        if std::mem::take(&mut self.arrived) == 0 && self.message_bytes > LEAST_MESSAGE_BYTES {
+            // Not even the first one passed: it is longer than the policer's burst.
+            self.shorten();
+            if self.phase == Phase::Climbing {
+                self.try_rate(self.low.max(first_rate(self.port)));
+            }
+        } else {
+            self.judge(posted_at);
+        }
+        self.trial = None;
+        // It was noticed when its patience was over; what left last has the same.
+        self.pause = Some(posted_at + 2 * self.patience());
+    }
+
+    /// Draws conclusions from a loss.
+    fn judge(&mut self, posted_at: Duration) {
+        match self.phase {
+            Phase::Climbing => {
+                self.high = self.rate_at(posted_at);
+                self.low = self.low.max(self.high / (STEP * STEP)).min(self.high);
+                self.halve();
+            }
+            Phase::Narrowing => {
+                self.high = self.rate;
+                if self.high / self.low <= NARROW {
+                    self.distrust();
+                }
+                self.halve();
+            }
+            Phase::Probing => {
+                if std::mem::take(&mut self.tries_longer) {
+                    self.shorten();
+                }
+                self.rest = (self.rest * 2).min(MOST_REST);
+                self.go(Phase::Resting, self.low);
+            }
+            Phase::Resting if self.is_chance(posted_at) => self.chance = Some(posted_at),
+            Phase::Resting => {
+                self.high = self.rate;
+                self.distrust();
+                self.halve();
+            }
+        }
+    }
+
+    /// What passed before did so on the policer's burst, or is no longer true.
+    fn distrust(&mut self) {
+        self.low = (self.low / STEP).max(LEAST_RATE);
+        self.trial_time = (self.trial_time * 2).min(MOST_TRIAL_TIME);
+    }
+
+    /// Tries the middle of the interval.
+    fn halve(&mut self) {
+        self.go(Phase::Narrowing, (self.low * self.high).sqrt());
+    }
+
+    fn shorten(&mut self) {
+        self.message_bytes =
+            (self.message_bytes / 2).max(LEAST_MESSAGE_BYTES.min(self.wanted_bytes));
+    }
+
+    /// Whether a loss may be nobody's fault: the rate was good for long, and nothing was lost lately.
+    fn is_chance(&self, lost_at: Duration) -> bool {
+        let began = self.trial.map(|trial| trial.began);
+        let since = began.max(self.chance);
+        since.is_some_and(|since| lost_at.saturating_sub(since) >= PROVEN)
+    }
+
+    fn go(&mut self, phase: Phase, rate: f64) {
+        self.phase = phase;
+        self.try_rate(rate);
+    }
+
+    fn try_rate(&mut self, rate: f64) {
+        self.rate = rate.max(LEAST_RATE);
+        self.trial = None;
+    }
+
+    /// Whether as much left as might have.
+    fn is_used(&self, now: Duration) -> bool {
+        self.trial.is_some_and(|trial| {
+            let allowed = now.saturating_sub(trial.began).as_secs_f64() * self.rate;
+            trial.bytes as f64 >= 0.8 * allowed
+        })
+    }
+
+    /// The rate at which a message left.
+    fn rate_at(&self, posted_at: Duration) -> f64 {
+        let since = self
+            .rates
+            .iter()
+            .rev()
+            .find(|(since, _)| *since <= posted_at);
+        since.map_or(self.rate, |(_, rate)| *rate)
+    }
+}
+
+/// Where the climb begins, in bytes per second.
+fn first_rate(port: f64) -> f64 {
+    if port.is_finite() {
+        (port * FIRST_SHARE).max(LEAST_RATE)
+    } else {
+        FIRST_RATE
+    }
+}

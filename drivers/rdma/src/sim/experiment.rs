@@ -1,0 +1,184 @@
+//! Experiments of record: how fast channels are on paths that nobody here has.
+//!
+//! What is sent has no content here, and rings are only addresses; whether bytes arrive as they were sent, the tests
+//! of this module show.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::fabric::FabricSettings;
+use super::run::{Run, RunSettings};
+use crate::engine::{Path, Rate};
+use crate::handshake::Mode;
+
+/// Channels from one host to another, each with an endless stream to send.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// What they run over.
+    pub fabric: FabricSettings,
+    /// How many there are.
+    pub channels: usize,
+    /// The ring of each direction of a channel, in bytes.
+    pub ring_bytes: NonZeroU64,
+    /// The largest message, in bytes.
+    pub message_bytes: u64,
+    /// Queue pairs of a channel.
+    pub queue_pairs: usize,
+    /// How fast messages leave.
+    pub pace: Pace,
+    /// A queue pair on which nothing completes for so long is given up.
+    pub stall: Option<Duration>,
+    /// How long it takes.
+    pub time: Duration,
+    /// What happens in each of these parts of it is told.
+    pub interval: Duration,
+}
+
+/// How fast messages leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// As they come.
+    Unpaced,
+    /// With the option `rate`, in bytes per second, and `burst`.
+    Paced {
+        /// In bytes per second.
+        rate: u64,
+        /// In bytes.
+        burst: u64,
+    },
+    /// With `rate=auto`.
+    Auto,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The intervals, in order.
+    pub intervals: Vec<Interval>,
+    /// What each channel delivered, in bytes.
+    pub channels: Vec<u64>,
+}
+
+/// What happened in an interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Bytes per second that were delivered, of all channels.
+    pub rate: f64,
+    /// Messages of which packets were dropped or lost on the way there.
+    pub dropped: u64,
+    /// Queue pairs that were given up because nothing completed.
+    pub stalls: u64,
+    /// The pace at its end, in bytes per second.
+    pub pace: Option<u64>,
+}
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// The process has too few descriptors.
+    #[error("a channel cannot be opened: {0}")]
+    Open(#[from] io::Error),
+    /// The engine has a mistake.
+    #[error("one end lied to the other: {0}")]
+    Fault(String),
+}
+
+impl Experiment {
+    /// Runs it.
+    ///
+    /// # Errors
+    ///
+    /// When the process has too few descriptors, or the engine makes a mistake.
+    pub fn run(&self) -> Result<Outcome, ExperimentError> {
+        let path = self.path();
+        let mut run = self.open(&path)?;
+        let mut intervals = Vec::new();
+        let mut before = Totals::default();
+        let mut end = Duration::ZERO;
+        while end < self.time {
+            end = (end + self.interval).min(self.time);
+            let began = run.now;
+            run.run_until(end)
+                .map_err(|fault| ExperimentError::Fault(fault.to_string()))?;
+            let after = Totals::of(&run);
+            intervals.push(Interval {
+                rate: (after.bytes - before.bytes) as f64 / (end - began).as_secs_f64(),
+                dropped: after.dropped - before.dropped,
+                stalls: after.stalls - before.stalls,
+                pace: path.rate(),
+            });
+            before = after;
+        }
+        let delivered = run.channels.iter().map(|[_, receiver]| receiver.received);
+        Ok(Outcome {
+            intervals,
+            channels: delivered.collect(),
+        })
+    }
+
+    fn path(&self) -> Arc<Path> {
+        match self.pace {
+            Pace::Unpaced => Path::new(Rate::Any, self.message_bytes),
+            Pace::Paced { rate, burst } => Path::new(Rate::Fixed(rate), burst),
+            Pace::Auto => {
+                let port = Some(self.fabric.links[0].rate);
+                Path::new(Rate::Auto { port }, self.message_bytes)
+            }
+        }
+    }
+
+    fn open(&self, path: &Arc<Path>) -> io::Result<Run> {
+        let mut run = Run::new(self.fabric.clone());
+        let settings = RunSettings {
+            ring_bytes: self.ring_bytes,
+            message_bytes: self.message_bytes,
+            queue_pairs: self.queue_pairs,
+            mode: Mode::Put,
+            stall: self.stall,
+        };
+        for _ in 0..self.channels {
+            let back = Path::new(Rate::Any, self.message_bytes);
+            run.open(settings, [Arc::clone(path), back], [None, None])?;
+        }
+        for [sender, _] in &mut run.channels {
+            sender.send(u64::MAX, None);
+        }
+        Ok(run)
+    }
+}
+
+impl Outcome {
+    /// Bytes per second from the interval `from` on.
+    pub fn rate_from(&self, from: usize) -> f64 {
+        let intervals = &self.intervals[from.min(self.intervals.len())..];
+        let sum: f64 = intervals.iter().map(|interval| interval.rate).sum();
+        sum / (intervals.len().max(1) as f64)
+    }
+
+    /// What the slowest channel delivered, as a share of what the quickest did.
+    pub fn fairness(&self) -> f64 {
+        let slowest = self.channels.iter().min().copied().unwrap_or(0);
+        let quickest = self.channels.iter().max().copied().unwrap_or(0);
+        slowest as f64 / quickest.max(1) as f64
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    bytes: u64,
+    dropped: u64,
+    stalls: u64,
+}
+
+impl Totals {
+    fn of(run: &Run) -> Self {
+        let ends = || run.channels.iter();
+        Self {
+            bytes: ends().map(|[_, receiver]| receiver.received).sum(),
+            dropped: run.fabric.dropped(0),
+            stalls: ends().map(|[sender, _]| sender.exchange.stalls()).sum(),
+        }
+    }
+}

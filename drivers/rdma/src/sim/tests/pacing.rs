@@ -1,0 +1,141 @@
+//! What pacing is for: full paths, and nothing dropped.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use super::{Replay, seeds};
+use crate::sim::random::Random;
+use crate::sim::{Experiment, FabricSettings, Link, Pace, Policer};
+
+const GIGABIT: u64 = 125_000_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A channel on a path of 10 Gb/s and a round trip of 120 ms, with a policer of 5 Gb/s that takes bursts of 1 MB.
+fn policed(pace: Pace) -> Experiment {
+    let mut link = Link::new(10 * GIGABIT, Duration::from_millis(60));
+    let back = FabricSettings::new(link.clone()).links[1].clone();
+    link.policer = Some(Policer {
+        rate: 5 * GIGABIT,
+        burst: 1_000_000,
+    });
+    let mut fabric = FabricSettings::new(link);
+    fabric.links[1] = back;
+    Experiment {
+        fabric,
+        channels: 1,
+        ring_bytes: NonZeroU64::new(512 << 20).unwrap(),
+        message_bytes: 256 << 10,
+        queue_pairs: 1,
+        pace,
+        stall: None,
+        time: 12 * SECOND,
+        interval: SECOND,
+    }
+}
+
+const POLICED: f64 = 5.0 * GIGABIT as f64;
+
+#[test]
+fn below_the_policed_rate_nothing_is_dropped() {
+    let outcome = policed(Pace::Paced {
+        rate: 5 * GIGABIT,
+        burst: 256 << 10,
+    });
+    let outcome = outcome.run().unwrap();
+    assert!(outcome.intervals.iter().all(|part| part.dropped == 0));
+    let share = outcome.rate_from(1) / POLICED;
+    assert!(share > 0.97, "{share}");
+}
+
+#[test]
+fn unpaced_the_path_stalls() {
+    let outcome = policed(Pace::Unpaced).run().unwrap();
+    let share = outcome.rate_from(1) / POLICED;
+    assert!(share < 0.1, "{share}");
+}
+
+#[test]
+fn the_policed_rate_is_found_in_time() {
+    let outcome = policed(Pace::Auto).run().unwrap();
+    for part in &outcome.intervals[5..] {
+        let share = part.rate / POLICED;
+        assert!(
+            share > 0.95 && part.dropped == 0,
+            "{:#?}",
+            outcome.intervals
+        );
+    }
+}
+
+/// Whatever the policer, and whoever shares the path.
+#[test]
+fn any_policer_is_found() {
+    for seed in seeds(12) {
+        let _replay = Replay(seed);
+        let mut random = Random::new(seed);
+        let mut experiment = policed(Pace::Auto);
+        let rate = GIGABIT / 2 + random.below(2 * GIGABIT);
+        // The shortest ones take no message of the wished length.
+        let burst = 100_000 + random.below(2_000_000);
+        let [there, back] = &mut experiment.fabric.links;
+        there.policer = Some(Policer { rate, burst });
+        there.rate = 10 * GIGABIT;
+        there.delay = Duration::from_millis(random.below(60));
+        back.delay = there.delay;
+        experiment.fabric.seed = seed;
+        experiment.channels = 1 + random.index(6);
+        experiment.queue_pairs = 1 + random.index(4);
+        experiment.stall = Some(3 * SECOND);
+        experiment.time = 20 * SECOND;
+        let outcome = experiment.run().unwrap();
+        let share = outcome.rate_from(14) / rate as f64;
+        let found = || format!("{share} of {rate}, {burst}: {:?}", outcome.intervals);
+        assert!((0.9..1.1).contains(&share), "{}", found());
+        assert!(outcome.fairness() > 0.7, "{}", outcome.fairness());
+    }
+}
+
+/// Two thirds of the ring are filled and drained while one flies.
+#[test]
+fn a_ring_of_three_bandwidth_delay_products_fills_the_path() {
+    let round_trip = Duration::from_millis(50);
+    let product = GIGABIT / 20;
+    for (ring_bytes, least, most) in [
+        (3 * product, 0.98, 1.01),
+        (product / 2, 0.2, 0.55),
+        (product / 8, 0.05, 0.15),
+    ] {
+        let link = Link::new(GIGABIT, round_trip / 2);
+        let outcome = Experiment {
+            fabric: FabricSettings::new(link),
+            ring_bytes: NonZeroU64::new(ring_bytes).unwrap(),
+            message_bytes: 64 << 10,
+            ..policed(Pace::Unpaced)
+        };
+        let share = outcome.run().unwrap().rate_from(2) / GIGABIT as f64;
+        assert!((least..most).contains(&share), "{ring_bytes}: {share}");
+    }
+}
+
+/// Whoever asked first goes first, so nobody waits for long.
+#[test]
+fn channels_share_a_path_fairly() {
+    for pace in [
+        Pace::Unpaced,
+        Pace::Paced {
+            rate: GIGABIT,
+            burst: 64 << 10,
+        },
+    ] {
+        let outcome = Experiment {
+            fabric: FabricSettings::new(Link::new(2 * GIGABIT, SECOND / 100)),
+            channels: 64,
+            ring_bytes: NonZeroU64::new(4 << 20).unwrap(),
+            message_bytes: 64 << 10,
+            time: 4 * SECOND,
+            ..policed(pace)
+        };
+        let fairness = outcome.run().unwrap().fairness();
+        assert!(fairness > 0.7, "{pace:?}: {fairness}");
+    }
+}
