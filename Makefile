@@ -57,6 +57,18 @@ test-rdma: guest-kernel ## Run the tests that need RDMA devices, in guests
 	    cargo test -p gridhaul-interop --lib --no-fail-fast -- --ignored
 	$(call in_guest,siw) test -p gridhaul-rdma --lib -- --ignored siw
 
+# The crate is a workspace of its own, because it is under the GPL and needs libraries to build: its README says which.
+.PHONY: test-async-rdma
+test-async-rdma: guest-kernel ## Test the provider async-rdma, which is no part of the server, in a guest
+	cargo build -p gridhaul-interop --bin guest
+	cd drivers/rdma-async-rdma && cargo fmt --all --check && \
+	    CARGO_TARGET_DIR=$(ASYNC_RDMA_DIRECTORY) cargo clippy --workspace --all-targets -- -D warnings && \
+	    CARGO_TARGET_DIR=$(ASYNC_RDMA_DIRECTORY) cargo test --workspace && \
+	    CARGO_TARGET_DIR=$(ASYNC_RDMA_DIRECTORY) GRIDHAUL_RDMA_ADDRESS=10.9.0.1 \
+	    $(call in_guest,rxe) test --test conformance -- --ignored --test-threads=1
+
+ASYNC_RDMA_DIRECTORY = $(TARGET_DIRECTORY)/async-rdma
+
 # Cargo that starts what it has built in a guest with such a network.
 in_guest = cargo --config "target.'cfg(all())'.runner = ['$(TARGET_DIRECTORY)/debug/guest', '--network', '$(1)', '--']"
 

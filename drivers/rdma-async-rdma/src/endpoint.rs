@@ -1,0 +1,302 @@
+//! One channel's queue pair, its memory, and the end of both.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use async_rdma::{AccessFlag, Gid, MrAccess, QueuePairEndpointBuilder, Rdma};
+use gridhaul_rdma::provider::Region as RegionName;
+use gridhaul_rdma::provider::{
+    Access, Completion, Endpoint, Fabric, FabricRecord, Limits, Loss, Memory, Place, PortRecord,
+    PostError, QueuePairRecord, Request, Span, Work,
+};
+use gridhaul_stack::Detail;
+use tokio::runtime::Handle;
+use tokio::sync::RwLock;
+
+use crate::beside::{Beside, Peer};
+use crate::device::{self, DEPTH, READS};
+use crate::lending::lend;
+use crate::queue_pair::{Event, QueuePair, Region};
+use crate::signal::Signal;
+
+/// The largest WRITE or READ, in bytes; devices allow 2 GiB, and count in 32 bits.
+const MAX_TRANSFER_BYTES: usize = 1 << 30;
+
+/// One channel's queue pair.
+///
+/// There is one only: every queue pair that the two ends connect by themselves has a protection domain of its own in
+/// async-rdma, and so would need a ring of its own. For the same reason one that is lost is not replaced.
+#[derive(Debug)]
+pub(crate) struct AsyncRdmaEndpoint {
+    // They are dropped in this order: the queue pair before the memory that it uses.
+    state: State,
+    /// By their names; `None` for those that were given back.
+    regions: Vec<Option<Registered>>,
+    mtu: u8,
+    place: Place,
+    beside: Option<Beside>,
+    signal: Arc<Signal>,
+    runtime: Handle,
+    /// Nothing more is to be sent, and the peer was told or will be.
+    has_ended: bool,
+}
+
+/// The life of the queue pair.
+#[derive(Debug)]
+enum State {
+    Unconnected(Box<Rdma>),
+    Connected(QueuePair),
+    Gone,
+}
+
+/// Memory that async-rdma has registered.
+#[derive(Debug)]
+struct Registered {
+    region: Region,
+    /// It is given back later than it is released there.
+    _memory: Arc<Memory>,
+}
+
+impl AsyncRdmaEndpoint {
+    /// One that is not connected. `mtu` is a number as in [`PortRecord`].
+    pub(crate) fn new(rdma: Rdma, mtu: u8, place: &Place, runtime: &Handle) -> io::Result<Self> {
+        Ok(Self {
+            state: State::Unconnected(Box::new(rdma)),
+            regions: Vec::new(),
+            mtu,
+            place: place.clone(),
+            beside: None,
+            signal: Signal::new()?,
+            runtime: runtime.clone(),
+            has_ended: false,
+        })
+    }
+
+    /// Why the queue pair is lost, if it is; `failure` is what the device says.
+    fn loss(&self, failure: Option<io::Error>, has_farewell: bool) -> Option<Loss> {
+        let peer = self.beside.as_ref().map_or(Peer::There, Beside::peer);
+        if has_farewell || self.has_ended && peer >= Peer::Closed {
+            return Some(Loss::Closed);
+        }
+        match (peer, failure) {
+            // A device that nobody answers says less than the end of the connection.
+            (Peer::Lost, _) => Some(Loss::Reset),
+            (_, Some(failure)) => Some(Loss::Failed(device::words(&failure))),
+            _ => None,
+        }
+    }
+
+    fn lose(&mut self, loss: Loss, completions: &mut Vec<Completion>) {
+        self.state = State::Gone;
+        completions.push(Completion::Lost {
+            queue_pair: 0,
+            loss,
+        });
+    }
+}
+
+impl Fabric for AsyncRdmaEndpoint {
+    fn record(&self) -> FabricRecord {
+        let (number, lid) = match &self.state {
+            State::Unconnected(rdma) => {
+                let endpoint = rdma.get_qp_endpoint();
+                (*endpoint.qp_num(), *endpoint.lid())
+            }
+            State::Connected(_) | State::Gone => (0, 0),
+        };
+        FabricRecord {
+            port: PortRecord {
+                gid: self.place.gid(),
+                lid,
+                mtu: self.mtu,
+                reads: READS,
+            },
+            // async-rdma settles where packets begin to count before it knows the peer: for both at zero.
+            queue_pairs: vec![QueuePairRecord {
+                number,
+                first_packet: 0,
+            }],
+        }
+    }
+
+    fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()> {
+        let [queue_pair] = peer.queue_pairs[..] else {
+            return Err(io::Error::other(
+                "the other end has several queue pairs, and async-rdma one",
+            ));
+        };
+        // async-rdma settles it before it knows the peer.
+        if peer.port.mtu != self.mtu {
+            return Err(io::Error::other(
+                "the two ends' links have different MTUs, which async-rdma cannot bridge",
+            ));
+        }
+        let State::Unconnected(mut rdma) = std::mem::replace(&mut self.state, State::Gone) else {
+            return Err(io::Error::other("the queue pair was connected before"));
+        };
+        let endpoint = QueuePairEndpointBuilder::default()
+            .qp_num(queue_pair.number)
+            .lid(peer.port.lid)
+            .gid(Gid::from_raw(peer.port.gid))
+            .build()
+            .map_err(io::Error::other)?;
+        self.runtime.block_on(rdma.ibv_connect(endpoint))?;
+        self.state = State::Connected(QueuePair::new(*rdma, DEPTH, &self.signal)?);
+        self.beside = Some(Beside::new(beside)?);
+        Ok(())
+    }
+}
+
+impl Endpoint for AsyncRdmaEndpoint {
+    fn limits(&self) -> Limits {
+        Limits {
+            queue_pairs: 1,
+            depth: DEPTH,
+            reads: usize::from(READS),
+            message_bytes: MAX_TRANSFER_BYTES,
+            over_tcp: false,
+            needs_polling: false,
+            replaces: false,
+        }
+    }
+
+    fn details(&self) -> Vec<Detail> {
+        vec![
+            Detail::text("provider", "async-rdma"),
+            Detail::text("device", self.place.device().to_owned()),
+            Detail::setting("gid", u64::from(self.place.gid_index())),
+            Detail::setting("mtu-bytes", device::mtu_bytes(self.mtu)),
+        ]
+    }
+
+    fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<RegionName> {
+        let rights = match access {
+            Access::Local => Default::default(),
+            // The device writes there what we READ.
+            Access::Sink => AccessFlag::LocalWrite.into(),
+            // ibv_reg_mr(3): remote writing needs local writing.
+            Access::RemoteWrite => AccessFlag::LocalWrite | AccessFlag::RemoteWrite,
+            Access::RemoteRead => AccessFlag::RemoteRead.into(),
+        };
+        let rdma = match &self.state {
+            State::Unconnected(rdma) => rdma.as_ref(),
+            State::Connected(queue_pair) => queue_pair.rdma(),
+            State::Gone => return Err(io::Error::other("the queue pair is lost")),
+        };
+        let start = memory.pointer(Span::new(0, memory.length()));
+        let allocate = |layout| rdma.alloc_local_mr_with_access(layout, rights);
+        // SAFETY: `regions` keeps the memory for longer than requests name the region, and all of it is used by raw
+        // pointers.
+        let region = unsafe { lend(start, memory.length(), allocate) }?;
+        let name = RegionName {
+            id: self.regions.len(),
+            address: memory.address(),
+            key: region.rkey(),
+        };
+        self.regions.push(Some(Registered {
+            region: Arc::new(RwLock::new(region)),
+            _memory: Arc::clone(memory),
+        }));
+        Ok(name)
+    }
+
+    fn deregister(&mut self, region: usize) {
+        self.regions[region] = None;
+    }
+
+    fn post(&mut self, _: usize, request: Request) -> Result<(), PostError> {
+        let State::Connected(queue_pair) = &mut self.state else {
+            return Err(PostError::Lost);
+        };
+        if self.has_ended {
+            return Err(PostError::Lost);
+        }
+        if queue_pair.is_full() {
+            return Err(PostError::Full);
+        }
+        let region = |name: usize| {
+            let registered = self.regions[name].as_ref();
+            &registered
+                .expect("requests name regions that are there")
+                .region
+        };
+        let id = request.id;
+        match request.work {
+            Work::Write {
+                region: name,
+                span,
+                to,
+            } => queue_pair.write(id, region(name), span, to),
+            Work::Read {
+                region: name,
+                span,
+                from,
+            } => queue_pair.read(id, region(name), span, from),
+            Work::Send(message) => queue_pair.send(id, &message),
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.signal.take();
+        if let Some(beside) = &mut self.beside {
+            beside.watch(&self.runtime, &self.signal);
+        }
+        let mut has_farewell = false;
+        let failure = loop {
+            let State::Connected(queue_pair) = &mut self.state else {
+                return;
+            };
+            match queue_pair.next() {
+                Ok(Some(Event::Done(id))) => {
+                    completions.push(Completion::Done { queue_pair: 0, id })
+                }
+                Ok(Some(Event::Received(message))) if !self.has_ended => {
+                    completions.push(Completion::Received {
+                        queue_pair: 0,
+                        message,
+                    });
+                }
+                Ok(Some(Event::Received(_))) => {}
+                Ok(Some(Event::FarewellSent)) => {
+                    self.regions.fill_with(|| None);
+                    self.beside.iter().for_each(Beside::end);
+                }
+                Ok(Some(Event::Farewell)) => has_farewell = true,
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        if let Some(loss) = self.loss(failure, has_farewell) {
+            self.lose(loss, completions);
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.signal.descriptor()
+    }
+
+    fn close(&mut self, queue_pair: usize) -> bool {
+        let was_there = queue_pair == 0 && matches!(self.state, State::Connected(_));
+        if was_there {
+            self.state = State::Gone;
+        }
+        was_there
+    }
+
+    fn end(&mut self) {
+        if let State::Connected(queue_pair) = &mut self.state
+            && !std::mem::replace(&mut self.has_ended, true)
+        {
+            queue_pair.bid_farewell();
+        }
+    }
+
+    fn abort(&mut self) {
+        if let Some(beside) = self.beside.take() {
+            beside.reset();
+        }
+        self.state = State::Gone;
+    }
+}

@@ -1,0 +1,66 @@
+//! The crate async-rdma as a provider of the driver `rdma`.
+//!
+//! It carries a channel's messages by RoCE v2, like the driver's own provider `verbs`, and exists to be compared with that:
+//! see *Why async-rdma is not the default* in `ARCHITECTURE.md`. Both ends of a channel must use it. It uses async-rdma as
+//! plain verbs: the two ends connect one queue pair by what they tell each other on the data connection, and of
+//! async-rdma's own ways to connect, to hand memory out and to send messages, nothing is used.
+//!
+//! Whoever links it has a program under the GPL, version 3, and Rust's allocator from `lending`.
+
+mod beside;
+mod device;
+mod endpoint;
+mod in_order;
+mod lending;
+mod queue_pair;
+mod signal;
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use gridhaul_rdma::RdmaBy;
+use gridhaul_rdma::provider::{Fabric, Place, Provider, Wanted};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::endpoint::AsyncRdmaEndpoint;
+
+/// The driver `rdma` with this provider, and no other. Its options are those of the driver but for `qps`, which is 1,
+/// and `provider`.
+pub fn driver() -> RdmaBy {
+    RdmaBy::new(Arc::new(AsyncRdma))
+}
+
+/// The provider.
+#[derive(Debug)]
+struct AsyncRdma;
+
+impl Provider for AsyncRdma {
+    fn name(&self) -> &'static str {
+        "async-rdma"
+    }
+
+    fn endpoint(&self, place: &Place, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
+        if wanted.queue_pairs != 1 {
+            return Err(io::Error::other("it has one queue pair: qps=1"));
+        }
+        let runtime = runtime()?.handle();
+        let mtu = device::link_mtu(place)?;
+        let _within = runtime.enter();
+        let rdma = device::open(place, mtu, wanted.round_trip)?;
+        Ok(Box::new(AsyncRdmaEndpoint::new(rdma, mtu, place, runtime)?))
+    }
+}
+
+/// Where async-rdma takes completions from devices: one thread for the process.
+fn runtime() -> io::Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("async-rdma")
+        .enable_all()
+        .build()?;
+    Ok(RUNTIME.get_or_init(|| runtime))
+}

@@ -1,0 +1,91 @@
+//! Tells who drives an endpoint that something happened, by a descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A waker of futures that makes a descriptor readable.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    descriptor: OwnedFd,
+    /// The descriptor is readable, or will be in a moment: many wakers cost one system call.
+    is_given: AtomicBool,
+}
+
+impl Signal {
+    /// One that was not given.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptor left.
+    pub(crate) fn new() -> io::Result<Arc<Self>> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Arc::new(Self {
+            descriptor: eventfd(0, flags)?,
+            is_given: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Gives it.
+    pub(crate) fn give(&self) {
+        if !self.is_given.swap(true, Ordering::AcqRel) {
+            // It can only fail while the descriptor is readable already.
+            let _ = rustix::io::write(&self.descriptor, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes it back. What happened before is to be looked for now, and what happens from now on gives it again.
+    pub(crate) fn take(&self) {
+        // There may be nothing to read: somebody who is giving it is then seen once too often.
+        let _ = rustix::io::read(&self.descriptor, &mut [0_u8; 8]);
+        // Whoever gave it in between has not written, and its event is seen by those who look after this.
+        self.is_given.swap(false, Ordering::AcqRel);
+    }
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.give();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.give();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn is_readable(signal: &Signal) -> bool {
+        let mut descriptors = [PollFd::new(&signal.descriptor, PollFlags::IN)];
+        let no_time = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut descriptors, Some(&no_time)).unwrap() == 1
+    }
+
+    #[test]
+    fn what_is_given_is_seen_until_it_is_taken() {
+        let signal = Signal::new().unwrap();
+        assert!(!is_readable(&signal));
+        for _ in 0..2 {
+            signal.give();
+            Arc::clone(&signal).wake();
+            assert!(is_readable(&signal));
+            signal.take();
+            assert!(!is_readable(&signal));
+        }
+    }
+}
