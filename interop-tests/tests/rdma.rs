@@ -68,6 +68,7 @@ fn third_party_copies_go_by_rdma() {
             "-p",
             "2",
         ],
+        &["-dcstack", "rdma:mode=get;slab=1M;qps=2", "-p", "2"],
         &[
             "-dcstack",
             "rdma:slab=1M;rate=800m;burst=256K;message=64K",
