@@ -124,7 +124,9 @@ impl Transmit {
                     span,
                     to,
                 } => {
-                    let piece = span.first(self.segment_bytes);
+                    // Of one size: a short rest would have the receiver expect more of the kind, and copy them.
+                    let segments = span.length.div_ceil(self.segment_bytes).max(1);
+                    let piece = span.first(span.length.div_ceil(segments));
                     let header = Header::Tagged {
                         kind: *kind,
                         last: piece.length == span.length,
