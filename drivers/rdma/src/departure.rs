@@ -4,7 +4,8 @@
 //! reset destroys what the peer has not read yet: the end of a stream that was whole. So what is left is sent, the
 //! queue pairs are ended, and what still comes is thrown away until the peer has ended them as well.
 //!
-//! A peer that does not has half a minute; then the channel is closed as it is.
+//! A peer that lets nothing happen for half a minute is not waited for, and none for more than an hour; then the channel
+//! is closed as it is.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -18,8 +19,11 @@ use crate::open::Opened;
 use crate::outgoing::Outgoing;
 use crate::provider::Endpoint;
 
-/// How long the peer may take.
+/// How long nothing may happen.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long all of it may take: a full ring takes its time on a slow path.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Ends a channel, in the background if need be.
 pub(crate) fn depart(opened: Opened) {
@@ -27,7 +31,9 @@ pub(crate) fn depart(opened: Opened) {
         endpoint: opened.endpoint,
         exchange: opened.exchange,
         rings: Some((opened.outgoing, opened.incoming)),
-        until: clock::now() + PATIENCE,
+        progress: None,
+        until: Duration::ZERO,
+        end: clock::now() + LONGEST,
     };
     departure.exchange.sender.finish();
     // Most channels have sent everything, and give their rings back here.
@@ -43,7 +49,12 @@ struct Departure {
     exchange: Exchange,
     /// `None` when all has gone: from then on the peer is to end its side.
     rings: Option<(Outgoing, Arc<Memory>)>,
+    /// What had happened when it was attended to last.
+    progress: Option<u64>,
+    /// How long it is waited for, if nothing else happens.
     until: Duration,
+    /// How long at most.
+    end: Duration,
 }
 
 impl Charge for Departure {
@@ -59,6 +70,11 @@ impl Charge for Departure {
         if self.rings.is_some() && has_all_gone {
             self.endpoint.end();
             self.rings = None;
+        }
+        let progress = Some(self.exchange.sender.progress());
+        if self.progress != progress {
+            self.progress = progress;
+            self.until = (now + PATIENCE).min(self.end);
         }
         if moved.is_err() || self.exchange.is_over() || now >= self.until {
             return None;

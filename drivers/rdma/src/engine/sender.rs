@@ -64,6 +64,8 @@ pub(crate) struct Sender {
     abandoned: VecDeque<(usize, usize)>,
     /// Whose turn it is.
     next: usize,
+    /// Requests that have completed.
+    completed: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +166,7 @@ impl Sender {
             queue_pairs: vec![QueuePair::default(); settings.queue_pairs],
             abandoned: VecDeque::new(),
             next: 0,
+            completed: 0,
         }
     }
 
@@ -213,6 +216,11 @@ impl Sender {
     /// Whether the peer is still to fetch something.
     pub(crate) fn has_unfetched(&self) -> bool {
         self.settings.is_fetched && !self.pieces.is_empty()
+    }
+
+    /// A number that changes whenever something of the stream has gone or was consumed.
+    pub(crate) fn progress(&self) -> u64 {
+        self.completed + self.credited
     }
 
     /// Whether every request has completed.
@@ -289,6 +297,7 @@ impl Sender {
         let on = &mut self.queue_pairs[queue_pair];
         on.pending = on.pending.saturating_sub(1);
         on.progress = now;
+        self.completed += 1;
         if id == WRITE {
             self.pacer.completed(queue_pair, now);
         }
