@@ -13,6 +13,7 @@
 //! | `rate=5g` | sends at most so fast: bits per second with `k`, `m` or `g`, bytes per second without; `auto` finds out what the path lets through, where lost queue pairs can be replaced |
 //! | `burst=1M` | bytes that may leave at once where a rate is given; one message unless given |
 //! | `qps=4` | queue pairs of a channel |
+//! | `depth=64` | messages under way on each queue pair at most; `auto`, all that ring and device take, unless given |
 //! | `mode=get` | who moves bytes: `put` their sender, by WRITEs; `get` their receiver, by READs of what is announced. The connecting end decides |
 //! | `stall=10s` | a queue pair of a device on which nothing completes for so long is given up; 3 s unless given |
 //! | `provider=auto` | `verbs` is an RDMA adapter, `soft` iWARP over TCP by this program (RFC 5040), which works on every machine; `auto` takes `verbs` where both ends have it |

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridhaul_stack::{AcceptError, ChannelError, ConnectError, Operation, Side, SocketOptions};
 use gridhaul_tcp::{TcpChannel, TcpListener};
@@ -32,6 +33,28 @@ pub(crate) struct Opened {
     pub(crate) outgoing: Outgoing,
     /// The ring that the other end writes to.
     pub(crate) incoming: Arc<Memory>,
+    pub(crate) tuning: Tuning,
+}
+
+/// How the path to the peer is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tuning {
+    /// The largest WRITE or READ.
+    pub(crate) message_bytes: u64,
+    /// Requests under way on each queue pair.
+    pub(crate) depth: usize,
+    /// As TCP has measured it.
+    pub(crate) round_trip: Duration,
+}
+
+impl Tuning {
+    /// How long rings would have to be to keep a path of this rate, in bytes per second, busy, if they are too short for
+    /// it: one part is filled, one flies and one drains, and each is what is under way in a round trip.
+    pub(crate) fn wanted_ring_bytes(&self, rate: u64, ring_bytes: u64) -> Option<u64> {
+        let product = u128::from(rate) * self.round_trip.as_nanos() / 1_000_000_000;
+        let wanted = u64::try_from(3 * product).unwrap_or(u64::MAX);
+        (wanted > ring_bytes).then_some(wanted)
+    }
 }
 
 /// Why a channel did not open.
@@ -442,7 +465,10 @@ impl Opening<'_> {
             region: rings.source,
             remote,
             queue_pairs: limits.queue_pairs,
-            depth: limits.depth,
+            depth: self
+                .settings
+                .depth
+                .map_or(limits.depth, |depth| depth.min(limits.depth)),
             message_bytes: message.min(limits.message_bytes as u64),
             piece_bytes: piece_bytes(ring, message),
             max_pieces: pieces,
@@ -480,6 +506,11 @@ impl Opening<'_> {
             exchange,
             outgoing: rings.outgoing,
             incoming: rings.incoming,
+            tuning: Tuning {
+                message_bytes: settings.message_bytes,
+                depth: settings.depth,
+                round_trip: round_trip(&self.socket),
+            },
         })
     }
 }
@@ -559,5 +590,23 @@ fn connect_error(error: ConnectError) -> OpenError {
     match error {
         ConnectError::Channel(error) => error.into(),
         other => OpenError::Local(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_covers_three_times_what_is_under_way() {
+        let tuning = Tuning {
+            message_bytes: 1,
+            depth: 1,
+            round_trip: Duration::from_millis(120),
+        };
+        let rate = 625_000_000;
+        assert_eq!(tuning.wanted_ring_bytes(rate, 225_000_000), None);
+        let wanted = tuning.wanted_ring_bytes(rate, 16 << 20);
+        assert_eq!(wanted, Some(225_000_000));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) burst: u64,
     pub(crate) checksum: bool,
     pub(crate) stall: Duration,
+    /// `None`: as many as there may be.
+    pub(crate) depth: Option<usize>,
     pub(crate) mode: Mode,
     /// Files are sent from where they are.
     pub(crate) pins_files: bool,
@@ -45,7 +47,7 @@ pub(crate) enum Provider {
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 15] = [
+const OWN: [OptionDoc; 16] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given.",
@@ -76,6 +78,11 @@ const OWN: [OptionDoc; 15] = [
         name: "qps",
         meaning: "Queue pairs of a channel, 1 to 16; 1 unless given.",
         example: "4",
+    },
+    OptionDoc {
+        name: "depth",
+        meaning: "Messages under way on each queue pair at most, 2 to 65536; auto unless given: all that ring and device take.",
+        example: "64",
     },
     OptionDoc {
         name: "mode",
@@ -187,6 +194,7 @@ impl Settings {
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate,
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
+            depth: options.value("depth", depth)?.flatten(),
             mode: options.value("mode", mode)?.unwrap_or(Mode::Put),
             stall: options.value("stall", stall)?.unwrap_or(STALL),
             checksum: options.value("crc", options::switch)?.unwrap_or(false),
@@ -247,6 +255,14 @@ fn message(text: &str, slab: u64) -> Result<u64, String> {
             "it is not a number of bytes from 1024 to a slab's, {slab}"
         )),
     }
+}
+
+fn depth(text: &str) -> Result<Option<usize>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let number = between(2, 65_536)(text)?;
+    Ok(usize::try_from(number).ok())
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

@@ -152,10 +152,19 @@ impl Streams {
         details.extend([
             Detail::setting("queue-pairs", limits.queue_pairs as u64),
             Detail::setting("ring-bytes", ring_bytes as u64),
+            Detail::setting("message-bytes", self.opened.tuning.message_bytes),
+            Detail::setting("depth", self.opened.tuning.depth as u64),
+            Detail::text("round-trip", format!("{:?}", self.opened.tuning.round_trip)),
+            Detail::count("credits", self.opened.exchange.credits()),
             Detail::count("stalls", self.opened.exchange.stalls()),
             Detail::count("restored", self.opened.exchange.restored()),
             Detail::text("pages", self.opened.incoming.page_kind().to_string()),
         ]);
+        let wanted = rate.and_then(|rate| {
+            let tuning = &self.opened.tuning;
+            tuning.wanted_ring_bytes(rate, ring_bytes as u64)
+        });
+        details.extend(wanted.map(|bytes| Detail::setting("wanted-ring-bytes", bytes)));
         if let Some(sections) = self.opened.outgoing.sections() {
             details.extend(sections.details());
         }

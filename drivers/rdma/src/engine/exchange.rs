@@ -24,6 +24,8 @@ pub(crate) struct Exchange {
     /// Queue pairs that were given up because nothing completed.
     stalls: u64,
     restored: u64,
+    /// Times that credit was returned.
+    credits: u64,
     /// Empty between two calls.
     completions: Vec<Completion>,
 }
@@ -62,6 +64,7 @@ impl Exchange {
             loss: None,
             stalls: 0,
             restored: 0,
+            credits: 0,
             completions: Vec::new(),
         }
     }
@@ -128,6 +131,7 @@ impl Exchange {
             return Ok(());
         };
         let work = Work::Send(self.receiver.credit().encode());
+        self.credits += 1;
         Self::post(endpoint, queue_pair, Request { id: 0, work })?;
         self.poll(endpoint, now)
     }
@@ -142,6 +146,11 @@ impl Exchange {
     /// How many queue pairs were given up because nothing completed on them.
     pub(crate) fn stalls(&self) -> u64 {
         self.stalls
+    }
+
+    /// How often credit was returned.
+    pub(crate) fn credits(&self) -> u64 {
+        self.credits
     }
 
     /// How often a queue pair came back.
