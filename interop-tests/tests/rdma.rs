@@ -18,7 +18,12 @@ struct Sites {
 }
 
 impl Sites {
+    /// Two servers where clients may ask for rdma.
     fn new() -> Self {
+        Self::with(&["--allowed-drivers", "tcp,rdma,gsi"])
+    }
+
+    fn with(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         let [source, destination] = ["source", "destination"].map(|name| {
@@ -26,12 +31,9 @@ impl Sites {
             fs::create_dir(&root).unwrap();
             content::write(&root.join("file"), BYTES).unwrap();
             give_away(&root).unwrap();
-            Launch::new(Kind::Gridhaul, &root)
-                .gsi(Pki::shared().unwrap())
-                .arg("--allowed-drivers")
-                .arg("tcp,rdma,gsi")
-                .start()
-                .unwrap()
+            let launch = Launch::new(Kind::Gridhaul, &root).gsi(Pki::shared().unwrap());
+            let launch = arguments.iter().fold(launch, Launch::arg);
+            launch.start().unwrap()
         });
         Self {
             directory,
@@ -108,4 +110,24 @@ fn the_administrators_list_decides() {
             .contains("option slab of the driver rdma"),
         "{copied}"
     );
+}
+
+#[test]
+fn who_may_not_have_rdma_is_told_so() {
+    let sites = Sites::with(&[]);
+    let copied = sites.copy(&["-dcstack", "rdma"]);
+    assert!(!copied.status.success(), "{copied}");
+    let told = copied.to_string();
+    assert!(told.contains("rdma driver not whitelisted"), "{told}");
+}
+
+#[test]
+fn what_the_administrator_sets_needs_no_asking() {
+    let sites = Sites::with(&["--stack", "rdma:slab=1M", "--rdma-memory", "64M"]);
+    let copied = sites.copy(&["-p", "4"]);
+    let logs = || format!("{}\n{}", sites.source.log(), sites.destination.log());
+    assert!(copied.status.success(), "{copied}\n{}", logs());
+    let copy = sites.path("destination/copy");
+    content::same(Path::new(&sites.path("source/file")), &copy).unwrap();
+    assert!(sites.source.log().contains("ring-bytes="), "{}", logs());
 }
