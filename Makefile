@@ -54,8 +54,9 @@ guest-kernel: test-programs ## Build the kernel of the guest, once: some minutes
 test-rdma: guest-kernel ## Run the tests that need RDMA devices, in guests
 	cargo build --workspace --bins
 	GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/debug/gridhaul-server \
-	    cargo test -p gridhaul-interop --lib --no-fail-fast -- --ignored
+	    cargo test -p gridhaul-interop --lib --test guest --no-fail-fast -- --ignored
 	$(call in_guest,siw) test -p gridhaul-rdma --lib -- --ignored siw
+	GRIDHAUL_RDMA_ADDRESS=10.9.0.1 $(call in_guest,rxe) test -p gridhaul-rdma --test verbs -- --ignored
 
 # The crate is a workspace of its own, because it is under the GPL and needs libraries to build: its README says which.
 .PHONY: test-async-rdma
@@ -70,7 +71,7 @@ test-async-rdma: guest-kernel ## Test the provider async-rdma, which is no part 
 ASYNC_RDMA_DIRECTORY = $(TARGET_DIRECTORY)/async-rdma
 
 # Cargo that starts what it has built in a guest with such a network.
-in_guest = cargo --config "target.'cfg(all())'.runner = ['$(TARGET_DIRECTORY)/debug/guest', '--network', '$(1)', '--']"
+in_guest = cargo --config "target.'cfg(all())'.runner = ['$(TARGET_DIRECTORY)/debug/guest', '--network', '$(1)', '--seconds', '600', '--']"
 
 # `--cfg loom` changes how every crate is compiled, so the models have a target directory of their own.
 .PHONY: test-loom

@@ -1,0 +1,122 @@
+//! What goes wrong in the middle of a copy.
+
+use std::thread;
+use std::time::Duration;
+
+use gridhaul_interop::Finished;
+use gridhaul_interop::guest::{Network, inside};
+
+use crate::path;
+use crate::sites::Sites;
+
+/// Two seconds at the rate of the stacks below.
+const BYTES: u64 = 40_000_003;
+
+const SOFT: [&str; 2] = ["-dcstack", "rdma:provider=soft;rate=160m;qps=3"];
+const VERBS: [&str; 2] = ["-dcstack", "rdma:provider=verbs;rate=160m;qps=3"];
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn a_copy_whose_connections_are_lost_is_completed_by_another() {
+    let name = "faults::a_copy_whose_connections_are_lost_is_completed_by_another";
+    inside(Network::Ethernet, name, || {
+        let sites = Sites::new(BYTES);
+        let copied = in_the_middle(&sites, &SOFT, Sites::kill_data_connections);
+        completed(&sites, &copied, &SOFT);
+    });
+}
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn two_seconds_without_a_cable_do_no_harm_to_soft() {
+    let name = "faults::two_seconds_without_a_cable_do_no_harm_to_soft";
+    inside(Network::Ethernet, name, || {
+        let sites = Sites::new(BYTES);
+        let copied = in_the_middle(&sites, &SOFT, without_a_cable);
+        sites.is_whole(&copied);
+    });
+}
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn two_seconds_without_a_cable_are_overcome_by_roce() {
+    let name = "faults::two_seconds_without_a_cable_are_overcome_by_roce";
+    inside(Network::Rxe, name, || {
+        let sites = Sites::new(BYTES);
+        let copied = in_the_middle(&sites, &VERBS, without_a_cable);
+        completed(&sites, &copied, &VERBS);
+    });
+}
+
+fn without_a_cable(_: &Sites) {
+    path::unplug();
+    thread::sleep(Duration::from_secs(2));
+    path::plug();
+}
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn a_peer_that_dies_fails_the_copy_and_not_the_next_one() {
+    let name = "faults::a_peer_that_dies_fails_the_copy_and_not_the_next_one";
+    inside(Network::Rxe, name, || {
+        for options in [SOFT, VERBS] {
+            let mut sites = Sites::new(BYTES);
+            let copied = in_the_middle(&sites, &options, Sites::kill_destination);
+            assert!(!copied.status.success(), "{copied}");
+            sites.restart_destination();
+            sites.copy_whole(&options);
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn a_device_that_is_removed_is_named() {
+    let name = "faults::a_device_that_is_removed_is_named";
+    inside(Network::Rxe, name, || {
+        let sites = Sites::new(BYTES);
+        let copied = in_the_middle(&sites, &VERBS, |_| {
+            path::run("rdma", "link delete rxe_right");
+        });
+        // Soft-RoCE goes on for those who have it open.
+        sites.is_whole(&copied);
+        let again = sites.copy(&VERBS);
+        assert!(again.output().contains("no RDMA device"), "{again}");
+        path::run("rdma", "link add rxe_right type rxe netdev right");
+        sites.copy_whole(&VERBS);
+    });
+}
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn too_little_memory_to_pin_is_named() {
+    let name = "faults::too_little_memory_to_pin_is_named";
+    inside(Network::Rxe, name, || {
+        let sites = Sites::through(BYTES, &["prlimit", "--memlock=65536:65536"]);
+        let copied = sites.copy(&VERBS);
+        assert!(!copied.status.success(), "{copied}");
+        assert!(copied.output().contains("ulimit -l"), "{copied}");
+    });
+}
+
+/// A copy is whole, or says what failed and another one is whole.
+fn completed(sites: &Sites, copied: &Finished, options: &[&str]) {
+    if copied.status.success() {
+        return sites.is_whole(copied);
+    }
+    assert!(
+        copied.output().contains("the data channel failed"),
+        "{copied}"
+    );
+    sites.copy_whole(options);
+}
+
+/// Copies, and does something else when a part of the file has arrived.
+fn in_the_middle(sites: &Sites, options: &[&str], fault: impl FnOnce(&Sites)) -> Finished {
+    thread::scope(|scope| {
+        let copy = scope.spawn(|| sites.copy(options));
+        sites.wait_for_the_middle();
+        fault(sites);
+        copy.join().unwrap()
+    })
+}

@@ -1,0 +1,67 @@
+//! The path between the two ends of a guest's cable.
+
+use std::time::Duration;
+
+use gridhaul_interop::Client;
+use gridhaul_interop::guest::{LEFT, RIGHT};
+
+/// Delays what both ends send, so that a round trip takes this long.
+pub(crate) fn delay(round_trip: Duration) {
+    let delay = format!("{}us", round_trip.as_micros() / 2);
+    for end in ["left", "right"] {
+        // The default of 1000 packets is less than is under way on a long path.
+        let words = format!("qdisc replace dev {end} root netem delay {delay} limit 100000");
+        run("tc", &words);
+    }
+}
+
+/// Drops what comes to the right end beyond this rate and burst, as policed circuits do.
+pub(crate) fn police(megabits_per_second: u64, burst_bytes: u64) {
+    run("tc", "qdisc add dev right handle ffff: ingress");
+    // tc-police(8): without `mtu` it drops every packet of more than 2040 bytes.
+    let police = format!("police rate {megabits_per_second}mbit burst {burst_bytes} mtu 9100");
+    let filter = "filter add dev right parent ffff: protocol all matchall";
+    run(
+        "tc",
+        &format!("{filter} action {police} conform-exceed drop/ok"),
+    );
+}
+
+/// Packets that the policer has dropped.
+pub(crate) fn dropped() -> u64 {
+    let shown = run("tc", "-s filter show dev right parent ffff:");
+    let count = shown
+        .split("dropped ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next());
+    count
+        .and_then(|count| count.parse().ok())
+        .unwrap_or_else(|| panic!("{shown}"))
+}
+
+/// Takes the cable out; what is sent is lost.
+pub(crate) fn unplug() {
+    for end in ["left", "right"] {
+        run("ip", &format!("link set {end} down"));
+    }
+}
+
+/// Puts it in again.
+pub(crate) fn plug() {
+    for (end, peer, table) in [("left", RIGHT, 101), ("right", LEFT, 102)] {
+        run("ip", &format!("link set {end} up"));
+        // The routes went with the link.
+        run(
+            "ip",
+            &format!("route replace {peer} dev {end} table {table}"),
+        );
+    }
+}
+
+/// Runs a program of the system, which must succeed.
+pub(crate) fn run(program: &str, arguments: &str) -> String {
+    let finished = Client::new(program).args(arguments.split(' ')).run();
+    let finished = finished.unwrap();
+    assert!(finished.status.success(), "{finished}");
+    finished.output()
+}
