@@ -3,6 +3,7 @@
 pub mod arena;
 pub mod cpus;
 pub mod crowd;
+pub mod devices;
 pub mod files;
 pub mod machine;
 pub mod many;

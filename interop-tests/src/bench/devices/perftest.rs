@@ -1,0 +1,100 @@
+//! `ib_write_bw` of perftest: what a device can do when nobody looks at the bytes.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::Client;
+use crate::guest::RIGHT;
+
+/// What it is to do.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteBandwidth {
+    /// The length of a WRITE, in bytes.
+    pub message_bytes: u64,
+    /// WRITEs of a queue pair that are under way.
+    pub depth: u64,
+    /// Queue pairs.
+    pub queue_pairs: usize,
+    /// All bytes.
+    pub bytes: u64,
+}
+
+/// It measures the clock of the processor first, and gives up where that is not steady.
+const ATTEMPTS: usize = 3;
+
+impl WriteBandwidth {
+    /// Millions of bytes in a second.
+    ///
+    /// # Errors
+    ///
+    /// What the program said instead.
+    pub fn megabytes_per_second(&self) -> Result<f64, String> {
+        let mut outcome = Err(String::new());
+        for _ in 0..ATTEMPTS {
+            outcome = self.attempt();
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn attempt(&self) -> Result<f64, String> {
+        let mut server = self.server().map_err(|error| error.to_string())?;
+        let client = Client::new("sh")
+            // It is not told when the other end listens.
+            .args(["-c", "sleep 0.5; exec ib_write_bw \"$@\"", "ib_write_bw"])
+            .args(self.arguments("left"))
+            .arg(RIGHT)
+            .time_limit(Duration::from_secs(60))
+            .run();
+        // Where the client failed, it waits for ever.
+        let _ = server.kill();
+        let _ = server.wait();
+        let finished = client.map_err(|error| error.to_string())?;
+        average(&finished.output()).ok_or_else(|| finished.to_string())
+    }
+
+    fn server(&self) -> std::io::Result<Child> {
+        Command::new("ib_write_bw")
+            .args(self.arguments("right"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+    }
+
+    fn arguments(&self, end: &str) -> Vec<String> {
+        let iterations = self.bytes / self.message_bytes / self.queue_pairs as u64;
+        vec![
+            format!("--ib-dev=rxe_{end}"),
+            // That of the IPv4 address.
+            "--gid-index=1".into(),
+            format!("--size={}", self.message_bytes),
+            format!("--tx-depth={}", self.depth),
+            format!("--qp={}", self.queue_pairs),
+            format!("--iters={}", iterations.max(5)),
+        ]
+    }
+}
+
+/// The average in its report, which counts in 2^20 bytes.
+fn average(output: &str) -> Option<f64> {
+    let mut lines = output.lines().skip_while(|line| !line.contains("#bytes"));
+    let numbers = lines.nth(1)?;
+    let average: f64 = numbers.split_whitespace().nth(3)?.parse().ok()?;
+    average.is_finite().then_some(average * 1.048_576)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_is_read() {
+        let output = " Data ex. method : Ethernet\n #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n \
+             1048576    100              842.90             826.00             0.000826\n";
+        assert_eq!(average(output), Some(826.0 * 1.048_576));
+        assert_eq!(average("Couldn't listen\n"), None);
+    }
+}
