@@ -17,13 +17,13 @@ use crate::handshake::{
 };
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
-use crate::provider::{Endpoint, Fabric, Remote, Wanted};
+use crate::provider::{Completion, Endpoint, Fabric, Message, Remote, Request, Wanted, Work};
 use crate::random::random_bytes;
 use crate::round_trip::round_trip;
 use crate::sections::Sections;
 use crate::settings::{Provider, Settings};
 use crate::soft::{self, Established, HandshakeError, SoftEndpoint};
-use crate::verbs::{Place, VerbsEndpoint, VerbsError};
+use crate::verbs::{Connection, ConnectionError, Listener, Place, VerbsEndpoint, VerbsError};
 
 /// A channel that is ready for data.
 #[derive(Debug)]
@@ -140,6 +140,14 @@ impl Opening<'_> {
         let mut rings = self.or_refuse(rings)?;
         let remote = self.exchange(&rings)?;
         match &mut rings.carrier {
+            Carrier::Soft(endpoint) if answer.way == Way::Iwarp => {
+                for number in 0..answer.chosen.queue_pairs {
+                    let connection = self.connect_further(answer, number)?;
+                    endpoint.attach(connection).map_err(local_error)?;
+                }
+                endpoint.keep(self.socket.try_clone().map_err(local_error)?);
+                self.greet(endpoint, Side::Connector)?;
+            }
             Carrier::Soft(endpoint) => {
                 for number in 1..answer.chosen.queue_pairs {
                     let connection = self.connect_further(answer, number)?;
@@ -147,6 +155,11 @@ impl Opening<'_> {
                 }
                 let connection = self.last(Side::Connector, answer.token)?;
                 endpoint.attach(connection).map_err(local_error)?;
+            }
+            Carrier::Iwarp(endpoint) => {
+                let connected = self.connect_iwarp(endpoint, answer);
+                self.or_refuse(connected)?;
+                self.greet(endpoint.as_mut(), Side::Connector)?;
             }
             Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
         }
@@ -167,22 +180,34 @@ impl Opening<'_> {
         let answer = Answer {
             chosen,
             way,
-            port: listener.as_ref().map_or(0, TcpListener::port),
+            port: listener.port(),
             token: random_bytes(),
         };
         handshake::write(&self.socket, &Record::Answer(answer), self.operation)?;
         let remote = self.exchange(&rings)?;
         match &mut rings.carrier {
             Carrier::Soft(endpoint) => {
-                for number in 1..chosen.queue_pairs {
-                    let Some(listener) = &mut listener else {
-                        break;
-                    };
-                    let connection = self.accept_further(listener, answer.token, number)?;
-                    endpoint.attach(connection).map_err(local_error)?;
+                let first = u16::from(way == Way::Soft);
+                if let Door::Tcp(listener) = &mut listener {
+                    for number in first..chosen.queue_pairs {
+                        let connection = self.accept_further(listener, answer.token, number)?;
+                        endpoint.attach(connection).map_err(local_error)?;
+                    }
                 }
-                let connection = self.last(Side::Acceptor, answer.token)?;
-                endpoint.attach(connection).map_err(local_error)?;
+                if way == Way::Soft {
+                    let connection = self.last(Side::Acceptor, answer.token)?;
+                    endpoint.attach(connection).map_err(local_error)?;
+                } else {
+                    endpoint.keep(self.socket.try_clone().map_err(local_error)?);
+                    self.greet(endpoint, Side::Acceptor)?;
+                }
+            }
+            Carrier::Iwarp(endpoint) => {
+                if let Door::Manager(listener, _) = &listener {
+                    let accepted = self.accept_iwarp(endpoint, listener, answer);
+                    self.or_refuse(accepted)?;
+                }
+                self.greet(endpoint.as_mut(), Side::Acceptor)?;
             }
             Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
         }
@@ -206,19 +231,43 @@ impl Opening<'_> {
             ..wanted
         };
         let rings = self.rings(share, chosen, way, &abilities)?;
-        let listener = (way == Way::Soft && chosen.queue_pairs > 1)
-            .then(|| {
-                let local = self.local_address()?;
-                TcpListener::open(&self.settings.tcp, local, self.options)
-                    .map_err(|error| OpenError::Local(error.to_string()))
-            })
-            .transpose()?;
+        let listener = match rings.carrier {
+            Carrier::Iwarp(_) => self.listen_by_manager()?,
+            Carrier::Soft(_) if way == Way::Iwarp || chosen.queue_pairs > 1 => {
+                Door::Tcp(self.listen()?)
+            }
+            Carrier::Soft(_) | Carrier::Fabric(_) => Door::None,
+        };
         Ok(Prepared {
             chosen,
             way,
             rings,
             listener,
         })
+    }
+
+    fn listen(&self) -> Result<TcpListener, OpenError> {
+        let local = self.local_address()?;
+        TcpListener::open(&self.settings.tcp, local, self.options)
+            .map_err(|error| OpenError::Local(error.to_string()))
+    }
+
+    /// Adapters listen at the ports of TCP, and so within the range that is for them.
+    fn listen_by_manager(&self) -> Result<Door, OpenError> {
+        const TRIES: usize = 16;
+        let local = self.local_address()?;
+        let mut outcome = Err(OpenError::Unexpected);
+        for _ in 0..TRIES {
+            // Somebody else may take the port between the two.
+            let port = self.listen()?.port();
+            outcome = Listener::open(SocketAddr::new(local, port))
+                .map(|listener| Door::Manager(listener, port))
+                .map_err(connection_error);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
     }
 
     /// What this end can do for the address of the data connection.
@@ -325,8 +374,7 @@ impl Opening<'_> {
         token: Token,
         number: u16,
     ) -> Result<Established, OpenError> {
-        let mut private = token.to_vec();
-        private.extend(number.to_be_bytes());
+        let private = private_data(token, number);
         let offer = soft::Offer {
             checksum: self.settings.checksum,
             revision: 2,
@@ -352,6 +400,88 @@ impl Opening<'_> {
     fn last(&self, side: Side, token: Token) -> Result<Established, OpenError> {
         let socket = self.socket.try_clone().map_err(local_error)?;
         self.establish(socket, side, token, 0)
+    }
+
+    /// Connects the queue pairs of an adapter of iWARP to whatever speaks that at the other end.
+    fn connect_iwarp(&self, endpoint: &mut VerbsEndpoint, answer: Answer) -> Result<(), OpenError> {
+        let local = self.local_address()?;
+        let peer = SocketAddr::new(self.peer.ip(), answer.port);
+        for number in 0..answer.chosen.queue_pairs {
+            let private = private_data(answer.token, number);
+            let introduction = endpoint.introduction(number, &private);
+            let connection = Connection::connect(local, peer, introduction, self.operation);
+            endpoint.attach(number, connection.map_err(connection_error)?);
+        }
+        let socket = self.socket.try_clone().map_err(local_error)?;
+        endpoint.keep(socket).map_err(local_error)
+    }
+
+    /// Lets the other end connect to the queue pairs of an adapter of iWARP. Whoever else calls is turned away.
+    fn accept_iwarp(
+        &self,
+        endpoint: &mut VerbsEndpoint,
+        listener: &Listener,
+        answer: Answer,
+    ) -> Result<(), OpenError> {
+        for number in 0..answer.chosen.queue_pairs {
+            let private = private_data(answer.token, number);
+            let incoming = loop {
+                let incoming = listener.next(self.operation).map_err(connection_error)?;
+                if incoming.private().starts_with(&private) {
+                    break incoming;
+                }
+                incoming.reject();
+            };
+            let introduction = endpoint.introduction(number, &private);
+            let connection = incoming.accept(introduction, self.operation);
+            endpoint.attach(number, connection.map_err(connection_error)?);
+        }
+        let socket = self.socket.try_clone().map_err(local_error)?;
+        endpoint.keep(socket).map_err(local_error)
+    }
+
+    /// RFC 5044 7.1: the end that has connected sends first. Which end has data is another matter, so it sends an empty
+    /// message on each queue pair.
+    fn greet(&self, endpoint: &mut dyn Endpoint, side: Side) -> Result<(), OpenError> {
+        let limits = endpoint.limits();
+        let count = limits.queue_pairs;
+        if side == Side::Connector {
+            let message = Message::new(&[]).expect("it has no byte");
+            let work = Work::Send(message);
+            for queue_pair in 0..count {
+                let posted = endpoint.post(queue_pair, Request { id: 0, work });
+                posted.map_err(|error| OpenError::Local(error.to_string()))?;
+            }
+        }
+        // A device sends by itself; what the peer does after that is for whoever uses the channel.
+        let is_done = side == Side::Connector && !limits.needs_polling;
+        let (mut seen, mut completions) = (0, Vec::new());
+        while !is_done && seen < count {
+            endpoint.poll(&mut completions);
+            for completion in completions.drain(..) {
+                match completion {
+                    Completion::Done { .. } => seen += 1,
+                    Completion::Received { message, .. } if message.as_bytes().is_empty() => {
+                        seen += 1;
+                    }
+                    Completion::Lost { .. } => return Err(ChannelError::Aborted.into()),
+                    _ => return Err(OpenError::Unexpected),
+                }
+            }
+            if seen < count {
+                self.operation.wait_readable(endpoint.descriptor())?;
+            }
+        }
+        match side {
+            Side::Acceptor => {
+                handshake::write(&self.socket, &Record::Ready, self.operation)?;
+                Ok(())
+            }
+            Side::Connector => match handshake::read(&self.socket, self.operation)? {
+                Record::Ready => Ok(()),
+                _ => Err(OpenError::Unexpected),
+            },
+        }
     }
 
     /// Connects the queue pairs of adapters; the data connection stays beside them.
@@ -384,7 +514,12 @@ impl Opening<'_> {
             round_trip: round_trip(&self.socket),
         };
         match (way, &abilities.place) {
-            (Way::Soft, _) if abilities.ways.has(Way::Soft) => {
+            (Way::Iwarp, Some(place)) if place.way() == way => {
+                let endpoint = VerbsEndpoint::new(place, wanted);
+                let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
+                Ok(Carrier::Iwarp(Box::new(endpoint)))
+            }
+            (Way::Soft | Way::Iwarp, _) if abilities.ways.has(Way::Soft) => {
                 Ok(Carrier::Soft(SoftEndpoint::new().map_err(local_error)?))
             }
             (Way::Roce | Way::InfiniBand, Some(place)) if place.way() == way => {
@@ -545,8 +680,26 @@ struct Prepared {
     chosen: Offer,
     way: Way,
     rings: Rings,
-    /// For further queue pairs.
-    listener: Option<TcpListener>,
+    listener: Door,
+}
+
+/// Where the other end connects queue pairs with connections of their own.
+enum Door {
+    None,
+    Tcp(TcpListener),
+    /// With its port.
+    Manager(Listener, u16),
+}
+
+impl Door {
+    /// 0 if there is none.
+    fn port(&self) -> u16 {
+        match self {
+            Self::None => 0,
+            Self::Tcp(listener) => listener.port(),
+            Self::Manager(_, port) => *port,
+        }
+    }
 }
 
 /// Our side of a channel before its queue pairs are connected.
@@ -563,6 +716,8 @@ struct Rings {
 /// An endpoint whose queue pairs are still to be connected, in its own manner.
 enum Carrier {
     Soft(SoftEndpoint),
+    /// An adapter whose queue pairs the connection manager connects.
+    Iwarp(Box<VerbsEndpoint>),
     Fabric(Box<dyn Fabric>),
 }
 
@@ -570,6 +725,7 @@ impl Carrier {
     fn endpoint(&mut self) -> &mut dyn Endpoint {
         match self {
             Self::Soft(endpoint) => endpoint,
+            Self::Iwarp(endpoint) => endpoint.as_mut(),
             Self::Fabric(endpoint) => endpoint.as_mut(),
         }
     }
@@ -577,8 +733,23 @@ impl Carrier {
     fn into_endpoint(self) -> Box<dyn Endpoint> {
         match self {
             Self::Soft(endpoint) => Box::new(endpoint),
+            Self::Iwarp(endpoint) => endpoint,
             Self::Fabric(endpoint) => endpoint,
         }
+    }
+}
+
+/// What proves that a connection belongs to a data connection, and says which queue pair it is for.
+fn private_data(token: Token, number: u16) -> Vec<u8> {
+    let mut private = token.to_vec();
+    private.extend(number.to_be_bytes());
+    private
+}
+
+fn connection_error(error: ConnectionError) -> OpenError {
+    match error {
+        ConnectionError::Channel(error) => error.into(),
+        other => OpenError::Local(other.to_string()),
     }
 }
 

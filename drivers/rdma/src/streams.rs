@@ -386,26 +386,31 @@ mod tests {
     use crate::open::open;
     use crate::settings::Settings;
 
-    /// Both ends of a channel at this address, with small rings.
-    fn pair(local: IpAddr, stack: [(&str, &str); 2], operation: &Operation<'_>) -> [Streams; 2] {
-        let rings = [("slab", "4K"), ("slabs", "4"), ("message", "1K")];
-        let options: Vec<_> = stack.into_iter().chain(rings).collect();
-        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        let options: Vec<_> = options.into_iter().map(owned).collect();
-        let options = Options::new(&Rdma, &options).unwrap();
-        let settings = Settings::parse(&options).unwrap();
+    /// Both ends of a channel at this address, with small rings: the end that connects, and the one that accepts.
+    fn pair(
+        local: IpAddr,
+        stacks: [[(&str, &str); 2]; 2],
+        operation: &Operation<'_>,
+    ) -> [Streams; 2] {
+        let [theirs, ours] = stacks.map(|stack| {
+            let rings = [("slab", "4K"), ("slabs", "4"), ("message", "1K")];
+            let options = stack.into_iter().chain(rings);
+            let options: Vec<_> = options
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            Settings::parse(&Options::new(&Rdma, &options).unwrap()).unwrap()
+        });
         let sockets = SocketOptions::default();
-        let mut listener = TcpListener::open(&settings.tcp, local, &sockets).unwrap();
+        let mut listener = TcpListener::open(&ours.tcp, local, &sockets).unwrap();
         let address = (local, listener.port()).into();
         thread::scope(|scope| {
             let connector = scope.spawn(|| {
                 let connection =
-                    gridhaul_tcp::connect(&settings.tcp, address, &sockets, operation).unwrap();
-                open(connection, Side::Connector, &settings, &sockets, operation).unwrap()
+                    gridhaul_tcp::connect(&theirs.tcp, address, &sockets, operation).unwrap();
+                open(connection, Side::Connector, &theirs, &sockets, operation).unwrap()
             });
             let connection = listener.accept_channel(operation).unwrap();
-            let acceptor =
-                open(connection, Side::Acceptor, &settings, &sockets, operation).unwrap();
+            let acceptor = open(connection, Side::Acceptor, &ours, &sockets, operation).unwrap();
             [connector.join().unwrap(), acceptor].map(Streams::new)
         })
     }
@@ -423,7 +428,7 @@ mod tests {
     /// Sends there and back, and loses queue pair `lost(number)` after the piece of that number.
     fn survive(
         local: IpAddr,
-        stack: [(&str, &str); 2],
+        stacks: [[(&str, &str); 2]; 2],
         lost: impl Fn(usize) -> Option<usize> + Sync,
     ) -> u64 {
         let cancel = Cancel::new();
@@ -434,7 +439,7 @@ mod tests {
         let bytes: Vec<u8> = (0..300_000_u32)
             .map(|n| n.to_le_bytes()[n as usize % 3])
             .collect();
-        let [mut one, mut other] = pair(local, stack, &operation);
+        let [mut one, mut other] = pair(local, stacks, &operation);
         let send_all = |streams: &mut Streams| {
             for (number, piece) in bytes.chunks(30_000).enumerate() {
                 streams.send_memory(piece, &operation).unwrap();
@@ -462,7 +467,7 @@ mod tests {
     fn both_directions_survive_the_loss_of_queue_pairs() {
         let lost = |number| (number == 3).then_some(1);
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        survive(local, [("qps", "3"), ("provider", "soft")], lost);
+        survive(local, [[("qps", "3"), ("provider", "soft")]; 2], lost);
     }
 
     #[test]
@@ -471,8 +476,27 @@ mod tests {
         let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
         let local = local.parse().unwrap();
         let lost = |number| matches!(number, 1 | 3 | 4 | 8).then_some(0);
-        let restored = survive(local, [("qps", "1"), ("provider", "verbs")], lost);
+        let restored = survive(local, [[("qps", "1"), ("provider", "verbs")]; 2], lost);
         assert!(restored >= 8, "{restored} lives");
-        survive(local, [("qps", "3"), ("provider", "verbs")], lost);
+        survive(local, [[("qps", "3"), ("provider", "verbs")]; 2], lost);
+    }
+
+    #[test]
+    #[ignore = "needs an iWARP device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+    fn programs_and_adapters_of_iwarp_understand_each_other() {
+        let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
+        let local = local.parse().unwrap();
+        let soft = |queue_pairs| [("qps", queue_pairs), ("provider", "soft")];
+        let verbs = |queue_pairs| [("qps", queue_pairs), ("provider", "verbs")];
+        for queue_pairs in ["1", "3"] {
+            for stacks in [
+                [soft(queue_pairs), verbs(queue_pairs)],
+                [verbs(queue_pairs), soft(queue_pairs)],
+            ] {
+                survive(local, stacks, |_| None);
+            }
+        }
+        let lost = |number| (number == 3).then_some(1);
+        survive(local, [verbs("3"), verbs("3")], lost);
     }
 }

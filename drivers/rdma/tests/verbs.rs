@@ -22,6 +22,11 @@ conformance_tests!(
 );
 conformance_tests!(
     #[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+    fetching,
+    subject("rdma:provider=verbs;mode=get")
+);
+conformance_tests!(
+    #[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
     under_fault,
     subject("rdma:provider=verbs;slab=1M,fault:short=61;seed=7")
 );

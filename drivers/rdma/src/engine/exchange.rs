@@ -100,7 +100,7 @@ impl Exchange {
             has_posted = true;
         }
         if has_posted {
-            self.poll(endpoint, now)?;
+            self.work(endpoint, now)?;
         }
         self.return_credit(endpoint, now)
     }
@@ -133,7 +133,7 @@ impl Exchange {
         let work = Work::Send(self.receiver.credit().encode());
         self.credits += 1;
         Self::post(endpoint, queue_pair, Request { id: 0, work })?;
-        self.poll(endpoint, now)
+        self.work(endpoint, now)
     }
 
     /// Gives a queue pair up for both directions, and so does the peer when it hears of it.
@@ -180,6 +180,15 @@ impl Exchange {
         }
     }
 
+    /// Carries out what was posted, where nobody else does. A device does by itself; whoever has posted to one hears what the
+    /// peer makes of it, and that it may be gone by then, the next time.
+    fn work(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
+        if endpoint.limits().needs_polling {
+            self.poll(endpoint, now)?;
+        }
+        Ok(())
+    }
+
     fn poll(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         let mut completions = std::mem::take(&mut self.completions);
         endpoint.poll(&mut completions);
@@ -205,6 +214,15 @@ impl Exchange {
                     && let Some((start, length)) = reader.completed(queue_pair, id)
                 {
                     self.receiver.arrived(start, length)?;
+                }
+            }
+            Completion::Received {
+                queue_pair,
+                message,
+            } if message.as_bytes().is_empty() => {
+                // The peer's last on this queue pair, where nothing else tells its end.
+                if endpoint.close(queue_pair) {
+                    self.lose(endpoint, queue_pair, Loss::Closed);
                 }
             }
             Completion::Received { message, .. } => return self.hear(endpoint, message.as_bytes()),

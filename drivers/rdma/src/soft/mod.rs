@@ -19,9 +19,11 @@ mod transmit;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridhaul_stack::Detail;
 use rustix::event::epoll;
+use rustix::net::sockopt;
 
 pub(crate) use handshake::{Established, HandshakeError, Offer, establish};
 use queue_pair::QueuePair;
@@ -52,6 +54,8 @@ pub(crate) struct SoftEndpoint {
     watches_room: Vec<bool>,
     /// A connection has checksums.
     has_checksum: bool,
+    /// The data connection, if it is no queue pair.
+    beside: Option<OwnedFd>,
 }
 
 impl SoftEndpoint {
@@ -76,6 +80,7 @@ impl SoftEndpoint {
             watch: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             watches_room: Vec::new(),
             has_checksum: false,
+            beside: None,
         })
     }
 
@@ -115,6 +120,11 @@ impl SoftEndpoint {
             },
             reads: READ_DEPTH,
         })
+    }
+
+    /// Keeps the data connection open, which tells an adapter at the other end how this one goes.
+    pub(crate) fn keep(&mut self, beside: OwnedFd) {
+        self.beside = Some(beside);
     }
 
     /// Looks for room in the sockets that have something to send, and in no other.
@@ -191,6 +201,10 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn abort(&mut self) {
+        if let Some(beside) = self.beside.take() {
+            // Without a linger time a close is a reset (socket(7)).
+            let _ = sockopt::set_socket_linger(&beside, Some(Duration::ZERO));
+        }
         for queue_pair in &mut self.queue_pairs {
             queue_pair.abort();
         }

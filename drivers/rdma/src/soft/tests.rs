@@ -281,7 +281,7 @@ fn what_was_sent_arrives_after_the_end() {
     let mut peers = pair(1, &offer(false, 2, 60_000));
     let [one, other] = &mut peers;
     let socket = one.endpoint.queue_pairs[0].socket().unwrap();
-    rustix::net::sockopt::set_socket_send_buffer_size(socket, BYTES).unwrap();
+    sockopt::set_socket_send_buffer_size(socket, BYTES).unwrap();
     let work = Work::Write {
         region: one.regions[LOCAL].id,
         span: Span::new(0, 150_000),

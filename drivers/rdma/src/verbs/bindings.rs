@@ -69,6 +69,8 @@ macro_rules! library {
     };
 }
 
+pub(super) use library;
+
 library! {
     /// libibverbs(7). Its manual pages say what the functions do.
     Verbs, "libibverbs.so.1", "libibverbs1 ibverbs-providers";
@@ -99,14 +101,14 @@ library! {
 }
 
 /// A library that is open, and stays so.
-struct Handle {
+pub(super) struct Handle {
     handle: *mut c_void,
     file: &'static str,
 }
 
 impl Handle {
     /// `name` is `file` with a zero at its end.
-    fn open(
+    pub(super) fn open(
         name: &'static str,
         file: &'static str,
         packages: &'static str,
@@ -127,7 +129,7 @@ impl Handle {
     }
 
     /// The newest version of a function, whose name ends with a zero.
-    fn find(&self, name: &'static str) -> Result<*mut c_void, LibraryError> {
+    pub(super) fn find(&self, name: &'static str) -> Result<*mut c_void, LibraryError> {
         // SAFETY: the library is open, and the name ends with a zero.
         let symbol = unsafe { libc::dlsym(self.handle, name.as_ptr().cast()) };
         if symbol.is_null() {
@@ -162,7 +164,7 @@ type Unused<const COUNT: usize> = [*mut c_void; COUNT];
 /// The head of `struct ibv_context`, with the `ibv_context_ops` in it: these four functions are no symbols of the library.
 #[repr(C)]
 pub(super) struct Context {
-    device: *mut Device,
+    pub(super) device: *mut Device,
     before_poll: Unused<11>,
     pub(super) poll_cq: unsafe extern "C" fn(*mut c_void, c_int, *mut WorkCompletion) -> c_int,
     pub(super) req_notify_cq: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
@@ -509,3 +511,4 @@ impl WorkCompletion {
 
 // enum ibv_wc_status
 pub(super) const STATUS_SUCCESS: c_int = 0;
+pub(super) const STATUS_FLUSHED: c_int = 5;

@@ -10,6 +10,7 @@ use super::bindings::{
     SET_PARTITION, SET_PEER, SET_PORT, SET_READS, SET_READS_ANSWERED, SET_RETRIES, SET_STATE,
     SET_TIMEOUT, STATE_INIT, STATE_READY_TO_RECEIVE, STATE_READY_TO_SEND,
 };
+use super::ports::Protocol;
 use super::queue_pair::QueuePair;
 use super::slot::Coming;
 use crate::handshake::{PortRecord, QueuePairRecord};
@@ -36,7 +37,7 @@ pub(super) struct Path {
     pub(super) port: PortRecord,
     pub(super) port_number: u8,
     pub(super) gid_index: u8,
-    pub(super) is_ethernet: bool,
+    pub(super) protocol: Protocol,
     pub(super) traffic_class: u8,
     pub(super) service_level: u8,
     /// READs that the device can ask for at a time.
@@ -54,6 +55,12 @@ impl Path {
     /// Prepares a queue pair, and its room for messages.
     pub(super) fn initialise(&self, queue_pair: &QueuePair) -> io::Result<()> {
         let access = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
+        let mask = match self.protocol {
+            Protocol::Iwarp => SET_STATE | SET_ACCESS,
+            Protocol::InfiniBand | Protocol::Roce => {
+                SET_STATE | SET_PARTITION | SET_PORT | SET_ACCESS
+            }
+        };
         let attributes = QueuePairAttributes {
             state: STATE_INIT,
             port: self.port_number,
@@ -61,7 +68,6 @@ impl Path {
             access: access.unsigned_abs(),
             ..QueuePairAttributes::default()
         };
-        let mask = SET_STATE | SET_PARTITION | SET_PORT | SET_ACCESS;
         queue_pair.modify(attributes, mask)?;
         queue_pair.expect_messages()
     }
@@ -119,7 +125,7 @@ impl Path {
             traffic_class: self.traffic_class,
             lid: peer.lid,
             service_level: self.service_level,
-            is_global: u8::from(self.is_ethernet || !same_subnet),
+            is_global: u8::from(self.protocol == Protocol::Roce || !same_subnet),
             port: self.port_number,
             ..Address::default()
         }

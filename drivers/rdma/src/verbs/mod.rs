@@ -10,6 +10,7 @@
 
 mod beside;
 mod bindings;
+mod connection_manager;
 mod fabric;
 mod inspect;
 mod objects;
@@ -26,19 +27,22 @@ use gridhaul_stack::Detail;
 use rustix::event::{Timespec, epoll};
 
 use self::beside::{Beside, Notice, Peer, Step};
-use self::bindings::{EVENT_DEVICE_FATAL, STATUS_SUCCESS, WorkCompletion};
+use self::bindings::{EVENT_DEVICE_FATAL, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion};
+pub(crate) use self::connection_manager::{Connection, ConnectionError, Introduction, Listener};
 use self::fabric::{MAX_READS, Path};
 pub(crate) use self::inspect::inspect;
 use self::inspect::mtu_bytes;
 use self::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
 pub use self::place::Place;
 pub(crate) use self::place::{VerbsError, Wishes};
+use self::ports::Protocol;
 use self::queue_pair::{Name, QueuePair, Shared, Subject, slot_bytes};
 use self::slot::{Coming, Content, Slot};
-use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord, Way};
+use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord};
 use crate::memory::Memory;
 use crate::provider::{
-    Access, Completion, Endpoint, Fabric, Limits, Loss, PostError, Region, Request, Wanted, Work,
+    Access, Completion, Endpoint, Fabric, Limits, Loss, Message, PostError, Region, Request,
+    Wanted, Work,
 };
 use crate::random::random_bytes;
 
@@ -123,6 +127,7 @@ impl VerbsEndpoint {
             sends: DEPTH.min(requests).min(entries - receives),
             receives,
         };
+        let is_iwarp = place.port.protocol == Protocol::Iwarp;
         let reads = |number: i32| u8::try_from(number).unwrap_or(MAX_READS).min(MAX_READS);
         let path = Path {
             port: PortRecord {
@@ -133,7 +138,7 @@ impl VerbsEndpoint {
             },
             port_number: place.port.number,
             gid_index: place.gid_index,
-            is_ethernet: place.way() != Way::InfiniBand,
+            protocol: place.port.protocol,
             traffic_class: place.wishes.traffic_class,
             service_level: place.wishes.service_level,
             reads: reads(attributes.max_reads),
@@ -170,9 +175,9 @@ impl VerbsEndpoint {
                 depth: depths.sends,
                 reads: usize::from(path.reads),
                 message_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
-                over_tcp: false,
+                over_tcp: is_iwarp,
                 needs_polling: false,
-                replaces: true,
+                replaces: !is_iwarp,
             },
             beside: None,
             has_ended: false,
@@ -207,6 +212,40 @@ impl VerbsEndpoint {
         })
     }
 
+    /// What a queue pair says when the connection manager connects it (iWARP).
+    pub(crate) fn introduction<'a>(&self, number: u16, private: &'a [u8]) -> Introduction<'a> {
+        let coming = self.slots[usize::from(number)].coming.as_ref();
+        Introduction {
+            number: coming.map_or(0, |coming| coming.queue_pair.number()),
+            reads: self.path.reads.min(self.path.port.reads),
+            private,
+        }
+    }
+
+    /// A queue pair was connected by the connection manager (iWARP).
+    pub(crate) fn attach(&mut self, number: u16, connection: Connection) {
+        let slot = &mut self.slots[usize::from(number)];
+        slot.living = slot.coming.take().map(|coming| {
+            let mut queue_pair = coming.queue_pair;
+            queue_pair.hold(connection);
+            queue_pair
+        });
+    }
+
+    /// Takes the data connection, which tells when the peer gives up (iWARP).
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot watch it.
+    pub(crate) fn keep(&mut self, beside: OwnedFd) -> io::Result<()> {
+        self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
+        Ok(())
+    }
+
+    fn is_iwarp(&self) -> bool {
+        self.path.protocol == Protocol::Iwarp
+    }
+
     /// Takes completions until there are none.
     fn drain(&mut self, completions: &mut Vec<Completion>) {
         let mut batch = [WorkCompletion::EMPTY; BATCH];
@@ -235,6 +274,10 @@ impl VerbsEndpoint {
             return;
         };
         if completion.status != STATUS_SUCCESS {
+            if self.is_iwarp() && completion.status == STATUS_FLUSHED {
+                // The connection has ended; how, nobody says.
+                return self.lose(number, Loss::Closed, completions);
+            }
             let words = self.device.status_words(completion.status);
             return self.lose(number, Loss::Failed(words), completions);
         }
@@ -248,7 +291,7 @@ impl VerbsEndpoint {
                 slot.bears_fruit();
             }
             Subject::Message(place) => match queue_pair.take_message(place, completion.length) {
-                Ok(Some(_)) if self.has_ended => {}
+                Ok(Some(message)) if self.has_ended && !message.as_bytes().is_empty() => {}
                 Ok(Some(message)) => completions.push(Completion::Received {
                     queue_pair: number,
                     message,
@@ -315,6 +358,8 @@ impl VerbsEndpoint {
     fn follow_peer(&mut self, completions: &mut Vec<Completion>) {
         match self.peer() {
             Peer::There => return,
+            // Over TCP what was sent before may come after it: the queue pairs tell.
+            Peer::Closed if self.is_iwarp() => return,
             Peer::Closed => self.limits.replaces = false,
             Peer::Reset => {
                 self.limits.replaces = false;
@@ -388,6 +433,17 @@ impl VerbsEndpoint {
     fn lose_all(&mut self, loss: &Loss, completions: &mut Vec<Completion>) {
         for number in 0..self.slots.len() {
             self.lose(number, loss.clone(), completions);
+        }
+    }
+
+    /// The last message on each queue pair is an empty one: what was sent before has come before.
+    fn say_farewell(&mut self) {
+        let farewell = Message::new(&[]).expect("it has no byte");
+        for slot in &mut self.slots {
+            if let Some(queue_pair) = &mut slot.living {
+                // One that refuses is lost, and will be told so.
+                let _ = queue_pair.send(0, &farewell);
+            }
         }
     }
 
@@ -562,7 +618,11 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {
-        let is_there = self.peer() == Peer::There;
+        let is_there = match self.peer() {
+            Peer::There => true,
+            Peer::Closed => self.is_iwarp(),
+            Peer::Reset => false,
+        };
         let Some(queue_pair) = self.slots[number].living.as_mut().filter(|_| is_there) else {
             return Err(PostError::Lost);
         };
@@ -611,7 +671,9 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn end(&mut self) {
-        if let Some(beside) = &mut self.beside {
+        if self.is_iwarp() {
+            self.say_farewell();
+        } else if let Some(beside) = &mut self.beside {
             beside.close();
         }
         self.has_ended = true;

@@ -411,7 +411,7 @@ impl OwnQueuePair {
     ) -> io::Result<()> {
         let mut segment = source.segment(span);
         request.segments = &raw mut segment;
-        request.segment_count = 1;
+        request.segment_count = c_int::from(span.length > 0);
         let mut refused = ptr::null_mut();
         // SAFETY: the context is open.
         let post = unsafe { self.domain.device.context.as_ref() }.post_send;
@@ -446,7 +446,7 @@ impl Drop for OwnQueuePair {
 }
 
 /// Functions of libibverbs return an errno value, or -1 and set errno.
-fn check(code: c_int) -> io::Result<()> {
+pub(super) fn check(code: c_int) -> io::Result<()> {
     match code {
         0 => Ok(()),
         1.. => Err(io::Error::from_raw_os_error(code)),
@@ -454,7 +454,7 @@ fn check(code: c_int) -> io::Result<()> {
     }
 }
 
-fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(descriptor.as_fd())?;
     Ok(rustix::fs::fcntl_setfl(
         descriptor,

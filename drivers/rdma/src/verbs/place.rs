@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::bindings::{LibraryError, Verbs};
+use super::connection_manager::{ConnectionError, device_at};
 use super::inspect::no_kernel;
 use super::objects::OpenDevice;
 use super::ports::{CLASS, Port, Protocol, ports};
@@ -58,6 +59,8 @@ pub(crate) enum VerbsError {
         index: u8,
         there: String,
     },
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
     #[error("{what} of {device}: {error}")]
     Device {
         what: &'static str,
@@ -74,11 +77,17 @@ impl Place {
     /// When there is none, or it cannot be used.
     pub(crate) fn find(local: IpAddr, wishes: &Wishes) -> Result<Self, VerbsError> {
         let ports = ports(Path::new(CLASS)).map_err(VerbsError::NoKernel)?;
-        Self::choose(ports, local, wishes)
+        Self::choose(&ports, local, wishes, || device_at(local))
     }
 
-    fn choose(ports: Vec<Port>, local: IpAddr, wishes: &Wishes) -> Result<Self, VerbsError> {
-        let there = describe(&ports);
+    /// `iwarp` tells which device has the address, where GIDs do not.
+    fn choose(
+        ports: &[Port],
+        local: IpAddr,
+        wishes: &Wishes,
+        iwarp: impl FnOnce() -> Result<Option<String>, ConnectionError>,
+    ) -> Result<Self, VerbsError> {
+        let there = describe(ports);
         if let Some(device) = &wishes.device
             && !ports.iter().any(|port| port.device == *device)
         {
@@ -104,6 +113,18 @@ impl Place {
                     })
                 }),
         };
+        let speaks_iwarp = |port: &&Port| {
+            let device = wishes.device.as_ref();
+            port.protocol == Protocol::Iwarp && device.is_none_or(|device| port.device == *device)
+        };
+        let found = match found {
+            None if ports.iter().any(|port| speaks_iwarp(&port)) => {
+                let device = iwarp()?;
+                let mut candidates = ports.iter().filter(speaks_iwarp);
+                candidates.find(|port| Some(&port.device) == device.as_ref())
+            }
+            other => other,
+        };
         let port = found.ok_or(VerbsError::NoAddress {
             address: local,
             there,
@@ -113,6 +134,15 @@ impl Place {
                 device: port.device.clone(),
                 number: port.number,
                 state: port.state.clone(),
+            });
+        }
+        if port.protocol == Protocol::Iwarp {
+            // Its connections are those of TCP, and have the addresses of IP.
+            return Ok(Self {
+                port: port.clone(),
+                gid_index: 0,
+                gid: [0; 16],
+                wishes: wishes.clone(),
             });
         }
         let wanted_gid = match wishes.gid {
@@ -239,7 +269,8 @@ mod tests {
     fn choose(local: &str, wishes: &Wishes) -> Result<(String, u8), String> {
         let class = example();
         let ports = ports(class.path()).unwrap();
-        Place::choose(ports, local.parse().unwrap(), wishes)
+        let iwarp = || Ok((local == "10.9.0.7").then(|| "siw0".to_owned()));
+        Place::choose(&ports, local.parse().unwrap(), wishes, iwarp)
             .map(|place| (place.port.device, place.gid_index))
             .map_err(|error| error.to_string())
     }
@@ -248,6 +279,7 @@ mod tests {
     fn the_port_with_the_address_is_taken() {
         let any = Wishes::default();
         assert_eq!(choose("10.9.0.1", &any), Ok(("rxe0".to_owned(), 2)));
+        assert_eq!(choose("10.9.0.7", &any), Ok(("siw0".to_owned(), 0)));
         let gid = Wishes {
             gid: Some(0),
             ..Wishes::default()

@@ -9,6 +9,7 @@ use super::bindings::{
     OPERATION_READ, OPERATION_SEND, OPERATION_WRITE, QueuePairAttributes, SEND_SIGNALED,
     SendRequest,
 };
+use super::connection_manager::Connection;
 use super::objects::{CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
 use crate::memory::Span;
 use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
@@ -59,6 +60,8 @@ impl Name {
 #[derive(Debug)]
 pub(super) struct QueuePair {
     own: OwnQueuePair,
+    /// That of iWARP, which is given up after it.
+    connection: Option<Connection>,
     number: u8,
     life: u16,
     depths: Depths,
@@ -93,6 +96,7 @@ impl QueuePair {
         let depths = shared.depths;
         Ok(Self {
             own: OwnQueuePair::new(&shared.domain, &shared.queue, depths)?,
+            connection: None,
             number,
             life,
             depths,
@@ -110,6 +114,11 @@ impl QueuePair {
 
     pub(super) fn life(&self) -> u16 {
         self.life
+    }
+
+    /// It was connected by the connection manager.
+    pub(super) fn hold(&mut self, connection: Connection) {
+        self.connection = Some(connection);
     }
 
     pub(super) fn modify(&self, attributes: QueuePairAttributes, mask: i32) -> io::Result<()> {
