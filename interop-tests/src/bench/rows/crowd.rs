@@ -17,7 +17,7 @@ const FAIRNESS: f64 = 0.5;
 const POOL: (&str, f64) = ("256M", 320.0);
 
 /// How long the row of a crowd may take: a thousand sessions need a while to log in.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Together {
@@ -74,7 +74,7 @@ impl Work for Together {
         let crowd = Crowd {
             sessions: arena.sizes.crowds[self.size],
             file: arena.sizes.crowd_bytes,
-            duration: arena.sizes.crowd_time,
+            duration: arena.sizes.crowd_times[self.size],
         };
         let fared = concurrent(crowd, &server, self.shape)?;
         if let Some(first) = fared.errors.first() {
