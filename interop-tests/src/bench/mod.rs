@@ -11,6 +11,7 @@ pub mod measured;
 pub mod ports;
 pub mod pump;
 pub mod record;
+pub mod registration;
 pub mod rows;
 pub mod sample;
 pub mod scratch;
