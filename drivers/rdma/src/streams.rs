@@ -148,13 +148,15 @@ impl Streams {
         let ring_bytes = self.opened.incoming.length();
         let mut details = self.opened.endpoint.details();
         let rate = self.opened.exchange.sender.rate();
+        let round_trip = self.opened.tuning.round_trip.as_micros();
+        let round_trip = u64::try_from(round_trip).unwrap_or(u64::MAX);
         details.extend(rate.map(|rate| Detail::setting("rate", rate)));
         details.extend([
             Detail::setting("queue-pairs", limits.queue_pairs as u64),
             Detail::setting("ring-bytes", ring_bytes as u64),
             Detail::setting("message-bytes", self.opened.tuning.message_bytes),
             Detail::setting("depth", self.opened.tuning.depth as u64),
-            Detail::text("round-trip", format!("{:?}", self.opened.tuning.round_trip)),
+            Detail::setting("round-trip-microseconds", round_trip),
             Detail::count("credits", self.opened.exchange.credits()),
             Detail::count("stalls", self.opened.exchange.stalls()),
             Detail::count("restored", self.opened.exchange.restored()),

@@ -109,10 +109,7 @@ impl Counts {
         }
         for detail in transfer.details {
             match &detail.value {
-                DetailValue::Text(text) => {
-                    let choice = (detail.name, text.clone());
-                    *self.choices.entry(choice).or_default() += 1;
-                }
+                DetailValue::Text(text) => self.count_choice(detail.name, text),
                 DetailValue::Count(count) => {
                     *self.channel_counts.entry(detail.name).or_default() += count;
                 }
@@ -120,6 +117,19 @@ impl Counts {
             }
         }
         self.data_connections_refused += transfer.refused as u64;
+    }
+}
+
+impl Counts {
+    fn count_choice(&mut self, name: &'static str, text: &Cow<'static, str>) {
+        /// Devices of a machine, and other things that drivers choose among, are fewer. One that tells more would make
+        /// the page grow.
+        const MOST: usize = 1000;
+
+        let choice = (name, text.clone());
+        if self.choices.len() < MOST || self.choices.contains_key(&choice) {
+            *self.choices.entry(choice).or_default() += 1;
+        }
     }
 }
 

@@ -130,6 +130,7 @@ fn what_a_driver_tells_is_told() {
         "way=rdma",
         "provider=soft",
         "queue-pairs=1",
+        "message-bytes=16384",
         "ring-bytes=196608",
     ] {
         assert!(told.contains(&format!("\r\n {line}\r\n")), "{line}: {told}");

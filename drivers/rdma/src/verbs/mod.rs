@@ -588,12 +588,15 @@ impl Endpoint for VerbsEndpoint {
 
     fn details(&self) -> Vec<Detail> {
         let port = &self.place.port;
+        let regions = self.regions.iter().flatten();
+        let pinned_bytes: usize = regions.map(|region| region.memory().length()).sum();
         vec![
             Detail::text("provider", "verbs"),
             Detail::text("device", format!("{}/{}", port.device, port.number)),
             Detail::text("protocol", port.protocol.name()),
             Detail::setting("gid", u64::from(self.place.gid_index)),
             Detail::setting("mtu-bytes", mtu_bytes(self.path.port.mtu)),
+            Detail::holding("pinned-bytes", pinned_bytes as u64),
         ]
     }
 
