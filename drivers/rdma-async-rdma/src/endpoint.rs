@@ -40,6 +40,8 @@ pub(crate) struct AsyncRdmaEndpoint {
     runtime: Handle,
     /// Nothing more is to be sent, and the peer was told or will be.
     has_ended: bool,
+    /// The peer sends nothing more.
+    has_farewell: bool,
 }
 
 /// The life of the queue pair.
@@ -70,13 +72,14 @@ impl AsyncRdmaEndpoint {
             signal: Signal::new()?,
             runtime: runtime.clone(),
             has_ended: false,
+            has_farewell: false,
         })
     }
 
     /// Why the queue pair is lost, if it is; `failure` is what the device says.
-    fn loss(&self, failure: Option<io::Error>, has_farewell: bool) -> Option<Loss> {
+    fn loss(&self, failure: Option<io::Error>) -> Option<Loss> {
         let peer = self.beside.as_ref().map_or(Peer::There, Beside::peer);
-        if has_farewell || self.has_ended && peer >= Peer::Closed {
+        if self.has_farewell || self.has_ended && peer >= Peer::Closed {
             return Some(Loss::Closed);
         }
         match (peer, failure) {
@@ -84,6 +87,13 @@ impl AsyncRdmaEndpoint {
             (Peer::Lost, _) => Some(Loss::Reset),
             (_, Some(failure)) => Some(Loss::Failed(device::words(&failure))),
             _ => None,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        match &self.state {
+            State::Connected(queue_pair) => queue_pair.is_idle(),
+            State::Unconnected(_) | State::Gone => true,
         }
     }
 
@@ -243,7 +253,7 @@ impl Endpoint for AsyncRdmaEndpoint {
         if let Some(beside) = &mut self.beside {
             beside.watch(&self.runtime, &self.signal);
         }
-        let mut has_farewell = false;
+        let was_idle = self.is_idle();
         let failure = loop {
             let State::Connected(queue_pair) = &mut self.state else {
                 return;
@@ -263,12 +273,17 @@ impl Endpoint for AsyncRdmaEndpoint {
                     self.regions.fill_with(|| None);
                     self.beside.iter().for_each(Beside::end);
                 }
-                Ok(Some(Event::Farewell)) => has_farewell = true,
+                Ok(Some(Event::Farewell)) => self.has_farewell = true,
                 Ok(None) => break None,
                 Err(error) => break Some(error),
             }
         };
-        if let Some(loss) = self.loss(failure, has_farewell) {
+        // Whoever waits for its requests hears first that they are done, and of the end the next time.
+        if self.has_farewell && !was_idle && failure.is_none() {
+            if self.is_idle() {
+                self.signal.give();
+            }
+        } else if let Some(loss) = self.loss(failure) {
             self.lose(loss, completions);
         }
     }

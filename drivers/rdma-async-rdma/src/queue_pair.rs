@@ -96,6 +96,11 @@ impl QueuePair {
         self.requests.len() >= self.depth
     }
 
+    /// Whether all requests are done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.len() == 0
+    }
+
     /// Copies a part of a region to the peer.
     pub(crate) fn write(&mut self, id: u64, region: &Region, span: Span, to: Remote) {
         let (rdma, region) = (Arc::clone(&self.rdma), Arc::clone(region));
