@@ -71,7 +71,7 @@ test-async-rdma: guest-kernel ## Test the provider async-rdma, which is no part 
 ASYNC_RDMA_DIRECTORY = $(TARGET_DIRECTORY)/async-rdma
 
 # Cargo that starts what it has built in a guest with such a network.
-in_guest = cargo --config "target.'cfg(all())'.runner = ['$(TARGET_DIRECTORY)/debug/guest', '--network', '$(1)', '--seconds', '600', '--']"
+in_guest = cargo --config "target.'cfg(all())'.runner = ['$(TARGET_DIRECTORY)/debug/guest', '--network', '$(1)', '--seconds', '1200', '--']"
 
 # `--cfg loom` changes how every crate is compiled, so the models have a target directory of their own.
 .PHONY: test-loom
