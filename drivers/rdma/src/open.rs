@@ -34,6 +34,8 @@ pub(crate) struct Opened {
     /// The ring that the other end writes to.
     pub(crate) incoming: Arc<Memory>,
     pub(crate) tuning: Tuning,
+    /// Who carries the messages, and why it is not somebody else.
+    pub(crate) choice: String,
 }
 
 /// How the path to the peer is used.
@@ -163,7 +165,7 @@ impl Opening<'_> {
             }
             Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
         }
-        self.finish(rings, answer.chosen, remote)
+        self.finish(rings, answer.chosen, remote, abilities.reason(answer.way))
     }
 
     fn accept(self) -> Result<Opened, OpenError> {
@@ -174,6 +176,7 @@ impl Opening<'_> {
         let Prepared {
             chosen,
             way,
+            choice,
             mut rings,
             mut listener,
         } = prepared;
@@ -211,7 +214,7 @@ impl Opening<'_> {
             }
             Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
         }
-        self.finish(rings, chosen, remote)
+        self.finish(rings, chosen, remote, choice)
     }
 
     /// What may fail at this end, before anything is promised to the other.
@@ -241,6 +244,7 @@ impl Opening<'_> {
         Ok(Prepared {
             chosen,
             way,
+            choice: abilities.reason(way),
             rings,
             listener,
         })
@@ -589,7 +593,13 @@ impl Opening<'_> {
         }
     }
 
-    fn finish(self, mut rings: Rings, chosen: Offer, remote: Remote) -> Result<Opened, OpenError> {
+    fn finish(
+        self,
+        mut rings: Rings,
+        chosen: Offer,
+        remote: Remote,
+        choice: String,
+    ) -> Result<Opened, OpenError> {
         let limits = rings.carrier.endpoint().limits();
         let ring = Ring::new(chosen.ring_bytes);
         let pieces = usize::from(chosen.pieces);
@@ -646,6 +656,7 @@ impl Opening<'_> {
                 depth: settings.depth,
                 round_trip: round_trip(&self.socket),
             },
+            choice,
         })
     }
 }
@@ -668,6 +679,25 @@ struct Abilities {
 }
 
 impl Abilities {
+    /// Why messages go this way.
+    fn reason(&self, way: Way) -> String {
+        match (way, &self.place, &self.without_verbs) {
+            (Way::Soft, None, Some(error)) => error.to_string(),
+            (Way::Soft, None, None) => "provider=soft".to_owned(),
+            (Way::Soft, Some(place), _) => {
+                format!(
+                    "the other end has nothing that understands {}",
+                    place.device()
+                )
+            }
+            (Way::Iwarp, None, _) => "the other end has an adapter of iWARP".to_owned(),
+            (_, Some(place), _) => {
+                format!("the data connection has an address of {}", place.device())
+            }
+            (_, None, _) => "the other end chose so".to_owned(),
+        }
+    }
+
     /// What an error adds.
     fn reservation(&self) -> String {
         let error = self.without_verbs.as_ref();
@@ -679,6 +709,7 @@ impl Abilities {
 struct Prepared {
     chosen: Offer,
     way: Way,
+    choice: String,
     rings: Rings,
     listener: Door,
 }

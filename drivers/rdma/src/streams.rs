@@ -174,7 +174,7 @@ impl Streams {
             buffer_bytes: ring_bytes,
             movement: Some(Movement {
                 way: "rdma",
-                reason: "the stack says so".into(),
+                reason: self.opened.choice.clone().into(),
             }),
             details,
         }

@@ -1,0 +1,209 @@
+//! What happens to an endpoint: completions, and how device and peer are.
+
+use rustix::event::{Timespec, epoll};
+
+use super::beside::{Beside, Peer};
+use super::bindings::{EVENT_DEVICE_FATAL, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion};
+use super::queue_pair::{Name, Subject};
+use super::slot::Content;
+use super::{DEVICE, QUEUE, VerbsEndpoint};
+use crate::provider::{Completion, Loss};
+
+/// Completions that are taken at a time.
+const BATCH: usize = 32;
+
+impl VerbsEndpoint {
+    /// Takes completions until there are none.
+    pub(super) fn drain(&mut self, completions: &mut Vec<Completion>) {
+        let mut batch = [WorkCompletion::EMPTY; BATCH];
+        loop {
+            match self.shared.queue.poll(&mut batch) {
+                Ok(count) => {
+                    for completion in &batch[..count] {
+                        self.complete(completion, completions);
+                    }
+                    if count < BATCH {
+                        return;
+                    }
+                }
+                Err(error) => return self.lose_all(&Loss::Failed(error.to_string()), completions),
+            }
+        }
+    }
+
+    pub(super) fn complete(
+        &mut self,
+        completion: &WorkCompletion,
+        completions: &mut Vec<Completion>,
+    ) {
+        let name = Name::decode(completion.id);
+        let number = usize::from(name.queue_pair);
+        let Some(slot) = self.slots.get_mut(number) else {
+            return;
+        };
+        let Some(queue_pair) = slot.of_life(name.life) else {
+            return;
+        };
+        if completion.status != STATUS_SUCCESS {
+            if self.is_iwarp() && completion.status == STATUS_FLUSHED {
+                // The connection has ended; how, nobody says.
+                return self.lose(number, Loss::Closed, completions);
+            }
+            let words = self.device.status_words(completion.status);
+            return self.lose(number, Loss::Failed(words), completions);
+        }
+        match name.subject {
+            Subject::Request => {
+                let id = queue_pair.complete();
+                completions.extend(id.map(|id| Completion::Done {
+                    queue_pair: number,
+                    id,
+                }));
+                slot.bears_fruit();
+            }
+            Subject::Message(place) => match queue_pair.take_message(place, completion.length) {
+                Ok(Some(message)) if self.has_ended && !message.as_bytes().is_empty() => {}
+                Ok(Some(message)) => completions.push(Completion::Received {
+                    queue_pair: number,
+                    message,
+                }),
+                Ok(None) => {
+                    let words = format!("the peer sent a message of {} bytes", completion.length);
+                    self.lose(number, Loss::Failed(words), completions);
+                }
+                Err(error) => self.lose(number, Loss::Failed(error.to_string()), completions),
+            },
+        }
+    }
+
+    /// Looks what else has happened.
+    pub(super) fn look(&mut self, completions: &mut Vec<Completion>) {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 4];
+        let no_time = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let Ok(count) = epoll::wait(&self.watch, &mut events[..], Some(&no_time)) else {
+            // A signal came: the descriptor is still readable.
+            return;
+        };
+        for event in &events[..count] {
+            match event.data.u64() {
+                QUEUE => {
+                    while self.shared.queue.take_event() {
+                        self.is_armed = false;
+                    }
+                }
+                DEVICE => self.hear_device(completions),
+                _ => {
+                    let mut notices = Vec::new();
+                    if let Some(beside) = &mut self.beside {
+                        beside.look(&mut notices);
+                    }
+                    for notice in notices {
+                        self.hear(notice, completions);
+                    }
+                    if self.peer() == Peer::There {
+                        self.watch_connection(completions);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn hear_device(&mut self, completions: &mut Vec<Completion>) {
+        while let Some((kind, words)) = self.device.next_event() {
+            if kind == EVENT_DEVICE_FATAL {
+                let loss = Loss::Failed(format!("{}: {words}", self.place.port.device));
+                self.limits.replaces = false;
+                self.lose_all(&loss, completions);
+            }
+        }
+    }
+
+    /// Gives up what the peer has no use for any more. What it was sent before may still be acknowledged, and is waited
+    /// for; and what was acknowledged is told before, so that whoever sent it has succeeded.
+    pub(super) fn follow_peer(&mut self, completions: &mut Vec<Completion>) {
+        match self.peer() {
+            Peer::There => return,
+            // Over TCP what was sent before may come after it: the queue pairs tell.
+            Peer::Closed if self.is_iwarp() => return,
+            Peer::Closed => self.limits.replaces = false,
+            Peer::Reset => {
+                self.limits.replaces = false;
+                return self.lose_all(&Loss::Reset, completions);
+            }
+        }
+        // What came before the end is there.
+        self.drain(completions);
+        if !completions.is_empty() {
+            return self.watch_connection(completions);
+        }
+        for number in 0..self.slots.len() {
+            let living = self.slots[number].living.as_ref();
+            if living.is_none_or(|queue_pair| queue_pair.pending() == 0) {
+                self.lose(number, Loss::Closed, completions);
+            }
+        }
+    }
+
+    pub(super) fn watch_connection(&mut self, completions: &mut Vec<Completion>) {
+        let beside = self.beside.as_ref();
+        if let Some(Err(error)) = beside.map(|beside| beside.watch(&self.watch)) {
+            // Without a watch nobody would hear of the peer's end.
+            self.lose_all(&Loss::Failed(error.to_string()), completions);
+        }
+    }
+
+    /// A peer that is gone acknowledges nothing, and takes its memory along: how it went is the reason of all losses.
+    pub(super) fn blame_peer(&self, completions: &mut [Completion]) {
+        let reason = match self.peer() {
+            Peer::There => return,
+            Peer::Closed => Loss::Closed,
+            Peer::Reset => Loss::Reset,
+        };
+        for completion in completions {
+            if let Completion::Lost { loss, .. } = completion {
+                *loss = reason.clone();
+            }
+        }
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.beside.as_ref().map_or(Peer::There, Beside::peer)
+    }
+
+    pub(super) fn rearm(&mut self, completions: &mut Vec<Completion>) {
+        if self.is_armed {
+            return;
+        }
+        self.is_armed = true;
+        match self.shared.queue.arm() {
+            Ok(()) => self.drain(completions),
+            Err(error) => self.lose_all(&Loss::Failed(error.to_string()), completions),
+        }
+    }
+
+    pub(super) fn lose(&mut self, number: usize, loss: Loss, completions: &mut Vec<Completion>) {
+        let content = self.slots[number].clear();
+        let lost = Completion::Lost {
+            queue_pair: number,
+            loss,
+        };
+        if content == Content::Living || content == Content::Coming && !self.limits.replaces {
+            completions.push(lost);
+        }
+        if content != Content::Nothing && self.limits.replaces {
+            self.replace(number);
+        }
+    }
+
+    pub(super) fn lose_all(&mut self, loss: &Loss, completions: &mut Vec<Completion>) {
+        for number in 0..self.slots.len() {
+            self.lose(number, loss.clone(), completions);
+        }
+    }
+}

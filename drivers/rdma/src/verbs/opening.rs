@@ -1,0 +1,225 @@
+//! Makes an endpoint, and connects its queue pairs.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::epoll;
+
+use super::beside::Beside;
+use super::connection_manager::{Connection, Introduction};
+use super::fabric::{MAX_READS, Path};
+use super::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
+use super::place::{Place, VerbsError};
+use super::ports::Protocol;
+use super::queue_pair::{QueuePair, Shared, slot_bytes};
+use super::slot::{Coming, Slot};
+use super::{CONNECTION, DEVICE, QUEUE, VerbsEndpoint, locked};
+use crate::handshake::{FabricRecord, PortRecord};
+use crate::memory::Memory;
+use crate::provider::{Access, Fabric, Limits, Wanted};
+use crate::random::random_bytes;
+
+/// Requests of one queue pair at a time, if the device has room for so many.
+const DEPTH: usize = 1024;
+
+/// The largest WRITE or READ, in bytes: devices allow 2 GiB, and count in 32 bits.
+const MAX_TRANSFER_BYTES: u32 = 1 << 30;
+
+/// Messages that may come beside those that announce pieces: credit for each of the batches of a ring, the end, and queue
+/// pairs that were abandoned.
+const OTHER_MESSAGES: usize = 64;
+
+impl VerbsEndpoint {
+    /// An endpoint whose queue pairs are not connected.
+    ///
+    /// # Errors
+    ///
+    /// When the device cannot be used.
+    pub(crate) fn new(place: &Place, wanted: Wanted) -> Result<Self, VerbsError> {
+        let device = place.open()?;
+        Self::prepare(place, device, wanted).map_err(|(what, error)| place.failed(what, error))
+    }
+
+    fn prepare(
+        place: &Place,
+        device: Arc<OpenDevice>,
+        wanted: Wanted,
+    ) -> Result<Self, (&'static str, io::Error)> {
+        let queue_pairs = usize::from(wanted.queue_pairs);
+        let pieces = usize::from(wanted.pieces);
+        let at = |what| move |error| (what, error);
+        let attributes = device.attributes().map_err(at("the attributes"))?;
+        let port = device.port(place.port.number).map_err(at("a port"))?;
+        let count = |number: i32| usize::try_from(number).unwrap_or(0);
+        let entries = count(attributes.max_completions) / queue_pairs;
+        let requests = count(attributes.max_requests);
+        // Where the device cannot hold that many, the peer's asks again after a while.
+        let receives = (2 * pieces + OTHER_MESSAGES).min(entries / 2).min(requests);
+        let depths = Depths {
+            sends: DEPTH.min(requests).min(entries - receives),
+            receives,
+        };
+        let is_iwarp = place.port.protocol == Protocol::Iwarp;
+        let reads = |number: i32| u8::try_from(number).unwrap_or(MAX_READS).min(MAX_READS);
+        let path = Path {
+            port: PortRecord {
+                gid: place.gid,
+                lid: port.lid,
+                mtu: u8::try_from(port.active_mtu).unwrap_or(1),
+                reads: reads(attributes.max_reads_answered),
+            },
+            port_number: place.port.number,
+            gid_index: place.gid_index,
+            protocol: place.port.protocol,
+            traffic_class: place.wishes.traffic_class,
+            service_level: place.wishes.service_level,
+            reads: reads(attributes.max_reads),
+            round_trip: wanted.round_trip,
+        };
+        let domain = Arc::new(Domain::new(&device).map_err(at("a protection domain"))?);
+        let entries = queue_pairs * (depths.sends + depths.receives);
+        let queue = CompletionQueue::new(&device, entries).map_err(at("a completion queue"))?;
+        let bytes = slot_bytes(depths) * queue_pairs;
+        let memory = bytes
+            .try_into()
+            .map_err(io::Error::other)
+            .and_then(Memory::new)
+            .map_err(at("memory for messages"))?;
+        let slots = Registration::new(&domain, &Arc::new(memory), Access::Sink)
+            .map_err(|error| ("memory for messages", locked(error, bytes)))?;
+        let shared = Shared {
+            domain,
+            queue: Arc::new(queue),
+            depths,
+            slots: Arc::new(slots),
+        };
+        let mut endpoint = Self {
+            slots: Vec::new(),
+            regions: Vec::new(),
+            watch: watch(&shared.queue, &device).map_err(at("its descriptors"))?,
+            shared,
+            device,
+            place: place.clone(),
+            path,
+            peer_port: None,
+            limits: Limits {
+                queue_pairs,
+                depth: depths.sends,
+                reads: usize::from(path.reads),
+                message_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
+                over_tcp: is_iwarp,
+                needs_polling: false,
+                replaces: !is_iwarp,
+            },
+            beside: None,
+            has_ended: false,
+            is_armed: false,
+            failures: Vec::new(),
+        };
+        for number in 0..queue_pairs {
+            endpoint
+                .add_queue_pair(number)
+                .map_err(at("a queue pair"))?;
+        }
+        Ok(endpoint)
+    }
+
+    fn add_queue_pair(&mut self, number: usize) -> io::Result<()> {
+        let coming = self.queue_pair(number, 0)?;
+        self.slots.push(Slot::new(coming));
+        Ok(())
+    }
+
+    /// A queue pair that is not connected.
+    pub(super) fn queue_pair(&self, number: usize, life: u16) -> io::Result<Coming> {
+        let number = u8::try_from(number).map_err(io::Error::other)?;
+        let queue_pair = QueuePair::new(&self.shared, number, life)?;
+        self.path.initialise(&queue_pair)?;
+        Ok(Coming {
+            queue_pair,
+            // InfiniBand architecture: 24 bits.
+            first_packet: u32::from_be_bytes(random_bytes()) >> 8,
+            is_connected: false,
+            peer_is_connected: false,
+        })
+    }
+
+    /// What a queue pair says when the connection manager connects it (iWARP).
+    pub(crate) fn introduction<'a>(&self, number: u16, private: &'a [u8]) -> Introduction<'a> {
+        let coming = self.slots[usize::from(number)].coming.as_ref();
+        Introduction {
+            number: coming.map_or(0, |coming| coming.queue_pair.number()),
+            reads: self.path.reads.min(self.path.port.reads),
+            private,
+        }
+    }
+
+    /// A queue pair was connected by the connection manager (iWARP).
+    pub(crate) fn attach(&mut self, number: u16, connection: Connection) {
+        let slot = &mut self.slots[usize::from(number)];
+        slot.living = slot.coming.take().map(|coming| {
+            let mut queue_pair = coming.queue_pair;
+            queue_pair.hold(connection);
+            queue_pair
+        });
+    }
+
+    /// Takes the data connection, which tells when the peer gives up (iWARP).
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot watch it.
+    pub(crate) fn keep(&mut self, beside: OwnedFd) -> io::Result<()> {
+        self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
+        Ok(())
+    }
+}
+
+impl Fabric for VerbsEndpoint {
+    fn record(&self) -> FabricRecord {
+        let coming = self.slots.iter().filter_map(|slot| slot.coming.as_ref());
+        FabricRecord {
+            port: self.path.port,
+            queue_pairs: coming.map(Coming::record).collect(),
+        }
+    }
+
+    fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()> {
+        if peer.queue_pairs.len() != self.slots.len() {
+            return Err(io::Error::other(
+                "the other end has another number of queue pairs",
+            ));
+        }
+        for (slot, other) in self.slots.iter_mut().zip(&peer.queue_pairs) {
+            let Some(coming) = slot.coming.take() else {
+                continue;
+            };
+            self.path.connect(&coming, &peer.port, *other)?;
+            slot.living = Some(coming.queue_pair);
+        }
+        self.limits.reads = usize::from(self.path.reads_with(&peer.port));
+        self.peer_port = Some(peer.port);
+        self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
+        Ok(())
+    }
+}
+
+/// Watches the queue and the device.
+fn watch(queue: &CompletionQueue, device: &OpenDevice) -> io::Result<OwnedFd> {
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let name = epoll::EventData::new_u64;
+    epoll::add(
+        &watch,
+        queue.descriptor(),
+        name(QUEUE),
+        epoll::EventFlags::IN,
+    )?;
+    epoll::add(
+        &watch,
+        device.descriptor(),
+        name(DEVICE),
+        epoll::EventFlags::IN,
+    )?;
+    Ok(watch)
+}
