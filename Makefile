@@ -98,6 +98,10 @@ bench-record: test-programs release ## The same, and write docs/measurements; on
 bench-devices: guest-kernel ## Measure rdma over devices in software, and write docs/measurements/rdma-devices.md
 	$(INTEROP) bench-devices -- --record docs/measurements
 
+.PHONY: bench-rdma
+bench-rdma: ## Measure rdma on simulated paths, and write docs/measurements/rdma.md
+	cargo run --release -p gridhaul-interop --bin bench-rdma -- --record docs/measurements
+
 .PHONY: soak
 soak: test-programs release ## Run 500 sessions for two minutes, copy 100,000 small files, and look for leaks
 	$(INTEROP) soak

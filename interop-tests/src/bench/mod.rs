@@ -10,6 +10,7 @@ pub mod many;
 pub mod measured;
 pub mod ports;
 pub mod pump;
+pub mod rdma;
 pub mod record;
 pub mod registration;
 pub mod rows;

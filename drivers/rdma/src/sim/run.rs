@@ -205,6 +205,7 @@ impl RunEnd {
     }
 
     /// All of its own stream was told, and all of the peer's was taken.
+    #[cfg(test)]
     pub(crate) fn is_done(&self) -> bool {
         self.sent == self.length
             && self.exchange.sender.is_posted()

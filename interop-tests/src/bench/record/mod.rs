@@ -1,5 +1,6 @@
 //! The record of a run: a page of tables, and charts beside it.
 
+pub mod plot;
 pub mod svg;
 
 use std::fs;
@@ -199,7 +200,10 @@ fn chart(group: Group, rows: &[&Measured], reading: Reading, unit: Unit) -> (Str
 }
 
 /// A table of Markdown.
-fn table<const COLUMNS: usize>(heading: [&str; COLUMNS], rows: Vec<[String; COLUMNS]>) -> String {
+pub(super) fn table<const COLUMNS: usize>(
+    heading: [&str; COLUMNS],
+    rows: Vec<[String; COLUMNS]>,
+) -> String {
     let line = |cells: [String; COLUMNS]| {
         let cells = cells.map(|cell| cell.replace('|', "\\|"));
         format!("| {} |\n", cells.join(" | "))

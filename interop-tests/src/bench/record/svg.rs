@@ -40,7 +40,7 @@ const BAR: f64 = 16.0;
 const GAP: f64 = 12.0;
 
 /// The text is of a grey that can be read on white and on dark; who says that it is dark gets a lighter one.
-const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#777}\
+pub(super) const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#777}\
     .title{font-size:16px;font-weight:600}\
     @media(prefers-color-scheme:dark){text{fill:#ccc}}";
 
@@ -129,13 +129,13 @@ fn bar(x: f64, y: f64, length: f64, series: Series) -> String {
     )
 }
 
-fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
+pub(super) fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
     let words = escape(words);
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n")
 }
 
 /// With three digits that mean something.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         below if below < 10.0 => format!("{value:.2}"),
         below if below < 100.0 => format!("{value:.1}"),
@@ -144,7 +144,7 @@ fn number(value: f64) -> String {
 }
 
 /// What may stand in text and in attributes (XML 1.0, 2.4).
-fn escape(words: &str) -> String {
+pub(super) fn escape(words: &str) -> String {
     let mut escaped = String::new();
     for character in words.chars() {
         match character {
