@@ -56,7 +56,7 @@ test-rdma: guest-kernel ## Run the tests that need RDMA devices, in guests
 	GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/debug/gridhaul-server \
 	    cargo test -p gridhaul-interop --lib --test guest --no-fail-fast -- --ignored
 	$(call in_guest,siw) test -p gridhaul-rdma --lib -- --ignored siw
-	GRIDHAUL_RDMA_ADDRESS=10.9.0.1 $(call in_guest,rxe) test -p gridhaul-rdma --test verbs -- --ignored
+	GRIDHAUL_RDMA_ADDRESS=10.9.0.3 $(call in_guest,rxe) test -p gridhaul-rdma --test verbs -- --ignored
 
 # The crate is a workspace of its own, because it is under the GPL and needs libraries to build: its README says which.
 .PHONY: test-async-rdma
@@ -65,7 +65,7 @@ test-async-rdma: guest-kernel ## Test the provider async-rdma, which is no part 
 	cd drivers/rdma-async-rdma && cargo fmt --all --check && \
 	    CARGO_TARGET_DIR=$(ASYNC_RDMA_DIRECTORY) cargo clippy --workspace --all-targets -- -D warnings && \
 	    CARGO_TARGET_DIR=$(ASYNC_RDMA_DIRECTORY) cargo test --workspace && \
-	    CARGO_TARGET_DIR=$(ASYNC_RDMA_DIRECTORY) GRIDHAUL_RDMA_ADDRESS=10.9.0.1 \
+	    CARGO_TARGET_DIR=$(ASYNC_RDMA_DIRECTORY) GRIDHAUL_RDMA_ADDRESS=10.9.0.3 \
 	    $(call in_guest,rxe) test --test conformance -- --ignored --test-threads=1
 
 ASYNC_RDMA_DIRECTORY = $(TARGET_DIRECTORY)/async-rdma
