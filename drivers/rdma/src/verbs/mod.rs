@@ -140,6 +140,10 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {
+        if self.has_ended {
+            // Its memory is given back; what is lost then need not go again.
+            return Err(PostError::Lost);
+        }
         let is_there = match self.peer() {
             Peer::There => true,
             Peer::Closed => self.is_iwarp(),
