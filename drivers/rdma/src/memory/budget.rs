@@ -2,10 +2,10 @@
 //!
 //! Half of the bound is set aside in equal shares, for as many channels as are expected; the other half goes to those
 //! who want more than a share, in the order of asking. So one channel may have a ring for a long and fast path, and
-//! the next sixty have rings as well.
+//! hundreds more have rings as well.
 
 /// Channels for which shares are set aside.
-const CHANNELS: u64 = 64;
+const CHANNELS: u64 = 256;
 
 /// A bound, and what is taken of it, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,16 +92,16 @@ mod tests {
     fn one_channel_leaves_shares_for_the_others() {
         let mut budget = Budget::new(1024 * MIB);
         let first = budget.offer(u64::MAX, MIB).unwrap();
-        assert_eq!(first, (1024 - 63 * 8) * MIB);
+        assert_eq!(first, (1024 - 255 * 2) * MIB);
         budget.take(first);
-        for _ in 1..64 {
+        for _ in 1..256 {
             let offer = budget.offer(u64::MAX, MIB).unwrap();
-            assert_eq!(offer, 8 * MIB);
+            assert_eq!(offer, 2 * MIB);
             budget.take(offer);
         }
         assert_eq!(budget.offer(MIB, MIB), None);
-        budget.give_back(8 * MIB);
-        assert_eq!(budget.offer(u64::MAX, MIB), Some(8 * MIB));
+        budget.give_back(2 * MIB);
+        assert_eq!(budget.offer(u64::MAX, MIB), Some(2 * MIB));
     }
 
     #[test]
