@@ -76,8 +76,11 @@ fn cell(
     let rate = gigabits * GIGABIT;
     // A ring is filled, flies and drains for the first time in the first interval.
     let interval = Duration::from_millis(200) + 4 * time;
+    let mut fabric = FabricSettings::new(Link::new(rate, time / 2));
+    // As many requests as adapters take: with fewer, those that wait are the limit and not the ring.
+    fabric.depth = 32 << 10;
     let experiment = Experiment {
-        fabric: FabricSettings::new(Link::new(rate, time / 2)),
+        fabric,
         channels: 1,
         ring_bytes: NonZeroU64::new(ring).expect("a constant that is not zero"),
         message_bytes,
