@@ -413,7 +413,16 @@ impl Opening<'_> {
         for number in 0..answer.chosen.queue_pairs {
             let private = private_data(answer.token, number);
             let introduction = endpoint.introduction(number, &private);
-            let connection = Connection::connect(local, peer, introduction, self.operation);
+            // librdmacm does not know which ports TCP has given to others, and takes another the next time.
+            let mut tries = 0..CONNECT_TRIES;
+            let connection = loop {
+                match Connection::connect(local, peer, introduction, self.operation) {
+                    Err(ConnectionError::Call { error, .. })
+                        if error.kind() == std::io::ErrorKind::AddrInUse
+                            && tries.next().is_some() => {}
+                    outcome => break outcome,
+                }
+            };
             endpoint.attach(number, connection.map_err(connection_error)?);
         }
         let socket = self.socket.try_clone().map_err(local_error)?;
@@ -769,6 +778,9 @@ impl Carrier {
         }
     }
 }
+
+/// How often another port is tried for a connection of an adapter.
+const CONNECT_TRIES: usize = 16;
 
 /// What proves that a connection belongs to a data connection, and says which queue pair it is for.
 fn private_data(token: Token, number: u16) -> Vec<u8> {
