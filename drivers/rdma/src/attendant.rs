@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -200,7 +201,8 @@ fn look_after_all(bell: &Bell) {
         let due = attendant().due(&happened);
         for (name, charge) in due {
             let mut charge = lock(&charge);
-            let again_at = charge.attend();
+            // One that panics is done, and the others are looked after as before.
+            let again_at = catch_unwind(AssertUnwindSafe(|| charge.attend())).unwrap_or(None);
             if again_at.is_none() {
                 bell.forget(&*charge);
             }
@@ -275,6 +277,35 @@ mod tests {
                 rustix::io::write(&to, &[0]).unwrap();
             }
             assert_eq!(hears.recv(), Ok(until));
+        }
+    }
+
+    /// Its descriptor is readable at once.
+    struct Panics(OwnedFd, Sender<usize>);
+
+    impl Charge for Panics {
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.0.as_fd())
+        }
+
+        fn attend(&mut self) -> Option<Duration> {
+            panic!("of no harm to others")
+        }
+    }
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            self.1.send(0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_charge_that_panics_is_done() {
+        let (told, hears) = channel();
+        for _ in 0..2 {
+            let event = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+            leave(&Arc::new(Mutex::new(Panics(event, told.clone())))).unwrap();
+            assert_eq!(hears.recv(), Ok(0));
         }
     }
 }
