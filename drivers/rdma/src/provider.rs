@@ -188,6 +188,16 @@ pub enum Work {
     Send(Message),
 }
 
+impl Work {
+    /// The bytes that it moves; one at least.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Write { span, .. } | Self::Read { span, .. } => span.length.max(1),
+            Self::Send(message) => message.as_bytes().len().max(1),
+        }
+    }
+}
+
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 64;
 

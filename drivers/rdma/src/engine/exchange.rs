@@ -11,6 +11,10 @@ use super::sender::SenderError;
 use super::{Message, Reader, Receiver, Sender};
 use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
 
+/// Bytes that are posted by one call. Soft-RoCE carries a request out while it is posted, at the speed of the processor,
+/// and whoever calls wants to look at its deadline in between.
+const POSTED_BYTES: usize = 8 << 20;
+
 /// Both directions of a channel.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -26,6 +30,8 @@ pub(crate) struct Exchange {
     restored: u64,
     /// Times that credit was returned.
     credits: u64,
+    /// More may be posted at once.
+    has_more: bool,
     /// Empty between two calls.
     completions: Vec<Completion>,
 }
@@ -65,6 +71,7 @@ impl Exchange {
             stalls: 0,
             restored: 0,
             credits: 0,
+            has_more: false,
             completions: Vec::new(),
         }
     }
@@ -88,18 +95,9 @@ impl Exchange {
     ) -> Result<(), Fault> {
         self.poll(endpoint, now)?;
         self.give_up_stalled(endpoint, now);
-        let mut has_posted = false;
-        while let Some(post) = self.sender.next(now) {
-            Self::post(endpoint, post.queue_pair, post.request)?;
-            has_posted = true;
-        }
-        while let Some(reader) = &mut self.reader
-            && let Some((queue_pair, request)) = reader.next(&mut self.sender, now)
-        {
-            Self::post(endpoint, queue_pair, request)?;
-            has_posted = true;
-        }
-        if has_posted {
+        let posted = self.post_some(endpoint, now)?;
+        self.has_more = posted >= POSTED_BYTES;
+        if posted > 0 {
             self.work(endpoint, now)?;
         }
         self.return_credit(endpoint, now)
@@ -107,11 +105,33 @@ impl Exchange {
 
     /// When to advance again though nothing happens: `now` or later, or `None` if there is no need.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
+        if self.has_more {
+            return Some(now);
+        }
         let stall_at = self.sender.stall_at();
         let reader = self.reader.as_ref();
         let read_at = reader.and_then(|reader| reader.next_at(&self.sender, now));
         let times = [self.sender.next_at(now), read_at, stall_at];
         times.into_iter().flatten().min()
+    }
+
+    /// Posts what may go, up to a bound; returns the bytes of it, one at least for each request.
+    fn post_some(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<usize, Fault> {
+        let mut posted = 0;
+        while posted < POSTED_BYTES
+            && let Some(post) = self.sender.next(now)
+        {
+            posted += post.request.work.bytes();
+            Self::post(endpoint, post.queue_pair, post.request)?;
+        }
+        while posted < POSTED_BYTES
+            && let Some(reader) = &mut self.reader
+            && let Some((queue_pair, request)) = reader.next(&mut self.sender, now)
+        {
+            posted += request.work.bytes();
+            Self::post(endpoint, queue_pair, request)?;
+        }
+        Ok(posted)
     }
 
     /// Returns credit if it is due.
