@@ -120,6 +120,11 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
+        let access = match access {
+            // RFC 5040 5.2: it is the peer that writes there what we READ, by the key that we name.
+            Access::Sink if self.is_iwarp() => Access::RemoteWrite,
+            other => other,
+        };
         let registration = Registration::new(&self.shared.domain, memory, access)
             .map_err(|error| locked(error, memory.length()))?;
         let free = self.regions.iter().position(Option::is_none);
