@@ -13,7 +13,7 @@ use crate::engine::{
     Exchange, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
 use crate::handshake::{
-    self, Answer, Mode, Offer, Record, RecordError, RingRecord, Token, Way, Ways,
+    self, Answer, FabricRecord, Mode, Offer, Record, RecordError, RingRecord, Token, Way, Ways,
 };
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
@@ -163,7 +163,7 @@ impl Opening<'_> {
                 self.or_refuse(connected)?;
                 self.greet(endpoint.as_mut(), Side::Connector)?;
             }
-            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
+            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut(), answer.way)?,
         }
         self.finish(rings, answer.chosen, remote, abilities.reason(answer.way))
     }
@@ -212,7 +212,7 @@ impl Opening<'_> {
                 }
                 self.greet(endpoint.as_mut(), Side::Acceptor)?;
             }
-            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut())?,
+            Carrier::Fabric(endpoint) => self.connect_fabric(endpoint.as_mut(), way)?,
         }
         self.finish(rings, chosen, remote, choice)
     }
@@ -498,12 +498,13 @@ impl Opening<'_> {
     }
 
     /// Connects the queue pairs of adapters; the data connection stays beside them.
-    fn connect_fabric(&self, endpoint: &mut dyn Fabric) -> Result<(), OpenError> {
+    fn connect_fabric(&self, endpoint: &mut dyn Fabric, way: Way) -> Result<(), OpenError> {
         let record = Record::Fabric(endpoint.record());
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Fabric(peer) = handshake::read(&self.socket, self.operation)? else {
             return Err(OpenError::Unexpected);
         };
+        self.or_refuse(self.check_gid(&peer, way))?;
         let socket = self.socket.try_clone().map_err(local_error)?;
         let connected = endpoint.connect(&peer, socket).map_err(local_error);
         self.or_refuse(connected)?;
@@ -513,6 +514,20 @@ impl Opening<'_> {
             Record::Ready => Ok(()),
             _ => Err(OpenError::Unexpected),
         }
+    }
+
+    /// An adapter sends where the peer says. That must be the host of the data connection, or the peer could have us
+    /// send to others.
+    fn check_gid(&self, peer: &FabricRecord, way: Way) -> Result<(), OpenError> {
+        let gid = IpAddr::V6(peer.port.gid.into()).to_canonical();
+        let host = self.peer.ip().to_canonical();
+        if way == Way::InfiniBand || self.settings.wishes.gid.is_some() || gid == host {
+            return Ok(());
+        }
+        Err(OpenError::Local(format!(
+            "the adapter of the other end has the address {gid}, and the data connection {host}: where both are the \
+             same host, the option gid at this end says that it may be so"
+        )))
     }
 
     fn carrier(
@@ -645,6 +660,12 @@ impl Opening<'_> {
         let receiver = Receiver::new(ring, pieces);
         let mut exchange = Exchange::new(sender, receiver, limits.queue_pairs);
         if chosen.mode == Mode::Get {
+            if limits.reads == 0 {
+                return Err(OpenError::Local(
+                    "mode=get reads, and one of the two adapters does not (max_qp_rd_atom is 0)"
+                        .to_owned(),
+                ));
+            }
             let settings = ReaderSettings {
                 ring,
                 region: rings.sink,
