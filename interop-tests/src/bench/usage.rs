@@ -27,7 +27,8 @@ pub struct Usage {
     pub threads: usize,
     /// Open descriptors of all of them.
     pub descriptors: usize,
-    /// Resident memory in bytes; a page that several processes share counts in parts (PSS).
+    /// Resident memory in bytes; a page that several processes share counts in parts (PSS). Pages of programs and other
+    /// files are left out: their parts change when somebody else starts the same program.
     pub memory: u64,
 }
 
@@ -146,8 +147,11 @@ impl Process {
 
 fn proportional_set_size(pid: u32) -> u64 {
     let rollup = read(pid, "smaps_rollup");
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-    line.map_or(0, kibibytes)
+    let lines = rollup.lines().filter_map(|line| {
+        let own = ["Pss_Anon:", "Pss_Shmem:"];
+        own.iter().find_map(|name| line.strip_prefix(name))
+    });
+    lines.map(kibibytes).sum()
 }
 
 fn peak_memory(pid: u32) -> u64 {
