@@ -94,13 +94,10 @@ bench: test-programs release ## Measure this server beside globus-gridftp-server
 bench-record: test-programs release ## The same, and write docs/measurements; on a machine that does nothing else
 	$(INTEROP) bench -- --record docs/measurements
 
-.PHONY: bench-devices
-bench-devices: guest-kernel ## Measure rdma over devices in software, and write docs/measurements/rdma-devices.md
-	$(INTEROP) bench-devices -- --record docs/measurements
-
 .PHONY: bench-rdma
-bench-rdma: ## Measure rdma on simulated paths, and write docs/measurements/rdma.md
+bench-rdma: guest-kernel ## Measure rdma on simulated paths and over devices in software, and write docs/measurements
 	cargo run --release -p gridhaul-interop --bin bench-rdma -- --record docs/measurements
+	cargo run --release -p gridhaul-interop --bin bench-devices -- --record docs/measurements
 
 .PHONY: soak
 soak: test-programs release ## Run 500 sessions for two minutes, copy 100,000 small files, and look for leaks

@@ -116,6 +116,43 @@ const RING: &str = "slab=16M;slabs=4";
 const SETTLES_IN: Duration = Duration::from_millis(2500);
 
 impl Bench {
+    /// Measures all ways and sizes, as a table in Markdown.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bench::measure`].
+    pub fn table(&self) -> Result<String, RegistrationError> {
+        const MIB: f64 = 1024.0 * 1024.0;
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let mut table = format!(
+            "### Registration (mod_rdma, table 1; PVFS, lists of buffers)\n\n\
+             Ranges of a file by `{}`: MB/s, and processor seconds of the sender for 10^9 bytes. The processor is loaded \
+             by twice as many threads as there are processors.\n\n\
+             | range | processor | static | dynamic | pin-down cache | most of the bound, MiB | most pinned, MiB |\n\
+             |---|---|---|---|---|---|---|\n",
+            self.options
+        );
+        for size in [64 << 10, 256 << 10, 1 << 20, 4 << 20] {
+            for (load, spinning) in [("idle", 0), ("loaded", 2 * processors)] {
+                let costs = Way::ALL.map(|way| self.measure(way, size, spinning));
+                let (mut used, mut pinned) = (0, 0);
+                table += &format!("| {} KiB | {load} |", size >> 10);
+                for cost in costs {
+                    let cost = cost?;
+                    let megabytes = cost.rate / 1e6;
+                    table += &format!(" {megabytes:.0}, {:.2} |", cost.processor_seconds);
+                    used = used.max(cost.used_bytes);
+                    pinned = pinned.max(cost.pinned_bytes);
+                }
+                let [used, pinned] = [used, pinned].map(|bytes| bytes as f64 / MIB);
+                table += &format!(" {used:.0} | {pinned:.0} |\n");
+            }
+        }
+        let bound = memory_load().limit_bytes as f64 / MIB;
+        table += &format!("\nThe bound is {bound:.0} MiB.\n");
+        Ok(table)
+    }
+
     /// Sends ranges of `size` bytes for a while, beside `spinning` threads that do nothing useful.
     ///
     /// # Errors

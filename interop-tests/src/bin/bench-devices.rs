@@ -67,7 +67,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
 /// What the page begins with.
 const INTRODUCTION: &str = "# The driver rdma over devices in software
 
-This page is written by `make bench-devices`. Zeros go from one end of a cable to the other through a driver stack,
+This page is written by `make bench-rdma`. Zeros go from one end of a cable to the other through a driver stack,
 without a server or a file system, in a guest with one processor: both ends, the devices and the cable share it.
 
 ";

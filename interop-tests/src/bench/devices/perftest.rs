@@ -1,14 +1,35 @@
 //! `ib_write_bw` of perftest: what a device can do when nobody looks at the bytes.
 
+use std::fmt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::Client;
 use crate::guest::RIGHT;
 
+/// The devices of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// `rxe`.
+    Roce,
+    /// `siw`.
+    Iwarp,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Roce => "RoCE",
+            Self::Iwarp => "iWARP",
+        })
+    }
+}
+
 /// What it is to do.
 #[derive(Debug, Clone, Copy)]
 pub struct WriteBandwidth {
+    /// By which devices.
+    pub device: Device,
     /// The length of a WRITE, in bytes.
     pub message_bytes: u64,
     /// WRITEs of a queue pair that are under way.
@@ -66,10 +87,15 @@ impl WriteBandwidth {
 
     fn arguments(&self, end: &str) -> Vec<String> {
         let iterations = self.bytes / self.message_bytes / self.queue_pairs as u64;
-        vec![
-            format!("--ib-dev=rxe_{end}"),
+        let [driver, connected] = match self.device {
             // That of the IPv4 address.
-            "--gid-index=1".into(),
+            Device::Roce => ["rxe", "--gid-index=1"],
+            // iWARP has no other way to connect.
+            Device::Iwarp => ["siw", "--rdma_cm"],
+        };
+        vec![
+            format!("--ib-dev={driver}_{end}"),
+            connected.into(),
             format!("--size={}", self.message_bytes),
             format!("--tx-depth={}", self.depth),
             format!("--qp={}", self.queue_pairs),

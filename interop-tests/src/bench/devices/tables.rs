@@ -5,8 +5,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::perftest::WriteBandwidth;
+use super::perftest::{Device, WriteBandwidth};
 use super::pump::{Load, Moved};
+use crate::bench::registration;
 use crate::guest::{Network, RIGHT};
 use crate::{Client, Finished};
 
@@ -15,22 +16,34 @@ use crate::{Client, Finished};
 pub enum Table {
     /// Block size against depth over RoCE.
     Roce,
+    /// Block size against depth over iWARP.
+    Iwarp,
     /// A policer in the path.
     Policer,
     /// Processor time over one link.
     Processor,
+    /// What registering memory costs.
+    Registration,
     /// iWARP in user space beside TCP, on the host itself.
     Loopback,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Policer, Self::Roce, Self::Processor, Self::Loopback];
+    pub const ALL: [Self; 6] = [
+        Self::Policer,
+        Self::Roce,
+        Self::Iwarp,
+        Self::Processor,
+        Self::Registration,
+        Self::Loopback,
+    ];
 
     /// The network of its guest, unless it is measured on the host.
     pub fn network(self) -> Option<Network> {
         match self {
-            Self::Roce | Self::Policer | Self::Processor => Some(Network::Rxe),
+            Self::Roce | Self::Policer | Self::Processor | Self::Registration => Some(Network::Rxe),
+            Self::Iwarp => Some(Network::Siw),
             Self::Loopback => None,
         }
     }
@@ -42,9 +55,11 @@ impl Table {
     /// When the path could not be made.
     pub fn measure(self) -> io::Result<String> {
         match self {
-            Self::Roce => Ok(sizes()),
+            Self::Roce => Ok(sizes(Device::Roce)),
+            Self::Iwarp => Ok(sizes(Device::Iwarp)),
             Self::Policer => policer(),
             Self::Processor => Ok(processor()),
+            Self::Registration => registration(),
             Self::Loopback => Ok(loopback()),
         }
     }
@@ -55,9 +70,9 @@ const MIB: u64 = 1 << 20;
 /// Sent by each channel, unless a path is slow.
 const BYTES: u64 = 512 * MIB;
 
-fn sizes() -> String {
-    let mut table = String::from(
-        "### Block size against depth, RoCE (RFTP, figures 15 and 16)\n\n\
+fn sizes(device: Device) -> String {
+    let mut table = format!(
+        "### Block size against depth, {device} (RFTP, figures 15 and 16)\n\n\
          Millions of bytes in a second, and beside it `ib_write_bw` of the same run.\n\n\
          | message | depth | channels | rdma | ib_write_bw | ratio |\n|---|---|---|---|---|---|\n",
     );
@@ -69,6 +84,7 @@ fn sizes() -> String {
                 );
                 let moved = load(&stack, RIGHT, channels, BYTES / channels as u64);
                 let bandwidth = WriteBandwidth {
+                    device,
                     message_bytes,
                     depth,
                     queue_pairs: channels,
@@ -108,11 +124,13 @@ fn policer() -> io::Result<String> {
         BURST >> 10
     );
     for options in [
-        "message=32K;rate=385m",
-        "message=64K;rate=385m",
-        "message=256K;rate=385m",
+        "message=32K;rate=388m;burst=96K",
+        "message=64K;rate=388m;burst=64K",
+        "message=256K;rate=388m",
         "message=64K",
         "message=1M",
+        "message=64K;rate=auto",
+        "message=1M;rate=auto",
     ] {
         // A new one has all of its burst, and counts from zero.
         let _ = tc("filter del dev right parent ffff:");
@@ -172,6 +190,15 @@ fn processor() -> String {
         let _ = writeln!(table, "| `{stack}` | {} | {seconds} |", speed(&moved));
     }
     table
+}
+
+fn registration() -> io::Result<String> {
+    let bench = registration::Bench {
+        options: "provider=verbs".into(),
+        to: RIGHT.parse().expect("an address of ours"),
+        time: Duration::from_secs(1),
+    };
+    bench.table().map_err(io::Error::other)
 }
 
 fn loopback() -> String {
