@@ -642,6 +642,7 @@ impl Opening<'_> {
             piece_bytes: piece_bytes(ring, message),
             max_pieces: pieces,
             is_fetched: chosen.mode == Mode::Get,
+            completes_early: limits.over_tcp,
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
         let rate = match self.settings.rate {

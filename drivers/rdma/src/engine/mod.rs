@@ -65,6 +65,12 @@ impl Ring {
         )
     }
 
+    /// Where bytes of the stream, which must not cross the end of the ring, begin and end in it.
+    pub(crate) fn range(self, start: u64, end: u64) -> (u64, u64) {
+        let offset = start % self.bytes;
+        (offset, offset + (end - start))
+    }
+
     /// How many bytes of the stream from `start` lie behind each other.
     pub(crate) fn contiguous(self, start: u64) -> u64 {
         self.bytes() - start % self.bytes

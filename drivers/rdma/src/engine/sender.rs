@@ -28,6 +28,8 @@ pub(crate) struct SenderSettings {
     pub(crate) max_pieces: usize,
     /// The peer fetches pieces that are announced to it, and nothing is written.
     pub(crate) is_fetched: bool,
+    /// Requests complete before they have arrived (iWARP).
+    pub(crate) completes_early: bool,
     /// A queue pair on which nothing completes for so long is given up, unless a provider's requests may wait.
     pub(crate) stall: Option<Duration>,
 }
@@ -60,6 +62,8 @@ pub(crate) struct Sender {
     /// What is not in our ring.
     sources: Sources,
     queue_pairs: Vec<QueuePair>,
+    /// What was sent again, where requests complete before they have arrived.
+    repeats: Vec<Repeat>,
     /// Queue pairs on which the peer is still to hear that another was lost, and that one: before anything else.
     abandoned: VecDeque<(usize, usize)>,
     /// Whose turn it is.
@@ -94,6 +98,20 @@ struct Piece {
     /// Its memory is needed until it has completed: it may be on its way when the peer has consumed it already, because
     /// it goes over a second queue pair, or the memory is not in our ring and goes away.
     held: bool,
+    /// It goes for the second time, and the first may have arrived.
+    again: bool,
+}
+
+/// A piece that was sent for the second time over the first queue pair that lives. Nobody knows when it has arrived, and
+/// what is written to its place over another queue pair may be there before it, to be overwritten. So that goes over
+/// the same one.
+#[derive(Debug, Clone, Copy)]
+struct Repeat {
+    /// Its place in the ring.
+    from: u64,
+    to: u64,
+    /// It has arrived when anything after this has that goes over the same queue pair.
+    before: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -163,6 +181,7 @@ impl Sender {
             told: 0,
             held: 0,
             sources: Sources::default(),
+            repeats: Vec::new(),
             queue_pairs: vec![QueuePair::default(); settings.queue_pairs],
             abandoned: VecDeque::new(),
             next: 0,
@@ -309,6 +328,11 @@ impl Sender {
         if let Some(piece) = self.pieces.iter_mut().find(ended) {
             piece.held = false;
             self.held -= 1;
+            if piece.again && self.settings.completes_early {
+                let (from, to) = self.settings.ring.range(piece.start, piece.end);
+                let before = self.cut;
+                self.repeats.push(Repeat { from, to, before });
+            }
             self.retire();
         }
     }
@@ -396,6 +420,10 @@ impl Sender {
     /// was told on each of them to throw that one away. `false` if there is no other.
     pub(crate) fn lost(&mut self, queue_pair: usize) -> bool {
         self.pacer.lost(queue_pair);
+        if self.first_living() == Some(queue_pair) {
+            // The peer hears of it before anything that is sent from here on.
+            self.repeats.clear();
+        }
         let lost = &mut self.queue_pairs[queue_pair];
         (lost.pending, lost.lost) = (0, true);
         let on_it = |piece: &&mut Piece| piece.queue_pair == Some(queue_pair);
@@ -408,6 +436,7 @@ impl Sender {
                 piece.announced = false;
                 if !self.settings.is_fetched {
                     piece.posted = piece.start;
+                    piece.again = piece.told;
                     piece.held = piece.told || self.sources.any_within(piece.start, piece.end);
                 }
             }
@@ -456,8 +485,8 @@ impl Sender {
     fn retire(&mut self) {
         let credited = self.credited;
         let is_done = |piece: &Piece| piece.end <= credited && !piece.held;
-        while self.pieces.front().is_some_and(is_done) {
-            self.pieces.pop_front();
+        while let Some(piece) = self.pieces.pop_front_if(|piece| is_done(piece)) {
+            self.forget_repeats(piece);
             self.announced = self.announced.saturating_sub(1);
             self.told = self.told.saturating_sub(1);
         }
@@ -499,6 +528,7 @@ impl Sender {
                 announced: false,
                 told: false,
                 held,
+                again: false,
             });
             self.cut = end;
         }
@@ -518,7 +548,7 @@ impl Sender {
                 continue;
             }
             let own = self.pieces[number].queue_pair;
-            let queue_pair = match own {
+            let queue_pair = match own.or_else(|| self.bound_to(self.pieces[number])) {
                 Some(own) => Some(own).filter(has_room),
                 // Without room for this there is none for any other.
                 None => Some(*free.peek()?),
@@ -528,6 +558,29 @@ impl Sender {
             }
         }
         None
+    }
+
+    /// The only queue pair that a piece may go over, if there is such.
+    fn bound_to(&self, piece: Piece) -> Option<usize> {
+        let (from, to) = self.settings.ring.range(piece.start, piece.end);
+        let meets = |repeat: &Repeat| repeat.from < to && from < repeat.to;
+        let is_bound = piece.again || self.repeats.iter().any(meets);
+        (self.settings.completes_early && is_bound)
+            .then(|| self.first_living())
+            .flatten()
+    }
+
+    /// The peer has consumed a piece, and so has all that was sent before over the same queue pair.
+    fn forget_repeats(&mut self, piece: Piece) {
+        if !piece.again && !self.repeats.is_empty() && piece.queue_pair == self.first_living() {
+            self.repeats.retain(|repeat| piece.start < repeat.before);
+        }
+    }
+
+    fn first_living(&self) -> Option<usize> {
+        self.queue_pairs
+            .iter()
+            .position(|queue_pair| !queue_pair.lost)
     }
 
     /// Tells the end, when all before it was posted.

@@ -27,7 +27,9 @@ struct Fabric {
     /// Regions beside the ring, and where they end in the stream; empty when nobody may need them any more.
     elsewhere: Vec<(Vec<u8>, u64)>,
     received: Vec<u8>,
-    queue_pairs: Vec<VecDeque<Request>>,
+    queue_pairs: Vec<VecDeque<OnTheWay>>,
+    /// Requests complete when they are on their way, as over TCP, and not when they have arrived.
+    completes_early: bool,
     lost: Vec<bool>,
     /// How often each was restored.
     lives: Vec<u32>,
@@ -35,8 +37,26 @@ struct Fabric {
     now: Duration,
 }
 
+/// A request, and what it writes where that is settled already.
+#[derive(Debug, Clone)]
+struct OnTheWay {
+    request: Request,
+    bytes: Option<Vec<u8>>,
+}
+
 impl Fabric {
     fn new(ring: u64, piece: u64, message: u64, queue_pairs: usize, pieces: usize) -> Self {
+        Self::with(ring, piece, message, queue_pairs, pieces, false)
+    }
+
+    fn with(
+        ring: u64,
+        piece: u64,
+        message: u64,
+        queue_pairs: usize,
+        pieces: usize,
+        completes_early: bool,
+    ) -> Self {
         let ring = Ring::new(NonZeroU64::new(ring).unwrap());
         let settings = SenderSettings {
             ring,
@@ -51,6 +71,7 @@ impl Fabric {
             piece_bytes: piece,
             max_pieces: pieces,
             is_fetched: false,
+            completes_early,
             stall: None,
         };
         let bytes = usize::try_from(ring.bytes()).unwrap();
@@ -61,6 +82,7 @@ impl Fabric {
             elsewhere: Vec::new(),
             received: vec![0; bytes],
             queue_pairs: vec![VecDeque::new(); queue_pairs],
+            completes_early,
             lost: vec![false; queue_pairs],
             lives: vec![0; queue_pairs],
             delivered: Vec::new(),
@@ -106,30 +128,44 @@ impl Fabric {
                 !self.lost[post.queue_pair],
                 "a lost queue pair takes nothing"
             );
-            self.queue_pairs[post.queue_pair].push_back(post.request);
-            assert!(
-                self.queue_pairs[post.queue_pair].len() <= 5,
-                "the depth holds"
-            );
+            let Post {
+                queue_pair,
+                request,
+            } = post;
+            let bytes = self.completes_early.then(|| self.source(request)).flatten();
+            self.queue_pairs[queue_pair].push_back(OnTheWay { request, bytes });
+            if self.completes_early {
+                self.sender.completed(queue_pair, request.id, self.now);
+            } else {
+                assert!(self.queue_pairs[queue_pair].len() <= 5, "the depth holds");
+            }
         }
+    }
+
+    /// What a request writes.
+    fn source(&self, request: Request) -> Option<Vec<u8>> {
+        let Work::Write { region, span, .. } = request.work else {
+            return None;
+        };
+        let from = span.offset..span.offset + span.length;
+        let bytes = match region.checked_sub(1) {
+            Some(elsewhere) => self.elsewhere[elsewhere].0.get(from),
+            None => self.sent.get(from),
+        };
+        bytes.map(<[u8]>::to_vec)
     }
 
     /// Carries out the first request of a queue pair.
     fn step(&mut self, queue_pair: usize) {
-        let Some(request) = self.queue_pairs[queue_pair].pop_front() else {
+        let Some(OnTheWay { request, bytes }) = self.queue_pairs[queue_pair].pop_front() else {
             return;
         };
         match request.work {
-            Work::Write { region, span, to } => {
+            Work::Write { span, to, .. } => {
                 assert_eq!(to.key, KEY);
-                let from = span.offset..span.offset + span.length;
-                let bytes = match region.checked_sub(1) {
-                    Some(elsewhere) => self.elsewhere[elsewhere].0.get(from),
-                    None => self.sent.get(from),
-                };
                 let place = usize::try_from(to.address - ADDRESS).unwrap();
-                match bytes {
-                    Some(bytes) => self.received[place..][..span.length].copy_from_slice(bytes),
+                match bytes.or_else(|| self.source(request)) {
+                    Some(bytes) => self.received[place..][..span.length].copy_from_slice(&bytes),
                     // What a lost queue pair still does is undone.
                     None => assert!(self.lost[queue_pair], "memory is needed until it has gone"),
                 }
@@ -155,7 +191,7 @@ impl Fabric {
 
     /// What is lost does not complete, though the peer may see some of it.
     fn complete(&mut self, queue_pair: usize, id: u64) {
-        if !self.lost[queue_pair] {
+        if !self.lost[queue_pair] && !self.completes_early {
             self.sender.completed(queue_pair, id, self.now);
         }
     }
@@ -176,7 +212,9 @@ impl Fabric {
     }
 
     fn lose(&mut self, queue_pair: usize) {
-        if !self.lost[queue_pair] {
+        // Nothing is replaced over TCP.
+        let is_last = self.lost.iter().filter(|&&lost| !lost).count() == 1;
+        if !(self.lost[queue_pair] || is_last && self.completes_early) {
             self.lost[queue_pair] = true;
             self.sender.lost(queue_pair);
         }
@@ -184,7 +222,7 @@ impl Fabric {
 
     /// What was on its way over the lost one does not arrive any more.
     fn restore(&mut self, queue_pair: usize) {
-        if self.lost[queue_pair] {
+        if self.lost[queue_pair] && !self.completes_early {
             self.lost[queue_pair] = false;
             self.lives[queue_pair] += 1;
             self.queue_pairs[queue_pair].clear();
@@ -228,8 +266,10 @@ proptest! {
         piece in 1_u64..100,
         message in 1_u64..50,
         pieces in 1_usize..20,
+        completes_early: bool,
     ) {
-        let mut fabric = Fabric::new(ring, piece.min(ring), message, 3, pieces);
+        let mut fabric =
+            Fabric::with(ring, piece.min(ring), message, 3, pieces, completes_early);
         let stream: Vec<u8> = (0..20_000_u32).map(|n| (n % 251) as u8).collect();
         let mut filled = 0;
         for event in events {
@@ -388,6 +428,7 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
         piece_bytes: 1000,
         max_pieces: 4,
         is_fetched: false,
+        completes_early: false,
         stall: Some(Duration::from_secs(3)),
     }
 }

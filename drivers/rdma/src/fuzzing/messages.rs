@@ -40,6 +40,7 @@ pub fn messages(input: &[u8]) {
         piece_bytes: 250,
         max_pieces: PIECES,
         is_fetched: modes & 1 != 0,
+        completes_early: modes & 1 == 0,
         stall: None,
     };
     let pacer = || Pacer::new(Path::new(Rate::Any, 100), 0);

@@ -177,6 +177,7 @@ impl RunSettings {
             piece_bytes: piece_bytes(ring, self.message_bytes),
             max_pieces: self.pieces(),
             is_fetched: self.mode == Mode::Get,
+            completes_early: false,
             stall: self.stall,
         }
     }
