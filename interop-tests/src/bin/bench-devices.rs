@@ -61,6 +61,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             fs::write(directory.join("rdma-devices.md"), &page)?;
         }
     }
+    if let Some(directory) = &arguments.record
+        && let Ok(notes) = fs::read_to_string(directory.join("rdma-notes.md"))
+    {
+        page += &format!("\n{notes}");
+        fs::write(directory.join("rdma-devices.md"), &page)?;
+    }
     Ok(())
 }
 
