@@ -109,7 +109,7 @@ impl Counts {
         }
         for detail in transfer.details {
             match &detail.value {
-                DetailValue::Text(text) => self.count_choice(detail.name, text),
+                DetailValue::Text(text) => self.count_choice(detail.name, text.clone()),
                 DetailValue::Count(count) => {
                     *self.channel_counts.entry(detail.name).or_default() += count;
                 }
@@ -121,12 +121,12 @@ impl Counts {
 }
 
 impl Counts {
-    fn count_choice(&mut self, name: &'static str, text: &Cow<'static, str>) {
+    fn count_choice(&mut self, name: &'static str, text: Cow<'static, str>) {
         /// Devices of a machine, and other things that drivers choose among, are fewer. One that tells more would make
         /// the page grow.
         const MOST: usize = 1000;
 
-        let choice = (name, text.clone());
+        let choice = (name, text);
         if self.choices.len() < MOST || self.choices.contains_key(&choice) {
             *self.choices.entry(choice).or_default() += 1;
         }
