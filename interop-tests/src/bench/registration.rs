@@ -14,14 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
+use gridhaul_protocol::stack::StackSpec;
 use gridhaul_rdma::{Rdma, memory_load};
-use gridhaul_stack::{
-    AcceptError, Body, Cancel, Channel, ChannelError, ConnectError, FileRange, ListenError,
-    Operation, Registry, SocketOptions, StackError,
-};
+use gridhaul_stack::{Body, Cancel, Channel, FileRange, Operation, Registry, SocketOptions};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use rustix::time::{ClockId, clock_gettime};
+
+use super::devices::pump::PumpError;
 
 /// How the bytes of a file get to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,32 +79,6 @@ pub struct Cost {
     pub used_bytes: u64,
 }
 
-/// Why there is no measurement.
-#[derive(Debug, thiserror::Error)]
-pub enum RegistrationError {
-    /// The options are no stack.
-    #[error(transparent)]
-    Syntax(#[from] StackSyntaxError),
-    /// There is no such option.
-    #[error(transparent)]
-    Stack(#[from] StackError),
-    /// The address is not ours.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The ends do not meet.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The ends do not meet.
-    #[error(transparent)]
-    Accept(#[from] AcceptError),
-    /// The channel fails.
-    #[error(transparent)]
-    Channel(#[from] ChannelError),
-    /// There is no file to send.
-    #[error(transparent)]
-    System(#[from] io::Error),
-}
-
 /// What is sent again and again: little enough to stay pinned, also beside rings that are smaller than [`RING`].
 const FILE_BYTES: usize = 8 << 20;
 
@@ -121,7 +94,7 @@ impl Bench {
     /// # Errors
     ///
     /// As [`Bench::measure`].
-    pub fn table(&self) -> Result<String, RegistrationError> {
+    pub fn table(&self) -> Result<String, PumpError> {
         const MIB: f64 = 1024.0 * 1024.0;
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let mut table = format!(
@@ -158,12 +131,7 @@ impl Bench {
     /// # Errors
     ///
     /// When the channel does not open, or fails.
-    pub fn measure(
-        &self,
-        way: Way,
-        size: usize,
-        spinning: usize,
-    ) -> Result<Cost, RegistrationError> {
+    pub fn measure(&self, way: Way, size: usize, spinning: usize) -> Result<Cost, PumpError> {
         let mut registry = Registry::new();
         registry.register(Rdma);
         let (register, options) = (way.option(), &self.options);
@@ -178,7 +146,7 @@ impl Bench {
         let mut listener = stack.listen(self.to, &SocketOptions::default())?;
         let address = listener.address();
         thread::scope(|scope| {
-            let receiving = scope.spawn(|| -> Result<(), RegistrationError> {
+            let receiving = scope.spawn(|| -> Result<(), PumpError> {
                 receive_all(
                     &mut *listener.accept(&operation)?.establish(&operation)?,
                     &operation,
@@ -220,10 +188,10 @@ impl Bench {
         file: &File,
         size: usize,
         operation: &Operation<'_>,
-    ) -> Result<(f64, f64), RegistrationError> {
+    ) -> Result<(f64, f64), PumpError> {
         let mut scratch = [0; 4096];
         let moved = AtomicU64::new(0);
-        let mut once = |offset: usize| -> Result<(), RegistrationError> {
+        let mut once = |offset: usize| -> Result<(), PumpError> {
             if way == Way::Dynamic {
                 touch(file)?;
             }
@@ -253,10 +221,7 @@ impl Bench {
     }
 }
 
-fn receive_all(
-    receiver: &mut dyn Channel,
-    operation: &Operation<'_>,
-) -> Result<(), RegistrationError> {
+fn receive_all(receiver: &mut dyn Channel, operation: &Operation<'_>) -> Result<(), PumpError> {
     let sink = File::options().write(true).open("/dev/null")?;
     let (mut scratch, moved) = ([0; 4096], AtomicU64::new(0));
     let range = FileRange::new(sink.as_fd(), 0, 1 << 50, &mut scratch, &moved);
