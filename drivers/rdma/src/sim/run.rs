@@ -13,7 +13,7 @@ use crate::engine::{
 };
 use crate::handshake::Mode;
 use crate::memory::Memory;
-use crate::open::piece_bytes;
+use crate::open::tuning::piece_bytes;
 use crate::provider::{Endpoint, Remote};
 
 /// Some channels, their fabric, and the time.

@@ -1,0 +1,255 @@
+//! How records are written: a head, and numbers one after the other with the highest byte first.
+
+use std::num::NonZeroU64;
+
+use super::record::{
+    Answer, FabricRecord, Mode, Offer, PortRecord, QueuePairRecord, Record, RingRecord,
+};
+use super::way::{Way, Ways};
+use super::{MAX_RECORD_BYTES, NAME, RecordError, VERSION};
+
+const KIND_OFFER: u8 = 1;
+const KIND_ANSWER: u8 = 2;
+const KIND_RING: u8 = 3;
+const KIND_REFUSAL: u8 = 4;
+const KIND_FABRIC: u8 = 5;
+const KIND_READY: u8 = 6;
+
+impl Record {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut content = Vec::new();
+        let kind = match self {
+            Self::Offer(offer, ways) => {
+                offer.encode(&mut content);
+                content.push(ways.0);
+                KIND_OFFER
+            }
+            Self::Answer(answer) => {
+                answer.chosen.encode(&mut content);
+                content.push(answer.way as u8);
+                content.extend(answer.port.to_be_bytes());
+                content.extend(answer.token);
+                KIND_ANSWER
+            }
+            Self::Ring(ring) => {
+                content.extend(ring.address.to_be_bytes());
+                content.extend(ring.key.to_be_bytes());
+                KIND_RING
+            }
+            Self::Fabric(fabric) => {
+                fabric.encode(&mut content);
+                KIND_FABRIC
+            }
+            Self::Ready => KIND_READY,
+            Self::Refusal(reason) => {
+                content.extend(reason.bytes().take(MAX_RECORD_BYTES));
+                KIND_REFUSAL
+            }
+        };
+        let length = u16::try_from(content.len()).expect("every record is short");
+        let mut bytes = NAME.to_vec();
+        bytes.extend([VERSION, kind]);
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(content);
+        bytes
+    }
+
+    pub(super) fn decode(kind: u8, content: &[u8]) -> Result<Self, RecordError> {
+        let mut fields = Fields(content);
+        let record = match kind {
+            KIND_OFFER => Offer::decode(&mut fields)
+                .zip(fields.u8())
+                .map(|(offer, ways)| Self::Offer(offer, Ways(ways))),
+            KIND_ANSWER => Answer::decode(&mut fields).map(Self::Answer),
+            KIND_RING => fields
+                .u64()
+                .zip(fields.u32())
+                .map(|(address, key)| Self::Ring(RingRecord { address, key })),
+            KIND_FABRIC => FabricRecord::decode(&mut fields).map(Self::Fabric),
+            KIND_READY => Some(Self::Ready),
+            KIND_REFUSAL => {
+                // It goes to logs: no character of it may be special there.
+                let reason = String::from_utf8_lossy(content).escape_debug().to_string();
+                return Ok(Self::Refusal(reason));
+            }
+            _ => None,
+        };
+        record
+            .filter(|_| fields.0.is_empty())
+            .ok_or(RecordError::Content(kind))
+    }
+}
+
+impl Offer {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.ring_bytes.get().to_be_bytes());
+        bytes.extend(self.queue_pairs.to_be_bytes());
+        bytes.extend(self.pieces.to_be_bytes());
+        bytes.push(self.mode as u8);
+    }
+
+    /// Nothing of an offer may be zero.
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let offer = Self {
+            ring_bytes: NonZeroU64::new(fields.u64()?)?,
+            queue_pairs: fields.u16()?,
+            pieces: fields.u16()?,
+            mode: match fields.array()? {
+                [0] => Mode::Put,
+                [1] => Mode::Get,
+                _ => return None,
+            },
+        };
+        (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
+    }
+}
+
+impl Answer {
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self {
+            chosen: Offer::decode(fields)?,
+            way: Way::decode(fields.u8()?)?,
+            port: fields.u16()?,
+            token: fields.array()?,
+        })
+    }
+}
+
+impl FabricRecord {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.port.gid);
+        bytes.extend(self.port.lid.to_be_bytes());
+        bytes.extend([self.port.mtu, self.port.reads]);
+        for queue_pair in &self.queue_pairs {
+            bytes.extend(queue_pair.number.to_be_bytes());
+            bytes.extend(queue_pair.first_packet.to_be_bytes());
+        }
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let port = PortRecord {
+            gid: fields.array()?,
+            lid: fields.u16()?,
+            mtu: fields.u8().filter(|mtu| (1..=5).contains(mtu))?,
+            reads: fields.u8()?,
+        };
+        let mut queue_pairs = Vec::new();
+        while !fields.0.is_empty() {
+            let [number, first_packet] = [fields.u32()?, fields.u32()?];
+            let record = QueuePairRecord {
+                number,
+                first_packet,
+            };
+            queue_pairs.push(Some(record).filter(QueuePairRecord::is_valid)?);
+        }
+        Some(Self { port, queue_pairs })
+    }
+}
+
+/// The numbers of a record, one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::HEAD_BYTES;
+    use super::*;
+
+    fn round(record: &Record) -> Record {
+        let bytes = record.encode();
+        Record::decode(bytes[9], &bytes[HEAD_BYTES..]).expect("a record")
+    }
+
+    #[test]
+    fn records_survive_the_wire() {
+        let offer = Offer {
+            ring_bytes: NonZeroU64::new(1 << 33).unwrap(),
+            queue_pairs: 4,
+            pieces: 64,
+            mode: Mode::Get,
+        };
+        for record in [
+            Record::Offer(offer, Ways::default().with(Way::Soft).with(Way::Roce)),
+            Record::Answer(Answer {
+                chosen: offer,
+                way: Way::Iwarp,
+                port: 50_000,
+                token: [7; 16],
+            }),
+            Record::Ring(RingRecord {
+                address: u64::MAX,
+                key: 1,
+            }),
+            Record::Fabric(FabricRecord {
+                port: PortRecord {
+                    gid: [9; 16],
+                    lid: 5,
+                    mtu: 5,
+                    reads: 16,
+                },
+                queue_pairs: vec![
+                    QueuePairRecord {
+                        number: 17,
+                        first_packet: 0xff_ffff,
+                    };
+                    2
+                ],
+            }),
+            Record::Ready,
+            Record::Refusal("no memory".to_owned()),
+        ] {
+            assert_eq!(round(&record), record);
+        }
+        let forged = Record::Refusal("a\r\nb".to_owned());
+        assert_eq!(round(&forged), Record::Refusal("a\\r\\nb".to_owned()));
+    }
+
+    #[test]
+    fn nothing_of_an_offer_is_zero() {
+        let offer = Offer {
+            ring_bytes: NonZeroU64::MIN,
+            queue_pairs: 1,
+            pieces: 1,
+            mode: Mode::Put,
+        };
+        let mut bytes = Record::Offer(offer, Ways::default()).encode();
+        bytes[HEAD_BYTES..][..8].fill(0);
+        let decoded = Record::decode(KIND_OFFER, &bytes[HEAD_BYTES..]);
+        assert!(matches!(decoded, Err(RecordError::Content(KIND_OFFER))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(
+            kind in 0..8_u8,
+            content in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let _ = Record::decode(kind, &content);
+        }
+    }
+}

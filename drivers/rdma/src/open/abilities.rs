@@ -1,0 +1,91 @@
+//! What this end can do at the address of a data connection.
+
+use super::{OpenError, Opening};
+use crate::handshake::{Way, Ways};
+use crate::settings::Provider;
+use crate::verbs::{Place, VerbsError};
+
+/// What this end can do.
+pub(super) struct Abilities {
+    pub(super) ways: Ways,
+    /// The port for adapters.
+    pub(super) place: Option<Place>,
+    /// Why there is none, if one was looked for.
+    without_verbs: Option<VerbsError>,
+}
+
+impl Abilities {
+    /// Why messages go this way.
+    pub(super) fn reason(&self, way: Way) -> String {
+        match (way, &self.place, &self.without_verbs) {
+            (Way::Soft, None, Some(error)) => error.to_string(),
+            (Way::Soft, None, None) => "provider=soft".to_owned(),
+            (Way::Soft, Some(place), _) => {
+                format!(
+                    "the other end has nothing that understands {}",
+                    place.device()
+                )
+            }
+            (Way::Iwarp, None, _) => "the other end has an adapter of iWARP".to_owned(),
+            (_, Some(place), _) => {
+                format!("the data connection has an address of {}", place.device())
+            }
+            (_, None, _) => "the other end chose so".to_owned(),
+        }
+    }
+
+    /// What an error adds.
+    pub(super) fn reservation(&self) -> String {
+        let error = self.without_verbs.as_ref();
+        error.map_or_else(String::new, |error| format!(" ({error})"))
+    }
+}
+
+impl Opening<'_> {
+    /// What this end can do for the address of the data connection.
+    pub(super) fn abilities(&self) -> Result<Abilities, OpenError> {
+        let soft = Ways::default().with(Way::Soft);
+        if self.settings.provided.is_some() {
+            return self.provided_abilities();
+        }
+        let provider = self.settings.provider;
+        if provider == Provider::Soft {
+            return Ok(Abilities {
+                ways: soft,
+                place: None,
+                without_verbs: None,
+            });
+        }
+        let programs = match provider {
+            Provider::Verbs => Ways::default(),
+            Provider::Auto | Provider::Soft => soft,
+        };
+        match Place::find(self.local_address()?, &self.settings.wishes) {
+            Ok(place) => Ok(Abilities {
+                ways: programs.with(place.way()),
+                place: Some(place),
+                without_verbs: None,
+            }),
+            Err(error) if provider == Provider::Verbs => Err(OpenError::Local(error.to_string())),
+            Err(error) => Ok(Abilities {
+                ways: programs,
+                place: None,
+                without_verbs: Some(error),
+            }),
+        }
+    }
+
+    /// A provider that is no part of this crate does it alone.
+    fn provided_abilities(&self) -> Result<Abilities, OpenError> {
+        let place = Place::find(self.local_address()?, &self.settings.wishes);
+        let place = place.map_err(|error| OpenError::Local(error.to_string()))?;
+        if place.way() != Way::Roce {
+            return Err(OpenError::Local(format!("{} is no RoCE", place.device())));
+        }
+        Ok(Abilities {
+            ways: Ways::default().with(Way::Provided),
+            place: Some(place),
+            without_verbs: None,
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! This end's part of a channel: an endpoint that is not connected yet, and rings that it knows.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use gridhaul_stack::{ChannelError, Side};
+
+use super::abilities::Abilities;
+use super::{OpenError, Opening, local_error};
+use crate::handshake::{Mode, Offer, RingRecord, Way};
+use crate::memory::{Holder, Memory, Pool, PoolError, Share};
+use crate::outgoing::Outgoing;
+use crate::provider::{Endpoint, Fabric, Wanted};
+use crate::round_trip::round_trip;
+use crate::sections::Sections;
+use crate::soft::SoftEndpoint;
+use crate::verbs::VerbsEndpoint;
+
+/// Our side of a channel before its queue pairs are connected.
+pub(super) struct Rings {
+    pub(super) carrier: Carrier,
+    pub(super) outgoing: Outgoing,
+    pub(super) incoming: Arc<Memory>,
+    pub(super) source: usize,
+    pub(super) sink: usize,
+    /// The ring that the peer gets at.
+    pub(super) told: RingRecord,
+}
+
+/// An endpoint whose queue pairs are still to be connected, in its own manner.
+pub(super) enum Carrier {
+    Soft(SoftEndpoint),
+    /// An adapter whose queue pairs the connection manager connects.
+    Iwarp(Box<VerbsEndpoint>),
+    Fabric(Box<dyn Fabric>),
+}
+
+impl Carrier {
+    pub(super) fn endpoint(&mut self) -> &mut dyn Endpoint {
+        match self {
+            Self::Soft(endpoint) => endpoint,
+            Self::Iwarp(endpoint) => endpoint.as_mut(),
+            Self::Fabric(endpoint) => endpoint.as_mut(),
+        }
+    }
+
+    pub(super) fn into_endpoint(self) -> Box<dyn Endpoint> {
+        match self {
+            Self::Soft(endpoint) => Box::new(endpoint),
+            Self::Iwarp(endpoint) => endpoint,
+            Self::Fabric(endpoint) => endpoint,
+        }
+    }
+}
+
+impl Opening<'_> {
+    /// Our part of the memory for rings, which may be less than is wanted. `pins`: they may be for a device.
+    pub(super) fn share(
+        &self,
+        side: Side,
+        pins: bool,
+        ring_bytes: NonZeroU64,
+    ) -> Result<Share, OpenError> {
+        let holder = Holder { side, pins };
+        let taken = Pool::of_process().take(holder, ring_bytes, self.operation);
+        taken.map_err(|error| match error {
+            PoolError::Cancelled => ChannelError::Cancelled.into(),
+            PoolError::Waited(_) | PoolError::Bound(_) => OpenError::Local(error.to_string()),
+        })
+    }
+
+    pub(super) fn rings(
+        &self,
+        share: Share,
+        chosen: Offer,
+        way: Way,
+        abilities: &Abilities,
+    ) -> Result<Rings, OpenError> {
+        let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
+        let mut carrier = self.carrier(chosen, way, abilities)?;
+        let sections = (self.settings.pins_files && chosen.mode == Mode::Put)
+            .then(|| Sections::beside(chosen.ring_bytes.get()))
+            .flatten();
+        let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
+        let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
+        if chosen.mode == Mode::Get {
+            // The peer may read all of it, and it may have been another's.
+            outgoing.clear();
+        }
+        let endpoint = carrier.endpoint();
+        let [source, sink] = chosen.mode.access();
+        let source = endpoint.register(&outgoing, source).map_err(local)?;
+        let sink = endpoint.register(&incoming, sink).map_err(local)?;
+        let told = match chosen.mode {
+            Mode::Put => sink,
+            Mode::Get => source,
+        };
+        Ok(Rings {
+            carrier,
+            outgoing: match sections {
+                Some(sections) => Outgoing::pinning(outgoing, source.id, sections),
+                None => Outgoing::ring(outgoing),
+            },
+            incoming,
+            source: source.id,
+            sink: sink.id,
+            told: RingRecord {
+                address: told.address,
+                key: told.key,
+            },
+        })
+    }
+
+    fn carrier(
+        &self,
+        chosen: Offer,
+        way: Way,
+        abilities: &Abilities,
+    ) -> Result<Carrier, OpenError> {
+        let wanted = Wanted {
+            queue_pairs: chosen.queue_pairs,
+            pieces: chosen.pieces,
+            round_trip: round_trip(&self.socket),
+        };
+        match (way, &abilities.place) {
+            (Way::Iwarp, Some(place)) if place.way() == way => {
+                let endpoint = VerbsEndpoint::new(place, wanted);
+                let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
+                Ok(Carrier::Iwarp(Box::new(endpoint)))
+            }
+            (Way::Soft | Way::Iwarp, _) if abilities.ways.has(Way::Soft) => {
+                Ok(Carrier::Soft(SoftEndpoint::new().map_err(local_error)?))
+            }
+            (Way::Roce | Way::InfiniBand, Some(place)) if place.way() == way => {
+                let endpoint = VerbsEndpoint::new(place, wanted);
+                let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
+                Ok(Carrier::Fabric(Box::new(endpoint)))
+            }
+            (Way::Provided, Some(place)) => match &self.settings.provided {
+                Some(provider) => provider
+                    .endpoint(place, wanted)
+                    .map(Carrier::Fabric)
+                    .map_err(|error| OpenError::Local(format!("{}: {error}", provider.name()))),
+                None => Err(OpenError::Greedy),
+            },
+            _ => Err(OpenError::Greedy),
+        }
+    }
+}

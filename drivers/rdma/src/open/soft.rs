@@ -1,0 +1,122 @@
+//! Queue pairs of iWARP in user space: each is a TCP connection.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use gridhaul_stack::{AcceptError, ConnectError, Side};
+use gridhaul_tcp::TcpListener;
+
+use super::{Door, OpenError, Opening, local_error, private_data};
+use crate::handshake::{Answer, Token, Way};
+use crate::soft::{self, Established, SoftEndpoint};
+
+impl Opening<'_> {
+    /// Connects all queue pairs: to a program, the data connection is the first of them.
+    pub(super) fn connect_soft(
+        &self,
+        endpoint: &mut SoftEndpoint,
+        answer: Answer,
+    ) -> Result<(), OpenError> {
+        for number in first_further(answer.way)..answer.chosen.queue_pairs {
+            let connection = self.connect_further(answer, number)?;
+            endpoint.attach(connection).map_err(local_error)?;
+        }
+        self.complete_soft(endpoint, Side::Connector, answer)
+    }
+
+    /// Lets the other end connect all queue pairs.
+    pub(super) fn accept_soft(
+        &self,
+        endpoint: &mut SoftEndpoint,
+        door: &mut Door,
+        answer: Answer,
+    ) -> Result<(), OpenError> {
+        if let Door::Tcp(listener) = door {
+            for number in first_further(answer.way)..answer.chosen.queue_pairs {
+                let connection = self.accept_further(listener, answer.token, number)?;
+                endpoint.attach(connection).map_err(local_error)?;
+            }
+        }
+        self.complete_soft(endpoint, Side::Acceptor, answer)
+    }
+
+    /// The data connection becomes the last queue pair, or stays beside those that an adapter takes part in.
+    fn complete_soft(
+        &self,
+        endpoint: &mut SoftEndpoint,
+        side: Side,
+        answer: Answer,
+    ) -> Result<(), OpenError> {
+        let socket = self.socket.try_clone().map_err(local_error)?;
+        if answer.way == Way::Iwarp {
+            endpoint.keep(socket);
+            return self.greet(endpoint, side);
+        }
+        let connection = self.establish(socket, side, answer.token, 0)?;
+        endpoint.attach(connection).map_err(local_error)
+    }
+
+    /// The connection of a further queue pair.
+    fn connect_further(&self, answer: Answer, number: u16) -> Result<Established, OpenError> {
+        let address = SocketAddr::new(self.peer.ip(), answer.port);
+        let further =
+            gridhaul_tcp::connect(&self.settings.tcp, address, self.options, self.operation);
+        let (socket, _) = further.map_err(connect_error)?.into_parts();
+        self.establish(socket, Side::Connector, answer.token, number)
+    }
+
+    /// The connection of a further queue pair. Whoever else calls is turned away.
+    fn accept_further(
+        &self,
+        listener: &mut TcpListener,
+        token: Token,
+        number: u16,
+    ) -> Result<Established, OpenError> {
+        loop {
+            let connection = match listener.accept_channel(self.operation) {
+                Ok(connection) => connection,
+                Err(AcceptError::Connection { .. }) => continue,
+                Err(AcceptError::Listener(error)) => return Err(error.into()),
+            };
+            let (socket, peer) = connection.into_parts();
+            if peer.ip() != self.peer.ip() {
+                continue;
+            }
+            match self.establish(socket, Side::Acceptor, token, number) {
+                Err(OpenError::Handshake(error)) if !error.is_final() => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn establish(
+        &self,
+        socket: OwnedFd,
+        side: Side,
+        token: Token,
+        number: u16,
+    ) -> Result<Established, OpenError> {
+        let private = private_data(token, number);
+        let offer = soft::Offer {
+            checksum: self.settings.checksum,
+            revision: 2,
+            segment_bytes: usize::MAX,
+            private,
+        };
+        let accepts = |theirs: &[u8]| theirs == offer.private;
+        let established = soft::establish(socket, side, &offer, &accepts, self.operation)?;
+        Ok(established)
+    }
+}
+
+/// The first queue pair with a connection of its own.
+fn first_further(way: Way) -> u16 {
+    u16::from(way == Way::Soft)
+}
+
+fn connect_error(error: ConnectError) -> OpenError {
+    match error {
+        ConnectError::Channel(error) => error.into(),
+        other => OpenError::Local(other.to_string()),
+    }
+}

@@ -1,0 +1,136 @@
+//! How a channel uses its path: what the options ask for, within what the endpoint can.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::rings::Rings;
+use super::{OpenError, Opened, Opening};
+use crate::engine::{
+    Exchange, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+};
+use crate::handshake::{Mode, Offer};
+use crate::provider::Remote;
+use crate::round_trip::round_trip;
+
+/// How the path to the peer is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tuning {
+    /// The largest WRITE or READ.
+    pub(crate) message_bytes: u64,
+    /// Requests under way on each queue pair.
+    pub(crate) depth: usize,
+    /// As TCP has measured it.
+    pub(crate) round_trip: Duration,
+}
+
+impl Tuning {
+    /// How long rings would have to be to keep a path of this rate, in bytes per second, busy, if they are too short for
+    /// it: one part is filled, one flies and one drains, and each is what is under way in a round trip.
+    pub(crate) fn wanted_ring_bytes(&self, rate: u64, ring_bytes: u64) -> Option<u64> {
+        let product = u128::from(rate) * self.round_trip.as_nanos() / 1_000_000_000;
+        let wanted = u64::try_from(3 * product).unwrap_or(u64::MAX);
+        (wanted > ring_bytes).then_some(wanted)
+    }
+}
+
+impl Opening<'_> {
+    pub(super) fn finish(
+        self,
+        mut rings: Rings,
+        chosen: Offer,
+        remote: Remote,
+        choice: String,
+    ) -> Result<Opened, OpenError> {
+        let limits = rings.carrier.endpoint().limits();
+        let ring = Ring::new(chosen.ring_bytes);
+        let pieces = usize::from(chosen.pieces);
+        // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
+        let message = self.settings.message.min(ring.bytes().div_ceil(3));
+        let settings = SenderSettings {
+            ring,
+            region: rings.source,
+            remote,
+            queue_pairs: limits.queue_pairs,
+            depth: self
+                .settings
+                .depth
+                .map_or(limits.depth, |depth| depth.min(limits.depth)),
+            message_bytes: message.min(limits.message_bytes as u64),
+            piece_bytes: piece_bytes(ring, message),
+            max_pieces: pieces,
+            is_fetched: chosen.mode == Mode::Get,
+            completes_early: limits.over_tcp,
+            stall: (!limits.over_tcp).then_some(self.settings.stall),
+        };
+        let rate = match self.settings.rate {
+            // TCP finds it out by itself; where nothing is replaced, nothing may be lost to find it out; and a receiver
+            // that fetches does not know what was lost of a READ.
+            Rate::Auto { .. }
+                if limits.over_tcp || !limits.replaces || chosen.mode == Mode::Get =>
+            {
+                Rate::Any
+            }
+            rate => rate,
+        };
+        let path = Path::to(self.peer.ip(), rate, self.settings.burst);
+        let pacer = Pacer::new(Arc::clone(&path), limits.queue_pairs);
+        let sender = Sender::new(settings, pacer);
+        let receiver = Receiver::new(ring, pieces);
+        let mut exchange = Exchange::new(sender, receiver, limits.queue_pairs);
+        if chosen.mode == Mode::Get {
+            if limits.reads == 0 {
+                return Err(OpenError::Local(
+                    "mode=get reads, and one of the two adapters does not (max_qp_rd_atom is 0)"
+                        .to_owned(),
+                ));
+            }
+            let settings = ReaderSettings {
+                ring,
+                region: rings.sink,
+                remote,
+                queue_pairs: limits.queue_pairs,
+                depth: limits.reads,
+                message_bytes: settings.message_bytes,
+            };
+            exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
+        }
+        Ok(Opened {
+            endpoint: rings.carrier.into_endpoint(),
+            exchange,
+            outgoing: rings.outgoing,
+            incoming: rings.incoming,
+            tuning: Tuning {
+                message_bytes: settings.message_bytes,
+                depth: settings.depth,
+                round_trip: round_trip(&self.socket),
+            },
+            choice,
+        })
+    }
+}
+
+/// Pieces of a sixteenth of the ring keep several queue pairs busy and the receiver informed; none is shorter than a
+/// message or longer than its length can be told.
+pub(crate) fn piece_bytes(ring: Ring, message: u64) -> u64 {
+    const MAX_PIECE_BYTES: u64 = 16 << 20;
+    let sixteenth = (ring.bytes() / 16).min(MAX_PIECE_BYTES);
+    sixteenth.max(message).min(ring.bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_covers_three_times_what_is_under_way() {
+        let tuning = Tuning {
+            message_bytes: 1,
+            depth: 1,
+            round_trip: Duration::from_millis(120),
+        };
+        let rate = 625_000_000;
+        assert_eq!(tuning.wanted_ring_bytes(rate, 225_000_000), None);
+        let wanted = tuning.wanted_ring_bytes(rate, 16 << 20);
+        assert_eq!(wanted, Some(225_000_000));
+    }
+}
