@@ -99,8 +99,9 @@ bench-record: test-programs release ## The same, and write docs/measurements; on
 
 .PHONY: bench-rdma
 bench-rdma: guest-kernel ## Measure rdma on simulated paths and over devices in software, and write docs/measurements
-	cargo run --release -p gridhaul-interop --bin bench-rdma -- --record docs/measurements
-	cargo run --release -p gridhaul-interop --bin bench-devices -- --record docs/measurements
+	cargo build --release -p gridhaul-interop --bin bench-rdma --bin bench-devices
+	$(TARGET_DIRECTORY)/release/bench-rdma --record docs/measurements; simulated=$$?; \
+	    $(TARGET_DIRECTORY)/release/bench-devices --record docs/measurements && exit $$simulated
 
 .PHONY: soak
 soak: test-programs release ## Run 500 sessions for two minutes, copy 100,000 small files, and look for leaks

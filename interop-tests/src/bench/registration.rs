@@ -21,6 +21,9 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::devices::pump::PumpError;
+use super::record::plot::{Axis, Plot, PlotLine};
+use super::record::section::{Picture, Section, Target};
+use super::record::table;
 
 /// How the bytes of a file get to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,41 +92,46 @@ const RING: &str = "slab=16M;slabs=4";
 const SETTLES_IN: Duration = Duration::from_millis(2500);
 
 impl Bench {
-    /// Measures all ways and sizes, as a table in Markdown.
+    /// Measures all ways and sizes.
     ///
     /// # Errors
     ///
     /// As [`Bench::measure`].
-    pub fn table(&self) -> Result<String, PumpError> {
-        const MIB: f64 = 1024.0 * 1024.0;
+    pub fn section(&self) -> Result<Section, PumpError> {
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        let mut table = format!(
-            "### Registration (mod_rdma, table 1; PVFS, lists of buffers)\n\n\
-             Ranges of a file by `{}`: MB/s, and processor seconds of the sender for 10^9 bytes. The processor is loaded \
-             by twice as many threads as there are processors.\n\n\
-             | range | processor | static | dynamic | pin-down cache | most of the bound, MiB | most pinned, MiB |\n\
-             |---|---|---|---|---|---|---|\n",
-            self.options
-        );
-        for size in [64 << 10, 256 << 10, 1 << 20, 4 << 20] {
-            for (load, spinning) in [("idle", 0), ("loaded", 2 * processors)] {
+        let mut rows = Vec::new();
+        for size in SIZES {
+            for (load, spinning) in LOADS.into_iter().zip([0, 2 * processors]) {
                 let costs = Way::ALL.map(|way| self.measure(way, size, spinning));
-                let (mut used, mut pinned) = (0, 0);
-                table += &format!("| {} KiB | {load} |", size >> 10);
-                for cost in costs {
-                    let cost = cost?;
-                    let megabytes = cost.rate / 1e6;
-                    table += &format!(" {megabytes:.0}, {:.2} |", cost.processor_seconds);
-                    used = used.max(cost.used_bytes);
-                    pinned = pinned.max(cost.pinned_bytes);
-                }
-                let [used, pinned] = [used, pinned].map(|bytes| bytes as f64 / MIB);
-                table += &format!(" {used:.0} | {pinned:.0} |\n");
+                let costs = costs.into_iter().collect::<Result<_, _>>()?;
+                rows.push(Row { size, load, costs });
             }
         }
-        let bound = memory_load().limit_bytes as f64 / MIB;
-        table += &format!("\nThe bound is {bound:.0} MiB.\n");
-        Ok(table)
+        let bound = memory_load().limit_bytes;
+        let most = rows
+            .iter()
+            .map(Row::most_of_bound)
+            .max()
+            .unwrap_or_default();
+        Ok(Section {
+            title: "Registration".to_owned(),
+            words: format!(
+                "The paper on mod_rdma, table 1, and the lists of buffers in the one on PVFS. Ranges of a file by `{}`: \
+                 MB/s, and processor seconds of the sender for 10^9 bytes. The processor is loaded by twice as many threads \
+                 as there are processors.",
+                self.options
+            ),
+            table: table(HEADING, rows.iter().map(Row::cells).collect()),
+            targets: vec![Target {
+                wanted: format!("never more pinned than the bound, {} MiB", bound >> 20),
+                found: format!("{} MiB", most >> 20),
+                is_met: most <= bound,
+            }],
+            pictures: vec![Picture {
+                name: "rdma-registration.svg".to_owned(),
+                plot: plot(&rows),
+            }],
+        })
     }
 
     /// Sends ranges of `size` bytes for a while, beside `spinning` threads that do nothing useful.
@@ -218,6 +226,85 @@ impl Bench {
         let processor = processor_time().saturating_sub(processor);
         let rate = bytes / began.elapsed().as_secs_f64();
         Ok((rate, processor.as_secs_f64() * 1e9 / bytes))
+    }
+}
+
+/// What one size costs with one load.
+struct Row {
+    size: usize,
+    load: &'static str,
+    /// In the order of [`Way::ALL`].
+    costs: Vec<Cost>,
+}
+
+const SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const LOADS: [&str; 2] = ["idle", "loaded"];
+
+const HEADING: [&str; 7] = [
+    "range",
+    "processor",
+    "static",
+    "dynamic",
+    "pin-down cache",
+    "most of the bound, MiB",
+    "most pinned, MiB",
+];
+
+impl Row {
+    fn cells(&self) -> [String; 7] {
+        let cost = |at: usize| {
+            let Cost {
+                rate,
+                processor_seconds,
+                ..
+            } = self.costs[at];
+            format!("{:.0}, {processor_seconds:.2}", rate / 1e6)
+        };
+        [
+            range(self.size),
+            self.load.to_owned(),
+            cost(0),
+            cost(1),
+            cost(2),
+            (self.most(|cost| cost.used_bytes) >> 20).to_string(),
+            (self.most(|cost| cost.pinned_bytes) >> 20).to_string(),
+        ]
+    }
+
+    /// What was of the bound: that the driver counts right is a part of the question.
+    fn most_of_bound(&self) -> u64 {
+        self.most(|cost| cost.used_bytes.max(cost.pinned_bytes))
+    }
+
+    fn most(&self, number: fn(&Cost) -> u64) -> u64 {
+        self.costs.iter().map(number).max().unwrap_or_default()
+    }
+}
+
+fn range(bytes: usize) -> String {
+    format!("{} KiB", bytes >> 10)
+}
+
+fn plot(rows: &[Row]) -> Plot {
+    let mut lines = Vec::new();
+    for load in LOADS {
+        let loaded = || rows.iter().filter(|row| row.load == load);
+        for (at, way) in Way::ALL.into_iter().enumerate() {
+            let points = loaded().enumerate();
+            lines.push(PlotLine {
+                name: format!("{way}, {load}"),
+                is_model: false,
+                points: points
+                    .map(|(place, row)| [place as f64, row.costs[at].rate / 1e6])
+                    .collect(),
+            });
+        }
+    }
+    Plot {
+        title: "Registration".to_owned(),
+        horizontal: Axis::steps("range", SIZES.map(range)),
+        vertical: "MB/s".to_owned(),
+        lines,
     }
 }
 

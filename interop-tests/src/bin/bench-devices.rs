@@ -3,13 +3,15 @@
 //! Most tables are measured by this program in a guest, where it is started with the name of one.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use gridhaul_interop::bench::devices::tables::Table;
 use gridhaul_interop::bench::machine;
+use gridhaul_interop::bench::record::section::{self, Section};
 use gridhaul_interop::guest::Guest;
 
 #[derive(Debug, Parser)]
@@ -28,7 +30,8 @@ struct Arguments {
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("bench-devices: {error}");
             ExitCode::FAILURE
@@ -36,36 +39,43 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+/// Measures and prints; false when something is not as it should be.
+fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let tables = match arguments.table.as_slice() {
         [] => &Table::ALL[..],
         some => some,
     };
     if arguments.here {
         for table in tables {
-            print!("{}", table.measure()?);
+            print!("{}", toml::to_string(&table.measure()?)?);
         }
-        return Ok(());
+        return Ok(true);
     }
-    let mut page = String::from(INTRODUCTION);
+    let mut introduction = INTRODUCTION.to_owned();
     for (name, words) in machine::facts() {
-        page += &format!("- {name}: {words}\n");
+        introduction += &format!("- {name}: {words}\n");
     }
+    let mut sections = Vec::new();
     for &table in tables {
-        let measured = measure(table)?;
-        println!("{measured}");
-        page += &format!("\n{measured}");
+        let section = measure(table)?;
+        println!("{}", section.text());
+        sections.push(section);
         // A run that is interrupted leaves what it has.
         if let Some(directory) = &arguments.record {
-            fs::create_dir_all(directory)?;
-            fs::write(directory.join("rdma-devices.md"), &page)?;
+            record(directory, &introduction, &sections)?;
         }
     }
-    if let Some(directory) = &arguments.record
-        && let Ok(notes) = fs::read_to_string(directory.join("rdma-notes.md"))
-    {
-        page += &format!("\n{notes}");
-        fs::write(directory.join("rdma-devices.md"), &page)?;
+    Ok(sections.iter().all(Section::is_met))
+}
+
+/// Writes the page. If there is a `rdma-notes.md` beside it, that becomes its end.
+fn record(directory: &Path, introduction: &str, sections: &[Section]) -> io::Result<()> {
+    const PAGE: &str = "rdma-devices.md";
+    section::write(directory, PAGE, introduction, sections)?;
+    // What people say of the numbers: why one falls short, and what was tried.
+    if let Ok(notes) = fs::read_to_string(directory.join("rdma-notes.md")) {
+        let page = fs::read_to_string(directory.join(PAGE))?;
+        fs::write(directory.join(PAGE), format!("{page}\n{notes}"))?;
     }
     Ok(())
 }
@@ -73,12 +83,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
 /// What the page begins with.
 const INTRODUCTION: &str = "# The driver rdma over devices in software
 
-This page is written by `make bench-rdma`. Zeros go from one end of a cable to the other through a driver stack,
-without a server or a file system, in a guest with one processor: both ends, the devices and the cable share it.
+This page and its plots are written by `make bench-rdma`. Zeros go from one end of a cable to the other through a driver
+stack, without a server or a file system, in a guest with one processor: both ends, the devices and the cable share it.
 
 ";
 
-fn measure(table: Table) -> Result<String, Box<dyn std::error::Error>> {
+fn measure(table: Table) -> Result<Section, Box<dyn std::error::Error>> {
     let Some(network) = table.network() else {
         return Ok(table.measure()?);
     };
@@ -88,8 +98,11 @@ fn measure(table: Table) -> Result<String, Box<dyn std::error::Error>> {
     let words = std::iter::once(program.into_os_string()).chain(words);
     let guest = Guest::new(network, words).time_limit(Duration::from_secs(900));
     let report = guest.run()?;
-    match report.status {
-        0 => Ok(String::from_utf8_lossy(&report.output).into_owned()),
-        _ => Err(report.to_string().into()),
+    let section =
+        (report.status == 0).then(|| toml::from_str(&String::from_utf8_lossy(&report.output)));
+    match section {
+        Some(Ok(section)) => Ok(section),
+        Some(Err(error)) => Err(format!("{error}: {report}").into()),
+        None => Err(report.to_string().into()),
     }
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gridhaul_interop::bench::rdma::{self, Section};
+use gridhaul_interop::bench::rdma;
+use gridhaul_interop::bench::record::section::Section;
 
 #[derive(Debug, Parser)]
 #[command(about = "Measure the driver rdma on simulated paths")]

@@ -1,5 +1,11 @@
 //! Driver stacks over real RDMA devices: the software ones of a guest, and no server around them.
 
+mod loopback;
+mod many;
 pub mod perftest;
+mod policer;
+mod processor;
 pub mod pump;
+mod runs;
+mod sizes;
 pub mod tables;

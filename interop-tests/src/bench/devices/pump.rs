@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
 use gridhaul_rdma::Rdma;
 use gridhaul_splice::Splice;
 use gridhaul_stack::{
-    AcceptError, Body, Cancel, Channel, ChannelError, ConnectError, FileRange, ListenError,
-    Operation, Received, Registry, SocketOptions, Stack, StackError, StackListener,
+    AcceptError, Body, Cancel, Channel, ChannelError, ConnectError, Detail, DetailValue, FileRange,
+    ListenError, Operation, Received, Registry, SocketOptions, Stack, StackError, StackListener,
 };
 use gridhaul_tcp::Tcp;
 
@@ -30,38 +30,72 @@ pub struct Load<'a> {
     pub to: IpAddr,
     /// Channels, beside each other.
     pub channels: usize,
-    /// Bytes of each.
-    pub bytes: u64,
+    /// Bytes of each; without a number, as many as the time allows.
+    pub bytes: Option<u64>,
     /// What is sent; a file is as long as `bytes`.
     pub source: &'a Path,
-    /// When it is given up.
+    /// When it ends, or is given up.
     pub limit: Duration,
 }
 
 /// What became of it.
 #[derive(Debug)]
 pub struct Moved {
-    /// Bytes that arrived.
-    pub bytes: u64,
+    /// Bytes that arrived over each channel.
+    pub bytes: Vec<u64>,
     /// From the first byte to the end.
     pub elapsed: Duration,
+    /// How many bytes had arrived over all channels after some of that time.
+    pub progress: Vec<(Duration, u64)>,
     /// Time of all processors of the machine, that of its kernel included.
     pub processors: Duration,
     /// Why it ended early.
     pub failure: Option<ChannelError>,
     /// What the sending ends tell of themselves.
-    pub details: Vec<String>,
+    pub details: Vec<Detail>,
 }
 
 impl Moved {
+    /// Bytes that arrived over all channels.
+    pub fn total(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+
     /// Millions of bytes in a second.
     pub fn megabytes_per_second(&self) -> f64 {
-        self.bytes as f64 / self.elapsed.as_secs_f64() / 1e6
+        self.total() as f64 / self.elapsed.as_secs_f64() / 1e6
+    }
+
+    /// The same from a time on: what was looked for before it is found, or never will be.
+    pub fn megabytes_per_second_from(&self, time: Duration) -> f64 {
+        let before = self.progress.iter().find(|(elapsed, _)| *elapsed >= time);
+        let Some((elapsed, bytes)) = before else {
+            return 0.0;
+        };
+        let left = self.elapsed.saturating_sub(*elapsed).as_secs_f64();
+        (self.total() - bytes) as f64 / left / 1e6
     }
 
     /// Processor seconds for 10^9 bytes.
     pub fn processor_seconds(&self) -> f64 {
-        self.processors.as_secs_f64() * 1e9 / self.bytes as f64
+        self.processors.as_secs_f64() * 1e9 / self.total() as f64
+    }
+
+    /// What the slowest channel moved, as a share of what the fastest one did.
+    pub fn fairness(&self) -> f64 {
+        let slowest = self.bytes.iter().min().copied().unwrap_or_default();
+        let fastest = self.bytes.iter().max().copied().unwrap_or_default();
+        slowest as f64 / fastest.max(1) as f64
+    }
+
+    /// How often something happened that the sending ends count under this name.
+    pub fn count(&self, name: &str) -> u64 {
+        let counts = self.details.iter().filter(|detail| detail.name == name);
+        let times = counts.map(|detail| match detail.value {
+            DetailValue::Count(times) => times,
+            _ => 0,
+        });
+        times.sum()
     }
 }
 
@@ -121,37 +155,91 @@ impl Load<'_> {
     fn pump(&self, pairs: &mut [Pair], operation: &Operation<'_>) -> Result<Moved, PumpError> {
         let source = File::open(self.source)?;
         let sink = File::options().write(true).open("/dev/null")?;
-        let arrived = AtomicU64::new(0);
+        let arrived: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(0)).collect();
+        let is_over = AtomicBool::new(false);
         let busy = busy_time()?;
         let started = Instant::now();
-        let outcomes = thread::scope(|scope| {
-            let (source, sink, arrived) = (&source, &sink, &arrived);
-            let ends: Vec<_> = pairs
-                .iter_mut()
-                .flat_map(|(sender, receiver)| {
+        let (elapsed, failures, progress) = thread::scope(|scope| {
+            let (source, sink) = (&source, &sink);
+            let watching = scope.spawn(|| watch(&arrived, started, &is_over));
+            let ends = pairs.iter_mut().zip(&arrived);
+            let ends: Vec<_> = ends
+                .flat_map(|((sender, receiver), arrived)| {
                     [
-                        scope.spawn(move || send(&mut **sender, source, self.bytes, operation)),
-                        scope.spawn(move || {
-                            receive(&mut **receiver, sink, arrived, self.bytes, operation)
-                        }),
+                        scope.spawn(move || self.send(&mut **sender, source, operation)),
+                        scope
+                            .spawn(move || self.receive(&mut **receiver, sink, arrived, operation)),
                     ]
                 })
                 .collect();
-            ends.into_iter()
-                .map(|end| end.join().expect("an end does not panic"))
-                .collect::<Vec<_>>()
+            let failures: Vec<_> = ends
+                .into_iter()
+                .filter_map(|end| end.join().expect("an end does not panic").err())
+                .collect();
+            let elapsed = started.elapsed();
+            is_over.store(true, Ordering::Relaxed);
+            (elapsed, failures, watching.join().expect("it only looks"))
         });
         Ok(Moved {
-            bytes: arrived.into_inner(),
-            elapsed: started.elapsed(),
+            bytes: arrived.into_iter().map(AtomicU64::into_inner).collect(),
+            elapsed,
+            progress,
             processors: busy_time()?.saturating_sub(busy),
-            failure: outcomes.into_iter().find_map(Result::err),
+            failure: failures.into_iter().next(),
             details: pairs
                 .iter()
                 .flat_map(|(sender, _)| sender.info().details)
-                .map(|detail| detail.to_string())
                 .collect(),
         })
+    }
+
+    fn send(
+        &self,
+        channel: &mut dyn Channel,
+        source: &File,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        let mut scratch = vec![0; SCRATCH_BYTES];
+        let moved = AtomicU64::new(0);
+        let bytes = self.bytes.unwrap_or(ENDLESS);
+        let range = FileRange::new(source.as_fd(), 0, bytes, &mut scratch, &moved);
+        let sent = channel.send(&[], Body::File(range), operation);
+        self.judged(sent.and_then(|()| channel.finish(operation)), operation)
+    }
+
+    fn receive(
+        &self,
+        channel: &mut dyn Channel,
+        sink: &File,
+        arrived: &AtomicU64,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        let mut scratch = vec![0; SCRATCH_BYTES];
+        let bytes = self.bytes.unwrap_or(ENDLESS);
+        let range = FileRange::new(sink.as_fd(), 0, bytes, &mut scratch, arrived);
+        let mut received = channel.receive_into(range, operation).map(drop);
+        while received.is_ok() {
+            match channel.receive(&mut scratch, operation) {
+                Ok(Received::EndOfStream) => break,
+                next => received = next.map(drop),
+            }
+        }
+        self.judged(received, operation)
+    }
+
+    /// What ends because its time is over has not failed, if that is how it was to end.
+    fn judged(
+        &self,
+        outcome: Result<(), ChannelError>,
+        operation: &Operation<'_>,
+    ) -> Result<(), ChannelError> {
+        let is_over = operation
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline);
+        match self.bytes {
+            None if is_over => Ok(()),
+            _ => outcome,
+        }
     }
 }
 
@@ -170,31 +258,18 @@ fn meet(
     })
 }
 
-fn send(
-    channel: &mut dyn Channel,
-    source: &File,
-    bytes: u64,
-    operation: &Operation<'_>,
-) -> Result<(), ChannelError> {
-    let mut scratch = vec![0; SCRATCH_BYTES];
-    let moved = AtomicU64::new(0);
-    let range = FileRange::new(source.as_fd(), 0, bytes, &mut scratch, &moved);
-    channel.send(&[], Body::File(range), operation)?;
-    channel.finish(operation)
-}
+/// More than any path carries in the time that it has.
+const ENDLESS: u64 = 1 << 50;
 
-fn receive(
-    channel: &mut dyn Channel,
-    sink: &File,
-    arrived: &AtomicU64,
-    bytes: u64,
-    operation: &Operation<'_>,
-) -> Result<(), ChannelError> {
-    let mut scratch = vec![0; SCRATCH_BYTES];
-    let range = FileRange::new(sink.as_fd(), 0, bytes, &mut scratch, arrived);
-    channel.receive_into(range, operation)?;
-    while channel.receive(&mut scratch, operation)? != Received::EndOfStream {}
-    Ok(())
+/// Looks again and again how much has arrived, until it is over.
+fn watch(arrived: &[AtomicU64], started: Instant, is_over: &AtomicBool) -> Vec<(Duration, u64)> {
+    let mut progress = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let bytes = arrived.iter().map(|bytes| bytes.load(Ordering::Relaxed));
+        progress.push((started.elapsed(), bytes.sum()));
+        thread::sleep(Duration::from_millis(100));
+    }
+    progress
 }
 
 /// For drivers that move bytes through memory.
@@ -226,13 +301,31 @@ mod tests {
                 stack,
                 to: "127.0.0.1".parse().unwrap(),
                 channels: 2,
-                bytes: 3_000_001,
+                bytes: Some(3_000_001),
                 source: Path::new("/dev/zero"),
                 limit: Duration::from_secs(30),
             };
             let moved = load.run().unwrap();
             assert!(moved.failure.is_none(), "{stack}: {moved:?}");
-            assert_eq!(moved.bytes, 6_000_002, "{stack}");
+            assert_eq!(moved.bytes, [3_000_001; 2], "{stack}");
         }
+    }
+
+    #[test]
+    fn a_load_without_an_end_ends_with_its_time() {
+        let load = Load {
+            stack: "rdma:provider=soft;slab=64K",
+            to: "127.0.0.1".parse().unwrap(),
+            channels: 3,
+            bytes: None,
+            source: Path::new("/dev/zero"),
+            limit: Duration::from_millis(300),
+        };
+        let moved = load.run().unwrap();
+        assert!(moved.failure.is_none(), "{moved:?}");
+        assert!(moved.bytes.iter().all(|&bytes| bytes > 0), "{moved:?}");
+        assert!(!moved.progress.is_empty(), "{moved:?}");
+        assert!((0.0..=1.0).contains(&moved.fairness()), "{moved:?}");
+        assert_eq!(moved.count("stalls"), 0, "{moved:?}");
     }
 }

@@ -7,7 +7,8 @@ use gridhaul_rdma::sim::{
     Experiment, ExperimentError, FabricSettings, Link, Outcome, Pace, Policer,
 };
 
-use super::{GIGABIT, Section, Target, percent};
+use super::{GIGABIT, percent};
+use crate::bench::record::section::{Section, Target};
 use crate::bench::record::table;
 
 const WORDS: &str = "64 channels to one peer, with rings of 16 MiB, on a path of 10 Gb/s and a round trip of 40 ms. They \
@@ -47,12 +48,12 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
     let least = runs.iter().map(|(_, outcome, _)| outcome.fairness());
     let least = least.fold(1.0, f64::min);
     Ok(Section {
-        title: "Many channels",
-        words: WORDS,
+        title: "Many channels".to_owned(),
+        words: WORDS.to_owned(),
         table: table(heading, runs.iter().map(line).collect()),
-        plots: Vec::new(),
+        pictures: Vec::new(),
         targets: vec![Target {
-            wanted: "slowest over fastest above 0.7",
+            wanted: "slowest over fastest above 0.7".to_owned(),
             found: format!("{least:.2}"),
             is_met: least > 0.7,
         }],

@@ -4,13 +4,12 @@ mod fairness;
 mod policer;
 mod rings;
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use gridhaul_rdma::sim::ExperimentError;
 
-use super::record::plot::Plot;
+use super::record::section::{self, Section};
 
 /// What a page begins with.
 const INTRODUCTION: &str = "# The driver rdma on simulated paths
@@ -24,51 +23,6 @@ gives the same numbers on any machine.
 
 /// A bit per second, in bytes per second.
 const GIGABIT: u64 = 125_000_000;
-
-/// A question and its answer.
-#[derive(Debug)]
-pub struct Section {
-    /// What it is about.
-    title: &'static str,
-    /// What was done, which figure of which paper it answers, and what is wanted.
-    words: &'static str,
-    /// In Markdown.
-    table: String,
-    /// By the names of their files.
-    plots: Vec<(&'static str, Plot)>,
-    /// What the project wants, what there is, and whether that is enough.
-    targets: Vec<Target>,
-}
-
-/// What the project wants.
-#[derive(Debug)]
-struct Target {
-    wanted: &'static str,
-    found: String,
-    is_met: bool,
-}
-
-impl Section {
-    /// Whether everything is as the project wants it.
-    pub fn is_met(&self) -> bool {
-        self.targets.iter().all(|target| target.is_met)
-    }
-
-    /// In Markdown.
-    pub fn text(&self) -> String {
-        let mut text = format!("## {}\n\n{}\n\n", self.title, self.words);
-        for (name, plot) in &self.plots {
-            text += &format!("![{}]({name})\n\n", plot.title);
-        }
-        text += &self.table;
-        text.push('\n');
-        for target in &self.targets {
-            let verdict = if target.is_met { "met" } else { "**MISSED**" };
-            text += &format!("- {}: {}, {verdict}\n", target.wanted, target.found);
-        }
-        text
-    }
-}
 
 /// Answers all questions, one after the other.
 ///
@@ -92,15 +46,7 @@ pub fn measure(mut tell: impl FnMut(&Section)) -> Result<Vec<Section>, Experimen
 ///
 /// When a file cannot be written.
 pub fn write(directory: &Path, sections: &[Section]) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    let mut page = INTRODUCTION.to_owned();
-    for section in sections {
-        for (name, plot) in &section.plots {
-            fs::write(directory.join(name), plot.svg())?;
-        }
-        page += &format!("\n{}", section.text());
-    }
-    fs::write(directory.join("rdma.md"), page)
+    section::write(directory, "rdma.md", INTRODUCTION, sections)
 }
 
 fn percent(share: f64) -> String {

@@ -7,8 +7,9 @@ use gridhaul_rdma::sim::{
     Experiment, ExperimentError, FabricSettings, Link, Outcome, Pace, Policer,
 };
 
-use super::{GIGABIT, Section, Target, percent};
-use crate::bench::record::plot::{Plot, PlotLine};
+use super::{GIGABIT, percent};
+use crate::bench::record::plot::{Axis, Plot, PlotLine};
+use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
 
 const WORDS: &str = "Figure 9 of the paper on XIO-RDMA: one channel with a ring of 512 MiB on a path of 10 Gb/s and a \
@@ -66,23 +67,27 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
     let found =
         |outcome: &Outcome| format!("{}, {} drops", percent(share(outcome)), drops(outcome));
     Ok(Section {
-        title: "A policer",
-        words: WORDS,
+        title: "A policer".to_owned(),
+        words: WORDS.to_owned(),
         table: table(heading, runs.iter().map(line).collect()),
-        plots: vec![("rdma-policer.svg", plot(&[by_hand, auto, unpaced]))],
+        pictures: vec![Picture {
+            name: "rdma-policer.svg".to_owned(),
+            plot: plot(&[by_hand, auto, unpaced]),
+        }],
         targets: vec![
             Target {
-                wanted: "paced by hand, at least 97 % of the policed rate and nothing dropped",
+                wanted: "paced by hand, at least 97 % of the policed rate and nothing dropped"
+                    .to_owned(),
                 found: found(&by_hand.1),
                 is_met: share(&by_hand.1) >= 0.97 && drops(&by_hand.1) == 0,
             },
             Target {
-                wanted: "with `rate=auto`, after 5 s, at least 95 % and nothing dropped",
+                wanted: "with `rate=auto`, after 5 s, at least 95 % and nothing dropped".to_owned(),
                 found: found(&auto.1),
                 is_met: share(&auto.1) >= 0.95 && drops(&auto.1) == 0,
             },
             Target {
-                wanted: "unpaced, the stall",
+                wanted: "unpaced, the stall".to_owned(),
                 found: percent(share(&unpaced.1)),
                 is_met: share(&unpaced.1) < 0.1,
             },
@@ -128,7 +133,8 @@ fn plot(runs: &[&(&str, Outcome)]) -> Plot {
     });
     Plot {
         title: "A policer of 5 Gb/s and 1 MB on a path of 10 Gb/s and 120 ms".to_owned(),
-        axes: ["s".to_owned(), "Gb/s".to_owned()],
+        horizontal: Axis::numbers("s"),
+        vertical: "Gb/s".to_owned(),
         lines: lines.collect(),
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use gridhaul_rdma::sim::{Experiment, ExperimentError, FabricSettings, Link, Pace};
 
-use super::{GIGABIT, Section, Target, percent};
-use crate::bench::record::plot::{Plot, PlotLine};
+use super::{GIGABIT, percent};
+use crate::bench::record::plot::{Axis, Plot, PlotLine};
+use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
 
 const WORDS: &str = "Figures 7 and 8 of the paper on XIO-RDMA: one channel and one queue pair, by round trip and by the length \
@@ -50,16 +51,17 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
     let enough = cells.iter().filter(|cell| cell.products >= 3.0);
     let least = enough.map(|cell| cell.share).fold(1.0, f64::min);
     Ok(Section {
-        title: "Rings and round trips",
-        words: WORDS,
+        title: "Rings and round trips".to_owned(),
+        words: WORDS.to_owned(),
         table: cells_table(&cells),
-        plots: vec![
-            ("rdma-rings-10.svg", plot(&cells, 10)),
-            ("rdma-rings-100.svg", plot(&cells, 100)),
-            ("rdma-rings-400.svg", plot(&cells, 400)),
-        ],
+        pictures: RATES
+            .map(|(gigabits, _)| Picture {
+                name: format!("rdma-rings-{gigabits}.svg"),
+                plot: plot(&cells, gigabits),
+            })
+            .into(),
         targets: vec![Target {
-            wanted: "at least 98 % of the line's rate wherever the ring covers three bandwidth-delay products",
+            wanted: "at least 98 % of the line's rate wherever the ring covers three bandwidth-delay products".to_owned(),
             found: percent(least),
             is_met: least >= 0.98,
         }],
@@ -159,7 +161,8 @@ fn plot(cells: &[Cell], gigabits: u64) -> Plot {
     }
     Plot {
         title: format!("{gigabits} Gb/s, by round trip and ring"),
-        axes: ["round trip, ms".to_owned(), "Gb/s".to_owned()],
+        horizontal: Axis::numbers("round trip, ms"),
+        vertical: "Gb/s".to_owned(),
         lines,
     }
 }

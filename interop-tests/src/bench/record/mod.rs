@@ -1,6 +1,7 @@
 //! The record of a run: a page of tables, and charts beside it.
 
 pub mod plot;
+pub mod section;
 pub mod svg;
 
 use std::fs;

@@ -1,20 +1,33 @@
 //! Line charts as SVG, like the bar charts of [`svg`](super::svg).
 
+use serde::{Deserialize, Serialize};
+
 use super::svg::{STYLE, escape, number, text};
 
 /// Lines over a horizontal axis.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
     /// What it shows.
     pub title: String,
-    /// What the axes count.
-    pub axes: [String; 2],
+    /// The axis from left to right.
+    pub horizontal: Axis,
+    /// What the axis from the bottom up counts.
+    pub vertical: String,
     /// The lines, at most six.
     pub lines: Vec<PlotLine>,
 }
 
+/// A horizontal axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What it counts or names.
+    pub words: String,
+    /// The names of the places 0, 1, 2 and so on; without any, numbers are shown.
+    pub steps: Vec<String>,
+}
+
 /// A line.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlotLine {
     /// What it is.
     pub name: String,
@@ -37,14 +50,44 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
 
+impl Axis {
+    /// One with numbers.
+    pub fn numbers(words: &str) -> Self {
+        Self::steps(words, [""; 0])
+    }
+
+    /// One on which names follow each other.
+    pub fn steps<S: Into<String>>(words: &str, steps: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            words: words.to_owned(),
+            steps: steps.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// What is written where, for numbers up to `most`.
+    fn labels(&self, most: f64) -> Vec<(f64, String)> {
+        match self.steps.as_slice() {
+            [] => (0..=4)
+                .map(|step| f64::from(step) / 4.0 * most)
+                .map(|place| (place, number(place)))
+                .collect(),
+            steps => (0..)
+                .zip(steps)
+                .map(|(place, name)| (f64::from(place), name.clone()))
+                .collect(),
+        }
+    }
+}
+
 impl Plot {
     /// The picture.
     pub fn svg(&self) -> String {
-        let most = [0, 1].map(|axis| {
+        let mut most = [0, 1].map(|axis| {
             let points = self.lines.iter().flat_map(|line| &line.points);
-            let most = points.map(|point| point[axis]).fold(0.0, f64::max);
-            if most > 0.0 { most } else { 1.0 }
+            points.map(|point| point[axis]).fold(0.0, f64::max)
         });
+        most[0] = most[0].max(self.horizontal.steps.len() as f64 - 1.0);
+        let most = most.map(|most| if most > 0.0 { most } else { 1.0 });
         let title = escape(&self.title);
         let mut body = text(16.0, 24.0, "start", &self.title);
         body = body.replacen("<text", "<text class=\"title\"", 1);
@@ -61,21 +104,22 @@ impl Plot {
 
     fn axes(&self, most: [f64; 2]) -> String {
         let mut axes = String::new();
+        for (at, label) in self.horizontal.labels(most[0]) {
+            let [x, bottom] = place([at, 0.0], most);
+            axes += &text(x, bottom + 18.0, "middle", &label);
+        }
         for step in 0..=4 {
             let share = f64::from(step) / 4.0;
-            let [x, y] = place([share, share], [1.0, 1.0]);
-            let bottom = HEIGHT - BOTTOM;
-            axes += &text(x, bottom + 18.0, "middle", &number(share * most[0]));
+            let [_, y] = place([0.0, share], [1.0, 1.0]);
             axes += &text(LEFT - 8.0, y + 4.0, "end", &number(share * most[1]));
             let right = WIDTH - RIGHT;
             axes += &format!(
                 "<path d=\"M{LEFT:.1} {y:.1}H{right:.1}\" stroke=\"#777\" stroke-opacity=\"0.3\"/>\n"
             );
         }
-        let [horizontal, vertical] = &self.axes;
         let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-        axes += &text(middle, HEIGHT - 10.0, "middle", horizontal);
-        axes + &text(16.0, TOP - 8.0, "start", vertical)
+        axes += &text(middle, HEIGHT - 10.0, "middle", &self.horizontal.words);
+        axes + &text(16.0, TOP - 8.0, "start", &self.vertical)
     }
 }
 
@@ -116,24 +160,41 @@ fn place(point: [f64; 2], most: [f64; 2]) -> [f64; 2] {
 mod tests {
     use super::*;
 
-    #[test]
-    fn points_are_where_the_axes_say() {
+    fn plot(horizontal: Axis) -> String {
         let plot = Plot {
             title: "Rate & time".to_owned(),
-            axes: ["s".to_owned(), "Gb/s".to_owned()],
+            horizontal,
+            vertical: "Gb/s".to_owned(),
             lines: vec![PlotLine {
                 name: "auto".to_owned(),
                 is_model: true,
                 points: vec![[0.0, 0.0], [4.0, 10.0]],
             }],
         };
-        let svg = plot.svg();
+        plot.svg()
+    }
+
+    #[test]
+    fn points_are_where_the_axes_say() {
+        let svg = plot(Axis::numbers("s"));
         for words in [
             "Rate &amp; time",
             "points=\"70.0,350.0 570.0,50.0\"",
             "stroke-dasharray",
             ">10.0<",
             ">auto<",
+        ] {
+            assert!(svg.contains(words), "{words}: {svg}");
+        }
+    }
+
+    #[test]
+    fn steps_are_as_far_apart_as_their_numbers() {
+        let svg = plot(Axis::steps("message", ["a", "b", "c", "d", "e", "f"]));
+        for words in [
+            "<text x=\"70.0\" y=\"368.0\" text-anchor=\"middle\">a<",
+            "<text x=\"570.0\" y=\"368.0\" text-anchor=\"middle\">f<",
+            "points=\"70.0,350.0 470.0,50.0\"",
         ] {
             assert!(svg.contains(words), "{words}: {svg}");
         }

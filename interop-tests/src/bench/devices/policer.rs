@@ -1,0 +1,245 @@
+//! A policer in the path of soft-RoCE, and what becomes of messages that are paced or not.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use super::pump::Moved;
+use super::runs::{in_one_line, load_for};
+use crate::bench::record::plot::{Axis, Plot, PlotLine};
+use crate::bench::record::section::{Picture, Section, Target};
+use crate::bench::record::table;
+use crate::guest::RIGHT;
+use crate::{Client, Finished};
+
+const WORDS: &str = "The paper on XIO-RDMA, figure 9, over soft-RoCE: one channel, of which a policer lets 400 Mb/s pass, and \
+128 KiB at once. Shares are those of the policed rate: over the whole time, and from the sixth second on. What is not \
+paced has four seconds, so that a stall which is told was noticed in them.";
+
+/// The policer's rate, in bits per second, and its burst in bytes.
+const POLICED: u64 = 400_000_000;
+const BURST: u64 = 128 << 10;
+
+/// How long the driver looks for a rate, as it promises.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// What is wanted of options of the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The rate, from the beginning and without a loss.
+    Paced,
+    /// The rate, once it is found.
+    Found,
+    /// A stall that the engine notices.
+    Noticed,
+}
+
+const RUNS: [(&str, Wanted); 7] = [
+    ("message=32K;rate=388m;burst=96K", Wanted::Paced),
+    ("message=64K;rate=388m;burst=64K", Wanted::Paced),
+    ("message=256K;rate=388m", Wanted::Noticed),
+    ("message=64K", Wanted::Noticed),
+    ("message=1M", Wanted::Noticed),
+    ("message=64K;rate=auto", Wanted::Found),
+    ("message=1M;rate=auto", Wanted::Found),
+];
+
+/// What came of one of [`RUNS`].
+struct Run {
+    options: &'static str,
+    wanted: Wanted,
+    outcome: Result<Moved, String>,
+    /// Packets that the policer dropped.
+    dropped: u64,
+    /// Those from the sixth second on.
+    dropped_settled: u64,
+}
+
+pub(super) fn measure() -> io::Result<Section> {
+    tc("qdisc add dev right handle ffff: ingress")?;
+    let runs = RUNS.map(|(options, wanted)| run(options, wanted));
+    let runs = runs.into_iter().collect::<io::Result<Vec<_>>>()?;
+    let heading = [
+        "options",
+        "Mb/s",
+        "of the policed rate",
+        "settled",
+        "packets dropped",
+        "settled",
+        "stalls",
+        "queue pairs replaced",
+    ];
+    Ok(Section {
+        title: "A policer of 400 Mb/s".to_owned(),
+        words: WORDS.to_owned(),
+        table: table(heading, runs.iter().map(Run::row).collect()),
+        targets: runs.iter().map(Run::target).collect(),
+        pictures: vec![Picture {
+            name: "rdma-roce-policer.svg".to_owned(),
+            plot: plot(&runs),
+        }],
+    })
+}
+
+fn run(options: &'static str, wanted: Wanted) -> io::Result<Run> {
+    // A new one has all of its burst, and counts from zero.
+    let _ = tc("filter del dev right parent ffff:");
+    // tc-police(8): without `mtu` it drops every packet of more than 2040 bytes.
+    tc(&format!(
+        "filter add dev right parent ffff: protocol all matchall action police rate {POLICED} \
+         burst {BURST} mtu 9100 conform-exceed drop/ok"
+    ))?;
+    let time = Duration::from_secs(if wanted == Wanted::Noticed { 4 } else { 15 });
+    let stack = format!("rdma:provider=verbs;{options}");
+    let (outcome, looked_for) = thread::scope(|scope| {
+        let settling = scope.spawn(|| {
+            thread::sleep(SETTLED.min(time));
+            dropped()
+        });
+        let outcome = load_for(time, &stack, RIGHT, 1);
+        (outcome, settling.join().expect("it only looks"))
+    });
+    let dropped = dropped()?;
+    Ok(Run {
+        options,
+        wanted,
+        outcome,
+        dropped,
+        dropped_settled: dropped - looked_for?,
+    })
+}
+
+/// Packets that the policer has dropped.
+fn dropped() -> io::Result<u64> {
+    let shown = tc("-s filter show dev right parent ffff:")?.output();
+    let count = shown
+        .split("dropped ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next()?.parse().ok());
+    count.ok_or_else(|| io::Error::other(shown))
+}
+
+impl Run {
+    fn row(&self) -> [String; 8] {
+        let options = format!("`{}`", self.options);
+        let dropped = [self.dropped, self.dropped_settled].map(|count| count.to_string());
+        let [dropped, dropped_settled] = dropped;
+        let moved = match &self.outcome {
+            Ok(moved) => moved,
+            Err(words) => {
+                let none = || "-".to_owned();
+                let words = words.clone();
+                return [
+                    options,
+                    words,
+                    none(),
+                    none(),
+                    dropped,
+                    dropped_settled,
+                    none(),
+                    none(),
+                ];
+            }
+        };
+        let megabits = format!("{:.0}", moved.megabytes_per_second() * 8.0);
+        let failure = moved.failure.as_ref();
+        [
+            options,
+            failure.map_or(megabits, |error| in_one_line(&error.to_string())),
+            percent(share(moved.megabytes_per_second())),
+            self.settled().map_or_else(|| "-".to_owned(), percent),
+            dropped,
+            dropped_settled,
+            moved.count("stalls").to_string(),
+            moved.count("restored").to_string(),
+        ]
+    }
+
+    /// The share of the policed rate from the sixth second on, of a run that lasted so long.
+    fn settled(&self) -> Option<f64> {
+        let moved = self.outcome.as_ref().ok()?;
+        (moved.elapsed > SETTLED).then(|| share(moved.megabytes_per_second_from(SETTLED)))
+    }
+
+    fn target(&self) -> Target {
+        let options = self.options;
+        let moved = self.outcome.as_ref().ok();
+        let (wanted, found, is_met) = match self.wanted {
+            Wanted::Paced => {
+                let share = moved.map_or(0.0, |moved| share(moved.megabytes_per_second()));
+                (
+                    "at least 95 % of the policed rate and nothing dropped",
+                    format!("{}, {} dropped", percent(share), self.dropped),
+                    share >= 0.95 && self.dropped == 0,
+                )
+            }
+            Wanted::Found => {
+                let share = self.settled().unwrap_or_default();
+                (
+                    "after 5 s at least 95 % of the policed rate and nothing dropped",
+                    format!("{}, {} dropped", percent(share), self.dropped_settled),
+                    share >= 0.95 && self.dropped_settled == 0,
+                )
+            }
+            Wanted::Noticed => {
+                let stalls = moved.map_or(0, |moved| moved.count("stalls"));
+                let words = "a stall that is noticed within 3 s";
+                (words, format!("{stalls} noticed"), stalls > 0)
+            }
+        };
+        Target {
+            wanted: format!("`{options}`: {wanted}"),
+            found,
+            is_met,
+        }
+    }
+}
+
+fn share(megabytes_per_second: f64) -> f64 {
+    megabytes_per_second * 8e6 / POLICED as f64
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// What arrived, by half seconds.
+fn plot(runs: &[Run]) -> Plot {
+    let shown = [
+        "message=64K;rate=388m;burst=64K",
+        "message=64K",
+        "message=64K;rate=auto",
+        "message=1M;rate=auto",
+    ];
+    let line = |run: &Run| {
+        let moved = run.outcome.as_ref().ok()?;
+        let looks: Vec<_> = moved.progress.iter().step_by(5).collect();
+        let point = |pair: &[&(Duration, u64)]| {
+            let [(before, less), (after, more)] = [pair[0], pair[1]].map(|&look| look);
+            let seconds = (after - before).as_secs_f64();
+            let megabits = (more - less) as f64 * 8.0 / seconds / 1e6;
+            [before.as_secs_f64() + seconds / 2.0, megabits]
+        };
+        Some(PlotLine {
+            name: run.options.to_owned(),
+            is_model: false,
+            points: looks.windows(2).map(point).collect(),
+        })
+    };
+    let shown = runs.iter().filter(|run| shown.contains(&run.options));
+    Plot {
+        title: "A policer of 400 Mb/s and 128 KiB, soft-RoCE".to_owned(),
+        horizontal: Axis::numbers("s"),
+        vertical: "Mb/s".to_owned(),
+        lines: shown.filter_map(line).collect(),
+    }
+}
+
+fn tc(arguments: &str) -> io::Result<Finished> {
+    let finished = Client::new("tc").args(arguments.split_whitespace()).run();
+    let finished = finished.map_err(io::Error::other)?;
+    match finished.status.success() {
+        true => Ok(finished),
+        false => Err(io::Error::other(finished.to_string())),
+    }
+}

@@ -1,0 +1,129 @@
+//! Runs of stacks, in turn, and the cells of tables that they become.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::pump::{Load, Moved};
+use crate::bench::sample;
+
+pub(super) const MIB: u64 = 1 << 20;
+
+/// Moves zeros through a stack; what goes wrong, in one line of words.
+pub(super) fn load(stack: &str, to: &str, channels: usize, bytes: u64) -> Result<Moved, String> {
+    let moved = start(stack, to, channels, Some(bytes), Duration::from_secs(20))?;
+    match &moved.failure {
+        None => Ok(moved),
+        Some(error) => Err(format!(
+            "{:.0}, then: {}",
+            moved.megabytes_per_second(),
+            in_one_line(&error.to_string())
+        )),
+    }
+}
+
+/// Moves zeros for a time. A channel that fails early is in what is returned.
+pub(super) fn load_for(
+    time: Duration,
+    stack: &str,
+    to: &str,
+    channels: usize,
+) -> Result<Moved, String> {
+    start(stack, to, channels, None, time)
+}
+
+fn start(
+    stack: &str,
+    to: &str,
+    channels: usize,
+    bytes: Option<u64>,
+    limit: Duration,
+) -> Result<Moved, String> {
+    let load = Load {
+        stack,
+        to: to.parse().expect("an address of ours"),
+        channels,
+        bytes,
+        source: Path::new("/dev/zero"),
+        limit,
+    };
+    load.run().map_err(|error| in_one_line(&error.to_string()))
+}
+
+/// A cell of a table is a line.
+pub(super) fn in_one_line(words: &str) -> String {
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What somebody's runs gave.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    numbers: Vec<f64>,
+    failure: Option<String>,
+}
+
+impl Runs {
+    /// Runs everybody `rounds` times, in turn, so that whatever else the machine does meets everybody.
+    pub(super) fn take<T>(
+        rounds: usize,
+        everybody: &[T],
+        mut run: impl FnMut(&T) -> Result<f64, String>,
+    ) -> Vec<Self> {
+        let mut runs: Vec<Self> = everybody.iter().map(|_| Self::default()).collect();
+        for _ in 0..rounds {
+            for (who, runs) in everybody.iter().zip(&mut runs) {
+                match run(who) {
+                    Ok(number) => runs.numbers.push(number),
+                    Err(words) => runs.failure = Some(words),
+                }
+            }
+        }
+        runs
+    }
+
+    /// The one in the middle, unless every run failed.
+    pub(super) fn median(&self) -> Option<f64> {
+        (!self.numbers.is_empty()).then(|| sample::median(&self.numbers))
+    }
+
+    /// As a share of somebody else's.
+    pub(super) fn of(&self, other: &Self) -> Option<f64> {
+        Some(self.median()? / other.median()?)
+    }
+
+    /// The median, or why there is none, or how many runs it lacks.
+    pub(super) fn cell(&self) -> String {
+        match (self.median(), &self.failure) {
+            (Some(median), None) => format!("{median:.0}"),
+            (Some(median), Some(words)) => format!("{median:.0}; failed once: {words}"),
+            (None, words) => words.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// A share, or that there is none.
+pub(super) fn share(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_has_turns_and_failures_are_told() {
+        let mut order = Vec::new();
+        let runs = Runs::take(3, &[1.0, 2.0], |&who| {
+            order.push(who);
+            match order.len() {
+                // The second one's second turn.
+                4 => Err("too late".to_owned()),
+                turn => Ok(who * turn as f64),
+            }
+        });
+        assert_eq!(order, [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+        assert_eq!(runs[0].cell(), "3");
+        assert_eq!(runs[1].cell(), "8; failed once: too late");
+        assert_eq!(share(runs[0].of(&runs[1])), "0.38");
+        assert_eq!(share(Runs::default().of(&runs[1])), "-");
+    }
+}

@@ -1,0 +1,145 @@
+//! A question and its answer, as a part of a page: words, a table, plots, and what is wanted.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::plot::Plot;
+
+/// A part of a page. What measures may be another process than what writes, so a section can be sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// What it is about.
+    pub title: String,
+    /// What was done, which figure of which paper it answers, and what the numbers are.
+    pub words: String,
+    /// In Markdown.
+    pub table: String,
+    /// What the project wants, what there is, and whether that is enough.
+    #[serde(default)]
+    pub targets: Vec<Target>,
+    /// Pictures of the table.
+    #[serde(default)]
+    pub pictures: Vec<Picture>,
+}
+
+/// What the project wants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// In words.
+    pub wanted: String,
+    /// What there is, in words.
+    pub found: String,
+    /// Whether it is enough.
+    pub is_met: bool,
+}
+
+/// A plot and the name of its file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Picture {
+    /// Of the file, beside the page.
+    pub name: String,
+    /// What is in it.
+    pub plot: Plot,
+}
+
+impl Section {
+    /// Whether everything is as the project wants it.
+    pub fn is_met(&self) -> bool {
+        self.targets.iter().all(|target| target.is_met)
+    }
+
+    /// In Markdown.
+    pub fn text(&self) -> String {
+        let mut text = format!("## {}\n\n{}\n\n", self.title, self.words);
+        for Picture { name, plot } in &self.pictures {
+            text += &format!("![{}]({name})\n\n", plot.title);
+        }
+        text += &self.table;
+        text.push('\n');
+        for target in &self.targets {
+            let verdict = if target.is_met { "met" } else { "**MISSED**" };
+            text += &format!("- {}: {}, {verdict}\n", target.wanted, target.found);
+        }
+        text
+    }
+}
+
+/// Writes a page and its plots to a directory, which is made if need be.
+///
+/// # Errors
+///
+/// When a file cannot be written.
+pub fn write(
+    directory: &Path,
+    page: &str,
+    introduction: &str,
+    sections: &[Section],
+) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let mut text = introduction.to_owned();
+    for section in sections {
+        for Picture { name, plot } in &section.pictures {
+            fs::write(directory.join(name), plot.svg())?;
+        }
+        text += &format!("\n{}", section.text());
+    }
+    fs::write(directory.join(page), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::record::plot::{Axis, PlotLine};
+
+    fn section(is_met: bool) -> Section {
+        let line = PlotLine {
+            name: "ours".to_owned(),
+            is_model: false,
+            points: vec![[0.0, 1.5]],
+        };
+        let plot = Plot {
+            title: "Rate".to_owned(),
+            horizontal: Axis::steps("message", ["64 KiB", "1 MiB"]),
+            vertical: "MB/s".to_owned(),
+            lines: vec![line],
+        };
+        Section {
+            title: "A \"question\"".to_owned(),
+            words: "Of what.".to_owned(),
+            table: "| a | b |\n|---|---|\n".to_owned(),
+            targets: vec![Target {
+                wanted: "at least 2".to_owned(),
+                found: "1.5".to_owned(),
+                is_met,
+            }],
+            pictures: vec![Picture {
+                name: "rate.svg".to_owned(),
+                plot,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_page_has_everything_of_its_sections() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = directory.path().join("below");
+        let sections = [section(true), section(false)];
+        write(&below, "page.md", "# Title\n", &sections).unwrap();
+        let page = fs::read_to_string(below.join("page.md")).unwrap();
+        let part = "\n## A \"question\"\n\nOf what.\n\n![Rate](rate.svg)\n\n| a | b |\n|---|---|\n\n- at least 2: 1.5, ";
+        assert_eq!(page, format!("# Title\n{part}met\n{part}**MISSED**\n"));
+        let picture = fs::read_to_string(below.join("rate.svg")).unwrap();
+        assert!(picture.contains(">64 KiB<"), "{picture}");
+        assert!(sections[0].is_met() && !sections[1].is_met());
+    }
+
+    #[test]
+    fn a_section_can_be_sent() {
+        let section = section(false);
+        let text = toml::to_string(&section).unwrap();
+        assert_eq!(toml::from_str::<Section>(&text).unwrap(), section, "{text}");
+    }
+}
