@@ -93,6 +93,7 @@ impl Exchange {
         endpoint: &mut dyn Endpoint,
         now: Duration,
     ) -> Result<(), Fault> {
+        self.sender.wake(now);
         self.poll(endpoint, now)?;
         self.give_up_stalled(endpoint, now);
         let posted = self.post_some(endpoint, now)?;

@@ -337,6 +337,11 @@ impl Sender {
         }
     }
 
+    /// Somebody looks after it.
+    pub(crate) fn wake(&mut self, now: Duration) {
+        self.pacer.wake(now);
+    }
+
     /// How fast messages leave, in bytes per second, if they are held back.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.pacer.rate()

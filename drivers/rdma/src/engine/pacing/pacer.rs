@@ -12,6 +12,8 @@ pub(crate) struct Pacer {
     path: Arc<Path>,
     /// The turn that was taken and not used: when it comes.
     turn: Option<Duration>,
+    /// When somebody should look again who was told to wait.
+    due: Option<Duration>,
     /// By queue pair, in the order in which they complete. Empty where nobody wants to know.
     under_way: Vec<VecDeque<Posted>>,
 }
@@ -23,12 +25,16 @@ struct Posted {
     at: Duration,
 }
 
+/// Nobody is awake to the millisecond.
+const OVERSLEPT: Duration = Duration::from_millis(5);
+
 impl Pacer {
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
-        let learns = path.patience().is_some();
+        let learns = path.learns();
         Self {
             path,
             turn: None,
+            due: None,
             under_way: vec![VecDeque::new(); if learns { queue_pairs } else { 0 }],
         }
     }
@@ -44,19 +50,34 @@ impl Pacer {
         most.map_or(wanted, |most| wanted.min(most))
     }
 
+    /// Somebody looks. Who does so late was kept from it, and so was perhaps the device.
+    pub(crate) fn wake(&mut self, now: Duration) {
+        if let Some(due) = self.due.take_if(|due| *due <= now)
+            && now - due > OVERSLEPT
+        {
+            self.path.overslept(now - due, now);
+        }
+    }
+
     /// When a message may leave: `now` or later.
     pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
-        self.turn
-            .map_or_else(|| self.path.ready_at(bytes, now), |turn| turn.max(now))
+        let turn = self.turn;
+        let turn = turn.map_or_else(|| self.path.ready_at(bytes, now), |turn| turn.max(now));
+        self.path.hold(now).map_or(turn, |until| turn.max(until))
     }
 
     /// Takes a turn for a message, and uses it if it has come. `false` if it has not.
     pub(crate) fn pass(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
+        if let Some(until) = self.path.hold(now) {
+            self.due = Some(until);
+            return false;
+        }
         let turn = self
             .turn
             .filter(|&turn| !self.path.is_over(turn, bytes, now));
         let turn = turn.unwrap_or_else(|| self.path.reserve(bytes, now));
         self.turn = Some(turn).filter(|&turn| turn > now);
+        self.due = self.turn;
         if self.turn.is_some() {
             return false;
         }
@@ -77,10 +98,12 @@ impl Pacer {
 
     /// Nothing that is under way on a queue pair arrives any more.
     pub(crate) fn lost(&mut self, queue_pair: usize) {
+        self.due = None;
         if let Some(under_way) = self.under_way.get_mut(queue_pair)
             && let Some(first) = under_way.front()
         {
-            self.path.lost(first.at);
+            let bytes = under_way.iter().map(|posted| posted.bytes).sum();
+            self.path.lost(bytes, first.at);
             under_way.clear();
         }
     }
@@ -88,6 +111,17 @@ impl Pacer {
     /// When a queue pair should be given up, because a device would repeat for long what the path has dropped.
     pub(crate) fn overdue_at(&self, queue_pair: usize) -> Option<Duration> {
         let first = self.under_way.get(queue_pair)?.front()?;
-        Some(first.at.saturating_add(self.path.patience()?))
+        self.path.lost_at(first.at)
+    }
+}
+
+/// What a dropped channel had under way is in nobody's way.
+impl Drop for Pacer {
+    fn drop(&mut self) {
+        let under_way = self.under_way.iter().flatten();
+        let bytes = under_way.map(|posted| posted.bytes).sum();
+        if bytes > 0 {
+            self.path.forget(bytes);
+        }
     }
 }

@@ -116,14 +116,40 @@ impl Path {
             .learn(|search| search.completed(bytes, posted_at, now));
     }
 
-    /// Messages from `posted_at` on were lost: their queue pair broke, or nothing was heard of them in time.
-    pub(super) fn lost(&self, posted_at: Duration) {
-        self.state().learn(|search| search.lost(posted_at));
+    /// Messages from `posted_at` on, so many bytes, were lost: their queue pair broke, or nothing was heard of them in time.
+    pub(super) fn lost(&self, bytes: u64, posted_at: Duration) {
+        self.state().learn(|search| {
+            search.gone(bytes);
+            search.lost(posted_at);
+        });
     }
 
-    /// How long a message may take until it counts as lost; `None` leaves that to others.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        self.state().search.as_ref().map(Search::patience)
+    /// Nobody will say what becomes of so many bytes.
+    pub(super) fn forget(&self, bytes: u64) {
+        self.state().learn(|search| search.gone(bytes));
+    }
+
+    /// Until when nothing may leave, whoever's turn it is.
+    pub(super) fn hold(&self, now: Duration) -> Option<Duration> {
+        let mut until = None;
+        self.state().learn(|search| until = search.hold(now));
+        until
+    }
+
+    /// A channel looked at the path later than it wanted to, by so much.
+    pub(super) fn overslept(&self, by: Duration, now: Duration) {
+        self.state().learn(|search| search.overslept(by, now));
+    }
+
+    /// Whether it wants to know what becomes of messages.
+    pub(super) fn learns(&self) -> bool {
+        self.state().search.is_some()
+    }
+
+    /// When a message that left at `posted_at` counts as lost; `None` leaves that to others.
+    pub(super) fn lost_at(&self, posted_at: Duration) -> Option<Duration> {
+        let state = self.state();
+        Some(state.search.as_ref()?.lost_at(posted_at))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,7 +170,7 @@ impl State {
     fn learn(&mut self, event: impl FnOnce(&mut Search)) {
         if let Some(search) = &mut self.search {
             event(search);
-            self.bucket.set(Some(search.rate()), search.message_bytes());
+            self.bucket.set(Some(search.rate()), search.burst());
         }
     }
 }

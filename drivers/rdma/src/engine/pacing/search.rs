@@ -6,11 +6,21 @@
 //! burst, until it is narrow; then the rate stays at its lower end. Long afterwards, and each time later, a
 //! little more is tried again.
 //!
-//! A path that delays what comes too fast, such as a port that is slower than the rate, looks the same: what is late
-//! counts as lost.
+//! Before that, pairs of messages of growing length go by themselves, until one is wished no longer or a pair does not
+//! arrive in time: it is longer than the burst, and would be repeated in vain at any rate.
+//!
+//! What is lost by chance is repeated by the device and arrives a round trip late; behind a policer what is repeated
+//! comes too fast as well, and does not arrive. So what is late is waited for, and some of that in a second is nobody's
+//! fault. A path that delays what comes too fast, such as a port that is slower than the rate, is late again and again.
+//!
+//! No more is under way than the rate brings in little more than a round trip: what a device or a slower place holds
+//! back would only wait there.
 
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use super::bucket::time_of;
+use super::excuses::Excuses;
 
 /// A search, between events.
 #[derive(Debug)]
@@ -26,6 +36,10 @@ pub(super) struct Search {
     /// The longest message, in bytes, and the longest that is wanted.
     message_bytes: u64,
     wanted_bytes: u64,
+    /// Messages of the full length of the pair under trial that are there.
+    whole: u32,
+    /// When the next pair may leave: the policer's burst is whole again.
+    next_pair: Duration,
     /// Longer messages are tried, and not a higher rate.
     tries_longer: bool,
     /// Since when messages leave at this rate, and how many bytes have: from the first message on.
@@ -44,12 +58,22 @@ pub(super) struct Search {
     losses: u32,
     /// When messages were lost by chance, as it seemed.
     chance: Option<Duration>,
+    /// What was late and did arrive.
+    excuses: Excuses,
+    /// When this host was too busy to look at the path, and for how long.
+    slept: (Duration, Duration),
+    /// Bytes that left, and neither arrived nor were lost.
+    under_way: u64,
+    /// Too much was under way, and nothing leaves until it is what the path holds.
+    is_draining: bool,
     /// How long the rate stays until a little more is tried.
     rest: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// Pairs of messages become longer.
+    Sizing,
     /// Nothing was lost yet.
     Climbing,
     /// Between a rate that passes and one that does not.
@@ -97,8 +121,17 @@ const MOST_LOSSES: u32 = 8;
 
 const LEAST_MESSAGE_BYTES: u64 = 4096;
 
-/// A message that takes so much longer than the quickest is lost, at least: hosts are busy with other things.
-const LEAST_LATENESS: Duration = Duration::from_millis(25);
+/// Messages that are tried together. A burst that takes two of them has room for one that comes a little early.
+const PAIR: u64 = 2;
+
+/// How long the messages of the first pair are.
+const FIRST_MESSAGE_BYTES: u64 = 32 << 10;
+
+/// A message that takes so much longer than the quickest is late, at least: hosts are busy with other things.
+const LEAST_LATENESS: Duration = Duration::from_millis(50);
+
+/// Who may not send because of what is under way looks again after so long, if nothing happens before.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// What a message may take where none has arrived yet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
@@ -111,13 +144,15 @@ impl Search {
     pub(super) fn new(port: Option<u64>, message_bytes: u64) -> Self {
         let port = port.map_or(f64::INFINITY, |port| port as f64);
         Self {
-            phase: Phase::Climbing,
+            phase: Phase::Sizing,
             rate: first_rate(port),
             low: LEAST_RATE,
             high: f64::INFINITY,
             port,
-            message_bytes,
+            message_bytes: message_bytes.min(FIRST_MESSAGE_BYTES),
             wanted_bytes: message_bytes,
+            whole: 0,
+            next_pair: Duration::ZERO,
             tries_longer: false,
             trial: None,
             trial_time: TRIAL_TIME,
@@ -127,19 +162,29 @@ impl Search {
             arrived: 0,
             losses: 0,
             chance: None,
+            excuses: Excuses::default(),
+            slept: (Duration::ZERO, Duration::ZERO),
+            under_way: 0,
+            is_draining: false,
             rest: FIRST_REST,
         }
     }
 
     /// In bytes per second.
-    #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
-    #[expect(clippy::cast_sign_loss, reason = "no rate is below `LEAST_RATE`")]
     pub(super) fn rate(&self) -> u64 {
-        self.rate as u64
+        whole_bytes(self.rate)
     }
 
     pub(super) fn message_bytes(&self) -> u64 {
         self.message_bytes
+    }
+
+    /// How many bytes may leave together.
+    pub(super) fn burst(&self) -> u64 {
+        match self.phase {
+            Phase::Sizing => PAIR * self.message_bytes,
+            _ => self.message_bytes,
+        }
     }
 
     /// Nothing is to leave before then.
@@ -147,18 +192,85 @@ impl Search {
         self.pause.unwrap_or_default()
     }
 
-    /// How long a message may take until it counts as lost.
-    pub(super) fn patience(&self) -> Duration {
+    /// Until when nothing may leave, if that is so; before that moment it may be looked at again.
+    pub(super) fn hold(&mut self, now: Duration) -> Option<Duration> {
+        if let Some(until) = self.pause.filter(|&until| until > now) {
+            return Some(until);
+        }
+        if self.phase == Phase::Sizing {
+            return match self.trial {
+                Some(trial) => (trial.bytes >= PAIR * self.message_bytes).then_some(now + RETRY),
+                None => Some(self.next_pair).filter(|&next| next > now),
+            };
+        }
+        let round_trip = self.least.unwrap_or(FIRST_PATIENCE);
+        let most_time = round_trip + self.lateness() / 2;
+        let held = |time: Duration| whole_bytes(self.rate * time.as_secs_f64());
+        let (least, most) = (held(round_trip), held(most_time));
+        if self.is_draining {
+            self.is_draining = self.under_way > least.max(2 * self.message_bytes);
+            if !self.is_draining && self.phase == Phase::Climbing {
+                self.trial = None;
+            }
+        } else if self.under_way >= most.max(4 * self.message_bytes) {
+            self.is_draining = true;
+            self.late(now.saturating_sub(most_time), now);
+        }
+        self.is_draining.then_some(now + RETRY)
+    }
+
+    /// How long a message may take until it counts as late.
+    fn patience(&self) -> Duration {
         match self.least {
             // It is not the rate that makes messages be lost: the device has time to repeat them.
             _ if self.losses > MOST_LOSSES => FIRST_PATIENCE,
-            Some(least) => least + LEAST_LATENESS.max(least / 2),
+            // The pair is longer than the one before.
+            Some(least) if self.phase == Phase::Sizing => 2 * least + LEAST_LATENESS,
+            Some(least) => least + self.lateness(),
             None => FIRST_PATIENCE,
         }
     }
 
+    /// Nobody looked at the path for so long before `now`, though it was time to: what took longer than that did not
+    /// on the way.
+    pub(super) fn overslept(&mut self, by: Duration, now: Duration) {
+        let (at, before) = self.slept;
+        let is_one = now.saturating_sub(at) < self.give_up_after();
+        self.slept = (now, if is_one { before + by } else { by });
+    }
+
+    /// When a message that left at `posted_at` counts as lost.
+    pub(super) fn lost_at(&self, posted_at: Duration) -> Duration {
+        posted_at + self.give_up_after() + self.slept_since(posted_at)
+    }
+
+    /// How much of the time since then nobody looked.
+    fn slept_since(&self, posted_at: Duration) -> Duration {
+        let (at, by) = self.slept;
+        if posted_at < at { by } else { Duration::ZERO }
+    }
+
+    /// How long a message may take until it counts as lost: a device that misses it hears of that after a round trip, and
+    /// it takes another one.
+    fn give_up_after(&self) -> Duration {
+        let repeated = self.least.map(|least| 2 * least + 3 * self.lateness() / 2);
+        match repeated {
+            // While nothing leaves, what is late is what was lost already.
+            Some(repeated) if self.phase != Phase::Sizing && self.pause.is_none() => {
+                repeated.max(self.patience())
+            }
+            _ => self.patience(),
+        }
+    }
+
+    fn lateness(&self) -> Duration {
+        self.least
+            .map_or(LEAST_LATENESS, |least| LEAST_LATENESS.max(least / 2))
+    }
+
     /// A message leaves.
     pub(super) fn posted(&mut self, bytes: u64, now: Duration) {
+        self.under_way += bytes;
         if self.pause.take_if(|until| *until <= now).is_none() && self.pause.is_some() {
             return;
         }
@@ -184,17 +296,29 @@ impl Search {
 
     /// A message arrived.
     pub(super) fn completed(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
-        let took = now.saturating_sub(posted_at);
-        if took > self.patience() {
+        self.gone(bytes);
+        let all = now.saturating_sub(posted_at);
+        let took = all.saturating_sub(self.slept_since(posted_at));
+        if took > self.give_up_after() {
             self.lost(posted_at);
             return;
         }
-        self.least = Some(self.least.map_or(took, |least| least.min(took)));
         self.arrived += bytes;
+        if took > self.patience() {
+            self.late(posted_at, now);
+            return;
+        }
+        self.least = Some(self.least.map_or(all, |least| least.min(all)));
         let Some(trial) = self.trial else {
             return;
         };
         let time = match self.phase {
+            Phase::Sizing => {
+                if posted_at >= trial.began {
+                    self.pair_arrived(bytes, now);
+                }
+                return;
+            }
             // The next step comes before anything is known of this one, but for the last.
             Phase::Climbing if self.rate < self.port => return,
             Phase::Climbing | Phase::Narrowing | Phase::Probing => self.trial_time,
@@ -211,6 +335,27 @@ impl Search {
         self.passed();
     }
 
+    /// A message of a pair is there.
+    fn pair_arrived(&mut self, bytes: u64, now: Duration) {
+        self.whole += u32::from(bytes == self.message_bytes);
+        if u64::from(self.whole) == PAIR {
+            if self.message_bytes == self.wanted_bytes {
+                self.go(Phase::Climbing, self.rate);
+                return;
+            }
+            self.message_bytes = (2 * self.message_bytes).min(self.wanted_bytes);
+            self.next_pair(now);
+        } else if self.under_way == 0 {
+            // Nobody had so much to send.
+            self.next_pair(now);
+        }
+    }
+
+    fn next_pair(&mut self, now: Duration) {
+        (self.trial, self.whole) = (None, 0);
+        self.next_pair = now + time_of(PAIR * self.message_bytes, self.rate());
+    }
+
     /// The rate was tried for long enough, and nothing was lost.
     fn passed(&mut self) {
         if self.losses > MOST_LOSSES {
@@ -220,6 +365,7 @@ impl Search {
         self.losses = 0;
         self.low = self.rate;
         match self.phase {
+            Phase::Sizing => {}
             Phase::Climbing => self.go(Phase::Resting, self.low),
             Phase::Narrowing if self.high / self.low <= NARROW => self.go(Phase::Resting, self.low),
             Phase::Narrowing => self.halve(),
@@ -240,6 +386,18 @@ impl Search {
         }
     }
 
+    /// So many bytes are not under way any more.
+    pub(super) fn gone(&mut self, bytes: u64) {
+        self.under_way = self.under_way.saturating_sub(bytes);
+    }
+
+    /// Messages from `posted_at` on take too long, and may arrive.
+    fn late(&mut self, posted_at: Duration, now: Duration) {
+        if !self.excuses.excuses(posted_at, now) {
+            self.lost(posted_at);
+        }
+    }
+
     /// Messages from `posted_at` on were lost.
     pub(super) fn lost(&mut self, posted_at: Duration) {
         let began = self.trial.map(|trial| trial.began);
@@ -249,7 +407,16 @@ impl Search {
             return;
         }
         self.losses += 1;
-        if std::mem::take(&mut self.arrived) == 0 && self.message_bytes > LEAST_MESSAGE_BYTES {
+        let arrived = std::mem::take(&mut self.arrived);
+        let give_up_after = self.give_up_after();
+        if self.phase == Phase::Sizing {
+            self.shorten();
+            if arrived > 0 {
+                // Half of it has passed.
+                self.go(Phase::Climbing, self.rate);
+            }
+            self.whole = 0;
+        } else if arrived == 0 && self.message_bytes > LEAST_MESSAGE_BYTES {
             // Not even the first one passed: it is longer than the policer's burst.
             self.shorten();
             if self.phase == Phase::Climbing {
@@ -259,13 +426,14 @@ impl Search {
             self.judge(posted_at);
         }
         self.trial = None;
-        // It was noticed when its patience was over; what left last has the same.
-        self.pause = Some(posted_at + 2 * self.patience());
+        // It was noticed when that time was over; what left last has its own.
+        self.pause = Some(posted_at + give_up_after + self.patience());
     }
 
     /// Draws conclusions from a loss.
     fn judge(&mut self, posted_at: Duration) {
         match self.phase {
+            Phase::Sizing => {}
             Phase::Climbing => {
                 self.high = self.rate_at(posted_at);
                 self.low = self.low.max(self.high / (STEP * STEP)).min(self.high);
@@ -344,6 +512,12 @@ impl Search {
             .find(|(since, _)| *since <= posted_at);
         since.map_or(self.rate, |(_, rate)| *rate)
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
+#[expect(clippy::cast_sign_loss, reason = "nothing is negative here")]
+fn whole_bytes(bytes: f64) -> u64 {
+    bytes as u64
 }
 
 /// Where the climb begins, in bytes per second.

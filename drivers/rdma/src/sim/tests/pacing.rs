@@ -67,6 +67,46 @@ fn the_policed_rate_is_found_in_time() {
     }
 }
 
+/// Messages of twice the burst never pass a policer.
+#[test]
+fn messages_become_as_short_as_the_burst_wants_them() {
+    let experiment = Experiment {
+        message_bytes: 2 << 20,
+        ..policed(Pace::Auto)
+    };
+    let outcome = experiment.run().unwrap();
+    for part in &outcome.intervals[5..] {
+        let share = part.rate / POLICED;
+        assert!(
+            share > 0.95 && part.dropped == 0,
+            "{:#?}",
+            outcome.intervals
+        );
+    }
+}
+
+/// A device repeats what is lost by chance, and the rate is none of its reasons.
+#[test]
+fn chance_does_not_drive_the_rate_down() {
+    for seed in seeds(6) {
+        let _replay = Replay(seed);
+        let mut random = Random::new(seed);
+        let mut experiment = policed(Pace::Auto);
+        experiment.fabric.seed = seed;
+        for link in &mut experiment.fabric.links {
+            link.policer = None;
+            link.loss = 1e-6;
+            link.delay = Duration::from_millis(random.below(60));
+        }
+        experiment.message_bytes = 1 << 20;
+        experiment.queue_pairs = 1 + random.index(4);
+        experiment.time = 25 * SECOND;
+        let outcome = experiment.run().unwrap();
+        let share = outcome.rate_from(5) / (10 * GIGABIT) as f64;
+        assert!(share > 0.93, "{share}: {:?}", outcome.intervals);
+    }
+}
+
 /// Whatever the policer, and whoever shares the path.
 #[test]
 fn any_policer_is_found() {
@@ -83,6 +123,8 @@ fn any_policer_is_found() {
         there.delay = Duration::from_millis(random.below(60));
         back.delay = there.delay;
         experiment.fabric.seed = seed;
+        // Short pieces, so that it is seen at once what arrives.
+        experiment.ring_bytes = NonZeroU64::new(128 << 20).unwrap();
         experiment.channels = 1 + random.index(6);
         experiment.queue_pairs = 1 + random.index(4);
         experiment.stall = Some(3 * SECOND);
