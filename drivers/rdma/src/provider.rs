@@ -93,6 +93,12 @@ pub trait Endpoint: Send + fmt::Debug {
     /// Moves what can be moved without waiting, and adds what happened to `completions`.
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
+    /// How often the device has gone back to repeat what the peer missed, counted from any beginning; on other channels as
+    /// well, where it counts no finer. `None` if it does not count.
+    fn repeats(&self) -> Option<u64> {
+        None
+    }
+
     /// Becomes readable when [`Endpoint::poll`] has something to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
 

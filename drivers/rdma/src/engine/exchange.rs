@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::crawl::{Crawl, Sample};
 use super::message::MessageError;
 use super::receiver::ReceiverError;
 use super::sender::SenderError;
@@ -23,9 +24,11 @@ pub(crate) struct Exchange {
     /// Fetches what arrives, unless the peer writes it.
     reader: Option<Reader>,
     queue_pairs: Vec<State>,
+    /// `None` where nobody wants to know, or the device does not count.
+    crawl: Option<Crawl>,
     /// Why a queue pair was lost last.
     loss: Option<Loss>,
-    /// Queue pairs that were given up because nothing completed.
+    /// Queue pairs that were given up because too little completed.
     stalls: u64,
     restored: u64,
     /// Times that credit was returned.
@@ -63,6 +66,7 @@ impl Exchange {
     /// All `queue_pairs` are connected.
     pub(crate) fn new(sender: Sender, receiver: Receiver, queue_pairs: usize) -> Self {
         Self {
+            crawl: sender.stall().map(Crawl::new),
             sender,
             receiver,
             reader: None,
@@ -112,8 +116,17 @@ impl Exchange {
         let stall_at = self.sender.stall_at();
         let reader = self.reader.as_ref();
         let read_at = reader.and_then(|reader| reader.next_at(&self.sender, now));
-        let times = [self.sender.next_at(now), read_at, stall_at];
+        // Each queue pair that waits for something can stall.
+        let crawl = self.crawl.as_ref().filter(|_| stall_at.is_some());
+        let look_at = crawl.map(|crawl| crawl.due_at().max(now));
+        let times = [self.sender.next_at(now), read_at, stall_at, look_at];
         times.into_iter().flatten().min()
+    }
+
+    /// Whether [`Exchange::advance`] left something for the next time that could go at once.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Posts what may go, up to a bound; returns the bytes of it, one at least for each request.
@@ -164,7 +177,7 @@ impl Exchange {
         }
     }
 
-    /// How many queue pairs were given up because nothing completed on them.
+    /// How many queue pairs were given up because too little completed on them.
     pub(crate) fn stalls(&self) -> u64 {
         self.stalls
     }
@@ -191,14 +204,43 @@ impl Exchange {
 
     /// A device may repeat for ever what is dropped on the way.
     fn give_up_stalled(&mut self, endpoint: &mut dyn Endpoint, now: Duration) {
+        let crawls_since = self.crawls_since(endpoint, now);
         for queue_pair in 0..self.queue_pairs.len() {
-            if self.sender.has_stalled(queue_pair, now) && endpoint.close(queue_pair) {
+            let busy_since = self.sender.busy_since(queue_pair);
+            let crawls = busy_since.is_some_and(|busy| crawls_since.is_some_and(|at| busy <= at));
+            let stalls = crawls || self.sender.has_stalled(queue_pair, now);
+            if stalls && endpoint.close(queue_pair) {
                 self.stalls += 1;
-                let reason = "nothing completed for too long (option stall): does the path drop messages that are longer \
-                              than its burst, or come faster than its rate (options message, rate)?";
-                self.lose(endpoint, queue_pair, Loss::Failed(reason.to_owned()));
+                let what = if crawls {
+                    "the device repeated more than arrived"
+                } else {
+                    "nothing completed for too long"
+                };
+                let reason = format!(
+                    "{what} (option stall): does the path drop messages that are longer than its burst, or come faster \
+                     than its rate (options message, rate)?"
+                );
+                self.lose(endpoint, queue_pair, Loss::Failed(reason));
             }
         }
+    }
+
+    /// Since when the device repeats more than arrives, if it is time to look, and it does.
+    fn crawls_since(&mut self, endpoint: &dyn Endpoint, now: Duration) -> Option<Duration> {
+        let crawl = self.crawl.as_mut()?;
+        if now < crawl.due_at() || self.sender.stall_at().is_none() {
+            return None;
+        }
+        let Some(repeats) = endpoint.repeats() else {
+            self.crawl = None;
+            return None;
+        };
+        let sample = Sample {
+            at: now,
+            repeats,
+            arrived: self.sender.credited_bytes() + self.receiver.consumed(),
+        };
+        crawl.look(sample, self.sender.under_way(), self.sender.message_bytes())
     }
 
     /// Carries out what was posted, where nobody else does. A device does by itself; whoever has posted to one hears what the

@@ -14,6 +14,7 @@
 //!
 //! What a peer says is checked against what it may say; the errors name the lie.
 
+mod crawl;
 mod exchange;
 mod message;
 mod pacing;

@@ -145,6 +145,11 @@ impl Receiver {
         debug_assert!(self.consumed <= self.ready, "only what is there is taken");
     }
 
+    /// How much of the stream was taken out.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
     /// Whether all of the stream was taken out.
     pub(crate) fn is_finished(&self) -> bool {
         self.end == Some(self.consumed)

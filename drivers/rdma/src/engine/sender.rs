@@ -120,6 +120,8 @@ struct QueuePair {
     pending: usize,
     /// When one completed last, or the first of them was posted.
     progress: Duration,
+    /// Since when there is always one without completion, if there is.
+    busy: Duration,
     lost: bool,
     /// How often it was restored.
     life: u32,
@@ -129,7 +131,7 @@ impl QueuePair {
     /// Counts a request.
     fn count(&mut self, now: Duration) {
         if self.pending == 0 {
-            self.progress = now;
+            (self.progress, self.busy) = (now, now);
         }
         self.pending += 1;
     }
@@ -363,6 +365,32 @@ impl Sender {
     /// Counts a request that somebody else posts on a queue pair with room.
     pub(crate) fn count(&mut self, queue_pair: usize, now: Duration) {
         self.queue_pairs[queue_pair].count(now);
+    }
+
+    /// Since when requests are waiting on a queue pair, without a moment in between.
+    pub(crate) fn busy_since(&self, queue_pair: usize) -> Option<Duration> {
+        let QueuePair { pending, busy, .. } = self.queue_pairs[queue_pair];
+        (pending > 0).then_some(busy)
+    }
+
+    /// All before this place of the stream was consumed by the peer.
+    pub(crate) fn credited_bytes(&self) -> u64 {
+        self.credited
+    }
+
+    /// Bytes that the peer has not consumed, of all that may go.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.cut - self.credited
+    }
+
+    /// The longest message, as it goes at present.
+    pub(crate) fn message_bytes(&self) -> u64 {
+        self.pacer.message_bytes(self.settings.message_bytes)
+    }
+
+    /// When a queue pair on which nothing completes is given up, if it is.
+    pub(crate) fn stall(&self) -> Option<Duration> {
+        self.settings.stall
     }
 
     /// Whether requests are waiting on a queue pair, and none has completed for too long.

@@ -217,6 +217,13 @@ impl Endpoint for SimEndpoint {
         }
     }
 
+    fn repeats(&self) -> Option<u64> {
+        let shared = self.fabric.lock();
+        let end = &shared.fabric.hosts[self.host].ends[self.channel];
+        let queue_pairs = end.queue_pairs.iter();
+        Some(queue_pairs.map(|queue_pair| queue_pair.repeats).sum())
+    }
+
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
         let length = memory.length() as u64;
         Ok(self.add(Some(Arc::clone(memory)), length, access))

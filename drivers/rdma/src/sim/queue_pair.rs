@@ -19,6 +19,8 @@ pub(crate) struct QueuePair {
     pub(crate) deadline: Option<Duration>,
     /// How often it went back since something was acknowledged.
     pub(crate) retries: u32,
+    /// How often it went back.
+    pub(crate) repeats: u64,
     /// It has a place among those that wait for the port.
     pub(crate) queued: bool,
     /// It ends when all of its requests are done.
@@ -87,6 +89,7 @@ impl QueuePair {
             living: true,
             deadline: None,
             retries: 0,
+            repeats: 0,
             queued: false,
             closing: false,
             packet_bytes,
@@ -227,6 +230,7 @@ impl QueuePair {
 
     /// Sends again from `packet` on, or from the first that is not acknowledged.
     pub(crate) fn go_back(&mut self, packet: u64) {
+        self.repeats += 1;
         self.sent = packet.clamp(self.acknowledged, self.sent.max(self.acknowledged));
     }
 

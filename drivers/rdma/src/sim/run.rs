@@ -219,7 +219,8 @@ impl RunEnd {
         loop {
             let moved = self.take() + self.give();
             self.exchange.advance(&mut self.endpoint, now)?;
-            if moved == 0 || self.whims.is_some() {
+            let has_more = moved > 0 || self.exchange.has_more();
+            if !has_more || self.whims.is_some() {
                 break;
             }
         }

@@ -119,6 +119,10 @@ impl Endpoint for VerbsEndpoint {
         ]
     }
 
+    fn repeats(&self) -> Option<u64> {
+        self.place.port.repeats()
+    }
+
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
         let access = match access {
             // RFC 5040 5.2: it is the peer that writes there what we READ, by the key that we name.

@@ -54,6 +54,12 @@ impl Port {
         self.state == "ACTIVE"
     }
 
+    /// How often queue pairs of the port have gone back to repeat something; `None` if its driver does not count that.
+    pub(super) fn repeats(&self) -> Option<u64> {
+        let port = Path::new(CLASS).join(&self.device).join("ports");
+        repeats(&port.join(self.number.to_string()))
+    }
+
     /// The GID that stands for an IP address, in RoCE v2.
     pub(super) fn gid_of(&self, address: IpAddr) -> Option<&Gid> {
         let wanted = mapped(address);
@@ -110,6 +116,25 @@ fn port(path: &Path, device: &str, number: u8, is_iwarp: bool) -> Port {
         rate: line(&path.join("rate")),
         gids: gids(path),
     }
+}
+
+/// What drivers count where the other end asked for a packet again, or did not acknowledge it in time.
+const REPEATS: [&str; 6] = [
+    // rxe
+    "rcvd_seq_err",
+    "completer_retry_err",
+    // mlx5
+    "packet_seq_err",
+    "local_ack_timeout_err",
+    // bnxt_re
+    "seq_err_naks_rcvd",
+    "to_retransmits",
+];
+
+fn repeats(port: &Path) -> Option<u64> {
+    let counters = port.join("hw_counters");
+    let count = |name: &&str| line(&counters.join(name)).parse::<u64>().ok();
+    REPEATS.iter().filter_map(count).reduce(u64::saturating_add)
 }
 
 /// The table has as many places as the device likes, a thousand with soft-RoCE; empty ones are zeros. The kernel fills the
@@ -209,6 +234,18 @@ pub(super) mod tests {
         assert_eq!(rxe.rate, "10 Gb/sec (1X FDR10)");
         assert_eq!(rxe.gids.len(), 3);
         assert_eq!(siw.protocol, Protocol::Iwarp);
+    }
+
+    #[test]
+    fn repeats_are_what_drivers_count() {
+        let class = example();
+        let port = class.path().join("rxe0/ports/1");
+        assert_eq!(repeats(&port), None);
+        fs::create_dir_all(port.join("hw_counters")).unwrap();
+        fs::write(port.join("hw_counters/rcvd_seq_err"), "7\n").unwrap();
+        fs::write(port.join("hw_counters/completer_retry_err"), "2\n").unwrap();
+        fs::write(port.join("hw_counters/sent_pkts"), "1000\n").unwrap();
+        assert_eq!(repeats(&port), Some(9));
     }
 
     #[test]

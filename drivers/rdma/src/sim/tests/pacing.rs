@@ -49,9 +49,39 @@ fn below_the_policed_rate_nothing_is_dropped() {
 
 #[test]
 fn unpaced_the_path_stalls() {
-    let outcome = policed(Pace::Unpaced).run().unwrap();
-    let share = outcome.rate_from(1) / POLICED;
-    assert!(share < 0.1, "{share}");
+    for message_bytes in [256 << 10, 2 << 20] {
+        let experiment = Experiment {
+            message_bytes,
+            stall: Some(3 * SECOND),
+            ..policed(Pace::Unpaced)
+        };
+        let outcome = experiment.run().unwrap();
+        let share = outcome.rate_from(1) / POLICED;
+        assert!(share < 0.1, "{share}");
+        let stalls: u64 = outcome.intervals[..4].iter().map(|part| part.stalls).sum();
+        assert!(stalls > 0, "{:#?}", outcome.intervals);
+    }
+}
+
+/// Who waits for a slow path, or repeats what is lost by chance, does not stall.
+#[test]
+fn what_is_only_slow_does_not_stall() {
+    for loss in [0.0, 1e-5, 1e-4] {
+        let mut experiment = Experiment {
+            stall: Some(3 * SECOND),
+            ..policed(Pace::Unpaced)
+        };
+        for link in &mut experiment.fabric.links {
+            *link = Link::new(GIGABIT / 10, SECOND / 20);
+            link.loss = loss;
+        }
+        experiment.ring_bytes = NonZeroU64::new(64 << 20).unwrap();
+        experiment.message_bytes = 1 << 20;
+        experiment.time = 30 * SECOND;
+        let outcome = experiment.run().unwrap();
+        let stalls: u64 = outcome.intervals.iter().map(|part| part.stalls).sum();
+        assert_eq!(stalls, 0, "{loss}: {:#?}", outcome.intervals);
+    }
 }
 
 #[test]

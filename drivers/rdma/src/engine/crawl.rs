@@ -1,0 +1,115 @@
+//! Notices that a device repeats more than it brings.
+//!
+//! Where a policer drops what comes too fast, a message gets through now and then, so there is no time in which nothing
+//! completes. What tells that from a slow path, from a peer that takes its time and from a busy host is that the device
+//! goes back again and again, and that little arrives nevertheless.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What was seen of a channel's progress lately.
+#[derive(Debug)]
+pub(super) struct Crawl {
+    interval: Duration,
+    /// The oldest first, one for each interval.
+    samples: VecDeque<Sample>,
+}
+
+/// Progress at a moment, counted from any beginning.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    pub(super) at: Duration,
+    /// How often the device went back.
+    pub(super) repeats: u64,
+    /// Bytes that arrived.
+    pub(super) arrived: u64,
+}
+
+/// What arrives is compared over so many intervals, so that a crawl is seen in one more.
+const INTERVALS: usize = 2;
+
+/// Fewer are chance.
+const LEAST_REPEATS: u64 = 8;
+
+impl Crawl {
+    /// Notices it within `time`.
+    pub(super) fn new(time: Duration) -> Self {
+        Self {
+            interval: time / 3,
+            samples: VecDeque::new(),
+        }
+    }
+
+    /// When the next sample is due.
+    pub(super) fn due_at(&self) -> Duration {
+        let last = self.samples.back();
+        last.map_or(Duration::ZERO, |last| last.at + self.interval)
+    }
+
+    /// Takes a sample; returns since when the channel crawls, if it does. `under_way` are the bytes that were sent and
+    /// have not arrived.
+    pub(super) fn look(
+        &mut self,
+        sample: Sample,
+        under_way: u64,
+        message_bytes: u64,
+    ) -> Option<Duration> {
+        if self.samples.len() > INTERVALS {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
+        let first = *self.samples.front()?;
+        let repeats = sample.repeats.saturating_sub(first.repeats);
+        let arrived = sample.arrived.saturating_sub(first.arrived);
+        // A device that goes back repeats all that is under way, or, where it sends little ahead, some messages.
+        let little = under_way.max(repeats.saturating_mul(message_bytes) / 4);
+        let is_crawl = self.samples.len() > INTERVALS && repeats >= LEAST_REPEATS;
+        (is_crawl && arrived < little).then(|| {
+            self.samples.clear();
+            first.at
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MIB: u64 = 1 << 20;
+
+    /// When a channel is said to crawl on which so much happens each second, with 16 MiB under way.
+    fn noticed(repeats: u64, arrived: u64) -> Option<u64> {
+        let mut crawl = Crawl::new(3 * SECOND);
+        (0..20_u32).find_map(|second| {
+            let sample = Sample {
+                at: second * SECOND,
+                repeats: u64::from(second) * repeats,
+                arrived: u64::from(second) * arrived,
+            };
+            assert!(crawl.due_at() <= sample.at);
+            let since = crawl.look(sample, 16 * MIB, 64 << 10)?;
+            assert!(since < sample.at);
+            Some(sample.at.as_secs())
+        })
+    }
+
+    #[test]
+    fn a_crawl_is_noticed_in_time() {
+        assert_eq!(noticed(1000, 2 * MIB), Some(2));
+        assert_eq!(noticed(8, MIB), Some(2));
+        assert_eq!(noticed(100, 0), Some(2));
+    }
+
+    #[test]
+    fn what_is_slow_or_loses_little_does_not_crawl() {
+        assert_eq!(noticed(0, 0), None, "nobody answers");
+        assert_eq!(noticed(0, MIB), None, "a slow path");
+        assert_eq!(noticed(3, 5 * MIB), None, "chance");
+        assert_eq!(
+            noticed(100, 500 * MIB),
+            None,
+            "a quick path that loses much"
+        );
+    }
+}
