@@ -107,7 +107,8 @@ impl Opening<'_> {
     fn connect(self) -> Result<Opened, OpenError> {
         let abilities = self.or_refuse(self.abilities())?;
         let pins = abilities.place.is_some();
-        let mut share = self.share(Side::Connector, pins, self.settings.ring_bytes)?;
+        let ring_bytes = self.offered_ring_bytes(&abilities);
+        let mut share = self.share(Side::Connector, pins, ring_bytes)?;
         let offer = self.settings.offer(share.ring_bytes());
         let record = Record::Offer(offer, abilities.ways);
         handshake::write(&self.socket, &record, self.operation)?;

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) tcp: gridhaul_tcp::Settings,
     /// The length of the ring of each direction, in bytes.
     pub(crate) ring_bytes: NonZeroU64,
+    /// Nobody asked for that length: over TCP, a short path has a shorter ring.
+    fits_ring_to_path: bool,
     /// The largest WRITE, in bytes.
     pub(crate) message: u64,
     pub(crate) queue_pairs: u16,
@@ -50,7 +52,7 @@ pub(crate) enum Provider {
 const OWN: [OptionDoc; 16] = [
     OptionDoc {
         name: "slab",
-        meaning: "The size of a slab in bytes; 4M unless given.",
+        meaning: "The size of a slab in bytes; 4M unless given, and less over TCP on a short path.",
         example: "64M",
     },
     OptionDoc {
@@ -158,6 +160,13 @@ const SLABS: u64 = 4;
 const MESSAGE_BYTES: u64 = 256 << 10;
 const STALL: Duration = Duration::from_secs(3);
 
+/// The fastest path for which a ring is fitted, in bytes per second: 100 Gb/s.
+const FASTEST_PATH: u64 = 12_500_000_000;
+
+/// How many messages a ring holds at least that is fitted to its path. With fewer, the two ends wait for each other more;
+/// with more, half a cache of today's processors does not hold it.
+const LEAST_MESSAGES: u64 = 8;
+
 /// The largest ring, in bytes: the bandwidth-delay product of 100 Gb/s and 300 ms.
 const MAX_RING_BYTES: u64 = 4 << 30;
 
@@ -171,13 +180,15 @@ fn pieces(ring_bytes: u64) -> u16 {
 
 impl Settings {
     pub(crate) fn parse(options: &Options<'_>) -> Result<Self, StackError> {
-        let slabs = options.value("slabs", between(3, 256))?.unwrap_or(SLABS);
-        let slab = options.value("slab", |text| slab(text, slabs))?;
+        let asked_slabs = options.value("slabs", between(3, 256))?;
+        let slabs = asked_slabs.unwrap_or(SLABS);
+        let asked_slab = options.value("slab", |text| slab(text, slabs))?;
         let slab =
-            slab.unwrap_or(NonZeroU64::new(SLAB_BYTES).expect("a constant that is not zero"));
+            asked_slab.unwrap_or(NonZeroU64::new(SLAB_BYTES).expect("a constant that is not zero"));
         let message = options.value("message", |text| message(text, slab.get()))?;
         let message = message.unwrap_or_else(|| MESSAGE_BYTES.min(slab.get()));
         let queue_pairs = options.value("qps", between(1, 16))?.unwrap_or(1);
+        let pins_files = options.value("register", register)?.unwrap_or(false);
         let small = |name, most| {
             let number = options.value(name, between(0, most))?;
             Ok(number.and_then(|number| u8::try_from(number).ok()))
@@ -190,6 +201,8 @@ impl Settings {
         Ok(Self {
             tcp,
             ring_bytes: NonZeroU64::new(slab.get() * slabs).expect("at least one slab"),
+            // What is pinned has a half of what a ring would have.
+            fits_ring_to_path: asked_slab.is_none() && asked_slabs.is_none() && !pins_files,
             message,
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate,
@@ -208,8 +221,21 @@ impl Settings {
                 traffic_class: small("tc", 255)?.unwrap_or(0),
                 service_level: small("sl", 15)?.unwrap_or(0),
             },
-            pins_files: options.value("register", register)?.unwrap_or(false),
+            pins_files,
         })
+    }
+
+    /// How long a ring is over TCP, on a path of this round trip; zero is one that is not known. A ring that a processor's
+    /// cache holds is quicker than a longer one, so nobody has a longer one than the path can fill, unless it was asked for.
+    pub(crate) fn ring_bytes_over_tcp(&self, round_trip: Duration) -> NonZeroU64 {
+        if !self.fits_ring_to_path || round_trip.is_zero() {
+            return self.ring_bytes;
+        }
+        let product = u128::from(FASTEST_PATH) * round_trip.as_nanos() / 1_000_000_000;
+        // One part of it is filled, one flies and one drains.
+        let wanted = u64::try_from(3 * product).unwrap_or(u64::MAX);
+        let wanted = NonZeroU64::new(wanted.max(LEAST_MESSAGES * self.message));
+        wanted.map_or(self.ring_bytes, |wanted| wanted.min(self.ring_bytes))
     }
 
     /// What is offered to the other end, and the limit of what it may offer, with rings of this length.
@@ -305,4 +331,34 @@ fn device(text: &str) -> Result<String, String> {
         return Err("it is not the name of a device, such as mlx5_0".to_owned());
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rdma;
+
+    fn settings(options: &[(&str, &str)]) -> Settings {
+        let options: Vec<_> = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        Settings::parse(&Options::new(&Rdma, &options).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_ring_fits_its_path_unless_it_was_asked_for() {
+        let over_tcp = |options: &[_], microseconds| {
+            let round_trip = Duration::from_micros(microseconds);
+            settings(options).ring_bytes_over_tcp(round_trip).get()
+        };
+        assert_eq!(over_tcp(&[], 20), 8 * MESSAGE_BYTES);
+        assert_eq!(over_tcp(&[], 100), 3_750_000);
+        assert_eq!(over_tcp(&[], 10_000), SLAB_BYTES * SLABS);
+        assert_eq!(over_tcp(&[], 0), SLAB_BYTES * SLABS);
+        assert_eq!(over_tcp(&[("message", "4M")], 20), SLAB_BYTES * SLABS);
+        assert_eq!(over_tcp(&[("slab", "4M")], 20), SLAB_BYTES * SLABS);
+        assert_eq!(over_tcp(&[("slabs", "3")], 20), SLAB_BYTES * 3);
+        assert_eq!(over_tcp(&[("register", "dynamic")], 20), SLAB_BYTES * SLABS);
+    }
 }

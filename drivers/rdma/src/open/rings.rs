@@ -7,7 +7,7 @@ use gridhaul_stack::{ChannelError, Side};
 
 use super::abilities::Abilities;
 use super::{OpenError, Opening, local_error};
-use crate::handshake::{Mode, Offer, RingRecord, Way};
+use crate::handshake::{Mode, Offer, RingRecord, Way, Ways};
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
 use crate::provider::{Endpoint, Fabric, Wanted};
@@ -54,6 +54,16 @@ impl Carrier {
 }
 
 impl Opening<'_> {
+    /// How long a ring the connecting end wants. The accepting end takes that, or a shorter one.
+    pub(super) fn offered_ring_bytes(&self, abilities: &Abilities) -> NonZeroU64 {
+        if abilities.ways == Ways::default().with(Way::Soft) {
+            let round_trip = round_trip(&self.socket);
+            self.settings.ring_bytes_over_tcp(round_trip)
+        } else {
+            self.settings.ring_bytes
+        }
+    }
+
     /// Our part of the memory for rings, which may be less than is wanted. `pins`: they may be for a device.
     pub(super) fn share(
         &self,
