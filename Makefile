@@ -61,6 +61,7 @@ test-rdma: guest-kernel ## Run the tests that need RDMA devices, in guests
 	$(call in_guest,rxe) test --workspace --lib -- --ignored lost_queue_pairs_of_devices
 	$(call in_guest,rxe) test --workspace --test verbs -- --ignored
 	$(call in_guest,siw) test --workspace --test verbs -- --ignored verbs::
+	$(call in_guest,none) test --workspace --lib -- --ignored tests::kernel:: with_the_kernel
 
 # The crate is a workspace of its own, because it is under the GPL and needs libraries to build: its README says which.
 .PHONY: test-async-rdma

@@ -11,10 +11,11 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use gridhaul_security::tls::{MAX_RECORD, wrapped_length};
+use gridhaul_security::tls::{Direction, MAX_RECORD, RecordKeys, wrapped_length};
 use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operation, Received};
 
 use crate::incoming::{Incoming, MAX_SEALED, whole_record};
+use crate::kernel::Offload;
 use crate::outgoing::Outgoing;
 use crate::pieces::Pieces;
 use crate::record::protocol;
@@ -41,6 +42,20 @@ pub(crate) trait Engine: Send {
 
     /// Appends the words that say that we will send no more.
     fn close(&mut self, output: &mut Vec<u8>);
+
+    /// The keys of a direction, if the kernel may have them and has them not. Once [`Engine::release_keys`] was said,
+    /// records of that direction are bare here.
+    fn keys(&self, _direction: Direction) -> Option<RecordKeys<'_>> {
+        None
+    }
+
+    /// Says that the kernel has the keys of a direction.
+    fn release_keys(&mut self, _direction: Direction) {}
+
+    /// Counts records that the kernel has made. Appends what must be sent.
+    fn note_sealed(&mut self, _records: u64, _output: &mut Vec<u8>) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// How a direction ends.
@@ -54,16 +69,18 @@ pub(crate) enum End {
 
 /// A protected channel.
 pub(crate) struct TlsChannel<E> {
-    inner: Box<dyn Channel>,
-    engine: E,
+    pub(crate) inner: Box<dyn Channel>,
+    pub(crate) engine: E,
     driver: &'static str,
     end: End,
-    incoming: Incoming,
+    pub(crate) incoming: Incoming,
     /// What the engine has to say besides the data.
-    answers: Vec<u8>,
+    pub(crate) answers: Vec<u8>,
     outgoing: Outgoing,
+    /// What the kernel does.
+    pub(crate) offload: Offload,
     /// The engine cannot go on; the channel was in order before.
-    has_failed: bool,
+    pub(crate) has_failed: bool,
 }
 
 /// How much is sealed before it is sent: few system calls, and all of it still in the processor's cache.
@@ -73,12 +90,12 @@ const BATCH_BYTES: usize = 8 * FULL_RECORD;
 const MAX_BATCH: usize = 64 * FULL_RECORD;
 
 /// The content of a record of bulk data.
-const FULL_RECORD: usize = 1 << 14;
+pub(crate) const FULL_RECORD: usize = 1 << 14;
 
 /// What protection adds to a record, at most.
 const RECORD_OVERHEAD: usize = 32;
 
-const CUT: &str = "the connection ended in the middle of a TLS record";
+pub(crate) const CUT: &str = "the connection ended in the middle of a TLS record";
 
 impl<E: Engine> TlsChannel<E> {
     /// A channel after its handshake.
@@ -91,18 +108,19 @@ impl<E: Engine> TlsChannel<E> {
             incoming: Incoming::default(),
             answers: Vec::new(),
             outgoing: Outgoing::default(),
+            offload: Offload::default(),
             has_failed: false,
         }
     }
 
-    fn check(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+    pub(crate) fn check(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         if self.has_failed {
             return Err(ChannelError::Aborted);
         }
         operation.check()
     }
 
-    fn fail(&mut self, reason: impl Into<String>) -> ChannelError {
+    pub(crate) fn fail(&mut self, reason: impl Into<String>) -> ChannelError {
         self.has_failed = true;
         protocol(self.driver, reason)
     }
@@ -119,7 +137,10 @@ impl<E: Engine> TlsChannel<E> {
     }
 
     /// Sends what is ready.
-    fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+    pub(crate) fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        if self.offload.sending.is_some() {
+            return self.answer_by_kernel(operation);
+        }
         let records = self.outgoing.records();
         let sent = if self.answers.is_empty() && records.is_empty() {
             Ok(())
@@ -151,7 +172,7 @@ impl<E: Engine> TlsChannel<E> {
     }
 
     /// A record that cannot be opened: the peer is told, if it listens.
-    fn refuse(&mut self, reason: String, operation: &Operation<'_>) -> ChannelError {
+    pub(crate) fn refuse(&mut self, reason: String, operation: &Operation<'_>) -> ChannelError {
         let _ = self.flush(operation);
         self.fail(reason)
     }
@@ -172,6 +193,9 @@ impl<E: Engine> TlsChannel<E> {
     /// a close_notify, programs of this field and FTP clients leave it out: a peer that is cut off is
     /// told from one that is done by what was announced, as without TLS.
     fn open_some(&mut self, operation: &Operation<'_>) -> Result<bool, ChannelError> {
+        if self.offload.is_receiving {
+            return self.open_some_by_kernel(operation);
+        }
         while self.incoming.opened().is_empty() {
             if self.engine.is_closed_by_peer() {
                 return Ok(false);
@@ -191,6 +215,9 @@ impl<E: Engine> TlsChannel<E> {
         done: u64,
         operation: &Operation<'_>,
     ) -> Result<Option<u64>, ChannelError> {
+        if self.offload.is_receiving {
+            return self.receive_batch_by_kernel(range, done, operation);
+        }
         let wanted = range.length - done;
         let Some(filled) = self.fill_scratch(range.scratch, wanted, operation)? else {
             return Ok(None);
@@ -290,6 +317,9 @@ impl<E: Engine> Channel for TlsChannel<E> {
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
         self.check(operation)?;
+        if self.offload.sending.is_some() {
+            return self.send_by_kernel(head, body, operation);
+        }
         self.seal(head)?;
         match body {
             Body::Memory(bytes) => {
@@ -322,6 +352,12 @@ impl<E: Engine> Channel for TlsChannel<E> {
         operation: &Operation<'_>,
     ) -> Result<Received, ChannelError> {
         self.check(operation)?;
+        let is_whole = self.offload.is_receiving && buffer.len() >= FULL_RECORD;
+        if is_whole && self.incoming.opened().is_empty() {
+            let received = self.receive_by_kernel(buffer, operation)?;
+            let count = received.and_then(NonZeroUsize::new);
+            return Ok(count.map_or(Received::EndOfStream, Received::Bytes));
+        }
         if buffer.is_empty() || !self.open_some(operation)? {
             return Ok(Received::EndOfStream);
         }
@@ -381,7 +417,9 @@ impl<E: Engine> Channel for TlsChannel<E> {
     }
 
     fn info(&self) -> ChannelInfo {
-        self.inner.info()
+        let mut info = self.inner.info();
+        info.details.push(self.offload.detail());
+        info
     }
 }
 

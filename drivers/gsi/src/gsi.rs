@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gridhaul_security::context::Context;
 use gridhaul_security::credential::Credential;
-use gridhaul_security::tls::{TlsEngine, TlsSettings, TlsVersions};
+use gridhaul_security::tls::{Direction, RecordKeys, TlsEngine, TlsSettings, TlsVersions};
 use gridhaul_security::trust::{Peer, TrustStore};
 use gridhaul_stack::options::{OptionDoc, Options};
 use gridhaul_stack::{
@@ -15,15 +15,21 @@ use gridhaul_stack::{
 use crate::channel::{End, Engine, TlsChannel};
 use crate::handshake::{self, Verdict};
 use crate::identity::is_expected;
+use crate::kernel::{self, Wish};
 use crate::record::protocol;
 
 const NAME: &str = "gsi";
 
 /// The driver `gsi`: both ends prove who they are (`DCAU`), and the bytes go in TLS records or in clear
-/// (`PROT`). It has no options.
+/// (`PROT`).
+///
+/// | option | meaning |
+/// | --- | --- |
+/// | `ktls=auto` | the kernel protects records in directions in which that is cheaper, as measured once in a process, over a driver whose bytes are those of a TCP socket. `on` has it do so or fails, `off` never |
 #[derive(Debug, Clone)]
 pub struct Gsi {
     security: Option<Arc<ChannelSecurity>>,
+    kernel: Wish,
 }
 
 /// What the data channels of a session prove, and ask for.
@@ -54,13 +60,17 @@ impl Gsi {
     /// The driver of a program: its name and options are known, its channels cannot be made, since no
     /// session has said who it is.
     pub fn without_session() -> Self {
-        Self { security: None }
+        Self {
+            security: None,
+            kernel: Wish::default(),
+        }
     }
 
     /// The driver of one session.
     pub fn new(security: ChannelSecurity) -> Self {
         Self {
             security: Some(Arc::new(security)),
+            kernel: Wish::default(),
         }
     }
 }
@@ -71,12 +81,15 @@ impl Driver for Gsi {
     }
 
     fn options(&self) -> &'static [OptionDoc] {
-        &[]
+        &[kernel::OPTION]
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        Options::new(self, options)?;
-        Ok(Built::Transform(Arc::new(self.clone())))
+        let options = Options::new(self, options)?;
+        Ok(Built::Transform(Arc::new(Self {
+            security: self.security.clone(),
+            kernel: Wish::parse(&options)?,
+        })))
     }
 }
 
@@ -94,7 +107,7 @@ impl Transform for Gsi {
         })?;
         match security.protection {
             Protection::Clear => security.authenticate(channel, side, operation),
-            Protection::Private => security.protect(channel, side, operation),
+            Protection::Private => security.protect(channel, side, self.kernel, operation),
         }
     }
 }
@@ -126,6 +139,7 @@ impl ChannelSecurity {
         &self,
         mut channel: Box<dyn Channel>,
         side: Side,
+        kernel: Wish,
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
         let engine = match side {
@@ -137,7 +151,9 @@ impl ChannelSecurity {
         handshake::connect(&mut *channel, &mut engine, NAME, judge, operation)?;
         // The peers of this field close a connection without close_notify (observed from
         // globus-url-copy 10.12): the end of the connection is the end of the data.
-        Ok(Box::new(TlsChannel::new(channel, engine, NAME, End::Bare)))
+        let mut channel = TlsChannel::new(channel, engine, NAME, End::Bare);
+        channel.offload(kernel)?;
+        Ok(Box::new(channel))
     }
 
     fn judge(&self, peer: Option<&Peer>) -> Verdict {
@@ -196,5 +212,17 @@ impl Engine for TlsEngine {
 
     fn close(&mut self, output: &mut Vec<u8>) {
         Self::close(self, output);
+    }
+
+    fn keys(&self, direction: Direction) -> Option<RecordKeys<'_>> {
+        Self::keys(self, direction)
+    }
+
+    fn release_keys(&mut self, direction: Direction) {
+        Self::release_keys(self, direction);
+    }
+
+    fn note_sealed(&mut self, records: u64, output: &mut Vec<u8>) -> Result<(), String> {
+        Self::note_sealed(self, records, output).map_err(|error| error.to_string())
     }
 }

@@ -60,6 +60,11 @@ impl Incoming {
         self.sealed.end += count;
     }
 
+    /// Says that so many bytes came into [`Incoming::space`] that need not be opened, when nothing was sealed.
+    pub(crate) fn received_opened(&mut self, count: usize) {
+        self.opened = 0..count;
+    }
+
     /// Whether the connection may end here: between two records.
     pub(crate) fn is_between_records(&self) -> bool {
         self.sealed.is_empty()

@@ -1,10 +1,10 @@
 //! The transforms `gsi` and `ftps`: data channels that prove who is at their other end, and are
 //! protected.
 //!
-//! Both take no options, and are drivers of one session: what they prove, whom they accept and what
-//! happens to the bytes is what the session agreed on with its client (`DCAU`, `PROT`). A program
-//! registers [`Gsi::without_session`], so that its name can stand in stacks; a session puts its own in
-//! its place. Nobody writes `ftps` in a stack: the session does it.
+//! Both are drivers of one session: what they prove, whom they accept and what happens to the bytes is what
+//! the session agreed on with its client (`DCAU`, `PROT`). A program registers [`Gsi::without_session`], so
+//! that its name and its options can stand in stacks; a session puts its own in its place. Nobody writes
+//! `ftps` in a stack: the session does it.
 //!
 //! Whoever connected is the TLS client of `gsi`, whatever the direction of the data; the server of a
 //! session is always the TLS server of `ftps`.
@@ -15,6 +15,7 @@ mod gsi;
 mod handshake;
 mod identity;
 mod incoming;
+mod kernel;
 mod outgoing;
 mod pieces;
 mod record;
@@ -23,3 +24,4 @@ mod tests;
 
 pub use ftps::Ftps;
 pub use gsi::{ChannelSecurity, Gsi, Protection};
+pub use kernel::{KernelSupport, kernel_support};

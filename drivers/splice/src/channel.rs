@@ -12,7 +12,7 @@ use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
 use crate::direct::{Direct, Wish};
-use crate::judge::{self, Direction, MEASURED_BYTES, Record, Watch, Way};
+use crate::judge::{self, Direction, MEASURED_BYTES, Peer, Record, Watch, Way};
 use crate::readahead::ReadAhead;
 use crate::{receiving, sending};
 
@@ -256,7 +256,11 @@ impl SpliceChannel {
         match &self.record {
             Some((known, record)) if *known == key => Arc::clone(record),
             _ => {
-                let record = judge::record(file, direction, self.is_local);
+                let peer = Peer {
+                    is_local: self.is_local,
+                    is_protected: self.tcp.is_protected(),
+                };
+                let record = judge::record(file, direction, peer);
                 self.record = Some((key, Arc::clone(&record)));
                 record
             }
@@ -303,6 +307,10 @@ impl Channel for SpliceChannel {
 
     fn abort(&mut self) {
         self.tcp.abort();
+    }
+
+    fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.tcp.tcp_socket()
     }
 
     fn peer(&self) -> SocketAddr {

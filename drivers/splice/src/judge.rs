@@ -65,7 +65,16 @@ struct Route {
     /// The kind of file system, as fstatfs(2) numbers them; 0 where it does not.
     file_system: u64,
     direction: Direction,
-    is_local: bool,
+    peer: Peer,
+}
+
+/// What is at the other end of a socket, as far as it decides what sending costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// It is on this machine.
+    pub(crate) is_local: bool,
+    /// The kernel makes TLS records for it.
+    pub(crate) is_protected: bool,
 }
 
 /// What is known about a route; shared by all channels.
@@ -119,12 +128,12 @@ pub(crate) struct Cost {
 static RECORDS: Mutex<Vec<Arc<Record>>> = Mutex::new(Vec::new());
 
 /// What is known about moving this file in this direction, between here and this kind of peer.
-pub(crate) fn record(file: BorrowedFd<'_>, direction: Direction, is_local: bool) -> Arc<Record> {
+pub(crate) fn record(file: BorrowedFd<'_>, direction: Direction, peer: Peer) -> Arc<Record> {
     let kind = rustix::fs::fstatfs(file).map(|facts| facts.f_type);
     let route = Route {
         file_system: kind.map_or(0, i64::cast_unsigned),
         direction,
-        is_local,
+        peer,
     };
     let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(record) = records.iter().find(|record| record.route == route) {
@@ -309,7 +318,10 @@ mod tests {
             route: Route {
                 file_system: 0,
                 direction: Direction::Sending,
-                is_local: true,
+                peer: Peer {
+                    is_local: true,
+                    is_protected: false,
+                },
             },
             phase: Mutex::new(Phase::trial()),
         }

@@ -95,6 +95,12 @@ pub trait Channel: Send + fmt::Debug {
     /// Throws the channel away, so that the peer notices that the stream is not whole.
     fn abort(&mut self);
 
+    /// The TCP socket whose bytes are those of the channel, and nothing else. A transform may tell the kernel to do its
+    /// work there, and has the channel move what is then to be sent.
+    fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Who is at the other end.
     fn peer(&self) -> SocketAddr;
 

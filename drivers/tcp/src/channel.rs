@@ -14,8 +14,11 @@ use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operat
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketType, recv, send,
+    sendmsg, shutdown, socket, sockopt,
 };
+
+use crate::options::has_protocol_above;
 
 /// One connection, whose bytes go through memory.
 #[derive(Debug)]
@@ -47,6 +50,11 @@ impl TcpChannel {
     /// The connected socket, which does not block: for drivers that move bytes in another way.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Whether the kernel protects what is sent.
+    pub fn is_protected(&self) -> bool {
+        has_protocol_above(self.socket())
     }
 
     /// What each call of such a driver begins with.
@@ -210,9 +218,19 @@ impl Channel for TcpChannel {
     fn abort(&mut self) {
         self.has_failed = true;
         // Without a linger time a close is a reset (socket(7)). Disconnecting sends the reset now and
-        // not when the channel is dropped; if it fails, the drop does it.
+        // not when the channel is dropped.
         let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
-        let _ = rustix::net::connect_unspec(&self.socket);
+        if rustix::net::connect_unspec(&self.socket).is_err() {
+            // A connection whose records the kernel protects cannot be disconnected, but closed. If there is no other
+            // socket to put in its place, the drop does it.
+            if let Ok(other) = socket(AddressFamily::INET, SocketType::STREAM, None) {
+                self.socket = other;
+            }
+        }
+    }
+
+    fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket())
     }
 
     fn peer(&self) -> SocketAddr {

@@ -25,7 +25,7 @@
 mod channel;
 mod connector;
 mod listener;
-mod pacing;
+mod options;
 mod settings;
 
 use std::net::{IpAddr, SocketAddr};

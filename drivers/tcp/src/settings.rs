@@ -10,7 +10,7 @@ use gridhaul_stack::options::{self, OptionDoc, Options};
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::pacing::set_max_pacing_rate;
+use crate::options::set_max_pacing_rate;
 
 /// What the options say.
 #[derive(Debug, Clone)]

@@ -9,6 +9,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 
 use super::hello::Hellos;
+use super::keys::{Direction, RecordKeys};
 use super::provider::Records;
 use super::traffic::{KeySchedule, Traffic};
 use super::verifier::PeerVerifier;
@@ -190,6 +191,37 @@ impl TlsEngine {
     pub fn wrap_into(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, TlsError> {
         match &mut self.state {
             State::Traffic(traffic) => traffic.wrap_into(plaintext, records),
+            State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
+        }
+    }
+
+    /// The keys of a direction after the handshake, for somebody else who protects its records from here on; `None` if
+    /// [`Self::release_keys`] was said, until the keys change.
+    pub fn keys(&self, direction: Direction) -> Option<RecordKeys<'_>> {
+        match &self.state {
+            State::Traffic(traffic) => traffic.keys(direction),
+            State::Handshake(_) | State::Failed => None,
+        }
+    }
+
+    /// Says that somebody else has the keys of a direction. Its records are bare here from then on, a header and the
+    /// content: [`Self::close`] and answers to what the peer said append such records, and
+    /// [`Self::open_in_place`] takes them.
+    pub fn release_keys(&mut self, direction: Direction) {
+        if let State::Traffic(traffic) = &mut self.state {
+            traffic.release_keys(direction);
+        }
+    }
+
+    /// Counts records that were made with released keys. Once TLS wants other ones, appends the bare record that says so;
+    /// after it has gone, [`Self::keys`] has them.
+    ///
+    /// # Errors
+    ///
+    /// When there are no other keys.
+    pub fn note_sealed(&mut self, records: u64, output: &mut Vec<u8>) -> Result<(), TlsError> {
+        match &mut self.state {
+            State::Traffic(traffic) => traffic.note_sealed(records, output),
             State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod fixtures;
 mod hello;
 #[cfg(test)]
 mod interop;
+mod keys;
 mod protection;
 mod provider;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::trust::{ChainError, TrustStore};
 
 pub(crate) use connection::Connection;
 pub use engine::TlsEngine;
+pub use keys::{Direction, RecordCipher, RecordKeys, RecordVersion};
 use protection::MAX_OVERHEAD;
 
 /// The largest record: header, content, and what protection adds (RFC 5246 6.2.3; RFC 8446 5.2 allows

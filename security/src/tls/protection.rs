@@ -9,6 +9,7 @@ use aws_lc_rs::aead::{
 use rustls::crypto::cipher::{AeadKey, Iv};
 use rustls::{AlertDescription, ConnectionTrafficSecrets, ProtocolVersion};
 
+use super::keys::{RecordCipher, RecordKeys, RecordVersion};
 use super::{MAX_FRAGMENT, RECORD_HEADER};
 
 /// Types of records (RFC 8446 5.1).
@@ -112,9 +113,13 @@ impl AsRef<[u8]> for AdditionalData {
 /// The keys of one direction.
 struct Keys {
     key: LessSafeKey,
+    /// The same as it was agreed on, for whoever takes it over.
+    secret: AeadKey,
     iv: Iv,
     layout: Layout,
     sequence: u64,
+    /// Somebody else protects the records: here they are bare, a header and the content.
+    is_released: bool,
 }
 
 impl Keys {
@@ -135,9 +140,41 @@ impl Keys {
         };
         Some(Self {
             key: LessSafeKey::new(UnboundKey::new(algorithm, key.as_ref()).ok()?),
+            secret: key,
             iv,
             layout,
             sequence,
+            is_released: false,
+        })
+    }
+
+    fn held(&self) -> Option<RecordKeys<'_>> {
+        if self.is_released {
+            return None;
+        }
+        let algorithm = self.key.algorithm();
+        let cipher = if *algorithm == AES_128_GCM {
+            RecordCipher::Aes128Gcm
+        } else if *algorithm == AES_256_GCM {
+            RecordCipher::Aes256Gcm
+        } else {
+            RecordCipher::ChaCha20Poly1305
+        };
+        let mut iv = iv_bytes(&self.iv);
+        if self.layout == Layout::Tls12Gcm {
+            // RFC 5288 3: no nonce may come twice. Ours are made of the numbers of the few records that went before;
+            // who counts up from here never meets one of them.
+            iv[4] ^= 0x80;
+        }
+        Some(RecordKeys {
+            version: match self.layout {
+                Layout::Tls13 => RecordVersion::Tls13,
+                Layout::Tls12Gcm | Layout::Tls12ChaCha => RecordVersion::Tls12,
+            },
+            cipher,
+            key: self.secret.as_ref(),
+            iv,
+            sequence: self.sequence,
         })
     }
 
@@ -162,8 +199,26 @@ impl Sealer {
         Keys::new(version, secrets).map(Self)
     }
 
+    /// The keys, unless somebody else has them.
+    pub(super) fn keys(&self) -> Option<RecordKeys<'_>> {
+        self.0.held()
+    }
+
+    /// Makes bare records from here on.
+    pub(super) fn release(&mut self) {
+        self.0.is_released = true;
+    }
+
+    /// Counts records that somebody else made with the keys.
+    pub(super) fn note_sealed(&mut self, records: u64) {
+        self.0.sequence = self.0.sequence.saturating_add(records);
+    }
+
     /// How long a record is.
     pub(super) fn record_length(&self, content: usize) -> usize {
+        if self.0.is_released {
+            return RECORD_HEADER + content;
+        }
         let layout = self.0.layout;
         RECORD_HEADER + layout.explicit_nonce() + content + layout.trailer()
     }
@@ -184,6 +239,9 @@ impl Sealer {
         content: &[u8],
         record: &mut [u8],
     ) -> Result<(), RecordError> {
+        if self.0.is_released {
+            return fill_bare(kind, content, record);
+        }
         let layout = self.0.layout;
         let (sequence, nonce) = self.0.next()?;
         let (header, body) = record
@@ -213,6 +271,16 @@ impl Sealer {
             )
             .map_err(|_| RecordError::TooLong)
     }
+}
+
+fn fill_bare(kind: u8, content: &[u8], record: &mut [u8]) -> Result<(), RecordError> {
+    let (header, body) = record
+        .split_first_chunk_mut::<RECORD_HEADER>()
+        .ok_or(RecordError::TooLong)?;
+    let [high, low] = length_bytes(content.len());
+    *header = [kind, 3, 3, high, low];
+    body.copy_from_slice(content);
+    Ok(())
 }
 
 /// Opens records.
@@ -264,11 +332,26 @@ impl Opener {
         opened.map(|(kind, _)| kind)
     }
 
+    /// The keys, unless somebody else has them.
+    pub(super) fn keys(&self) -> Option<RecordKeys<'_>> {
+        self.0.held()
+    }
+
+    /// Takes bare records from here on, in place only.
+    pub(super) fn release(&mut self) {
+        self.0.is_released = true;
+    }
+
     /// Opens one whole record where it is, and gives its type and the place of its content.
     pub(super) fn open_in_place(
         &mut self,
         record: &mut [u8],
     ) -> Result<(u8, Range<usize>), RecordError> {
+        if self.0.is_released {
+            // Nobody else could open it either, if there is none.
+            let kind = *record.first().ok_or(RecordError::Forged)?;
+            return Ok((kind, RECORD_HEADER.min(record.len())..record.len()));
+        }
         let sealed = self.sealed(record)?;
         let outer = record[0];
         let content = self

@@ -8,6 +8,7 @@ use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
 
+use super::keys::{Direction, RecordKeys};
 use super::protection::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
 use super::{
     KEY_UPDATE_MESSAGE, MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, connection,
@@ -130,6 +131,36 @@ impl Traffic {
 
     pub(super) fn description(&self) -> String {
         self.keys.description()
+    }
+
+    /// As [`super::TlsEngine::keys`].
+    pub(super) fn keys(&self, direction: Direction) -> Option<RecordKeys<'_>> {
+        match direction {
+            Direction::Sending => self.sealer.keys(),
+            Direction::Receiving => self.opener.keys(),
+        }
+    }
+
+    /// As [`super::TlsEngine::release_keys`].
+    pub(super) fn release_keys(&mut self, direction: Direction) {
+        match direction {
+            Direction::Sending => self.sealer.release(),
+            Direction::Receiving => self.opener.release(),
+        }
+    }
+
+    /// As [`super::TlsEngine::note_sealed`].
+    pub(super) fn note_sealed(
+        &mut self,
+        records: u64,
+        output: &mut Vec<u8>,
+    ) -> Result<(), TlsError> {
+        self.sealer.note_sealed(records);
+        if !self.sealer.wants_update() {
+            return Ok(());
+        }
+        self.update_keys(output)
+            .map_err(|failure| TlsError::Protocol(failure.reason))
     }
 
     /// As [`super::TlsEngine::advance`].

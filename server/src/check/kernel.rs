@@ -7,6 +7,7 @@ use super::report::Report;
 pub(super) fn check(report: &mut Report) {
     #[cfg(feature = "splice")]
     check_calls(report);
+    check_tls(report);
     check_windows(report);
     check_congestion_control(report);
     check_frequency(report);
@@ -24,6 +25,14 @@ fn check_calls(report: &mut Report) {
             report.warning(ABOUT, text);
         }
     }
+}
+
+/// Whether the kernel can protect data channels (`PROT P`), and whether it is to.
+fn check_tls(report: &mut Report) {
+    const ABOUT: &str = "kernel-tls";
+    let support = gridhaul_gsi::kernel_support();
+    // A kernel without it is nothing to mend: this process does the same.
+    report.ok(ABOUT, support.words);
 }
 
 /// What a connection may have on its way decides how fast it is over a distance: a window for each round

@@ -3,6 +3,7 @@
 mod conformance;
 mod ftps;
 mod gsi;
+mod kernel;
 mod openssl;
 mod pki;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_splice::Splice;
 use gridhaul_stack::{
     Body, Cancel, Channel, ChannelError, Driver, Fault, Memory, Operation, Received, Registry,
     SocketOptions, Stack, StackListener,
@@ -22,6 +24,7 @@ fn stack(spec: &str, driver: impl Driver + 'static) -> Stack {
     let mut registry = Registry::new();
     registry.register(Fault);
     registry.register(Memory);
+    registry.register(Splice);
     registry.register(Tcp);
     registry.register_shared(Arc::new(driver));
     let spec = StackSpec::parse(spec).expect("a stack string");

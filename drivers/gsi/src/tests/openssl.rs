@@ -9,7 +9,7 @@ use gridhaul_stack::{Channel, Received, SocketOptions};
 
 use super::pki::{ALICE, PKI, alice};
 use super::{accept, listen, send, stack, with_operation};
-use crate::Protection;
+use crate::{Protection, kernel_support};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 
@@ -75,8 +75,18 @@ fn receive_exactly(channel: &mut dyn Channel, length: usize) -> Vec<u8> {
 
 #[test]
 fn its_client_is_let_in_by_any_server_name_and_data_goes_both_ways() {
+    let_clients_in("tcp,gsi:ktls=off");
+}
+
+#[test]
+#[ignore = "needs a kernel with TLS"]
+fn its_client_speaks_with_the_kernel() {
+    let_clients_in("tcp,gsi:ktls=on");
+}
+
+fn let_clients_in(spec: &str) {
     for version in VERSIONS {
-        let mut listener = listen(&stack("tcp,gsi", alice(Protection::Private)));
+        let mut listener = listen(&stack(spec, alice(Protection::Private)));
         let address = listener.address().to_string();
         let mut client = openssl(&[
             "s_client",
@@ -128,16 +138,27 @@ fn server(version: &str) -> (Running, BufReader<std::process::ChildStdout>, Sock
 
 #[test]
 fn its_server_is_spoken_to_and_may_send_tickets_and_change_keys() {
+    speak_to_servers("tcp,gsi:ktls=off", true);
+}
+
+#[test]
+#[ignore = "needs a kernel with TLS"]
+fn its_server_speaks_with_the_kernel_and_may_send_tickets() {
+    let changes_keys = kernel_support().words.contains("1.2 and 1.3");
+    speak_to_servers("tcp,gsi:ktls=on", changes_keys);
+}
+
+fn speak_to_servers(spec: &str, changes_keys: bool) {
     for version in VERSIONS {
         let (mut server, output, address) = server(version);
-        let stack = stack("tcp,gsi", alice(Protection::Private));
+        let stack = stack(spec, alice(Protection::Private));
         let sockets = SocketOptions::default();
         let mut channel =
             with_operation(|operation| stack.connect(address, &sockets, operation)).unwrap();
         send(&mut *channel, b"first\n");
         let mut lines = output.lines().map(Result::unwrap);
         lines.find(|line| line == "first").expect("it arrived");
-        if version == "-tls1_3" {
+        if version == "-tls1_3" && changes_keys {
             // Change your keys, and let me change mine.
             server.write(b"K\n");
         }

@@ -101,13 +101,22 @@ impl Pki {
         expected: &str,
         protection: Protection,
     ) -> Gsi {
-        Gsi::new(ChannelSecurity {
+        Gsi::new(self.security(credential, expected, protection))
+    }
+
+    fn security(
+        &self,
+        credential: &Arc<Credential>,
+        expected: &str,
+        protection: Protection,
+    ) -> ChannelSecurity {
+        ChannelSecurity {
             credential: Arc::clone(credential),
             trust: Arc::clone(&self.trust),
             expected: expected.to_owned(),
             protection,
             versions: TlsVersions::default(),
-        })
+        }
     }
 }
 
@@ -123,4 +132,12 @@ pub(super) const BOB_NAME: &str = "/DC=test/CN=Bob";
 /// What both ends of a session of Alice's use.
 pub(super) fn alice(protection: Protection) -> Gsi {
     PKI.driver(&ALICE, ALICE_NAME, protection)
+}
+
+/// The same, with protection, and these versions of TLS.
+pub(super) fn alice_with(versions: TlsVersions) -> Gsi {
+    Gsi::new(ChannelSecurity {
+        versions,
+        ..PKI.security(&ALICE, ALICE_NAME, Protection::Private)
+    })
 }

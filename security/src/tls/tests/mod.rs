@@ -1,5 +1,6 @@
 mod hostile;
 mod key_updates;
+mod released_keys;
 
 use super::fixtures::{Fixture, credential};
 use super::provider::Records;

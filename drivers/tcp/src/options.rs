@@ -1,4 +1,4 @@
-//! The one socket option that `rustix` does not have.
+//! Socket options that `rustix` does not have.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -23,4 +23,22 @@ pub(crate) fn set_max_pacing_rate(socket: BorrowedFd<'_>, rate: u64) -> io::Resu
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Whether the kernel does a protocol above TCP on the socket (`TCP_ULP` of linux/tcp.h): TLS.
+pub(crate) fn has_protocol_above(socket: BorrowedFd<'_>) -> bool {
+    let mut name = [0_u8; 16];
+    let mut length = libc::socklen_t::try_from(name.len()).expect("a name is short");
+    // SAFETY: the kernel writes at most `length` bytes, which are those of `name`; the descriptor is open for as long as
+    // it is borrowed.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_TCP,
+            libc::TCP_ULP,
+            name.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    status == 0 && length > 0
 }

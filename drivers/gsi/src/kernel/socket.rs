@@ -1,0 +1,294 @@
+//! The system calls of TLS in the kernel (Documentation/networking/tls.rst of Linux), none of which `rustix` has.
+
+use std::io;
+use std::mem::{offset_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use gridhaul_security::tls::{Direction, RecordCipher, RecordKeys, RecordVersion};
+use libc::{c_int, c_uint, c_void, socklen_t};
+use rustix::io::Errno;
+
+/// Type of the records that carry data (RFC 8446 5.1).
+pub(crate) const APPLICATION_DATA: u8 = 23;
+
+// linux/tls.h; the level is in linux/socket.h.
+const SOL_TLS: c_int = 282;
+const TLS_TX: c_int = 1;
+const TLS_RX: c_int = 2;
+const TLS_SET_RECORD_TYPE: c_int = 1;
+const TLS_GET_RECORD_TYPE: c_int = 2;
+
+/// `struct tls12_crypto_info_aes_gcm_128` and `_256` of linux/tls.h, of which only the length of the key differs.
+#[repr(C)]
+struct CryptoInfo<const KEY: usize> {
+    version: u16,
+    cipher: u16,
+    iv: [u8; 8],
+    key: [u8; KEY],
+    salt: [u8; 4],
+    record_number: [u8; 8],
+}
+
+impl<const KEY: usize> CryptoInfo<KEY> {
+    fn new(cipher: u16, keys: &RecordKeys<'_>) -> Option<Self> {
+        let (salt, iv) = keys.iv.split_first_chunk::<4>()?;
+        Some(Self {
+            version: match keys.version {
+                RecordVersion::Tls12 => 0x0303,
+                RecordVersion::Tls13 => 0x0304,
+            },
+            cipher,
+            iv: iv.try_into().ok()?,
+            key: keys.key.try_into().ok()?,
+            salt: *salt,
+            record_number: keys.sequence.to_be_bytes(),
+        })
+    }
+}
+
+const AES_GCM_128: u16 = 51;
+const AES_GCM_256: u16 = 52;
+
+/// Makes a connected TCP socket one that can have keys, if it is not. Without keys it is as before.
+pub(crate) fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match set_option(socket, libc::SOL_TCP, libc::TCP_ULP, b"tls") {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        attached => attached,
+    }
+}
+
+/// Gives the kernel the keys of a direction: from here on it protects the records. Again, it changes them (since Linux
+/// 6.14; those before say EBUSY).
+pub(crate) fn set_keys(
+    socket: BorrowedFd<'_>,
+    direction: Direction,
+    keys: &RecordKeys<'_>,
+) -> io::Result<()> {
+    let name = match direction {
+        Direction::Sending => TLS_TX,
+        Direction::Receiving => TLS_RX,
+    };
+    let unknown = || io::Error::from(io::ErrorKind::Unsupported);
+    match keys.cipher {
+        RecordCipher::Aes128Gcm => {
+            let info = CryptoInfo::<16>::new(AES_GCM_128, keys).ok_or_else(unknown)?;
+            set_option(socket, SOL_TLS, name, &info)
+        }
+        RecordCipher::Aes256Gcm => {
+            let info = CryptoInfo::<32>::new(AES_GCM_256, keys).ok_or_else(unknown)?;
+            set_option(socket, SOL_TLS, name, &info)
+        }
+        RecordCipher::ChaCha20Poly1305 => Err(unknown()),
+    }
+}
+
+fn set_option<T: ?Sized>(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads the bytes of `value`, all of which are initialized (the types above have no padding),
+    // and keeps no pointer; the descriptor is open for as long as it is borrowed.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            length_of(size_of_val(value)),
+        )
+    };
+    told(status).map(drop)
+}
+
+/// The number of the next record that the kernel makes.
+pub(crate) fn next_record(socket: BorrowedFd<'_>, cipher: RecordCipher) -> io::Result<u64> {
+    // The kernel wants exactly the length of the cipher's structure.
+    let (length, place) = match cipher {
+        RecordCipher::Aes128Gcm => (
+            size_of::<CryptoInfo<16>>(),
+            offset_of!(CryptoInfo<16>, record_number),
+        ),
+        RecordCipher::Aes256Gcm | RecordCipher::ChaCha20Poly1305 => (
+            size_of::<CryptoInfo<32>>(),
+            offset_of!(CryptoInfo<32>, record_number),
+        ),
+    };
+    let mut info = [0; size_of::<CryptoInfo<32>>()];
+    get_option(socket, SOL_TLS, TLS_TX, &mut info[..length])?;
+    Ok(number_at(&info, place, u64::from_be_bytes))
+}
+
+/// How far TCP has come with what it is to send.
+pub(crate) struct Taken {
+    /// The bytes that it has taken over since the connection began, give or take a constant.
+    pub(crate) bytes: u64,
+    /// The connection is gone, and it takes no more.
+    pub(crate) is_closed: bool,
+}
+
+pub(crate) fn taken_by_tcp(socket: BorrowedFd<'_>) -> io::Result<Taken> {
+    // `tcpi_state` and `tcpi_bytes_acked` of linux/tcp.h (since Linux 4.1).
+    const STATE: usize = 0;
+    const BYTES_ACKED: usize = 120;
+    const TCP_CLOSE: u8 = 7;
+    let mut info = [0; BYTES_ACKED + 8];
+    let mut queued = queued(socket)?;
+    loop {
+        get_option(socket, libc::SOL_TCP, libc::TCP_INFO, &mut info)?;
+        let before = std::mem::replace(&mut queued, self::queued(socket)?);
+        // If bytes were acknowledged meanwhile, they are in neither number.
+        if before == queued {
+            let acknowledged = number_at(&info, BYTES_ACKED, u64::from_ne_bytes);
+            return Ok(Taken {
+                bytes: acknowledged + queued,
+                is_closed: info[STATE] == TCP_CLOSE,
+            });
+        }
+    }
+}
+
+/// How many bytes are not acknowledged.
+fn queued(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: c_int = 0;
+    // SAFETY: SIOCOUTQ (tcp(7)), which is this number, writes an integer; the descriptor is open as long as it is
+    // borrowed.
+    told(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(u64::from(bytes.unsigned_abs()))
+}
+
+/// How many bytes have arrived and were not looked at.
+pub(crate) fn unread(socket: BorrowedFd<'_>) -> u64 {
+    rustix::io::ioctl_fionread(socket).unwrap_or(0)
+}
+
+fn get_option(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &mut [u8],
+) -> io::Result<()> {
+    let mut length = length_of(value.len());
+    // SAFETY: the kernel writes at most `length` bytes, which are those of `value`; the descriptor is open for as long
+    // as it is borrowed.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    told(status).map(drop)
+}
+
+fn number_at(bytes: &[u8], place: usize, decode: fn([u8; 8]) -> u64) -> u64 {
+    bytes[place..]
+        .first_chunk()
+        .map_or(0, |number| decode(*number))
+}
+
+/// Room for the type of a record beside its content, and aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Control([u8; 32]);
+
+/// Sends a record that is no data.
+pub(crate) fn send_record(
+    socket: BorrowedFd<'_>,
+    kind: u8,
+    content: &[u8],
+) -> Result<usize, Errno> {
+    let mut control = Control([0; 32]);
+    let mut part = libc::iovec {
+        // The kernel only reads it.
+        iov_base: content.as_ptr().cast_mut().cast::<c_void>(),
+        iov_len: content.len(),
+    };
+    let message = message(&mut part, &mut control, space_for_type());
+    // SAFETY: the message has room for one header, which is within `control`, and aligned there.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_mut() };
+    let header = header.ok_or(Errno::INVAL)?;
+    header.cmsg_level = SOL_TLS;
+    header.cmsg_type = TLS_SET_RECORD_TYPE;
+    header.cmsg_len = cmsg_length();
+    // SAFETY: the data of a header with this length is one byte, within `control`.
+    let data = unsafe { libc::CMSG_DATA(header).as_mut() };
+    *data.ok_or(Errno::INVAL)? = kind;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: everything that the message points to outlives the call; the descriptor is open as long as it is borrowed.
+    count(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
+}
+
+/// Receives from one or several records of one type: the type, and how many bytes; none at the end of the stream.
+pub(crate) fn receive_record(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> Result<(u8, usize), Errno> {
+    let mut control = Control([0; 32]);
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast::<c_void>(),
+        iov_len: buffer.len(),
+    };
+    let length = size_of::<Control>();
+    let mut message = message(&mut part, &mut control, length);
+    // SAFETY: everything that the message points to outlives the call, and the kernel writes within the lengths given
+    // there; the descriptor is open as long as it is borrowed.
+    let received =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let received = count(received)?;
+    // SAFETY: the kernel has set the length of what it wrote to `control`, and left headers there.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    let kind = header.filter(|header| {
+        header.cmsg_level == SOL_TLS
+            && header.cmsg_type == TLS_GET_RECORD_TYPE
+            && header.cmsg_len >= cmsg_length()
+    });
+    let kind = kind.and_then(|header| {
+        // SAFETY: a header of this length has a byte of data behind it.
+        unsafe { libc::CMSG_DATA(header).as_ref() }
+    });
+    Ok((kind.copied().unwrap_or(APPLICATION_DATA), received))
+}
+
+fn message(part: &mut libc::iovec, control: &mut Control, control_length: usize) -> libc::msghdr {
+    // SAFETY: zeros are a message without anything.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control_length;
+    message
+}
+
+const TYPE_LENGTH: c_uint = 1;
+
+fn cmsg_length() -> usize {
+    // SAFETY: it only computes.
+    unsafe { libc::CMSG_LEN(TYPE_LENGTH) as usize }
+}
+
+fn space_for_type() -> usize {
+    // SAFETY: it only computes.
+    unsafe { libc::CMSG_SPACE(TYPE_LENGTH) as usize }
+}
+
+fn length_of(bytes: usize) -> socklen_t {
+    socklen_t::try_from(bytes).expect("options are short")
+}
+
+fn told(status: c_int) -> io::Result<c_int> {
+    if status < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(status)
+    }
+}
+
+fn count(outcome: isize) -> Result<usize, Errno> {
+    usize::try_from(outcome).map_err(|_| {
+        let error = io::Error::last_os_error();
+        Errno::from_io_error(&error).unwrap_or(Errno::IO)
+    })
+}

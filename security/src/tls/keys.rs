@@ -1,0 +1,58 @@
+//! The keys of a connection, for somebody else who protects its records with them: the kernel.
+
+use std::fmt;
+
+/// One of the two ways of a connection, from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the peer.
+    Sending,
+    /// From the peer.
+    Receiving,
+}
+
+/// What the records of one direction are protected with.
+pub struct RecordKeys<'a> {
+    /// How records look.
+    pub version: RecordVersion,
+    /// The algorithm.
+    pub cipher: RecordCipher,
+    /// Its key.
+    pub key: &'a [u8],
+    /// What nonces are made of: with TLS 1.3, and with ChaCha20-Poly1305, the number of a record is added (RFC 8446
+    /// 5.3). With AES-GCM and TLS 1.2 the last eight bytes are the explicit nonce of the next record, and count up.
+    pub iv: [u8; 12],
+    /// The number of the next record.
+    pub sequence: u64,
+}
+
+/// The version of TLS, as far as records go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordVersion {
+    /// TLS 1.2.
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+/// An algorithm that protects records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordCipher {
+    /// AES-GCM with a key of 128 bits.
+    Aes128Gcm,
+    /// AES-GCM with a key of 256 bits.
+    Aes256Gcm,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305,
+}
+
+/// Without the secrets.
+impl fmt::Debug for RecordKeys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordKeys")
+            .field("version", &self.version)
+            .field("cipher", &self.cipher)
+            .field("sequence", &self.sequence)
+            .finish_non_exhaustive()
+    }
+}
