@@ -5,7 +5,7 @@ use std::mem::{offset_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use gridhaul_security::tls::{Direction, RecordCipher, RecordKeys, RecordVersion};
-use libc::{c_int, c_uint, c_void, socklen_t};
+use libc::{c_int, c_void, socklen_t};
 use rustix::io::Errno;
 
 /// Type of the records that carry data (RFC 8446 5.1).
@@ -120,7 +120,7 @@ pub(crate) fn next_record(socket: BorrowedFd<'_>, cipher: RecordCipher) -> io::R
     Ok(number_at(&info, place, u64::from_be_bytes))
 }
 
-/// How far TCP has come with what it is to send.
+/// What TCP has of what it is to send.
 pub(crate) struct Taken {
     /// The bytes that it has taken over since the connection began, give or take a constant.
     pub(crate) bytes: u64,
@@ -128,6 +128,7 @@ pub(crate) struct Taken {
     pub(crate) is_closed: bool,
 }
 
+/// How far TCP has come.
 pub(crate) fn taken_by_tcp(socket: BorrowedFd<'_>) -> io::Result<Taken> {
     // `tcpi_state` and `tcpi_bytes_acked` of linux/tcp.h (since Linux 4.1).
     const STATE: usize = 0;
@@ -190,9 +191,25 @@ fn number_at(bytes: &[u8], place: usize, decode: fn([u8; 8]) -> u64) -> u64 {
         .map_or(0, |number| decode(*number))
 }
 
-/// Room for the type of a record beside its content, and aligned as the kernel wants it.
-#[repr(C, align(8))]
-struct Control([u8; 32]);
+/// The type of a record beside its content: one control message (cmsg(3)), whose data begins where its header ends.
+#[repr(C)]
+struct RecordType {
+    header: libc::cmsghdr,
+    kind: u8,
+}
+
+impl RecordType {
+    /// As far as the type.
+    const LENGTH: usize = offset_of!(Self, kind) + 1;
+
+    fn empty() -> Self {
+        Self {
+            // SAFETY: it is numbers, which may be zero.
+            header: unsafe { zeroed() },
+            kind: 0,
+        }
+    }
+}
 
 /// Sends a record that is no data.
 pub(crate) fn send_record(
@@ -200,22 +217,17 @@ pub(crate) fn send_record(
     kind: u8,
     content: &[u8],
 ) -> Result<usize, Errno> {
-    let mut control = Control([0; 32]);
+    let mut record_type = RecordType::empty();
+    record_type.header.cmsg_level = SOL_TLS;
+    record_type.header.cmsg_type = TLS_SET_RECORD_TYPE;
+    record_type.header.cmsg_len = RecordType::LENGTH;
+    record_type.kind = kind;
     let mut part = libc::iovec {
         // The kernel only reads it.
         iov_base: content.as_ptr().cast_mut().cast::<c_void>(),
         iov_len: content.len(),
     };
-    let message = message(&mut part, &mut control, space_for_type());
-    // SAFETY: the message has room for one header, which is within `control`, and aligned there.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_mut() };
-    let header = header.ok_or(Errno::INVAL)?;
-    header.cmsg_level = SOL_TLS;
-    header.cmsg_type = TLS_SET_RECORD_TYPE;
-    header.cmsg_len = cmsg_length();
-    // SAFETY: the data of a header with this length is one byte, within `control`.
-    let data = unsafe { libc::CMSG_DATA(header).as_mut() };
-    *data.ok_or(Errno::INVAL)? = kind;
+    let message = message(&mut part, &mut record_type);
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: everything that the message points to outlives the call; the descriptor is open as long as it is borrowed.
     count(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
@@ -226,52 +238,30 @@ pub(crate) fn receive_record(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
 ) -> Result<(u8, usize), Errno> {
-    let mut control = Control([0; 32]);
+    let mut record_type = RecordType::empty();
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast::<c_void>(),
         iov_len: buffer.len(),
     };
-    let length = size_of::<Control>();
-    let mut message = message(&mut part, &mut control, length);
+    let mut message = message(&mut part, &mut record_type);
     // SAFETY: everything that the message points to outlives the call, and the kernel writes within the lengths given
     // there; the descriptor is open as long as it is borrowed.
     let received =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let received = count(received)?;
-    // SAFETY: the kernel has set the length of what it wrote to `control`, and left headers there.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
-    let kind = header.filter(|header| {
-        header.cmsg_level == SOL_TLS
-            && header.cmsg_type == TLS_GET_RECORD_TYPE
-            && header.cmsg_len >= cmsg_length()
-    });
-    let kind = kind.and_then(|header| {
-        // SAFETY: a header of this length has a byte of data behind it.
-        unsafe { libc::CMSG_DATA(header).as_ref() }
-    });
-    Ok((kind.copied().unwrap_or(APPLICATION_DATA), received))
+    let RecordType { header, kind } = record_type;
+    let is_told = header.cmsg_level == SOL_TLS && header.cmsg_type == TLS_GET_RECORD_TYPE;
+    Ok((if is_told { kind } else { APPLICATION_DATA }, received))
 }
 
-fn message(part: &mut libc::iovec, control: &mut Control, control_length: usize) -> libc::msghdr {
+fn message(part: &mut libc::iovec, record_type: &mut RecordType) -> libc::msghdr {
     // SAFETY: zeros are a message without anything.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = part;
     message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control_length;
+    message.msg_control = std::ptr::from_mut(record_type).cast();
+    message.msg_controllen = RecordType::LENGTH;
     message
-}
-
-const TYPE_LENGTH: c_uint = 1;
-
-fn cmsg_length() -> usize {
-    // SAFETY: it only computes.
-    unsafe { libc::CMSG_LEN(TYPE_LENGTH) as usize }
-}
-
-fn space_for_type() -> usize {
-    // SAFETY: it only computes.
-    unsafe { libc::CMSG_SPACE(TYPE_LENGTH) as usize }
 }
 
 fn length_of(bytes: usize) -> socklen_t {
