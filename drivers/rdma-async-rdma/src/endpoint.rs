@@ -165,6 +165,7 @@ impl Endpoint for AsyncRdmaEndpoint {
             depth: DEPTH,
             reads: usize::from(READS),
             message_bytes: MAX_TRANSFER_BYTES,
+            immediate: false,
             over_tcp: false,
             needs_polling: false,
             replaces: false,
@@ -237,6 +238,7 @@ impl Endpoint for AsyncRdmaEndpoint {
                 region: name,
                 span,
                 to,
+                ..
             } => queue_pair.write(id, region(name), span, to),
             Work::Read {
                 region: name,

@@ -21,7 +21,7 @@ pub(crate) use self::way::{Way, Ways};
 /// What stands before every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
 const NAME: &[u8; 8] = b"GHRDMA\r\n";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// No record is longer, whatever it says.
 const MAX_RECORD_BYTES: usize = 1024;

@@ -5,8 +5,8 @@
 //! connected to those of the peer. Requests are posted and complete later, in order on each queue pair; the
 //! requests of one queue pair arrive at the peer in order, those of different ones in any.
 //!
-//! Names follow the InfiniBand architecture and `ibv_post_send(3)`; what only some providers can do (WRITE
-//! with immediate, atomics, shared receive queues) is left out.
+//! Names follow the InfiniBand architecture and `ibv_post_send(3)`; what only some providers can do is in [`Limits`] or
+//! left out (atomics, shared receive queues).
 //!
 //! Other crates can be providers too, and build the driver with [`crate::RdmaBy`].
 
@@ -99,6 +99,11 @@ pub trait Endpoint: Send + fmt::Debug {
         None
     }
 
+    /// Whether the descriptor is to become readable when requests complete as well, and not only when the peer says something
+    /// or a queue pair is lost; it is until somebody says otherwise. Counts from the next poll. A device that is asked to
+    /// tell less wakes its user less often.
+    fn heed_requests(&mut self, _heeds: bool) {}
+
     /// Becomes readable when [`Endpoint::poll`] has something to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
@@ -126,6 +131,8 @@ pub struct Limits {
     pub reads: usize,
     /// The largest WRITE or READ, in bytes.
     pub message_bytes: usize,
+    /// A WRITE can carry a number for the peer, and tell it that it has arrived.
+    pub immediate: bool,
     /// Over TCP, which repeats what is lost by itself, and lets nothing pass while the peer's program takes nothing:
     /// a request that does not complete means nothing.
     pub over_tcp: bool,
@@ -178,11 +185,13 @@ pub struct Request {
 /// What a work request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Copies our memory to the peer's.
+    /// Copies our memory to the peer's, which hears of it if there is a number for it: after all that was posted before on
+    /// the queue pair, and where [`Limits::immediate`] is set.
     Write {
         region: usize,
         span: Span,
         to: Remote,
+        immediate: Option<u32>,
     },
     /// Copies the peer's memory to ours.
     Read {
@@ -237,6 +246,12 @@ pub enum Completion {
     Done { queue_pair: usize, id: u64 },
     /// The peer sent a message.
     Received { queue_pair: usize, message: Message },
+    /// The peer wrote so many bytes, and gave this number with them.
+    Written {
+        queue_pair: usize,
+        immediate: u32,
+        length: u32,
+    },
     /// A queue pair is no more, and none of its requests will complete. Where [`Limits::replaces`] is set, it may
     /// be restored; told of one that is lost or closed already, it will not be.
     Lost { queue_pair: usize, loss: Loss },

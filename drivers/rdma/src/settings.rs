@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     /// `None`: as many as there may be.
     pub(crate) depth: Option<usize>,
     pub(crate) mode: Mode,
+    /// WRITEs may announce what they write.
+    pub(crate) immediate: bool,
     /// Files are sent from where they are.
     pub(crate) pins_files: bool,
     pub(crate) provider: Provider,
@@ -49,7 +51,7 @@ pub(crate) enum Provider {
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 16] = [
+const OWN: [OptionDoc; 17] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given, and less over TCP on a short path.",
@@ -90,6 +92,11 @@ const OWN: [OptionDoc; 16] = [
         name: "mode",
         meaning: "Who moves bytes: put for their sender, get for their receiver; put unless given.",
         example: "get",
+    },
+    OptionDoc {
+        name: "immediate",
+        meaning: "Lets a WRITE announce what it writes, where adapters can do that and the other end agrees; on unless given.",
+        example: "off",
     },
     OptionDoc {
         name: "stall",
@@ -209,6 +216,7 @@ impl Settings {
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
             depth: options.value("depth", depth)?.flatten(),
             mode: options.value("mode", mode)?.unwrap_or(Mode::Put),
+            immediate: options.value("immediate", options::switch)?.unwrap_or(true),
             stall: options.value("stall", stall)?.unwrap_or(STALL),
             checksum: options.value("crc", options::switch)?.unwrap_or(false),
             provider: options
@@ -245,6 +253,7 @@ impl Settings {
             queue_pairs: self.queue_pairs,
             pieces: pieces(ring_bytes.get()),
             mode: self.mode,
+            immediate: self.immediate,
         }
     }
 }

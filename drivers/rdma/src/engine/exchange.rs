@@ -98,14 +98,19 @@ impl Exchange {
         now: Duration,
     ) -> Result<(), Fault> {
         self.sender.wake(now);
+        let heeds_requests = self.awaits_completions();
+        endpoint.heed_requests(heeds_requests);
         self.poll(endpoint, now)?;
         self.give_up_stalled(endpoint, now);
         let posted = self.post_some(endpoint, now)?;
-        self.has_more = posted >= POSTED_BYTES;
         if posted > 0 {
             self.work(endpoint, now)?;
         }
-        self.return_credit(endpoint, now)
+        self.return_credit(endpoint, now)?;
+        // Who is to be told of requests from here on has to look whether they have completed already.
+        let has_unheeded = !heeds_requests && self.awaits_completions();
+        self.has_more = posted >= POSTED_BYTES || has_unheeded;
+        Ok(())
     }
 
     /// When to advance again though nothing happens: `now` or later, or `None` if there is no need.
@@ -113,7 +118,7 @@ impl Exchange {
         if self.has_more {
             return Some(now);
         }
-        let stall_at = self.sender.stall_at();
+        let stall_at = self.sender.stall_at(now);
         let reader = self.reader.as_ref();
         let read_at = reader.and_then(|reader| reader.next_at(&self.sender, now));
         // Each queue pair that waits for something can stall.
@@ -127,6 +132,12 @@ impl Exchange {
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
+    }
+
+    /// See [`Sender::awaits_completions`]; what is fetched is there when the READ has completed.
+    fn awaits_completions(&self) -> bool {
+        let reader = self.reader.as_ref();
+        reader.is_some_and(|reader| reader.pieces() > 0) || self.sender.awaits_completions()
     }
 
     /// Posts what may go, up to a bound; returns the bytes of it, one at least for each request.
@@ -228,7 +239,7 @@ impl Exchange {
     /// Since when the device repeats more than arrives, if it is time to look, and it does.
     fn crawls_since(&mut self, endpoint: &dyn Endpoint, now: Duration) -> Option<Duration> {
         let crawl = self.crawl.as_mut()?;
-        if now < crawl.due_at() || self.sender.stall_at().is_none() {
+        if now < crawl.due_at() || self.sender.stall_at(now).is_none() {
             return None;
         }
         let Some(repeats) = endpoint.repeats() else {
@@ -289,6 +300,9 @@ impl Exchange {
                 }
             }
             Completion::Received { message, .. } => return self.hear(endpoint, message.as_bytes()),
+            Completion::Written {
+                immediate, length, ..
+            } => self.receiver.written(immediate, u64::from(length))?,
             Completion::Lost { queue_pair, loss } => self.lose(endpoint, queue_pair, loss),
             Completion::Restored { queue_pair } => {
                 self.queue_pairs[queue_pair] = State::Living;

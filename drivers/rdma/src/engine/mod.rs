@@ -4,7 +4,7 @@
 //! stream at byte `n` modulo the ring's length, and a ring of the same length at the sender, filled in the
 //! same places. The ring is registered and told once, when the channel opens. The sender cuts the stream into
 //! *pieces*, each on one queue pair: WRITEs no larger than the path takes, then a SEND that says which piece is
-//! there. Pieces of different queue pairs arrive in any order and are delivered in the order of the stream.
+//! there, or one WRITE that says so itself, where devices can do that. Pieces of different queue pairs arrive in any order and are delivered in the order of the stream.
 //! The receiver returns *credit*, the end of what it has consumed, and the sender writes no further than one ring
 //! beyond it; so what is not consumed stays at the sender, and a piece that was lost with its queue pair is
 //! written again, to the same place.
@@ -50,6 +50,12 @@ impl Ring {
         Self { bytes }
     }
 
+    /// Whether 32 bits name a place of the stream: those that can be meant lie within one ring before and one behind what
+    /// was consumed.
+    pub(crate) fn fits_immediates(self) -> bool {
+        self.bytes() <= 1 << 31
+    }
+
     /// How long it is.
     pub(crate) fn bytes(self) -> u64 {
         self.bytes.get()
@@ -76,6 +82,17 @@ impl Ring {
     pub(crate) fn contiguous(self, start: u64) -> u64 {
         self.bytes() - start % self.bytes
     }
+}
+
+/// The number that announces a piece: the last 32 bits of its place in the stream.
+pub(crate) fn immediate(start: u64) -> u32 {
+    let [.., a, b, c, d] = start.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// The first place of the stream, from `least` on, that such a number can mean.
+fn place_of_immediate(number: u32, least: u64) -> u64 {
+    least + u64::from(number.wrapping_sub(immediate(least)))
 }
 
 #[cfg(test)]

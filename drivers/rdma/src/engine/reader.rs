@@ -225,6 +225,7 @@ mod tests {
                 piece_bytes: 48,
                 max_pieces: 20,
                 is_fetched: true,
+                immediate: true,
                 completes_early: false,
                 stall: None,
             };

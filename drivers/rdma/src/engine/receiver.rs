@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Message, Ring};
+use super::{Message, Ring, place_of_immediate};
 use crate::memory::Span;
 
 /// The receiving end of a stream.
@@ -26,11 +26,15 @@ pub(crate) struct Receiver {
     end: Option<u64>,
     /// The sender keeps what it has until it hears that the last of it was taken out.
     acknowledges_end: bool,
+    /// The sender may announce pieces by numbers in WRITEs.
+    takes_immediates: bool,
 }
 
 /// How the peer lied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReceiverError {
+    #[error("the peer wrote with immediate data, which was not agreed")]
+    Immediate,
     #[error("the peer announced an empty piece")]
     Empty,
     #[error("the peer wrote up to byte {end}, and had credit up to {limit}")]
@@ -58,12 +62,32 @@ impl Receiver {
             pieces: 0,
             end: None,
             acknowledges_end: false,
+            takes_immediates: false,
         }
     }
 
     /// The sender is told when all of its stream was taken out.
     pub(crate) fn acknowledge_end(&mut self) {
         self.acknowledges_end = true;
+    }
+
+    /// The sender may announce pieces by numbers in WRITEs.
+    pub(crate) fn take_immediates(&mut self) {
+        self.takes_immediates = true;
+    }
+
+    /// A WRITE has announced itself.
+    ///
+    /// # Errors
+    ///
+    /// When it may not, or cannot be there.
+    pub(crate) fn written(&mut self, immediate: u32, length: u64) -> Result<(), ReceiverError> {
+        if !self.takes_immediates {
+            return Err(ReceiverError::Immediate);
+        }
+        // What comes again is no further back than the credit that the sender has not heard of: a ring at most.
+        let least = self.credited.saturating_sub(self.ring.bytes());
+        self.arrived(place_of_immediate(immediate, least), length)
     }
 
     /// Whether a piece that the peer announced is still to be fetched, where `fetching` are, too.

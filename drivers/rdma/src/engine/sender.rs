@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::sources::Sources;
-use super::{Message, Pacer, Ring, Source};
+use super::{Message, Pacer, Ring, Source, immediate};
 use crate::memory::Span;
 use crate::provider::{Remote, Request, Work};
 
@@ -28,14 +28,17 @@ pub(crate) struct SenderSettings {
     pub(crate) max_pieces: usize,
     /// The peer fetches pieces that are announced to it, and nothing is written.
     pub(crate) is_fetched: bool,
+    /// A piece that is one WRITE is announced by a number in it.
+    pub(crate) immediate: bool,
     /// Requests complete before they have arrived (iWARP).
     pub(crate) completes_early: bool,
     /// A queue pair on which nothing completes for so long is given up, unless a provider's requests may wait.
     pub(crate) stall: Option<Duration>,
 }
 
-/// The name of WRITEs among requests.
-const WRITE: u64 = u64::MAX >> 1;
+/// Marks WRITEs among the names of requests; the rest is the end of the piece that they announce, 0 if there is none. No
+/// stream is so long that its places need the bit.
+const WRITE: u64 = 1 << 62;
 
 /// The sending end of a stream.
 #[derive(Debug)]
@@ -286,7 +289,13 @@ impl Sender {
             return None;
         }
         let place = settings.ring.place(piece.posted, length);
+        // A piece that was split, by the pacer or because it lies in several places, is announced by a message of its own.
+        let is_whole = piece.posted == piece.start && length == piece.end - piece.start;
+        let announces = is_whole && settings.immediate;
+        let immediate = announces.then(|| immediate(piece.start));
         piece.posted += length;
+        let id = WRITE | if announces { piece.end } else { 0 };
+        (piece.announced, piece.told) = (announces, announces || piece.told);
         let ring = Source {
             region: settings.region,
             offset: place.offset,
@@ -299,8 +308,12 @@ impl Sender {
                 address: settings.remote.address + place.offset as u64,
                 ..settings.remote
             },
+            immediate,
         };
-        Some(self.post(queue_pair, WRITE, work, now))
+        if announces {
+            self.count_announced();
+        }
+        Some(self.post(queue_pair, id, work, now))
     }
 
     /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
@@ -319,14 +332,15 @@ impl Sender {
         on.pending = on.pending.saturating_sub(1);
         on.progress = now;
         self.completed += 1;
-        if id == WRITE {
+        if id & WRITE != 0 {
             self.pacer.completed(queue_pair, now);
         }
         if self.held == 0 {
             return;
         }
         // Announcements have the end of their piece for a name.
-        let ended = |piece: &&mut Piece| piece.held && piece.end == id;
+        let end = id & !WRITE;
+        let ended = |piece: &&mut Piece| piece.held && piece.end == end;
         if let Some(piece) = self.pieces.iter_mut().find(ended) {
             piece.held = false;
             self.held -= 1;
@@ -398,11 +412,23 @@ impl Sender {
         self.stalls_at(queue_pair).is_some_and(|at| at <= now)
     }
 
-    /// When one of the queue pairs will have stalled, if nothing completes until then.
-    pub(crate) fn stall_at(&self) -> Option<Duration> {
-        (0..self.queue_pairs.len())
+    /// When one of the queue pairs will have stalled, if nothing completes until then. Where nobody is told of what
+    /// completes, it is looked at in between.
+    pub(crate) fn stall_at(&self, now: Duration) -> Option<Duration> {
+        let at = (0..self.queue_pairs.len())
             .filter_map(|queue_pair| self.stalls_at(queue_pair))
-            .min()
+            .min()?;
+        let look_at = self.settings.stall.map(|stall| now + stall / 4);
+        let look_at = look_at.filter(|_| !self.awaits_completions());
+        Some(look_at.map_or(at, |look_at| at.min(look_at)))
+    }
+
+    /// Whether something waits until requests complete, and not only until the peer says something.
+    pub(crate) fn awaits_completions(&self) -> bool {
+        let is_full =
+            |queue_pair: &QueuePair| !queue_pair.lost && queue_pair.pending >= self.settings.depth;
+        let is_ending = self.is_posted() && matches!(self.end, End::Told { .. });
+        is_ending || self.held > 0 || self.pacer.learns() || self.queue_pairs.iter().any(is_full)
     }
 
     fn stalls_at(&self, queue_pair: usize) -> Option<Duration> {

@@ -44,9 +44,18 @@ struct OnTheWay {
     bytes: Option<Vec<u8>>,
 }
 
+/// What a provider is like.
+#[derive(Debug, Clone, Copy, Default)]
+struct Nature {
+    /// See [`Fabric::completes_early`].
+    completes_early: bool,
+    /// WRITEs carry numbers for the peer.
+    immediate: bool,
+}
+
 impl Fabric {
     fn new(ring: u64, piece: u64, message: u64, queue_pairs: usize, pieces: usize) -> Self {
-        Self::with(ring, piece, message, queue_pairs, pieces, false)
+        Self::with(ring, piece, message, queue_pairs, pieces, Nature::default())
     }
 
     fn with(
@@ -55,8 +64,12 @@ impl Fabric {
         message: u64,
         queue_pairs: usize,
         pieces: usize,
-        completes_early: bool,
+        nature: Nature,
     ) -> Self {
+        let Nature {
+            completes_early,
+            immediate,
+        } = nature;
         let ring = Ring::new(NonZeroU64::new(ring).unwrap());
         let settings = SenderSettings {
             ring,
@@ -71,13 +84,16 @@ impl Fabric {
             piece_bytes: piece,
             max_pieces: pieces,
             is_fetched: false,
+            immediate,
             completes_early,
             stall: None,
         };
         let bytes = usize::try_from(ring.bytes()).unwrap();
+        let mut receiver = Receiver::new(ring, pieces);
+        receiver.take_immediates();
         Self {
             sender: Sender::new(settings, Pacer::new(Path::new(Rate::Any, 0), 0)),
-            receiver: Receiver::new(ring, pieces),
+            receiver,
             sent: vec![0; bytes],
             elsewhere: Vec::new(),
             received: vec![0; bytes],
@@ -161,13 +177,22 @@ impl Fabric {
             return;
         };
         match request.work {
-            Work::Write { span, to, .. } => {
+            Work::Write {
+                span,
+                to,
+                immediate,
+                ..
+            } => {
                 assert_eq!(to.key, KEY);
                 let place = usize::try_from(to.address - ADDRESS).unwrap();
                 match bytes.or_else(|| self.source(request)) {
                     Some(bytes) => self.received[place..][..span.length].copy_from_slice(&bytes),
                     // What a lost queue pair still does is undone.
                     None => assert!(self.lost[queue_pair], "memory is needed until it has gone"),
+                }
+                if let Some(immediate) = immediate {
+                    let length = span.length as u64;
+                    self.receiver.written(immediate, length).unwrap();
                 }
                 self.complete(queue_pair, request.id);
             }
@@ -267,9 +292,10 @@ proptest! {
         message in 1_u64..50,
         pieces in 1_usize..20,
         completes_early: bool,
+        immediate: bool,
     ) {
-        let mut fabric =
-            Fabric::with(ring, piece.min(ring), message, 3, pieces, completes_early);
+        let nature = Nature { completes_early, immediate };
+        let mut fabric = Fabric::with(ring, piece.min(ring), message, 3, pieces, nature);
         let stream: Vec<u8> = (0..20_000_u32).map(|n| (n % 251) as u8).collect();
         let mut filled = 0;
         for event in events {
@@ -308,13 +334,15 @@ proptest! {
     /// A peer may say anything: it is believed or refused, and nothing else happens.
     #[test]
     fn a_receiver_believes_nobody(
-        messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..2_u8), 0..40),
+        messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..3_u8), 0..40),
     ) {
         let ring = Ring::new(NonZeroU64::new(100).unwrap());
         let mut receiver = Receiver::new(ring, 8);
+        receiver.take_immediates();
         for (start, length, kind) in messages {
             let _ = match kind {
                 0 => receiver.ended(start),
+                1 => receiver.written(immediate(start.wrapping_sub(50)), length),
                 _ => receiver.arrived(start, length),
             };
             let ready = receiver.ready();
@@ -347,6 +375,21 @@ fn lies_are_named() {
         Err(ReceiverError::TooManyPieces(2))
     );
     assert_eq!(receiver.ended(60), Err(ReceiverError::End { at: 60 }));
+    assert_eq!(receiver.written(10, 10), Err(ReceiverError::Immediate));
+}
+
+#[test]
+fn numbers_of_32_bits_name_places_of_long_streams() {
+    let mark = 1_u64 << 32;
+    for (start, least) in [
+        (0, 0),
+        (mark - 1, mark - 100),
+        (mark, mark - 100),
+        (7 * mark + 5, 7 * mark - (1 << 31)),
+        (9 * mark - 1, 8 * mark),
+    ] {
+        assert_eq!(place_of_immediate(immediate(start), least), start);
+    }
 }
 
 #[test]
@@ -372,7 +415,9 @@ fn what_is_elsewhere_is_needed_until_it_has_completed() {
     fabric.sender.flush();
     let posts: Vec<Post> = std::iter::from_fn(|| fabric.sender.next(fabric.now)).collect();
     let writes = posts.iter().filter_map(|post| match post.request.work {
-        Work::Write { region, span, to } => Some((region, span, to.address - ADDRESS)),
+        Work::Write {
+            region, span, to, ..
+        } => Some((region, span, to.address - ADDRESS)),
         _ => None,
     });
     let expected = [
@@ -428,6 +473,7 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
         piece_bytes: 1000,
         max_pieces: 4,
         is_fetched: false,
+        immediate: false,
         completes_early: false,
         stall: Some(Duration::from_secs(3)),
     }
@@ -450,6 +496,7 @@ impl Endpoint for Script {
             depth: 8,
             reads: 0,
             message_bytes: 1000,
+            immediate: false,
             over_tcp: false,
             needs_polling: false,
             replaces: self.replaces,
@@ -594,6 +641,8 @@ fn a_queue_pair_on_which_nothing_completes_is_given_up() {
     let mut at = |seconds: u64, happens: &[Completion]| {
         let now = Duration::from_secs(seconds);
         script.happens = happens.to_vec();
+        // Who asks to be told of requests from now on looks once more.
+        exchange.advance(&mut script, now).unwrap();
         exchange.advance(&mut script, now).unwrap();
         let posted = std::mem::take(&mut script.posted).len();
         (posted, exchange.stalls(), exchange.next_at(now))

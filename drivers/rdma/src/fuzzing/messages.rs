@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::Input;
 use crate::engine::{
     Exchange, Message, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender,
-    SenderSettings,
+    SenderSettings, immediate,
 };
 use crate::memory::Memory;
 use crate::provider::{
@@ -40,12 +40,17 @@ pub fn messages(input: &[u8]) {
         piece_bytes: 250,
         max_pieces: PIECES,
         is_fetched: modes & 1 != 0,
+        immediate: modes & 4 != 0,
         completes_early: modes & 1 == 0,
         stall: None,
     };
     let pacer = || Pacer::new(Path::new(Rate::Any, 100), 0);
     let sender = Sender::new(settings, pacer());
-    let mut exchange = Exchange::new(sender, Receiver::new(ring, PIECES), QUEUE_PAIRS);
+    let mut receiver = Receiver::new(ring, PIECES);
+    if modes & 8 != 0 {
+        receiver.take_immediates();
+    }
+    let mut exchange = Exchange::new(sender, receiver, QUEUE_PAIRS);
     if modes & 2 != 0 {
         let settings = ReaderSettings {
             ring,
@@ -81,6 +86,11 @@ pub fn messages(input: &[u8]) {
                 let count = usize::from(input.byte() % 20);
                 peer.say(input.bytes(count));
             }
+            160..=175 => {
+                // It comes round at 32 bits.
+                let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
+                peer.write(immediate(near.wrapping_sub(400)), input.byte());
+            }
             kind => peer.say(message(kind, &mut input, consumed).encode().as_bytes()),
         }
         if exchange.advance(&mut peer, Duration::ZERO).is_err() {
@@ -94,7 +104,7 @@ pub fn messages(input: &[u8]) {
 fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
     let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
     match kind {
-        160..=219 => Message::Arrived {
+        176..=219 => Message::Arrived {
             start: near,
             length: u32::from(input.byte()),
         },
@@ -138,6 +148,16 @@ impl Peer {
         }
     }
 
+    fn write(&mut self, immediate: u32, length: u8) {
+        if let Some(queue_pair) = self.pending.iter().position(Option::is_some) {
+            self.happens.push(Completion::Written {
+                queue_pair,
+                immediate,
+                length: u32::from(length),
+            });
+        }
+    }
+
     fn complete(&mut self, queue_pair: usize) {
         if let Some(pending) = &mut self.pending[queue_pair] {
             let done = pending.drain(..);
@@ -161,6 +181,7 @@ impl Endpoint for Peer {
             depth: DEPTH,
             reads: 0,
             message_bytes: 100,
+            immediate: true,
             over_tcp: false,
             needs_polling: false,
             replaces: false,

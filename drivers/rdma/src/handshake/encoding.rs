@@ -85,7 +85,7 @@ impl Offer {
         bytes.extend(self.ring_bytes.get().to_be_bytes());
         bytes.extend(self.queue_pairs.to_be_bytes());
         bytes.extend(self.pieces.to_be_bytes());
-        bytes.push(self.mode as u8);
+        bytes.extend([self.mode as u8, u8::from(self.immediate)]);
     }
 
     /// Nothing of an offer may be zero.
@@ -97,6 +97,11 @@ impl Offer {
             mode: match fields.array()? {
                 [0] => Mode::Put,
                 [1] => Mode::Get,
+                _ => return None,
+            },
+            immediate: match fields.array()? {
+                [0] => false,
+                [1] => true,
                 _ => return None,
             },
         };
@@ -192,6 +197,7 @@ mod tests {
             queue_pairs: 4,
             pieces: 64,
             mode: Mode::Get,
+            immediate: true,
         };
         for record in [
             Record::Offer(offer, Ways::default().with(Way::Soft).with(Way::Roce)),
@@ -236,6 +242,7 @@ mod tests {
             queue_pairs: 1,
             pieces: 1,
             mode: Mode::Put,
+            immediate: false,
         };
         let mut bytes = Record::Offer(offer, Ways::default()).encode();
         bytes[HEAD_BYTES..][..8].fill(0);

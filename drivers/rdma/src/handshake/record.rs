@@ -31,16 +31,19 @@ pub(crate) struct Offer {
     pub(crate) pieces: u16,
     /// The connecting end decides.
     pub(crate) mode: Mode,
+    /// WRITEs may announce what they write, where devices can do that.
+    pub(crate) immediate: bool,
 }
 
 impl Offer {
-    /// The smaller of each number, and this mode.
+    /// The smaller of each number, what both can do, and this mode.
     pub(crate) fn within(self, other: Self) -> Self {
         Self {
             ring_bytes: self.ring_bytes.min(other.ring_bytes),
             queue_pairs: self.queue_pairs.min(other.queue_pairs),
             pieces: self.pieces.min(other.pieces),
             mode: self.mode,
+            immediate: self.immediate && other.immediate,
         }
     }
 }

@@ -46,6 +46,7 @@ impl Opening<'_> {
         let pieces = usize::from(chosen.pieces);
         // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
         let message = self.settings.message.min(ring.bytes().div_ceil(3));
+        let immediate = chosen.immediate && limits.immediate && ring.fits_immediates();
         let settings = SenderSettings {
             ring,
             region: rings.source,
@@ -59,6 +60,7 @@ impl Opening<'_> {
             piece_bytes: piece_bytes(ring, message),
             max_pieces: pieces,
             is_fetched: chosen.mode == Mode::Get,
+            immediate,
             completes_early: limits.over_tcp,
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
@@ -75,7 +77,10 @@ impl Opening<'_> {
         let path = Path::to(self.peer.ip(), rate, self.settings.burst);
         let pacer = Pacer::new(Arc::clone(&path), limits.queue_pairs);
         let sender = Sender::new(settings, pacer);
-        let receiver = Receiver::new(ring, pieces);
+        let mut receiver = Receiver::new(ring, pieces);
+        if immediate && chosen.mode == Mode::Put {
+            receiver.take_immediates();
+        }
         let mut exchange = Exchange::new(sender, receiver, limits.queue_pairs);
         if chosen.mode == Mode::Get {
             if limits.reads == 0 {

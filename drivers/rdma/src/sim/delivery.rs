@@ -76,7 +76,12 @@ impl Fabric {
             return;
         };
         match pending.request.work {
-            Work::Write { region, span, to } => {
+            Work::Write {
+                region,
+                span,
+                to,
+                immediate,
+            } => {
                 let (skip, length) = self.part(place.peer(), &pending, from, end);
                 let source = Span::new(span.offset + skip, length);
                 let to = Remote {
@@ -87,6 +92,16 @@ impl Fabric {
                 let there = &self.hosts[1 - place.host].ends[place.channel].regions;
                 if let Ok((sink, place)) = here.check(to, length as u64, Access::RemoteWrite) {
                     copy((there, region, source), (here, sink, place));
+                }
+                if let Some(immediate) = immediate
+                    && end == pending.first + pending.packets
+                {
+                    let written = Completion::Written {
+                        queue_pair: place.queue_pair,
+                        immediate,
+                        length: u32::try_from(span.length).unwrap_or(u32::MAX),
+                    };
+                    self.complete(place, written);
                 }
             }
             Work::Send(message) if end == pending.first + pending.packets => {

@@ -212,6 +212,7 @@ impl Endpoint for SimEndpoint {
             reads: READS,
             message_bytes: MESSAGE_BYTES,
             needs_polling: false,
+            immediate: settings.immediate,
             over_tcp: false,
             replaces: settings.replaces && !end.is_ended,
         }

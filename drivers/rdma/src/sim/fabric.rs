@@ -27,6 +27,8 @@ pub struct FabricSettings {
     pub acknowledgement_timeout: Duration,
     /// How often a requester goes back before the queue pair is lost. 7 is for ever, as with devices.
     pub retries: u32,
+    /// WRITEs can carry a number for the peer.
+    pub immediate: bool,
     /// Lost queue pairs are connected anew.
     pub replaces: bool,
     /// What chance follows from.
@@ -53,6 +55,7 @@ impl FabricSettings {
             depth: 1024,
             acknowledgement_timeout: timeout,
             retries: FOR_EVER,
+            immediate: true,
             replaces: true,
             seed: 0,
         }

@@ -102,7 +102,10 @@ impl Run {
             };
             let pacer = Pacer::new(Arc::clone(&path), settings.queue_pairs);
             let sender = Sender::new(settings.sender(ring, remote, &endpoint), pacer);
-            let receiver = Receiver::new(ring, settings.pieces());
+            let mut receiver = Receiver::new(ring, settings.pieces());
+            if endpoint.limits().immediate {
+                receiver.take_immediates();
+            }
             let mut exchange = Exchange::new(sender, receiver, settings.queue_pairs);
             if settings.mode == Mode::Get {
                 let settings = settings.reader(ring, remote, &endpoint);
@@ -177,6 +180,7 @@ impl RunSettings {
             piece_bytes: piece_bytes(ring, self.message_bytes),
             max_pieces: self.pieces(),
             is_fetched: self.mode == Mode::Get,
+            immediate: endpoint.limits().immediate,
             completes_early: false,
             stall: self.stall,
         }

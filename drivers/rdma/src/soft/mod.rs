@@ -73,6 +73,7 @@ impl SoftEndpoint {
                 depth: DEPTH,
                 reads: usize::from(READ_DEPTH),
                 message_bytes: MAX_MESSAGE_BYTES,
+                immediate: false,
                 over_tcp: true,
                 needs_polling: true,
                 replaces: false,

@@ -82,7 +82,9 @@ impl QueuePair {
             return Err(PostError::Full);
         }
         match request.work {
-            Work::Write { region, span, to } => {
+            Work::Write {
+                region, span, to, ..
+            } => {
                 let job = Job::Tagged {
                     kind: Tagged::Write,
                     memory: Arc::clone(regions.memory(region)),

@@ -162,6 +162,7 @@ fn a_message_comes_after_the_writes_before_it() {
                 region: peers[0].regions[LOCAL].id,
                 span: Span::new(0, BYTES),
                 to: peers[1].at(WRITABLE, 0),
+                immediate: None,
             };
             peers[0].post(1, work);
             peers[0].post(2, Work::Send(Message::new(b"there").unwrap()));
@@ -208,6 +209,7 @@ fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
         region: peers[0].regions[LOCAL].id,
         span: Span::new(0, 100),
         to,
+        immediate: None,
     };
     type Attempt<'a> = &'a dyn Fn(&[Peer; 2]) -> Work;
     let attempts: [(Attempt<'_>, &str); 4] = [
@@ -286,6 +288,7 @@ fn what_was_sent_arrives_after_the_end() {
         region: one.regions[LOCAL].id,
         span: Span::new(0, 150_000),
         to: other.at(WRITABLE, 0),
+        immediate: None,
     };
     one.post(1, work);
     one.post(2, Work::Send(Message::new(b"there").unwrap()));
@@ -348,6 +351,7 @@ proptest! {
                 region: peers[0].regions[LOCAL].id,
                 span,
                 to: peers[1].at(WRITABLE, span.offset),
+                immediate: None,
             };
             peers[0].endpoint.post(id % 2, Request { id: id as u64, work }).unwrap();
         }

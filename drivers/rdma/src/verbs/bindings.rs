@@ -454,6 +454,7 @@ const _: () = {
 
 // enum ibv_wr_opcode
 pub(super) const OPERATION_WRITE: c_int = 0;
+pub(super) const OPERATION_WRITE_WITH_IMMEDIATE: c_int = 1;
 pub(super) const OPERATION_SEND: c_int = 2;
 pub(super) const OPERATION_READ: c_int = 4;
 
@@ -508,6 +509,9 @@ impl WorkCompletion {
         more_addressing: [0; 2],
     };
 }
+
+// enum ibv_wc_opcode
+pub(super) const COMPLETED_WRITE_OF_PEER: c_int = 129;
 
 // enum ibv_wc_status
 pub(super) const STATUS_SUCCESS: c_int = 0;

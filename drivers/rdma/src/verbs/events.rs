@@ -3,11 +3,16 @@
 use rustix::event::{Timespec, epoll};
 
 use super::beside::{Beside, Peer};
-use super::bindings::{EVENT_DEVICE_FATAL, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion};
-use super::queue_pair::{Name, Subject};
+use super::bindings::{
+    COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion,
+};
+use super::queue_pair::{Name, Shared, Subject};
 use super::slot::Content;
-use super::{DEVICE, QUEUE, VerbsEndpoint};
+use super::{DEVICE, MESSAGES, REQUESTS, VerbsEndpoint};
 use crate::provider::{Completion, Loss};
+
+/// Descriptors that are watched.
+const WATCHED: usize = 4;
 
 /// Completions that are taken at a time.
 const BATCH: usize = 32;
@@ -15,9 +20,31 @@ const BATCH: usize = 32;
 impl VerbsEndpoint {
     /// Takes completions until there are none.
     pub(super) fn drain(&mut self, completions: &mut Vec<Completion>) {
+        self.drain_messages(completions);
         let mut batch = [WorkCompletion::EMPTY; BATCH];
         loop {
-            match self.shared.queue.poll(&mut batch) {
+            let count = match self.shared.requests.poll(&mut batch) {
+                Ok(count) => count,
+                Err(error) => return self.lose_all(&Loss::Failed(error.to_string()), completions),
+            };
+            let has_failed = |completion: &WorkCompletion| completion.status != STATUS_SUCCESS;
+            if batch[..count].iter().any(has_failed) {
+                // What the peer said before the queue pair was lost counts.
+                self.drain_messages(completions);
+            }
+            for completion in &batch[..count] {
+                self.complete(completion, completions);
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn drain_messages(&mut self, completions: &mut Vec<Completion>) {
+        let mut batch = [WorkCompletion::EMPTY; BATCH];
+        loop {
+            match self.shared.messages.poll(&mut batch) {
                 Ok(count) => {
                     for completion in &batch[..count] {
                         self.complete(completion, completions);
@@ -61,6 +88,17 @@ impl VerbsEndpoint {
                 }));
                 slot.bears_fruit();
             }
+            Subject::Message(place) if completion.operation == COMPLETED_WRITE_OF_PEER => {
+                match queue_pair.replenish(place) {
+                    Ok(()) if self.has_ended => {}
+                    Ok(()) => completions.push(Completion::Written {
+                        queue_pair: number,
+                        immediate: u32::from_be(completion.immediate),
+                        length: completion.length,
+                    }),
+                    Err(error) => self.lose(number, Loss::Failed(error.to_string()), completions),
+                }
+            }
             Subject::Message(place) => match queue_pair.take_message(place, completion.length) {
                 Ok(Some(message)) if self.has_ended && !message.as_bytes().is_empty() => {}
                 Ok(Some(message)) => completions.push(Completion::Received {
@@ -81,7 +119,7 @@ impl VerbsEndpoint {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
-        }; 4];
+        }; WATCHED];
         let no_time = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -92,11 +130,8 @@ impl VerbsEndpoint {
         };
         for event in &events[..count] {
             match event.data.u64() {
-                QUEUE => {
-                    while self.shared.queue.take_event() {
-                        self.is_armed = false;
-                    }
-                }
+                REQUESTS => self.is_armed.requests &= !self.shared.requests.take_event(),
+                MESSAGES => self.is_armed.messages &= !self.shared.messages.take_event(),
                 DEVICE => self.hear_device(completions),
                 _ => {
                     let mut notices = Vec::new();
@@ -177,12 +212,20 @@ impl VerbsEndpoint {
     }
 
     pub(super) fn rearm(&mut self, completions: &mut Vec<Completion>) {
-        if self.is_armed {
-            return;
+        let Shared {
+            requests, messages, ..
+        } = &self.shared;
+        let mut outcome = Ok(());
+        let mut arms = false;
+        if !self.is_armed.messages {
+            (outcome, arms, self.is_armed.messages) = (messages.arm(), true, true);
         }
-        self.is_armed = true;
-        match self.shared.queue.arm() {
-            Ok(()) => self.drain(completions),
+        if self.heeds_requests && !self.is_armed.requests && outcome.is_ok() {
+            (outcome, arms, self.is_armed.requests) = (requests.arm(), true, true);
+        }
+        match outcome {
+            Ok(()) if arms => self.drain(completions),
+            Ok(()) => {}
             Err(error) => self.lose_all(&Loss::Failed(error.to_string()), completions),
         }
     }

@@ -3,7 +3,8 @@
 //! The libraries are opened at first use, so the program neither needs them to be built nor to start. A channel has a
 //! protection domain of its own, so that what a peer was told of one is worth nothing on another; a device that is
 //! open costs little beside its ring. Completions are events: what is asked for anew is told once, so
-//! [`Endpoint::poll`] takes what is there, asks to be told, and takes what came in between.
+//! [`Endpoint::poll`] takes what is there, asks to be told, and takes what came in between. Of requests it asks to be told
+//! only while somebody waits for them.
 //!
 //! The device works while nobody polls. The data connection stays open beside the queue pairs: it tells how the peer
 //! went, and carries what it takes to replace a queue pair that was lost.
@@ -46,9 +47,10 @@ use crate::provider::{
 };
 
 // What is watched.
-const QUEUE: u64 = 0;
-const DEVICE: u64 = 1;
-const CONNECTION: u64 = 2;
+const REQUESTS: u64 = 0;
+const MESSAGES: u64 = 1;
+const DEVICE: u64 = 2;
+const CONNECTION: u64 = 3;
 
 /// One channel's queue pairs.
 #[derive(Debug)]
@@ -68,10 +70,18 @@ pub(crate) struct VerbsEndpoint {
     watch: OwnedFd,
     /// What the peer says does not count any more.
     has_ended: bool,
-    /// The next completion makes an event.
-    is_armed: bool,
+    /// Requests that complete make events, too.
+    heeds_requests: bool,
+    is_armed: Armed,
     /// The next poll tells them.
     failures: Vec<Failure>,
+}
+
+/// Whose next completion makes an event.
+#[derive(Debug, Default)]
+struct Armed {
+    requests: bool,
+    messages: bool,
 }
 
 /// A queue pair that refused a request, or could not be replaced.
@@ -166,8 +176,14 @@ impl Endpoint for VerbsEndpoint {
         }
         let id = request.id;
         let posted = match &request.work {
-            Work::Write { region, span, to } => {
-                queue_pair.write(id, registered(&self.regions, *region), *span, *to)
+            Work::Write {
+                region,
+                span,
+                to,
+                immediate,
+            } => {
+                let source = registered(&self.regions, *region);
+                queue_pair.write(id, source, *span, *to, *immediate)
             }
             Work::Read { region, span, from } => {
                 queue_pair.read(id, registered(&self.regions, *region), *span, *from)
@@ -188,6 +204,10 @@ impl Endpoint for VerbsEndpoint {
         self.follow_peer(completions);
         self.tell_failures(completions);
         self.blame_peer(completions);
+    }
+
+    fn heed_requests(&mut self, heeds: bool) {
+        self.heeds_requests = heeds;
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

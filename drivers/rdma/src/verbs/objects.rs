@@ -342,7 +342,7 @@ pub(super) struct Depths {
 pub(super) struct OwnQueuePair {
     queue_pair: NonNull<QueuePair>,
     domain: Arc<Domain>,
-    _queue: Arc<CompletionQueue>,
+    _queues: [Arc<CompletionQueue>; 2],
 }
 
 // SAFETY: as for the device.
@@ -351,14 +351,15 @@ unsafe impl Send for OwnQueuePair {}
 impl OwnQueuePair {
     pub(super) fn new(
         domain: &Arc<Domain>,
-        queue: &Arc<CompletionQueue>,
+        requests: &Arc<CompletionQueue>,
+        messages: &Arc<CompletionQueue>,
         depths: Depths,
     ) -> io::Result<Self> {
         let number = |depth| u32::try_from(depth).map_err(|_| io::ErrorKind::InvalidInput);
         let mut init = QueuePairInit {
             owner: ptr::null_mut(),
-            send_queue: queue.queue.as_ptr(),
-            receive_queue: queue.queue.as_ptr(),
+            send_queue: requests.queue.as_ptr(),
+            receive_queue: messages.queue.as_ptr(),
             shared_receives: ptr::null_mut(),
             capacity: Capacity {
                 sends: number(depths.sends)?,
@@ -370,13 +371,13 @@ impl OwnQueuePair {
             kind: RELIABLE_CONNECTION,
             signals_all: 0,
         };
-        // SAFETY: domain and queue live, and are held by the value below.
+        // SAFETY: domain and queues live, and are held by the value below.
         let queue_pair =
             unsafe { (domain.device.verbs.ibv_create_qp)(domain.domain.as_ptr(), &raw mut init) };
         Ok(Self {
             queue_pair: NonNull::new(queue_pair).ok_or_else(io::Error::last_os_error)?,
             domain: Arc::clone(domain),
-            _queue: Arc::clone(queue),
+            _queues: [requests, messages].map(Arc::clone),
         })
     }
 

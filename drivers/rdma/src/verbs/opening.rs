@@ -14,7 +14,7 @@ use super::place::{Place, VerbsError};
 use super::ports::Protocol;
 use super::queue_pair::{QueuePair, Shared, slot_bytes};
 use super::slot::{Coming, Slot};
-use super::{CONNECTION, DEVICE, QUEUE, VerbsEndpoint, locked};
+use super::{Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint, locked};
 use crate::handshake::{FabricRecord, PortRecord};
 use crate::memory::Memory;
 use crate::provider::{Access, Fabric, Limits, Wanted};
@@ -78,8 +78,11 @@ impl VerbsEndpoint {
             round_trip: wanted.round_trip,
         };
         let domain = Arc::new(Domain::new(&device).map_err(at("a protection domain"))?);
-        let entries = queue_pairs * (depths.sends + depths.receives);
-        let queue = CompletionQueue::new(&device, entries).map_err(at("a completion queue"))?;
+        let queue = |entries: usize| {
+            let queue = CompletionQueue::new(&device, queue_pairs * entries);
+            queue.map(Arc::new).map_err(at("a completion queue"))
+        };
+        let (requests, messages) = (queue(depths.sends)?, queue(depths.receives)?);
         let bytes = slot_bytes(depths) * queue_pairs;
         let memory = bytes
             .try_into()
@@ -90,14 +93,15 @@ impl VerbsEndpoint {
             .map_err(|error| ("memory for messages", locked(error, bytes)))?;
         let shared = Shared {
             domain,
-            queue: Arc::new(queue),
+            requests,
+            messages,
             depths,
             slots: Arc::new(slots),
         };
         let mut endpoint = Self {
             slots: Vec::new(),
             regions: Vec::new(),
-            watch: watch(&shared.queue, &device).map_err(at("its descriptors"))?,
+            watch: watch(&shared, &device).map_err(at("its descriptors"))?,
             shared,
             device,
             place: place.clone(),
@@ -108,13 +112,16 @@ impl VerbsEndpoint {
                 depth: depths.sends,
                 reads: usize::from(path.reads),
                 message_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
+                // RFC 5040 has none.
+                immediate: !is_iwarp,
                 over_tcp: is_iwarp,
                 needs_polling: false,
                 replaces: !is_iwarp,
             },
             beside: None,
             has_ended: false,
-            is_armed: false,
+            heeds_requests: true,
+            is_armed: Armed::default(),
             failures: Vec::new(),
         };
         for number in 0..queue_pairs {
@@ -205,21 +212,16 @@ impl Fabric for VerbsEndpoint {
     }
 }
 
-/// Watches the queue and the device.
-fn watch(queue: &CompletionQueue, device: &OpenDevice) -> io::Result<OwnedFd> {
+/// Watches the queues and the device.
+fn watch(shared: &Shared, device: &OpenDevice) -> io::Result<OwnedFd> {
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let name = epoll::EventData::new_u64;
-    epoll::add(
-        &watch,
-        queue.descriptor(),
-        name(QUEUE),
-        epoll::EventFlags::IN,
-    )?;
-    epoll::add(
-        &watch,
-        device.descriptor(),
-        name(DEVICE),
-        epoll::EventFlags::IN,
-    )?;
+    for (descriptor, name) in [
+        (shared.requests.descriptor(), REQUESTS),
+        (shared.messages.descriptor(), MESSAGES),
+        (device.descriptor(), DEVICE),
+    ] {
+        let name = epoll::EventData::new_u64(name);
+        epoll::add(&watch, descriptor, name, epoll::EventFlags::IN)?;
+    }
     Ok(watch)
 }

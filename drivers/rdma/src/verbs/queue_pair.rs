@@ -6,8 +6,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::bindings::{
-    OPERATION_READ, OPERATION_SEND, OPERATION_WRITE, QueuePairAttributes, SEND_SIGNALED,
-    SendRequest,
+    OPERATION_READ, OPERATION_SEND, OPERATION_WRITE, OPERATION_WRITE_WITH_IMMEDIATE,
+    QueuePairAttributes, SEND_SIGNALED, SendRequest,
 };
 use super::connection_manager::Connection;
 use super::objects::{CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
@@ -79,7 +79,10 @@ pub(super) struct QueuePair {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) domain: Arc<Domain>,
-    pub(super) queue: Arc<CompletionQueue>,
+    /// Where requests of this end tell that they are done, and where messages of the peer arrive. They are two, so that
+    /// one can sleep while nobody waits for it.
+    pub(super) requests: Arc<CompletionQueue>,
+    pub(super) messages: Arc<CompletionQueue>,
     pub(super) depths: Depths,
     /// [`slot_bytes`] for each queue pair.
     pub(super) slots: Arc<Registration>,
@@ -95,7 +98,7 @@ impl QueuePair {
     pub(super) fn new(shared: &Shared, number: u8, life: u16) -> io::Result<Self> {
         let depths = shared.depths;
         Ok(Self {
-            own: OwnQueuePair::new(&shared.domain, &shared.queue, depths)?,
+            own: OwnQueuePair::new(&shared.domain, &shared.requests, &shared.messages, depths)?,
             connection: None,
             number,
             life,
@@ -153,8 +156,15 @@ impl QueuePair {
         source: &Registration,
         span: Span,
         to: Remote,
+        immediate: Option<u32>,
     ) -> io::Result<()> {
-        let request = self.request(OPERATION_WRITE, to);
+        let operation = match immediate {
+            None => OPERATION_WRITE,
+            Some(_) => OPERATION_WRITE_WITH_IMMEDIATE,
+        };
+        let mut request = self.request(operation, to);
+        // ibv_post_send(3): in network byte order.
+        request.immediate = immediate.map_or(0, u32::to_be);
         self.own.send(request, source, span)?;
         self.requests.push_back(id);
         Ok(())
@@ -203,6 +213,14 @@ impl QueuePair {
         self.slots.memory().copy_out(span.offset, bytes);
         self.expect_message(slot)?;
         Ok(Message::new(bytes))
+    }
+
+    /// Makes room for another message where a WRITE has used it up, which puts nothing there.
+    pub(super) fn replenish(&self, slot: u32) -> io::Result<()> {
+        if slot as usize >= self.depths.receives {
+            return Ok(());
+        }
+        self.expect_message(slot)
     }
 
     fn slot(&self, slot: usize, length: usize) -> Span {

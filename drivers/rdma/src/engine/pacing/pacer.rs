@@ -96,6 +96,11 @@ impl Pacer {
         }
     }
 
+    /// Whether it matters when messages complete.
+    pub(crate) fn learns(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// Nothing that is under way on a queue pair arrives any more.
     pub(crate) fn lost(&mut self, queue_pair: usize) {
         self.due = None;

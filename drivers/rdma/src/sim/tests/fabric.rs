@@ -54,7 +54,12 @@ impl Pair {
         let to = self.remote(offset);
         let span = Span::new(offset, length);
         let region = self.regions[0].id;
-        let work = Work::Write { region, span, to };
+        let work = Work::Write {
+            region,
+            span,
+            to,
+            immediate: None,
+        };
         self.post(queue_pair, id, work).unwrap();
     }
 
@@ -209,7 +214,13 @@ fn what_is_not_allowed_breaks_the_queue_pair_at_both_ends() {
         to.key ^= key;
         let region = pair.regions[0].id;
         let span = Span::new(0, 100);
-        pair.post(1, 5, Work::Write { region, span, to }).unwrap();
+        let write = Work::Write {
+            region,
+            span,
+            to,
+            immediate: None,
+        };
+        pair.post(1, 5, write).unwrap();
         pair.run(MINUTE);
         let lost = Completion::Lost {
             queue_pair: 1,

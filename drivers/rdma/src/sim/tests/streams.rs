@@ -59,6 +59,7 @@ fn run(random: &mut Random, replaces: bool) -> Run {
     let mut settings = FabricSettings::new(link(random));
     settings.links[1] = link(random);
     settings.seed = random.next();
+    settings.immediate = settings.seed.is_multiple_of(2);
     settings.packet_bytes = 256 << random.below(5);
     settings.depth = 4 + random.index(60);
     settings.retries = [1, 3, 7][random.index(3)];

@@ -106,7 +106,14 @@ fn be_server(offer: &Offer) {
             peer.done(1);
         } else {
             let to = remote;
-            peer.post(2, Work::Write { region, span, to });
+            let immediate = None;
+            let write = Work::Write {
+                region,
+                span,
+                to,
+                immediate,
+            };
+            peer.post(2, write);
         }
         announced += 1;
         peer.post(3, Work::Send(Message::new(&[0; 16]).unwrap()));
@@ -166,7 +173,9 @@ impl Peer {
                 assert_eq!(*loss, Loss::Closed);
                 Some(None)
             }
-            Completion::Done { .. } | Completion::Restored { .. } => None,
+            Completion::Done { .. } | Completion::Written { .. } | Completion::Restored { .. } => {
+                None
+            }
         })
     }
 
