@@ -31,9 +31,11 @@ impl Site {
     fn new(arguments: &[&str]) -> Self {
         let pki = Pki::shared().unwrap();
         let fixture = Fixture::launch(Kind::Gridhaul, |launch: Launch| {
+            // Each server would begin with the making of RSA keys, which takes longer than most tests.
+            let launch = launch.gsi(pki).arg("--delegation-keys").arg("ec");
             arguments
                 .iter()
-                .fold(launch.gsi(pki), |launch, argument| launch.arg(*argument))
+                .fold(launch, |launch, argument| launch.arg(*argument))
         });
         Self { fixture, pki }
     }
