@@ -68,7 +68,7 @@ impl Sizes {
         crowds: [1, 4, 20],
         crowd_bytes: 1 << 20,
         crowd_times: [Duration::from_millis(500); 3],
-        distant: 4_000_000,
+        distant: 1_000_000,
     };
 }
 
