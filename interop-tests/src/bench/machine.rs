@@ -1,6 +1,7 @@
 //! On what was measured: the machine, its kernel, and the versions of the programs.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::cpus::Cpus;
@@ -8,19 +9,40 @@ use crate::Kind;
 
 /// What a record says of its circumstances, one line each.
 pub fn facts() -> Vec<(&'static str, String)> {
-    let words = std::env::args().skip(1);
-    let command = std::iter::once("bench".to_owned()).chain(words);
     vec![
         ("date", date()),
-        ("command", command.collect::<Vec<_>>().join(" ")),
+        ("command", command()),
         ("machine", machine()),
+        ("load at the beginning", load()),
         ("processors used", processors()),
         ("kernel", format!("Linux {}", kernel("kernel/osrelease"))),
         ("TCP", tcp()),
+    ]
+}
+
+/// What a record of servers says of its programs, one line each.
+pub fn programs() -> Vec<(&'static str, String)> {
+    vec![
         ("ours", server(Kind::Gridhaul, "--version")),
         ("theirs", server(Kind::Globus, "-version")),
         ("client", version("globus-url-copy", "-version")),
     ]
+}
+
+/// Without the directory of the program.
+fn command() -> String {
+    let mut words = std::env::args();
+    let program = PathBuf::from(words.next().unwrap_or_default());
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let words = std::iter::once(name.into_owned()).chain(words);
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Processes that ran or waited to run, on average of the last minute: it should be small.
+fn load() -> String {
+    let averages = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let minute = averages.split_whitespace().next();
+    minute.unwrap_or("unknown").to_owned()
 }
 
 fn date() -> String {

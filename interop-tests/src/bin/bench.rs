@@ -79,6 +79,7 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let disk = arguments.disk.clone().unwrap_or_else(std::env::temp_dir);
     let arena = BenchArena::new(sizes, &disk, std::env::current_exe()?)?;
     let mut facts = machine::facts();
+    facts.extend(machine::programs());
     facts.push(("files", sizes.words()));
     let runs = format!("the median of {repeat}, in turn; of fewer where a row's time was over");
     facts.push(("runs", runs));
