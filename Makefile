@@ -50,18 +50,30 @@ guest-kernel: test-programs ## Build the kernel of the guest, once: some minutes
 	interop-tests/guest/build-kernel
 
 # A guest is user-mode Linux with RDMA devices in software; see interop-tests/src/guest. All of the workspace is named, though
-# most of it has no such test: for one package, cargo would build its dependencies anew with fewer features.
+# most of it has no such test: for one package, cargo would build its dependencies anew with fewer features. A guest has one
+# processor, so two of the targets run beside each other, the longest first.
 .PHONY: test-rdma
 test-rdma: guest-kernel ## Run the tests that need RDMA devices, in guests
 	cargo build --workspace --bins
+	cargo test --workspace --lib --test guest --test verbs --no-run
+	printf '%s\n' test-rxe test-siw test-guests | xargs -n 1 -P 2 $(MAKE) --no-print-directory
+
+.PHONY: test-guests
+test-guests: ## Of these tests, those that start guests themselves
 	cargo test --workspace --lib -- --ignored guest::
+	$(call in_guest,none) test --workspace --lib -- --ignored tests::kernel:: with_the_kernel
 	GRIDHAUL_SERVER=$(TARGET_DIRECTORY)/debug/gridhaul-server \
 	    cargo test --workspace --test guest --no-fail-fast -- --ignored
-	$(call in_guest,siw) test --workspace --lib -- --ignored siw programs_and_adapters
-	$(call in_guest,rxe) test --workspace --lib -- --ignored lost_queue_pairs_of_devices
+
+.PHONY: test-rxe
+test-rxe: ## Of these tests, those over soft-RoCE
 	$(call in_guest,rxe) test --workspace --test verbs -- --ignored
+	$(call in_guest,rxe) test --workspace --lib -- --ignored lost_queue_pairs_of_devices
+
+.PHONY: test-siw
+test-siw: ## Of these tests, those over software iWARP
 	$(call in_guest,siw) test --workspace --test verbs -- --ignored verbs::
-	$(call in_guest,none) test --workspace --lib -- --ignored tests::kernel:: with_the_kernel
+	$(call in_guest,siw) test --workspace --lib -- --ignored siw programs_and_adapters
 
 # The crate is a workspace of its own, because it is under the GPL and needs libraries to build: its README says which.
 .PHONY: test-async-rdma

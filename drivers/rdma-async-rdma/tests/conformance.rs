@@ -32,7 +32,9 @@ fn subject(stack: &str) -> Subject {
     registry.register(gridhaul_rdma_async_rdma::driver());
     let spec = StackSpec::parse(stack).expect("a stack string");
     let stack = registry.build(&spec).expect("drivers that are registered");
-    Subject::new(stack).at(address
+    let address = address
         .parse()
-        .expect("GRIDHAUL_RDMA_ADDRESS is an address"))
+        .expect("GRIDHAUL_RDMA_ADDRESS is an address");
+    // Devices in software take tens of milliseconds for each.
+    Subject::new(stack).at(address).openings(200)
 }
