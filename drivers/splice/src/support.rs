@@ -2,10 +2,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use gridhaul_tcp::allow_lending;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    socketpair,
 };
 use rustix::pipe::{SpliceFlags, splice};
 
@@ -38,6 +40,12 @@ pub fn support() -> Vec<Support> {
             "files are received and written",
         ),
         pipe_size(),
+        tell(
+            "MSG_ZEROCOPY",
+            try_lending(),
+            "with direct=1 the network may take what was read without a copy",
+            "what was read is copied",
+        ),
     ]
 }
 
@@ -80,6 +88,13 @@ fn try_splice() -> Result<(), Errno> {
     let mut content = [0; CONTENT.len()];
     let count = rustix::io::pread(&file, &mut content, 0)?;
     expect(&content[..count] == CONTENT)
+}
+
+fn try_lending() -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    allow_lending(socket.as_fd())
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOTSUP))
 }
 
 /// Pipes that are smaller than wanted still work; with more calls.

@@ -375,3 +375,79 @@ fn the_way_is_told() {
     assert_eq!(cached, "sendfile");
     assert_eq!(reason, "the file could not be opened past the page cache");
 }
+
+/// Peers on this machine get a copy all the same, which the kernel says, and which is then the end of it.
+#[test]
+fn the_network_is_lent_what_was_read_until_it_copies() {
+    let content = pattern(9_000_001);
+    for stack in STACKS {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Opened::new(&directory.path().join("lent"), &content);
+        if file.direct.is_none() {
+            continue;
+        }
+        let (mut sender, mut receiver) = pair(stack);
+        for _ in 0..2 {
+            let (mut scratch, moved) = (vec![0; 8 * SCRATCH_BYTES], AtomicU64::new(0));
+            let range = file.range(0, content.len() as u64, &mut scratch, &moved);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    with_operation(&Cancel::new(), |operation| {
+                        sender.send(&[], Body::File(range), operation).unwrap();
+                    });
+                });
+                assert!(receive_memory(&mut *receiver, content.len()) == content);
+            });
+        }
+        let details = sender.info().details;
+        let told: Vec<String> = details.iter().map(ToString::to_string).collect();
+        assert_eq!(told[0], "zerocopy=the kernel copies", "{told:?}");
+        assert_ne!(told[1], "zerocopy-bytes=0");
+    }
+}
+
+/// Bytes that the network was lent must not change, so a call that cannot wait for it ends the connection.
+#[test]
+fn a_cancelled_call_leaves_nothing_lent() {
+    let content = pattern(30_000_000);
+    for stack in STACKS {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Opened::new(&directory.path().join("lent"), &content);
+        // The peer's kernel takes little of what is lent, and ours the first piece at least.
+        let (mut sender, mut receiver) = pair(&format!("{stack};rcvbuf=8K;sndbuf=1M"));
+        let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));
+        let sent = thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                let mut scratch = vec![0; 8 * SCRATCH_BYTES];
+                let range = file.range(0, content.len() as u64, &mut scratch, &moved);
+                let sent = with_operation(&cancel, |operation| {
+                    sender.send(&[], Body::File(range), operation)
+                });
+                scratch.fill(0xee);
+                sent
+            });
+            // It fills the buffers of the kernel, and waits.
+            let start = Instant::now();
+            while moved.load(Ordering::Acquire) == 0 {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                thread::yield_now();
+            }
+            cancel.cancel();
+            sending.join().unwrap()
+        });
+        assert!(matches!(sent, Err(ChannelError::Cancelled)), "{sent:?}");
+        drop(sender);
+        let mut arrived = Vec::new();
+        let mut buffer = vec![0; SCRATCH_BYTES];
+        let end = with_operation(&Cancel::new(), |operation| {
+            loop {
+                match receiver.receive(&mut buffer, operation) {
+                    Ok(Received::Bytes(count)) => arrived.extend_from_slice(&buffer[..count.get()]),
+                    end => break end,
+                }
+            }
+        });
+        drop(end);
+        assert!(arrived == content[..arrived.len()]);
+    }
+}

@@ -62,6 +62,15 @@ impl Operation<'_> {
         self.wait(descriptor, PollFlags::OUT, self.switch())
     }
 
+    /// Sleeps until `descriptor` has an error, or something in its queue of errors.
+    ///
+    /// # Errors
+    ///
+    /// When the operation was cancelled or its deadline passed before.
+    pub fn wait_error(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
+        self.wait(descriptor, PollFlags::empty(), self.switch())
+    }
+
     /// Sleeps for `duration`.
     ///
     /// # Errors

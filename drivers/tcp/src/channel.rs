@@ -18,7 +18,7 @@ use rustix::net::{
     sendmsg, shutdown, socket, sockopt,
 };
 
-use crate::options::has_protocol_above;
+use crate::options::{self, Lent, has_protocol_above};
 
 /// One connection, whose bytes go through memory.
 #[derive(Debug)]
@@ -55,6 +55,12 @@ impl TcpChannel {
     /// Whether the kernel protects what is sent.
     pub fn is_protected(&self) -> bool {
         has_protocol_above(self.socket())
+    }
+
+    /// Calls with `MSG_ZEROCOPY` whose memory the kernel needs no more, if there are any that were not told.
+    /// [`crate::allow_lending`] comes before such calls, and the memory must stay as it is until then.
+    pub fn next_given_back(&self) -> Option<Lent> {
+        options::next_notice(self.socket())
     }
 
     /// What each call of such a driver begins with.

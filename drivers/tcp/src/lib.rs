@@ -40,6 +40,7 @@ use gridhaul_stack::{
 pub use crate::channel::TcpChannel;
 pub use crate::connector::connect;
 pub use crate::listener::TcpListener;
+pub use crate::options::{Lent, allow_lending};
 pub use crate::settings::{OPTIONS, Settings};
 
 /// The driver `tcp`; its options are in the table above.

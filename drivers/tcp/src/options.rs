@@ -1,27 +1,99 @@
 //! Socket options that `rustix` does not have.
 
 use std::io;
+use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::c_int;
 
 /// Limits how fast the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`, socket(7)). TCP paces
 /// by itself since Linux 4.13; the `fq` queueing discipline is not needed.
 pub(crate) fn set_max_pacing_rate(socket: BorrowedFd<'_>, rate: u64) -> io::Result<()> {
     let rate = libc::c_ulong::try_from(rate).unwrap_or(libc::c_ulong::MAX);
-    let size = libc::socklen_t::try_from(size_of_val(&rate)).expect("an integer is small");
-    // SAFETY: the kernel reads `size` bytes from the pointer, which are those of `rate`, and keeps
+    set_option(socket, libc::SO_MAX_PACING_RATE, &rate)
+}
+
+/// Lets calls on a TCP socket send memory without a copy (`SO_ZEROCOPY`, Documentation/networking/msg_zerocopy.rst of
+/// Linux): with `MSG_ZEROCOPY`, after which the memory is the kernel's until [`crate::TcpChannel::next_given_back`].
+///
+/// # Errors
+///
+/// With the kernel's word, where it cannot.
+pub fn allow_lending(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // asm-generic/socket.h; libc leaves it out.
+    const SO_ZEROCOPY: c_int = 60;
+    set_option(socket, SO_ZEROCOPY, &1_i32)
+}
+
+fn set_option<T>(socket: BorrowedFd<'_>, name: c_int, number: &T) -> io::Result<()> {
+    let size = libc::socklen_t::try_from(size_of::<T>()).expect("an integer is small");
+    // SAFETY: the kernel reads `size` bytes from the pointer, which are those of `number`, and keeps
     // neither; the descriptor is open for as long as it is borrowed.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            std::ptr::from_ref(&rate).cast(),
+            name,
+            std::ptr::from_ref(number).cast(),
             size,
         )
     };
     match status {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Calls that lent memory to the kernel, which is done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lent {
+    /// The number of the first call; the kernel counts those of a socket from 0.
+    pub first: u32,
+    /// The number of the last call.
+    pub last: u32,
+    /// The kernel made a copy all the same.
+    pub was_copied: bool,
+}
+
+/// A notice of the socket's queue of errors, and room for an address behind it.
+#[repr(C)]
+struct Notice {
+    header: libc::cmsghdr,
+    error: libc::sock_extended_err,
+    address: [u8; 32],
+}
+
+/// The next notice about lent memory, if there is one.
+pub(crate) fn next_notice(socket: BorrowedFd<'_>) -> Option<Lent> {
+    // linux/errqueue.h; libc leaves them out.
+    const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
+    const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
+    loop {
+        // SAFETY: both are numbers and null pointers, which may be zero.
+        let (mut notice, mut message): (Notice, libc::msghdr) = unsafe { zeroed() };
+        message.msg_control = (&raw mut notice).cast();
+        message.msg_controllen = size_of::<Notice>();
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: the kernel writes to `notice` only, within its size, and any bytes are a notice; the descriptor is open
+        // for as long as it is borrowed.
+        let status = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        if status < 0 {
+            return None;
+        }
+        let Notice { header, error, .. } = notice;
+        // IPv4 or IPv6, by the socket.
+        let is_error = [
+            (libc::SOL_IP, libc::IP_RECVERR),
+            (libc::SOL_IPV6, libc::IPV6_RECVERR),
+        ]
+        .contains(&(header.cmsg_level, header.cmsg_type));
+        if is_error && error.ee_origin == SO_EE_ORIGIN_ZEROCOPY {
+            return Some(Lent {
+                first: error.ee_info,
+                last: error.ee_data,
+                was_copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
+            });
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod lane;
 mod reading;
 mod ring;
 mod threads;
+mod uncopied;
 mod writing;
 
 use std::borrow::Cow;
@@ -19,18 +20,20 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use gridhaul_stack::options::{OptionDoc, Options};
 use gridhaul_stack::{
-    Body, Channel as _, ChannelError, FileRange, Movement, Operation, Received, StackError,
+    Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation, Received, StackError,
 };
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
 use self::lane::{Lane, block_bytes, has_pieces, pieces_of};
+use self::reading::Sink;
 use self::ring::Ring;
+use self::uncopied::Uncopied;
 use self::writing::{BlockWriter, Written};
 use crate::channel::{Part, rest};
 
@@ -68,6 +71,7 @@ impl Wish {
 pub(crate) struct Direct {
     wish: Wish,
     engine: Option<Engine>,
+    uncopied: Uncopied,
     /// How ranges went last.
     last: Last,
 }
@@ -100,6 +104,7 @@ impl Direct {
         Self {
             wish,
             engine: None,
+            uncopied: Uncopied::default(),
             last: Last::Nothing,
         }
     }
@@ -137,17 +142,21 @@ impl Direct {
         channel.send_ahead(head, operation)?;
         let span = range.offset..range.offset.saturating_add(range.length);
         let pieces = pieces_of(range.scratch, block_bytes);
+        let mut uncopied = std::mem::take(&mut self.uncopied);
         let read = self.engine().with_lane(file, pieces, |lane| {
-            reading::read(lane, span, block_bytes, |bytes, is_last| {
-                if is_last {
-                    channel.send(&[], Body::Memory(bytes), operation)?;
-                } else {
-                    channel.send_ahead(bytes, operation)?;
-                }
-                range.moved.fetch_add(bytes.len() as u64, Ordering::Release);
-                Ok(())
-            })
+            let mut network = Network {
+                most_lent: lane.pieces() / 2,
+                channel: &mut *channel,
+                uncopied: &mut uncopied,
+                sent: 0,
+                moved: range.moved,
+                operation,
+            };
+            let read = reading::read(lane, span, block_bytes, &mut network);
+            let settled = network.settle();
+            read.and_then(|part| settled.map(|()| part))
         });
+        self.uncopied = uncopied;
         let done = match read {
             Ok(read) => match read? {
                 Part::Whole => {
@@ -248,6 +257,11 @@ impl Direct {
         }
     }
 
+    /// What is told of the connection besides.
+    pub(crate) fn details(&self) -> Vec<Detail> {
+        self.uncopied.details()
+    }
+
     /// How ranges were moved last, if `cached` is how those were that went another way.
     pub(crate) fn movement(&self, cached: Option<Movement>) -> Option<Movement> {
         match &self.last {
@@ -286,6 +300,47 @@ impl Direct {
 }
 
 const ASKED: &str = "the stack asks for it";
+
+/// Sends pieces, and lends them where that is possible.
+struct Network<'a> {
+    channel: &'a mut TcpChannel,
+    uncopied: &'a mut Uncopied,
+    /// The number of the next piece.
+    sent: u64,
+    /// How many pieces are lent at most; the others are read meanwhile.
+    most_lent: usize,
+    moved: &'a AtomicU64,
+    operation: &'a Operation<'a>,
+}
+
+impl Sink for Network<'_> {
+    fn send(&mut self, bytes: &[u8], left: u64) -> Result<(), ChannelError> {
+        let is_early = left > self.most_lent as u64;
+        let may_lend = is_early && self.uncopied.lent() < self.most_lent;
+        let piece = (self.sent, bytes);
+        let is_more = left > 0;
+        self.uncopied
+            .send(self.channel, piece, may_lend, is_more, self.operation)?;
+        self.sent += 1;
+        self.moved.fetch_add(bytes.len() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    fn is_free(&mut self, index: u64, must_be: bool) -> Result<bool, ChannelError> {
+        self.uncopied
+            .is_free(self.channel, index, must_be, self.operation)
+    }
+}
+
+impl Network<'_> {
+    /// Waits until all memory is given back. If that cannot be waited for, the connection is thrown away: the kernel would send,
+    /// or send again, what others write there.
+    fn settle(&mut self) -> Result<(), ChannelError> {
+        self.uncopied
+            .settle(self.channel, self.operation)
+            .inspect_err(|_| self.channel.abort())
+    }
+}
 
 impl Engine {
     /// Does `work` with a lane; the error is that no thread is left for one.

@@ -7,19 +7,28 @@ use gridhaul_stack::ChannelError;
 use super::lane::{Call, Lane, Request};
 use crate::channel::Part;
 
-/// Reads a range of a file and gives its bytes to `send` in order, with whether they are the last. The
-/// blocks at its ends are read whole; what of them lies outside is not given on.
+/// Takes what was read.
+pub(crate) trait Sink {
+    /// Takes the next piece, behind which so many follow.
+    fn send(&mut self, bytes: &[u8], left: u64) -> Result<(), ChannelError>;
+
+    /// Whether nobody needs the memory any more of a piece that was sent, by its number. If it must be so, waits.
+    fn is_free(&mut self, index: u64, must_be: bool) -> Result<bool, ChannelError>;
+}
+
+/// Reads a range of a file and gives its bytes to `sink` in order. The blocks at its ends are read whole; what of them
+/// lies outside is not given on.
 ///
 /// What cannot be read is left to the page cache, which then says why.
 ///
 /// # Errors
 ///
-/// Those of `send`.
+/// Those of `sink`.
 pub(crate) fn read(
     lane: &mut dyn Lane,
     range: Range<u64>,
     block_bytes: usize,
-    mut send: impl FnMut(&[u8], bool) -> Result<(), ChannelError>,
+    sink: &mut impl Sink,
 ) -> Result<Part, ChannelError> {
     let piece_bytes = lane.memory(0).len();
     let start = range.start - range.start % block_bytes as u64;
@@ -37,10 +46,16 @@ pub(crate) fn read(
         lane.begin(place(lane, index), request);
     };
     let ahead = lane.pieces() as u64;
-    for index in 0..pieces.min(ahead) {
-        ask(lane, index);
-    }
+    let mut asked = 0;
     for index in 0..pieces {
+        while asked < pieces.min(index + ahead) {
+            let is_free = asked < ahead || sink.is_free(asked - ahead, asked == index)?;
+            if !is_free {
+                break;
+            }
+            ask(lane, asked);
+            asked += 1;
+        }
         let piece = place(lane, index);
         let offset = start + index * piece_bytes as u64;
         // Both are within the piece.
@@ -58,13 +73,15 @@ pub(crate) fn read(
         };
         if from < read {
             let is_last = offset + read as u64 == range.end;
-            send(&lane.memory(piece)[from..read], is_last)?;
+            let left = if is_last {
+                0
+            } else {
+                (pieces - index).max(2) - 1
+            };
+            sink.send(&lane.memory(piece)[from..read], left)?;
         }
         if read < to {
             return Ok(Part::Refused(offset + read as u64 - range.start, None));
-        }
-        if index + ahead < pieces {
-            ask(lane, index + ahead);
         }
     }
     Ok(Part::Whole)
@@ -92,15 +109,41 @@ mod tests {
             .collect()
     }
 
-    fn read_all(lane: &mut ScriptedLane, range: Range<u64>) -> (Part, Vec<u8>, usize) {
-        let (mut sent, mut last) = (Vec::new(), 0);
-        let part = read(lane, range, BLOCK, |bytes, is_last| {
+    /// Keeps the bytes. The network holds on to the memory of so many pieces, as long as it may.
+    #[derive(Default)]
+    struct Kept {
+        bytes: Vec<u8>,
+        pieces: u64,
+        last: usize,
+        held: u64,
+    }
+
+    impl Sink for Kept {
+        fn send(&mut self, bytes: &[u8], left: u64) -> Result<(), ChannelError> {
             assert!(!bytes.is_empty());
-            sent.extend_from_slice(bytes);
-            last += usize::from(is_last);
+            self.bytes.extend_from_slice(bytes);
+            self.pieces += 1;
+            self.last += usize::from(left == 0);
             Ok(())
-        });
-        (part.unwrap(), sent, last)
+        }
+
+        fn is_free(&mut self, index: u64, must_be: bool) -> Result<bool, ChannelError> {
+            assert!(index < self.pieces, "it was not sent");
+            Ok(must_be || index + self.held < self.pieces)
+        }
+    }
+
+    fn read_all(lane: &mut ScriptedLane, range: Range<u64>) -> (Part, Vec<u8>, usize) {
+        read_held(lane, range, 0)
+    }
+
+    fn read_held(lane: &mut ScriptedLane, range: Range<u64>, held: u64) -> (Part, Vec<u8>, usize) {
+        let mut kept = Kept {
+            held,
+            ..Kept::default()
+        };
+        let part = read(lane, range, BLOCK, &mut kept);
+        (part.unwrap(), kept.bytes, kept.last)
     }
 
     proptest! {
@@ -111,11 +154,12 @@ mod tests {
             length in 1..400_usize,
             pieces in 2..5_usize,
             blocks in 1..4_usize,
+            held in 0..4_u64,
         ) {
             let file = content(size);
             let mut lane = ScriptedLane::new(file.clone(), pieces, blocks * BLOCK);
             let end = offset + length;
-            let (part, sent, last) = read_all(&mut lane, offset as u64..end as u64);
+            let (part, sent, last) = read_held(&mut lane, offset as u64..end as u64, held);
             let there = &file[offset.min(size)..end.min(size)];
             prop_assert_eq!(&sent, there);
             if end <= size {
