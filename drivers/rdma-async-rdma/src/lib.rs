@@ -39,7 +39,8 @@ impl Provider for AsyncRdma {
         "async-rdma"
     }
 
-    fn endpoint(&self, place: &Place, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
+    fn endpoint(&self, place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
+        let place = place.ok_or_else(|| io::Error::other("it needs an adapter"))?;
         if wanted.queue_pairs != 1 {
             return Err(io::Error::other("it has one queue pair: qps=1"));
         }

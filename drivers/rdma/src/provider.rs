@@ -12,6 +12,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +23,31 @@ pub use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord};
 pub use crate::memory::{Memory, Span};
 pub use crate::verbs::Place;
 
-/// Who is no part of this crate and gives channels their endpoints, over RoCE v2. What carries its messages need not look
-/// like that of others, so both ends of a channel have the same.
+/// Who gives channels their endpoints instead of those that the options choose from, over RoCE v2 or a path of its own. What
+/// carries its messages need not look like that of others, so both ends of a channel have the same.
 pub trait Provider: Send + Sync + fmt::Debug {
     /// What people call it.
     fn name(&self) -> &'static str;
 
-    /// An endpoint that is not connected.
+    /// Whether it uses an RDMA adapter.
+    fn needs_adapter(&self) -> bool {
+        true
+    }
+
+    /// An endpoint that is not connected. `place` is the port of the adapter that has the data connection's address, or that
+    /// the options name; `None` if none is needed.
     ///
     /// # Errors
     ///
     /// When the device cannot be used, or has no room.
-    fn endpoint(&self, place: &Place, wanted: Wanted) -> io::Result<Box<dyn Fabric>>;
+    fn endpoint(&self, place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>>;
 }
 
 /// What a channel wants of its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
+    /// The address of this end of the data connection.
+    pub local: IpAddr,
     /// Queue pairs.
     pub queue_pairs: u16,
     /// Pieces that the peer announces at a time, at most.

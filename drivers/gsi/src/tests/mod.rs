@@ -21,11 +21,20 @@ use gridhaul_tcp::Tcp;
 
 /// A stack with this driver in it.
 fn stack(spec: &str, driver: impl Driver + 'static) -> Stack {
+    stack_over(Tcp, spec, driver)
+}
+
+/// A stack with this driver in it, and with a transport.
+fn stack_over(
+    transport: impl Driver + 'static,
+    spec: &str,
+    driver: impl Driver + 'static,
+) -> Stack {
     let mut registry = Registry::new();
     registry.register(Fault);
     registry.register(Memory);
     registry.register(Splice);
-    registry.register(Tcp);
+    registry.register(transport);
     registry.register_shared(Arc::new(driver));
     let spec = StackSpec::parse(spec).expect("a stack string");
     registry.build(&spec).expect("drivers that are registered")

@@ -27,6 +27,7 @@ impl Abilities {
                 )
             }
             (Way::Iwarp, None, _) => "the other end has an adapter of iWARP".to_owned(),
+            (Way::Provided, None, _) => "there is no other provider".to_owned(),
             (_, Some(place), _) => {
                 format!("the data connection has an address of {}", place.device())
             }
@@ -45,8 +46,8 @@ impl Opening<'_> {
     /// What this end can do for the address of the data connection.
     pub(super) fn abilities(&self) -> Result<Abilities, OpenError> {
         let soft = Ways::default().with(Way::Soft);
-        if self.settings.provided.is_some() {
-            return self.provided_abilities();
+        if let Some(provider) = &self.settings.provided {
+            return self.provided_abilities(provider.needs_adapter());
         }
         let provider = self.settings.provider;
         if provider == Provider::Soft {
@@ -75,16 +76,20 @@ impl Opening<'_> {
         }
     }
 
-    /// A provider that is no part of this crate does it alone.
-    fn provided_abilities(&self) -> Result<Abilities, OpenError> {
-        let place = Place::find(self.local_address()?, &self.settings.wishes);
-        let place = place.map_err(|error| OpenError::Local(error.to_string()))?;
-        if place.way() != Way::Roce {
-            return Err(OpenError::Local(format!("{} is no RoCE", place.device())));
+    /// A provider that the options do not choose does it alone.
+    fn provided_abilities(&self, needs_adapter: bool) -> Result<Abilities, OpenError> {
+        let mut place = None;
+        if needs_adapter {
+            let found = Place::find(self.local_address()?, &self.settings.wishes);
+            let found = found.map_err(|error| OpenError::Local(error.to_string()))?;
+            if found.way() != Way::Roce {
+                return Err(OpenError::Local(format!("{} is no RoCE", found.device())));
+            }
+            place = Some(found);
         }
         Ok(Abilities {
             ways: Ways::default().with(Way::Provided),
-            place: Some(place),
+            place,
             without_verbs: None,
         })
     }

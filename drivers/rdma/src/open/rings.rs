@@ -128,6 +128,7 @@ impl Opening<'_> {
         abilities: &Abilities,
     ) -> Result<Carrier, OpenError> {
         let wanted = Wanted {
+            local: self.local_address()?,
             queue_pairs: chosen.queue_pairs,
             pieces: chosen.pieces,
             round_trip: round_trip(&self.socket),
@@ -146,9 +147,9 @@ impl Opening<'_> {
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
                 Ok(Carrier::Fabric(Box::new(endpoint)))
             }
-            (Way::Provided, Some(place)) => match &self.settings.provided {
+            (Way::Provided, place) => match &self.settings.provided {
                 Some(provider) => provider
-                    .endpoint(place, wanted)
+                    .endpoint(place.as_ref(), wanted)
                     .map(Carrier::Fabric)
                     .map_err(|error| OpenError::Local(format!("{}: {error}", provider.name()))),
                 None => Err(OpenError::Greedy),

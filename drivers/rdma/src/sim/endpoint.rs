@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gridhaul_stack::Detail;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -42,7 +43,6 @@ impl SharedFabric {
     }
 
     /// A fabric whose time is that of the clock.
-    #[cfg(test)]
     pub(crate) fn in_real_time(settings: FabricSettings) -> Self {
         Self::with_epoch(settings, Some(Instant::now()))
     }
@@ -176,6 +176,16 @@ impl SimEndpoint {
         });
     }
 
+    /// Goes on as another end, which has no memory of its own: with the memory of this one.
+    pub(crate) fn move_to(&mut self, other: Self) {
+        let left = std::mem::replace(self, other);
+        let regions = left
+            .fabric
+            .act(|fabric| std::mem::take(&mut fabric.hosts[left.host].ends[left.channel].regions));
+        self.fabric
+            .act(|fabric| fabric.hosts[self.host].ends[self.channel].regions = regions);
+    }
+
     /// Whether [`Endpoint::poll`] has something to tell.
     pub(crate) fn has_completions(&self) -> bool {
         let shared = self.fabric.lock();
@@ -223,6 +233,10 @@ impl Endpoint for SimEndpoint {
         let end = &shared.fabric.hosts[self.host].ends[self.channel];
         let queue_pairs = end.queue_pairs.iter();
         Some(queue_pairs.map(|queue_pair| queue_pair.repeats).sum())
+    }
+
+    fn details(&self) -> Vec<Detail> {
+        vec![Detail::text("provider", "sim")]
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {

@@ -51,8 +51,13 @@ impl Fabric {
             return;
         }
         for place in self.places(host, channel) {
-            self.queue_pair(place).closing = true;
-            self.close_if_done(place);
+            if self.lives(place) {
+                self.queue_pair(place).closing = true;
+                self.close_if_done(place);
+            } else {
+                // An end that waits for this one hears that it is gone.
+                self.give_up(place, Some(Loss::Closed));
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the fabric promises, and what the engine makes of it.
 
+mod conformance;
 mod fabric;
 mod pacing;
 mod streams;

@@ -1,0 +1,207 @@
+//! The fabric as a provider of the driver, for channels that threads use.
+//!
+//! Time is that of the clock here, so a run does not follow from its seed alone. What is tried is everything that is above the
+//! engine: the handshake, calls that wait, and transforms. Each channel has a path of its own.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridhaul_stack::Detail;
+
+use super::endpoint::{SharedFabric, SimEndpoint};
+use super::fabric::FabricSettings;
+use crate::RdmaBy;
+use crate::memory::Memory;
+use crate::provider::{
+    Access, Completion, Endpoint, Fabric, FabricRecord, Limits, Place, PortRecord, PostError,
+    Provider, QueuePairRecord, Region, Request, Wanted,
+};
+
+/// As it is told to the other end, which makes nothing of it: 4096 bytes.
+const MTU: u8 = 5;
+
+/// Queue pairs have numbers of 24 bits.
+const MAX_SEATS: u32 = 0xff_ffff;
+
+/// The driver `rdma` over simulated paths of this kind, within this process.
+pub fn driver(settings: FabricSettings) -> RdmaBy {
+    RdmaBy::new(Arc::new(Simulation {
+        settings,
+        hall: Arc::default(),
+    }))
+}
+
+/// The provider.
+#[derive(Debug)]
+struct Simulation {
+    settings: FabricSettings,
+    hall: Arc<Hall>,
+}
+
+impl Provider for Simulation {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn needs_adapter(&self) -> bool {
+        false
+    }
+
+    /// An endpoint comes with a fabric and the other end of it. Of two that are connected, the one that came later moves over
+    /// to the fabric of the first.
+    fn endpoint(&self, _place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
+        let seat = Seat::take(&self.hall, wanted.local)?;
+        let mut settings = self.settings.clone();
+        settings.seed = settings.seed.wrapping_add(u64::from(seat.number));
+        let fabric = SharedFabric::in_real_time(settings);
+        let [own, free] = fabric.connect(usize::from(wanted.queue_pairs))?;
+        self.hall.lock().free.insert(seat.number, free);
+        Ok(Box::new(Guest { seat, end: own }))
+    }
+}
+
+/// One end of a channel, which others find by its seat until it is connected.
+#[derive(Debug)]
+struct Guest {
+    seat: Seat,
+    end: SimEndpoint,
+}
+
+impl Fabric for Guest {
+    fn record(&self) -> FabricRecord {
+        let gid = match self.seat.local {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let limits = self.end.limits();
+        let queue_pair = QueuePairRecord {
+            number: self.seat.number,
+            first_packet: 0,
+        };
+        FabricRecord {
+            port: PortRecord {
+                gid: gid.octets(),
+                lid: 0,
+                mtu: MTU,
+                reads: u8::try_from(limits.reads).unwrap_or(u8::MAX),
+            },
+            queue_pairs: vec![queue_pair; limits.queue_pairs],
+        }
+    }
+
+    /// The fabric itself tells how the peer goes; the data connection is not needed for that.
+    fn connect(&mut self, peer: &FabricRecord, _beside: OwnedFd) -> io::Result<()> {
+        let theirs = peer.queue_pairs.first().map_or(0, |first| first.number);
+        if theirs > self.seat.number {
+            return Ok(());
+        }
+        let free = self.seat.hall.lock().free.remove(&theirs);
+        let free = free.filter(|free| {
+            let ours = self.end.limits().queue_pairs;
+            free.limits().queue_pairs == ours && peer.queue_pairs.len() == ours
+        });
+        let free = free.ok_or_else(|| io::Error::other("there is no such endpoint"))?;
+        self.end.move_to(free);
+        Ok(())
+    }
+}
+
+impl Endpoint for Guest {
+    fn limits(&self) -> Limits {
+        self.end.limits()
+    }
+
+    fn details(&self) -> Vec<Detail> {
+        self.end.details()
+    }
+
+    fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
+        self.end.register(memory, access)
+    }
+
+    fn deregister(&mut self, region: usize) {
+        self.end.deregister(region);
+    }
+
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
+        self.end.post(queue_pair, request)
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.end.poll(completions);
+    }
+
+    fn repeats(&self) -> Option<u64> {
+        self.end.repeats()
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.end.descriptor()
+    }
+
+    fn close(&mut self, queue_pair: usize) -> bool {
+        self.end.close(queue_pair)
+    }
+
+    fn end(&mut self) {
+        self.end.end();
+    }
+
+    fn abort(&mut self) {
+        self.end.abort();
+    }
+}
+
+/// Where an endpoint is found.
+#[derive(Debug)]
+struct Seat {
+    hall: Arc<Hall>,
+    /// Later ones have higher numbers.
+    number: u32,
+    /// The address of its data connection.
+    local: IpAddr,
+}
+
+impl Seat {
+    fn take(hall: &Arc<Hall>, local: IpAddr) -> io::Result<Self> {
+        let mut guests = hall.lock();
+        if guests.count == MAX_SEATS {
+            return Err(io::Error::other("there are no numbers left"));
+        }
+        guests.count += 1;
+        Ok(Self {
+            number: guests.count,
+            hall: Arc::clone(hall),
+            local,
+        })
+    }
+}
+
+/// If nobody came.
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.hall.lock().free.remove(&self.number);
+    }
+}
+
+/// The seats of all channels of a provider.
+#[derive(Debug, Default)]
+struct Hall(Mutex<Guests>);
+
+#[derive(Debug, Default)]
+struct Guests {
+    /// Endpoints so far.
+    count: u32,
+    /// The other ends of the fabrics of those that are not connected, by their numbers.
+    free: HashMap<u32, SimEndpoint>,
+}
+
+impl Hall {
+    fn lock(&self) -> MutexGuard<'_, Guests> {
+        // A test that failed elsewhere is not to hide why.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

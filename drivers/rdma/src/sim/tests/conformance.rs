@@ -1,0 +1,84 @@
+//! The conformance suite over simulated paths, alone and under the transforms of the stack crate.
+//!
+//! Paths are short and quick, so that what the suite expects to happen soon does.
+
+use std::time::Duration;
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::conformance::Subject;
+use gridhaul_stack::{Fault, Registry, Trace, conformance_tests};
+
+use crate::sim::{FabricSettings, Link, Policer, driver};
+
+conformance_tests!(short, subject(short_path(), "rdma"));
+conformance_tests!(
+    with_losses,
+    subject(lossy_path(), "rdma:qps=3;slab=64K;slabs=3;message=16K")
+);
+conformance_tests!(
+    with_a_policer,
+    subject(policed_path(), "rdma:rate=1200m;burst=64K;message=32K")
+);
+conformance_tests!(
+    without_another_life,
+    subject(
+        FabricSettings {
+            replaces: false,
+            ..short_path()
+        },
+        "rdma:slab=64K;message=4K"
+    )
+);
+conformance_tests!(
+    fetching,
+    subject(
+        short_path(),
+        "rdma:mode=get;qps=2;slab=64K;slabs=3;message=4K"
+    )
+);
+conformance_tests!(
+    fetching_with_losses,
+    subject(lossy_path(), "rdma:mode=get;slab=64K;message=16K")
+);
+conformance_tests!(pinning, subject(short_path(), "rdma:register=dynamic"));
+conformance_tests!(under_trace, subject(short_path(), "rdma:slab=1M,trace"));
+conformance_tests!(
+    under_fault,
+    subject(short_path(), "rdma:slab=1M,fault:short=61;seed=7")
+);
+
+/// 1 GB/s, and 100 us each way.
+fn short_path() -> FabricSettings {
+    FabricSettings::new(Link::new(1_000_000_000, Duration::from_micros(100)))
+}
+
+/// One packet of 500 is lost, and none comes when it should.
+fn lossy_path() -> FabricSettings {
+    let mut settings = short_path();
+    for link in &mut settings.links {
+        link.loss = 0.002;
+        link.jitter = Duration::from_micros(200);
+    }
+    settings
+}
+
+/// What is faster than 200 MB/s is dropped.
+fn policed_path() -> FabricSettings {
+    let mut settings = short_path();
+    for link in &mut settings.links {
+        link.policer = Some(Policer {
+            rate: 200_000_000,
+            burst: 128 << 10,
+        });
+    }
+    settings
+}
+
+fn subject(path: FabricSettings, stack: &str) -> Subject {
+    let mut registry = Registry::new();
+    registry.register(Fault);
+    registry.register(driver(path));
+    registry.register(Trace::new(|_| {}));
+    let spec = StackSpec::parse(stack).expect("a stack string");
+    Subject::new(registry.build(&spec).expect("drivers that are registered"))
+}
