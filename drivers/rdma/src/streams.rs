@@ -28,6 +28,8 @@ const LEAST_PINNED_PAGES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Streams {
     opened: Opened,
+    /// What the device had counted before.
+    repeats_before: Option<u64>,
     /// A call failed: what was sent must not look whole.
     failed: bool,
     /// What went wrong between two calls; the next one tells.
@@ -37,6 +39,7 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn new(opened: Opened) -> Self {
         Self {
+            repeats_before: opened.endpoint.repeats(),
             opened,
             failed: false,
             fault: None,
@@ -162,6 +165,9 @@ impl Streams {
             Detail::count("restored", self.opened.exchange.restored()),
             Detail::text("pages", self.opened.incoming.page_kind().to_string()),
         ]);
+        let repeats = self.opened.endpoint.repeats().zip(self.repeats_before);
+        let retries = repeats.map(|(now, before)| now.saturating_sub(before));
+        details.extend(retries.map(|retries| Detail::shared("retries", retries)));
         let wanted = rate.and_then(|rate| {
             let tuning = &self.opened.tuning;
             tuning.wanted_ring_bytes(rate, ring_bytes as u64)

@@ -26,6 +26,9 @@ pub enum DetailValue {
     Holding(u64),
     /// What happened since the channel was opened; together, the sum.
     Count(u64),
+    /// What happened since then to something that others use as well, such as a device; together, the most that a channel
+    /// has seen.
+    Shared(u64),
 }
 
 impl Detail {
@@ -52,6 +55,12 @@ impl Detail {
         let value = DetailValue::Count(times);
         Self { name, value }
     }
+
+    /// A [`DetailValue::Shared`].
+    pub fn shared(name: &'static str, times: u64) -> Self {
+        let value = DetailValue::Shared(times);
+        Self { name, value }
+    }
 }
 
 impl fmt::Display for Detail {
@@ -61,7 +70,8 @@ impl fmt::Display for Detail {
             DetailValue::Text(text) => f.write_str(text),
             DetailValue::Setting(number)
             | DetailValue::Holding(number)
-            | DetailValue::Count(number) => write!(f, "{number}"),
+            | DetailValue::Count(number)
+            | DetailValue::Shared(number) => write!(f, "{number}"),
         }
     }
 }
@@ -102,6 +112,9 @@ impl Detail {
             (DetailValue::Count(count), Some(DetailValue::Count(before))) => {
                 Self::count(self.name, count.saturating_sub(*before))
             }
+            (DetailValue::Shared(count), Some(DetailValue::Shared(before))) => {
+                Self::shared(self.name, count.saturating_sub(*before))
+            }
             _ => self.clone(),
         }
     }
@@ -118,7 +131,8 @@ impl DetailValue {
 
     fn sum(&mut self, other: &Self) {
         match (self, other) {
-            (Self::Setting(known), Self::Setting(other)) => *known = (*known).max(*other),
+            (Self::Setting(known), Self::Setting(other))
+            | (Self::Shared(known), Self::Shared(other)) => *known = (*known).max(*other),
             (Self::Holding(known), Self::Holding(other))
             | (Self::Count(known), Self::Count(other)) => *known = known.saturating_add(*other),
             _ => {}
@@ -138,6 +152,7 @@ mod tests {
                 Detail::setting("ring-bytes", ring),
                 Detail::holding("pinned-bytes", 2 * ring),
                 Detail::count("stalls", stalls),
+                Detail::shared("retries", 10 * stalls),
             ]
         };
         let mut details = Details::default();
@@ -152,7 +167,8 @@ mod tests {
                 "device=rxe0",
                 "ring-bytes=30",
                 "pinned-bytes=120",
-                "stalls=3"
+                "stalls=3",
+                "retries=20"
             ]
         );
     }

@@ -113,7 +113,7 @@ impl Counts {
                 DetailValue::Count(count) => {
                     *self.channel_counts.entry(detail.name).or_default() += count;
                 }
-                DetailValue::Setting(_) | DetailValue::Holding(_) => {}
+                DetailValue::Setting(_) | DetailValue::Holding(_) | DetailValue::Shared(_) => {}
             }
         }
         self.data_connections_refused += transfer.refused as u64;
