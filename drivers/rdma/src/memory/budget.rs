@@ -1,8 +1,9 @@
 //! Who may have how much memory. Arithmetic only: nothing here maps, waits or locks.
 //!
 //! Half of the bound is set aside in equal shares, for as many channels as are expected; the other half goes to those
-//! who want more than a share, in the order of asking. So one channel may have a ring for a long and fast path, and
-//! hundreds more have rings as well.
+//! who want more than a share, in the order of asking: to each no more than its part of it if all others that there are
+//! had as much. So one channel may have a ring for a long and fast path, hundreds more have rings as well, and when
+//! channels come and go, their rings become equal.
 
 /// Channels for which shares are set aside.
 const CHANNELS: u64 = 256;
@@ -42,14 +43,15 @@ impl Budget {
     }
 
     /// How much of `wanted` a further holder may have, if that is at least `least`: all of it, unless that would
-    /// leave others without their shares.
+    /// leave others without their shares, or with less.
     pub(super) fn offer(&self, wanted: u64, least: u64) -> Option<u64> {
         let free = self.limit.saturating_sub(self.taken);
         let share = (self.limit / (2 * CHANNELS)).max(least).max(1);
         let channels = CHANNELS.min(self.limit / (2 * share));
         let set_aside = share * channels.saturating_sub(self.holders + 1);
         let offer = free.saturating_sub(set_aside).max(share.min(free));
-        Some(wanted.min(offer)).filter(|offer| *offer >= least)
+        let part = share + (self.limit - share * channels) / (self.holders + 1);
+        Some(wanted.min(offer).min(part)).filter(|offer| *offer >= least)
     }
 
     pub(super) fn take(&mut self, bytes: u64) {

@@ -132,6 +132,38 @@ fn a_share_gives_back_what_it_does_not_need() {
     assert_eq!(pool.load().used_bytes, 0);
 }
 
+/// The first ones have what they want. From then on nobody finds as much free as one of them, and each has the same.
+#[test]
+fn channels_that_come_and_go_share_the_pool_fairly() {
+    const CHANNELS: usize = 64;
+    const WANTED: u64 = 16 * MIB;
+    let pool = Pool::new(256 * MIB, u64::MAX);
+    let open = |_| take_at_once(&pool, ACCEPTOR, WANTED).unwrap();
+    let mut channels: VecDeque<Share> = (0..CHANNELS).map(open).collect();
+    assert_eq!(channels[0].ring_bytes().get(), WANTED);
+    assert!(channels[CHANNELS - 1].ring_bytes().get() < MIB);
+    // What a long path lets through in a round trip is what the ring holds.
+    let mut moved = [0; CHANNELS];
+    for round in 0..4 {
+        for moved in &mut moved {
+            drop(channels.pop_front());
+            let channel = open(0);
+            if round > 0 {
+                *moved += channel.ring_bytes().get();
+            }
+            channels.push_back(channel);
+        }
+    }
+    let [slowest, fastest] = [moved.iter().min(), moved.iter().max()].map(Option::unwrap);
+    assert!(10 * slowest > 7 * fastest, "{moved:?}");
+    let ring_bytes = channels[0].ring_bytes().get();
+    assert!((MIB..WANTED).contains(&ring_bytes), "{ring_bytes}");
+    // Who wants no more than that gets all of it.
+    drop(channels.pop_front());
+    let small = take_at_once(&pool, ACCEPTOR, 5000).unwrap();
+    assert_eq!(small.ring_bytes(), bytes(5000));
+}
+
 /// What a channel does to the pool.
 #[derive(Debug, Clone, Copy)]
 enum Step {
