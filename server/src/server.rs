@@ -95,6 +95,14 @@ pub enum StartError {
         /// What is wrong with it.
         error: StackSyntaxError,
     },
+    /// What clients may set of a driver's options makes no sense.
+    #[error("client-options '{rules}': {error}")]
+    ClientOptions {
+        /// What was configured.
+        rules: String,
+        /// What is wrong with it.
+        error: Box<StackError>,
+    },
     /// The driver stack cannot be built.
     #[error("stack '{stack}': {error}")]
     Stack {
@@ -153,6 +161,7 @@ impl Settings {
             previous.and_then(|previous| previous.security.as_deref()),
         )?;
         let stack = stack(&config, registry)?;
+        check_client_options(&config, registry)?;
         Ok(Self {
             config: Arc::new(config),
             passwords: Arc::new(passwords),
@@ -180,6 +189,18 @@ pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, S
         error,
     })?;
     Ok(stack)
+}
+
+/// What clients may set of the options of drivers, which is compared with what these drivers have.
+pub(crate) fn check_client_options(config: &Config, registry: &Registry) -> Result<(), StartError> {
+    config.data.client_options.iter().try_for_each(|rules| {
+        registry
+            .check_rules(rules)
+            .map_err(|error| StartError::ClientOptions {
+                rules: rules.to_string(),
+                error: Box::new(error),
+            })
+    })
 }
 
 /// The drivers that take the options of `tcp`.

@@ -373,6 +373,21 @@ fn a_configuration_that_does_not_fit_together_is_an_error() {
 }
 
 #[test]
+fn client_options_are_compared_with_what_drivers_have() {
+    let rules = |rules| check(&["--anonymous", "--client-options", rules]);
+    rules("tcp:buffer<=4M;cc=bbr|cubic").passes();
+    rules("tcp:size<=4M")
+        .fails()
+        .says("error client-options:", "tcp has no option \"size\"");
+    rules("tcp:cc<=4M")
+        .fails()
+        .says("error client-options:", "it is no bound");
+    rules("null:bytes")
+        .passes()
+        .says("warning client-options:", "does not let clients have null");
+}
+
+#[test]
 #[cfg(feature = "rdma")]
 fn rdma_is_looked_at_where_it_may_be_used() {
     let allowed = ["--allowed-drivers", "tcp,rdma"];

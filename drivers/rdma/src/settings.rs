@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_stack::StackError;
-use gridhaul_stack::options::{self, OptionDoc, Options};
+use gridhaul_stack::options::{self, OptionDoc, OptionKind, Options};
 
 use crate::engine::Rate;
 use crate::handshake::{Mode, Offer};
@@ -56,89 +56,106 @@ const OWN: [OptionDoc; 17] = [
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given, and less over TCP on a short path.",
         example: "64M",
+        kind: OptionKind::Bytes,
     },
     OptionDoc {
         name: "slabs",
         meaning: "Slabs in the ring of each direction, 3 to 256; 4 unless given.",
         example: "3",
+        kind: OptionKind::Number,
     },
     OptionDoc {
         name: "message",
         meaning: "The largest message in bytes; 256K unless given.",
         example: "256K",
+        kind: OptionKind::Bytes,
     },
     OptionDoc {
         name: "rate",
         meaning: "Sends at most so many bits per second (with k, m or g) or bytes per second (without); auto finds out \
                   what the path lets through.",
         example: "auto",
+        kind: OptionKind::Rate,
     },
     OptionDoc {
         name: "burst",
         meaning: "Bytes that may leave at once where a rate is given; one message unless given.",
         example: "1M",
+        kind: OptionKind::Bytes,
     },
     OptionDoc {
         name: "qps",
         meaning: "Queue pairs of a channel, 1 to 16; 1 unless given.",
         example: "4",
+        kind: OptionKind::Number,
     },
     OptionDoc {
         name: "depth",
         meaning: "Messages under way on each queue pair at most, 2 to 65536; auto unless given: all that ring and device take.",
         example: "64",
+        kind: OptionKind::Number,
     },
     OptionDoc {
         name: "mode",
         meaning: "Who moves bytes: put for their sender, get for their receiver; put unless given.",
         example: "get",
+        kind: OptionKind::Word,
     },
     OptionDoc {
         name: "immediate",
         meaning: "Lets a WRITE announce what it writes, where adapters can do that and the other end agrees; on unless given.",
         example: "off",
+        kind: OptionKind::Word,
     },
     OptionDoc {
         name: "stall",
         meaning: "A queue pair of a device on which nothing completes for so long is given up, 100ms to 10m; 3s unless given.",
         example: "10s",
+        kind: OptionKind::Time,
     },
     OptionDoc {
         name: "provider",
         meaning: "Who carries messages: verbs is an RDMA adapter, soft is iWARP over TCP by this program; auto \
                   takes verbs where both ends have them.",
         example: "verbs",
+        kind: OptionKind::Word,
     },
     OptionDoc {
         name: "device",
         meaning: "The RDMA device of this end; the one with the data connection's address unless given.",
         example: "mlx5_0",
+        kind: OptionKind::Word,
     },
     OptionDoc {
         name: "gid",
         meaning: "The place of the GID to use in the table of the device's port; by address unless given.",
         example: "3",
+        kind: OptionKind::Number,
     },
     OptionDoc {
         name: "tc",
         meaning: "The traffic class of RoCE packets, which has the DSCP in its upper six bits; 0 unless given.",
         example: "106",
+        kind: OptionKind::Number,
     },
     OptionDoc {
         name: "sl",
         meaning: "The service level of InfiniBand or RoCE packets, 0 to 15; 0 unless given.",
         example: "3",
+        kind: OptionKind::Number,
     },
     OptionDoc {
         name: "register",
         meaning: "What is registered for sending: static is a ring that files are read into, dynamic the pages of \
                   the files; static unless given.",
         example: "dynamic",
+        kind: OptionKind::Word,
     },
     OptionDoc {
         name: "crc",
         meaning: "Adds a checksum to every segment of the provider soft; off unless given.",
         example: "on",
+        kind: OptionKind::Word,
     },
 ];
 

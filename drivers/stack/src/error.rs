@@ -9,6 +9,20 @@ pub enum StackError {
     /// The administrator's allow-list does not have the driver. Clients look for these very words.
     #[error("{0} driver not whitelisted")]
     NotAllowed(String),
+    /// The administrator's rules do not let clients set the option, or not to this value.
+    #[error(
+        "the administrator lets no client set {option}={value} for the driver {driver}; clients may set {allowed}"
+    )]
+    OptionNotAllowed {
+        /// The driver.
+        driver: &'static str,
+        /// The option.
+        option: String,
+        /// What was asked for.
+        value: String,
+        /// What clients may set of it, or instead of it.
+        allowed: String,
+    },
     /// There is no such driver in this program.
     #[error("there is no driver {name:?}; the drivers are: {known}")]
     UnknownDriver {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::options::{self, OptionDoc, Options};
+use crate::options::{self, OptionDoc, OptionKind, Options};
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, Driver, FileRange, Operation, Received, Side,
     StackError, Transform,
@@ -37,6 +37,7 @@ impl Driver for Fault {
     fn options(&self) -> &'static [OptionDoc] {
         const fn option(
             name: &'static str,
+            kind: OptionKind,
             meaning: &'static str,
             example: &'static str,
         ) -> OptionDoc {
@@ -44,33 +45,44 @@ impl Driver for Fault {
                 name,
                 meaning,
                 example,
+                kind,
             }
         }
         const {
             &[
-                option("short", "Each receive yields at most so many bytes.", "1"),
+                option(
+                    "short",
+                    OptionKind::Number,
+                    "Each receive yields at most so many bytes.",
+                    "1",
+                ),
                 option(
                     "seed",
+                    OptionKind::Number,
                     "With short: each receive's limit is drawn between 1 and short from this seed.",
                     "7",
                 ),
                 option(
                     "fail-send-after",
+                    OptionKind::Number,
                     "After so many bytes sent, sending fails.",
                     "1000",
                 ),
                 option(
                     "fail-receive-after",
+                    OptionKind::Number,
                     "After so many bytes received, receiving fails.",
                     "1000",
                 ),
                 option(
                     "abort-after",
+                    OptionKind::Number,
                     "After so many bytes in both directions together, the channel is aborted.",
                     "1000",
                 ),
                 option(
                     "delay",
+                    OptionKind::Time,
                     "So long a wait before each send and each receive.",
                     "20ms",
                 ),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use self::pipe::Pipe;
 use crate::operation::CANCEL_TICK;
-use crate::options::{self, OptionDoc, Options};
+use crate::options::{self, OptionDoc, OptionKind, Options};
 use crate::{
     AcceptError, Body, BufferSize, Built, Channel, ChannelError, ChannelInfo, ConnectError, Driver,
     ListenError, Listener, Operation, Received, SocketOptions, StackError, Transport,
@@ -40,6 +40,7 @@ impl Driver for Memory {
             name: "buffer",
             meaning: "How many bytes each direction holds, up to 64M; the connecting side decides.",
             example: "64K",
+            kind: OptionKind::Bytes,
         }]
     }
 

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::options::{self, OptionDoc, Options};
+use crate::options::{self, OptionDoc, OptionKind, Options};
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, ConnectError, Driver, ListenError, Listener,
     Operation, Received, SocketOptions, StackError, Transport,
@@ -35,6 +35,7 @@ impl Driver for Null {
             name: "bytes",
             meaning: "How many zeros each connection yields; none unless given.",
             example: "1G",
+            kind: OptionKind::Bytes,
         }]
     }
 

@@ -16,6 +16,36 @@ pub struct OptionDoc {
     pub meaning: &'static str,
     /// A value that the driver takes on every machine.
     pub example: &'static str,
+    /// What its values say.
+    pub kind: OptionKind,
+}
+
+/// What the values of an option say: of numbers, which one is larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionKind {
+    /// See [`bytes`].
+    Bytes,
+    /// See [`rate`].
+    Rate,
+    /// See [`duration`].
+    Time,
+    /// See [`number`].
+    Number,
+    /// Anything else.
+    Word,
+}
+
+impl OptionKind {
+    /// How much a value says, in the unit of its kind. `None` if it says no number.
+    pub fn measure(self, value: &str) -> Option<u128> {
+        match self {
+            Self::Bytes => bytes(value).ok().map(u128::from),
+            Self::Rate => rate(value).ok().map(u128::from),
+            Self::Time => duration(value).ok().map(|time| time.as_nanos()),
+            Self::Number => number(value).ok().map(u128::from),
+            Self::Word => None,
+        }
+    }
 }
 
 /// The options of one driver in one stack, all of which the driver knows, none of them twice.
@@ -40,11 +70,7 @@ impl<'a> Options<'a> {
         let known = driver.options();
         for (index, (name, _)) in given.iter().enumerate() {
             let Some(option) = known.iter().find(|option| option.name == name) else {
-                return Err(StackError::UnknownOption {
-                    driver: driver.name(),
-                    option: name.clone(),
-                    known: phrase(known),
-                });
+                return Err(unknown(driver, name));
             };
             if given[..index].iter().any(|(earlier, _)| earlier == name) {
                 return Err(StackError::RepeatedOption {
@@ -99,6 +125,15 @@ impl<'a> Options<'a> {
                 reason,
                 example: option.example,
             })
+    }
+}
+
+/// The error for an option that the driver does not document.
+pub(crate) fn unknown(driver: &(impl Driver + ?Sized), option: &str) -> StackError {
+    StackError::UnknownOption {
+        driver: driver.name(),
+        option: option.to_owned(),
+        known: phrase(driver.options()),
     }
 }
 

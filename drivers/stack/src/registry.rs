@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gridhaul_protocol::stack::StackSpec;
 
 use crate::options::OptionDoc;
-use crate::{Stack, StackError, Transform, Transport};
+use crate::{OptionRules, Stack, StackError, Transform, Transport};
 
 /// A kind of transport or transform that can be named in a stack string.
 pub trait Driver: Send + Sync + fmt::Debug {
@@ -96,6 +96,41 @@ impl Registry {
         }
     }
 
+    /// Refuses options that the administrator does not let clients set. Of drivers without rules they may set all.
+    ///
+    /// # Errors
+    ///
+    /// [`StackError::OptionNotAllowed`] with the first such option.
+    pub fn check_options(
+        &self,
+        stack: &StackSpec,
+        rules: &[OptionRules],
+    ) -> Result<(), StackError> {
+        for spec in &stack.drivers {
+            let Some(driver) = self.driver(&spec.name) else {
+                continue;
+            };
+            for rules in rules.iter().filter(|rules| rules.driver() == spec.name) {
+                rules.check_options(driver, &spec.options)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether rules mean something. Those for drivers that the program does not have do no harm.
+    ///
+    /// # Errors
+    ///
+    /// See [`OptionRules::check`].
+    pub fn check_rules(&self, rules: &OptionRules) -> Result<(), StackError> {
+        let driver = self.driver(rules.driver());
+        driver.map_or(Ok(()), |driver| rules.check(driver))
+    }
+
+    fn driver(&self, name: &str) -> Option<&dyn Driver> {
+        self.drivers().find(|driver| driver.name() == name)
+    }
+
     /// Builds the drivers of a stack from the bottom up. Nothing is opened.
     ///
     /// # Errors
@@ -106,8 +141,7 @@ impl Registry {
         let mut transforms = Vec::new();
         for spec in &stack.drivers {
             let driver = self
-                .drivers()
-                .find(|driver| driver.name() == spec.name)
+                .driver(&spec.name)
                 .ok_or_else(|| StackError::UnknownDriver {
                     name: spec.name.clone(),
                     known: self.names(),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use gridhaul_stack::options::{self, OptionDoc, Options};
+use gridhaul_stack::options::{self, OptionDoc, OptionKind, Options};
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -47,58 +47,73 @@ enum KeepAlive {
 pub const OPTIONS: [OptionDoc; 10] = [
     option(
         "port",
+        OptionKind::Word,
         "The ports to listen at, a range or a single one; any free port unless given.",
         "50000-51000",
     ),
     option(
         "bind",
+        OptionKind::Word,
         "The local address to listen at and to connect from, instead of the session's.",
         "192.0.2.1",
     ),
     option(
         "advertise",
+        OptionKind::Word,
         "The address that peers are told to connect to, where it is another one (NAT).",
         "198.51.100.7",
     ),
     option(
         "buffer",
+        OptionKind::Bytes,
         "The kernel's send and receive buffers in bytes, or auto.",
         "4M",
     ),
     option(
         "sndbuf",
+        OptionKind::Bytes,
         "The kernel's send buffer in bytes, or auto.",
         "4M",
     ),
     option(
         "rcvbuf",
+        OptionKind::Bytes,
         "The kernel's receive buffer in bytes, or auto.",
         "4M",
     ),
-    option("cc", "The congestion control.", "reno"),
+    option("cc", OptionKind::Word, "The congestion control.", "reno"),
     option(
         "nodelay",
+        OptionKind::Word,
         "Sends small segments at once; on unless given.",
         "on",
     ),
     option(
         "keepalive",
+        OptionKind::Time,
         "Asks a silent peer for a sign of life after so long; on takes the machine's times, off unless \
          given.",
         "60s",
     ),
     option(
         "rate",
+        OptionKind::Rate,
         "Sends at most so many bits per second (with k, m or g) or bytes per second (without).",
         "5g",
     ),
 ];
 
-const fn option(name: &'static str, meaning: &'static str, example: &'static str) -> OptionDoc {
+const fn option(
+    name: &'static str,
+    kind: OptionKind,
+    meaning: &'static str,
+    example: &'static str,
+) -> OptionDoc {
     OptionDoc {
         name,
         meaning,
         example,
+        kind,
     }
 }
 

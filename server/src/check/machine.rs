@@ -78,6 +78,19 @@ fn check_drivers(report: &mut Report, config: &Config) {
         ),
         Err(error) => report.error("stack", error),
     }
+    if let Err(error) = server::check_client_options(config, &registry) {
+        report.error("client-options", error);
+    }
+    let rules = config.data.client_options.iter();
+    for rules in rules.filter(|rules| !may_have(config, rules.driver())) {
+        report.warning(
+            "client-options",
+            format!(
+                "'{rules}' is without effect: allowed-drivers does not let clients have {}",
+                rules.driver()
+            ),
+        );
+    }
     for name in &config.data.allowed_drivers {
         if !registry.drivers().any(|driver| driver.name() == name) {
             report.warning(
@@ -89,6 +102,14 @@ fn check_drivers(report: &mut Report, config: &Config) {
             );
         }
     }
+}
+
+fn may_have(config: &Config, driver: &str) -> bool {
+    config
+        .data
+        .allowed_drivers
+        .iter()
+        .any(|name| name == driver)
 }
 
 /// What confines the processes that work with the files of accounts. Without it they have the rights of

@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gridhaul_stack::OptionRules;
 use gridhaul_transfer::{AddressBlock, Admission, Handling};
 
 pub use accounts::LocalAccounts;
@@ -29,8 +30,8 @@ pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
 pub use tls_versions::TlsRange;
 pub use values::{
-    ArrivalChecksums, Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles,
-    ValueError,
+    ArrivalChecksums, Bytes, ClientOptions, DataHosts, FileMode, KeyKind, LogFormat, PortRange,
+    SyncFiles, ValueError,
 };
 
 /// A complete configuration.
@@ -131,6 +132,8 @@ pub struct DataConnections {
     pub stack: String,
     /// The drivers that clients may ask for.
     pub allowed_drivers: Vec<String>,
+    /// What clients may set of the options of some of them; of the others everything.
+    pub client_options: Vec<OptionRules>,
 }
 
 /// What is logged, where and how.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use gridhaul_transfer::Handling;
 
 use super::{
-    Anonymous, ArrivalChecksums, Config, ConfigError, DataConnections, Limits, Log, PortRange,
-    Settings,
+    Anonymous, ArrivalChecksums, ClientOptions, Config, ConfigError, DataConnections, Limits, Log,
+    PortRange, Settings,
 };
 use super::{accounts, security};
 
@@ -118,6 +118,12 @@ impl Config {
                 allowed_drivers: settings
                     .allowed_drivers
                     .unwrap_or_else(|| ALLOWED_DRIVERS.map(str::to_owned).to_vec()),
+                client_options: settings
+                    .client_options
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|ClientOptions(rules)| rules)
+                    .collect(),
             },
             handling: Handling {
                 sync: settings.sync_files.unwrap_or_default().0,

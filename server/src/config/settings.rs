@@ -8,7 +8,8 @@ use serde::Deserialize;
 use super::authorization::Rule;
 use super::tls_versions::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, DataHosts, FileMode, KeyKind, LogFormat, PortRange, SyncFiles,
+    ArrivalChecksums, Bytes, ClientOptions, DataHosts, FileMode, KeyKind, LogFormat, PortRange,
+    SyncFiles,
 };
 
 /// Defines [`Settings`] and how two of them are put together, so that no setting can be forgotten.
@@ -273,6 +274,11 @@ settings! {
     /// The drivers that clients may ask for with SITE SETNETSTACK. Default: auto, tcp and splice
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
     allowed_drivers: Vec<String>,
+
+    /// What clients may set of a driver's options; may be given for several drivers: `rdma:message<=4M;rate;qps<=8`
+    /// is messages up to 4 MiB, any rate, up to 8 queue pairs and nothing else. Default: all options
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    client_options: Vec<ClientOptions>,
 
     /// A file that gets one line for each transfer, in the format of globus-gridftp-server's `-Z`
     #[arg(long, value_name = "FILE")]

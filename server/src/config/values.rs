@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gridhaul_stack::{OptionRules, OptionRulesError};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{AddressBlock, SyncPolicy};
 use serde::Deserialize;
@@ -142,6 +143,18 @@ impl FromStr for DataHosts {
     }
 }
 
+/// What clients may set of a driver's options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientOptions(pub OptionRules);
+
+impl FromStr for ClientOptions {
+    type Err = OptionRulesError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
 /// The checksums that are computed while files arrive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ArrivalChecksums {
@@ -258,6 +271,7 @@ macro_rules! deserialize_as_text {
 
 deserialize_as_text!(
     ArrivalChecksums,
+    ClientOptions,
     FileMode,
     PortRange,
     DataHosts,

@@ -176,9 +176,16 @@ impl Session {
         let allowed = [allowed.as_slice(), &[GSI.to_owned()]].concat();
         let known = self.shared.registry.check_allowed(&stack, &allowed);
         known
+            .and_then(|()| self.check_client_options(&stack))
             .and_then(|()| self.shared.node.check_stack(&stack))
             .map_err(|error: StackError| error.to_string())?;
         Ok(self.settings.with_ports(stack))
+    }
+
+    /// Refuses options that the administrator keeps for himself.
+    pub(super) fn check_client_options(&self, stack: &StackSpec) -> Result<(), StackError> {
+        let rules = &self.settings.config.data.client_options;
+        self.shared.registry.check_options(stack, rules)
     }
 
     /// The buffers that the client asked for.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use gridhaul_protocol::command::{BufferBytes, RdmaCommand};
 use gridhaul_protocol::negotiated::PassiveRequest;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_protocol::stack::StackSpec;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 
 use super::dispatch::one;
 use super::{Session, User, replies};
@@ -77,10 +77,19 @@ impl Session {
             self.client_stack(RDMA)?
         };
         if let (Some(BufferBytes(bytes)), Some(driver)) = (buffer, stack.drivers.first_mut()) {
+            let slab = (SLAB.to_owned(), bytes.to_string());
+            // Of the rest of the stack the client may have said nothing.
+            let asked = StackSpec {
+                drivers: vec![DriverSpec {
+                    name: RDMA.to_owned(),
+                    options: vec![slab.clone()],
+                }],
+            };
             driver.options.retain(|(name, _)| name != SLAB);
-            driver.options.push((SLAB.to_owned(), bytes.to_string()));
-            let checked = self.shared.node.check_stack(&stack);
-            checked.map_err(|error| error.to_string())?;
+            driver.options.push(slab);
+            self.check_client_options(&asked)
+                .and_then(|()| self.shared.node.check_stack(&stack))
+                .map_err(|error| error.to_string())?;
         }
         Ok(stack)
     }

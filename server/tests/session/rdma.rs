@@ -218,6 +218,39 @@ fn what_the_administrator_does_not_allow_is_refused_by_name() {
 }
 
 #[test]
+fn options_that_are_not_for_clients_are_refused_with_those_that_are() {
+    let served = Served::with(|settings| {
+        settings.allowed_drivers = Some(vec!["tcp".to_owned(), "rdma".to_owned()]);
+        let rules = "rdma:slab<=1M;rate;qps<=8".parse().expect("rules");
+        settings.client_options = Some(vec![rules]);
+    });
+    let mut client = served.anonymous();
+    for (command, words) in [
+        (
+            "SITE SETNETSTACK rdma:slab=1M;device=mlx5_0",
+            "no client set device=mlx5_0 for the driver rdma; clients may set slab<=1M;rate;qps<=8",
+        ),
+        (
+            "SITE SETNETSTACK rdma:qps=9",
+            "no client set qps=9 for the driver rdma; clients may set qps<=8",
+        ),
+        ("SITE SETNETSTACK rdma:size=9", "has no option"),
+        // 2 MiB, with the bytes in the other order.
+        (
+            "RPSV 8192",
+            "no client set slab=2097152 for the driver rdma; clients may set slab<=1M",
+        ),
+    ] {
+        let refusal = client.expect(command, 500);
+        assert!(refusal.contains(words), "{command}: {refusal}");
+    }
+    // Of a driver without rules everything, and of one with rules what they say.
+    client.expect("SITE SETNETSTACK tcp:buffer=1M", 250);
+    client.expect("SITE SETNETSTACK rdma:slab=1024K;qps=8;rate=100g", 250);
+    client.expect("RPSV 4096", 227);
+}
+
+#[test]
 fn buffers_that_cannot_be_are_refused() {
     let served = served();
     let mut client = served.anonymous();

@@ -13,7 +13,7 @@ mod trial;
 
 use gridhaul_security::tls::{Direction, RecordKeys, RecordVersion};
 use gridhaul_stack::StackError;
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::{OptionDoc, OptionKind, Options};
 
 pub(crate) use self::channel::Offload;
 use self::support::{Ability, ability};
@@ -24,6 +24,7 @@ pub(crate) const OPTION: OptionDoc = OptionDoc {
     name: "ktls",
     meaning: "lets the kernel protect records: auto where that is cheaper, on, or off",
     example: "auto",
+    kind: OptionKind::Word,
 };
 
 /// When the kernel is given the keys.

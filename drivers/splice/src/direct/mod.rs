@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::{OptionDoc, OptionKind, Options};
 use gridhaul_stack::{
     Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation, Received, StackError,
 };
@@ -42,6 +42,7 @@ pub(crate) const OPTION: OptionDoc = OptionDoc {
     name: "direct",
     meaning: "moves files past the page cache: 1 over io_uring where the kernel has it, threads without",
     example: "1",
+    kind: OptionKind::Word,
 };
 
 /// How requests are to be under way beside their caller.
