@@ -118,6 +118,12 @@ pub(crate) enum Request<'a> {
         path: &'a [u8],
         length: u64,
     },
+    ChecksumAttribute(&'a [u8]),
+    /// Without a value it is removed.
+    SetChecksumAttribute {
+        path: &'a [u8],
+        value: Option<&'a [u8]>,
+    },
 }
 
 /// From a broker to the server.
@@ -127,6 +133,7 @@ pub(crate) enum Reply {
     /// The descriptor comes with it, and after it the one past the page cache, if there is one.
     Opened,
     Facts(Facts),
+    Attribute(Option<Vec<u8>>),
     Entries {
         entries: Vec<Entry>,
         /// The listing's number, unless this is all.
@@ -144,7 +151,7 @@ pub(crate) struct Failure {
 }
 
 /// The names that `Storage` gives to calls that fail.
-const CALLS: [&str; 15] = [
+const CALLS: [&str; 17] = [
     "open",
     "stat",
     "scandir",
@@ -159,6 +166,8 @@ const CALLS: [&str; 15] = [
     "truncate",
     "ftruncate",
     "read",
+    "getxattr",
+    "setxattr",
     "broker",
 ];
 

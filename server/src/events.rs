@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::voms::Fqan;
 use gridhaul_stack::{Detail, Movement};
+use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 use gridhaul_transfer::Refusal;
 use tracing::{debug, info, warn};
 
@@ -78,6 +79,14 @@ pub(crate) enum Event<'a> {
     Reply { session: u64, reply: &'a Reply },
     /// A transfer ended.
     TransferFinished(&'a Transfer<'a>),
+    /// The checksum of a file, or of a part of one, was found.
+    ChecksumFound {
+        session: u64,
+        algorithm: ChecksumAlgorithm,
+        found: &'a FoundChecksum,
+        /// How long it took, without the wait for a turn.
+        took: Duration,
+    },
     /// A client is gone.
     SessionClosed { session: u64, reason: &'a str },
 }
@@ -107,6 +116,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) movement: Option<&'a Movement>,
     /// What drivers told of the channels.
     pub(crate) details: &'a [Detail],
+    /// What was computed while the file arrived.
+    pub(crate) checksums: &'a [(ChecksumAlgorithm, String)],
     /// The code of the last reply.
     pub(crate) code: u16,
     pub(crate) error: Option<&'a str>,
@@ -228,6 +239,16 @@ impl Journal {
             Event::Command { session, command } => debug!(session, ?command, "command"),
             Event::Reply { session, reply } => debug!(session, ?reply, "reply"),
             Event::TransferFinished(transfer) => self.transfer_finished(transfer),
+            Event::ChecksumFound {
+                session,
+                algorithm,
+                found,
+                took,
+            } => {
+                let (source, bytes) = (source_name(found.source), found.read_bytes);
+                let seconds = took.as_secs_f64();
+                debug!(session, %algorithm, source, bytes, seconds, "checksum");
+            }
             Event::SessionClosed { session, reason } => info!(session, reason, "session closed"),
         }
     }
@@ -255,6 +276,15 @@ impl Journal {
         if let Some(Err(error)) = self.transfer_log.as_ref().map(|log| log.record(transfer)) {
             warn!(%error, "the transfer log cannot be written");
         }
+    }
+}
+
+/// Where a checksum comes from, as the log and the metrics say it.
+pub(crate) fn source_name(source: ChecksumSource) -> &'static str {
+    match source {
+        ChecksumSource::Memory => "memory",
+        ChecksumSource::Attribute => "attribute",
+        ChecksumSource::Content => "content",
     }
 }
 

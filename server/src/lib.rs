@@ -9,6 +9,7 @@
 
 mod append_file;
 pub mod check;
+mod checksum_key;
 pub mod config;
 mod descriptors;
 mod events;
@@ -29,6 +30,7 @@ pub mod ssh;
 mod storages;
 mod transfer_log;
 
+pub use checksum_key::ChecksumKeyError;
 pub use security::{HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};
 

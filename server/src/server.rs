@@ -10,12 +10,13 @@ use gridhaul_accounts::Monitor;
 use gridhaul_gsi::Gsi;
 use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
 use gridhaul_stack::{Registry, StackError};
-use gridhaul_storage::StorageError;
+use gridhaul_storage::{ChecksumKey, StorageError};
 use gridhaul_tcp::Tcp;
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::Semaphore;
 
+use crate::checksum_key::{self, ChecksumKeyError};
 use crate::config::{Config, PortRange};
 use crate::events::Journal;
 use crate::in_place::InPlace;
@@ -73,6 +74,9 @@ pub enum StartError {
     /// The password file is wrong.
     #[error(transparent)]
     Passwords(#[from] PasswordsError),
+    /// The key of the checksums that files carry is wrong.
+    #[error(transparent)]
+    ChecksumKey(#[from] ChecksumKeyError),
     /// A certificate, a trust directory or a map is wrong.
     #[error(transparent)]
     Security(#[from] SecurityError),
@@ -263,9 +267,15 @@ impl PreparedServer {
             }
             None => None,
         };
+        let checksum_key = config
+            .checksum_key
+            .as_deref()
+            .map(checksum_key::read)
+            .transpose()?;
         let settings = Settings::load(config, &registry, &opener, None)?;
         let shared = Shared::new(
             settings,
+            checksum_key,
             registry,
             Arc::new(storages),
             opener,
@@ -396,6 +406,7 @@ impl Server {
 impl Shared {
     fn new(
         settings: Settings,
+        checksum_key: Option<ChecksumKey>,
         registry: Registry,
         storages: Arc<Storages>,
         opener: Opener,
@@ -416,6 +427,7 @@ impl Shared {
             buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
             checksum_threads: limits.checksum_threads,
             remembered_checksums: limits.remembered_checksums,
+            checksum_key,
             data_timeout: limits.data_timeout,
         });
         Self {

@@ -110,6 +110,7 @@ mod tests {
             block_bytes: 262_144,
             movement: None,
             details: &[],
+            checksums: &[],
             code: 226,
             error: None,
             task_id: None,

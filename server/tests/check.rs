@@ -354,6 +354,19 @@ fn what_is_wrong_with_directories_and_ports_is_named() {
     let said = with(&["--root", &path(""), "--transfer-log", &path("log")]);
     said.passes().says("ok transfer-log:", "can be written");
     assert!(!Path::new(&path("log")).exists(), "nothing is made");
+    let with_key = || with(&["--root", &path(""), "--checksum-key", &path("key")]);
+    with_key()
+        .fails()
+        .says("error checksum-key:", "No such file");
+    fs::write(path("key"), [7; 32]).expect("written");
+    let set_mode = |mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(path("key"), permissions).expect("ours");
+    };
+    set_mode(0o644);
+    with_key().fails().says("error checksum-key:", "chmod 600");
+    set_mode(0o600);
+    with_key().passes();
     let said = with(&["--root", &path(""), "--stack", "udt"]);
     said.fails().says("error stack:", "udt");
     let said = with(&["--root", &path(""), "--buffer-memory", "1000000G"]);

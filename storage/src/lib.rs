@@ -15,11 +15,15 @@ mod posix;
 mod store;
 
 pub use checksum::{
-    Checksum, ChecksumAlgorithm, ChecksumMemory, ChecksumPieces, ChecksumWatch, Checksums,
-    PartialChecksum, UnknownChecksumAlgorithm, Writing,
+    Checksum, ChecksumAlgorithm, ChecksumKey, ChecksumMemory, ChecksumPieces, ChecksumSource,
+    ChecksumWatch, Checksums, FoundChecksum, PartialChecksum, ShortKey, UnknownChecksumAlgorithm,
+    Writing,
 };
 pub use entries::Entries;
 pub use error::{StorageError, StorageErrorKind};
 pub use metadata::{Access, Account, FileKind, Metadata};
 pub use posix::{PosixOptions, PosixStorage, group_number};
-pub use store::{DirectoryEntry, DirectoryRun, DirectoryStream, OpenedFile, Storage, WriteMode};
+pub use store::{
+    CHECKSUM_ATTRIBUTE, CHECKSUM_ATTRIBUTE_BYTES, DirectoryEntry, DirectoryRun, DirectoryStream,
+    OpenedFile, Storage, StoredFile, WriteMode,
+};

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use crate::{Metadata, StorageError};
 
@@ -69,6 +70,37 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Cuts a file to `length` bytes.
     fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError>;
+
+    /// The value of the extended attribute in which files carry their checksums, at most
+    /// [`CHECKSUM_ATTRIBUTE_BYTES`]. Anybody who may write to the file may have written it.
+    fn checksum_attribute(&self, _path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+        Err(StorageError::new("getxattr", Errno::OPNOTSUPP))
+    }
+
+    /// Sets the attribute, or removes it.
+    fn set_checksum_attribute(
+        &self,
+        _path: &Path,
+        _value: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
+        Err(StorageError::new("setxattr", Errno::OPNOTSUPP))
+    }
+}
+
+/// The extended attribute in which files carry their checksums.
+pub const CHECKSUM_ATTRIBUTE: &str = "user.gridhaul.checksums";
+
+/// Bytes of the longest value of [`CHECKSUM_ATTRIBUTE`] that means anything.
+pub const CHECKSUM_ATTRIBUTE_BYTES: usize = 256;
+
+/// A file by its name, for what an opened file cannot do: the account that it belongs to may be another than
+/// that of this process.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredFile<'a> {
+    /// Where it is.
+    pub storage: &'a dyn Storage,
+    /// Its name there.
+    pub path: &'a Path,
 }
 
 /// The entries of a directory, a run after another; memory does not grow with their number.
@@ -160,7 +192,6 @@ impl OpenedFile {
     /// cannot are left alone, and so are those in memory: they would clear every page at once, which is
     /// as much work as to receive the file, and better done while it comes. A full one is an error.
     pub fn preallocate(&self, offset: u64, length: u64) -> Result<(), StorageError> {
-        use rustix::io::Errno;
         if length == 0 || self.is_in_memory() {
             return Ok(());
         }
@@ -207,7 +238,7 @@ impl OpenedFile {
             None | Some(libc::EINVAL | libc::ENOSYS | libc::ESPIPE | libc::EOPNOTSUPP) => Ok(()),
             Some(errno) => Err(StorageError::new(
                 "sync_file_range",
-                rustix::io::Errno::from_raw_os_error(errno),
+                Errno::from_raw_os_error(errno),
             )),
         }
     }

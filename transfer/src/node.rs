@@ -17,7 +17,7 @@ use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Cancel, Details, Driver, ListenError, Movement, SocketOptions, StackError};
-use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
+use gridhaul_storage::{ChecksumAlgorithm, FoundChecksum, Storage, StorageError};
 
 use crate::{Admission, TransferError};
 
@@ -102,7 +102,7 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     /// that lies there, else `/`.
     fn home(&self) -> PathBuf;
 
-    /// The checksum of a part of a file, in lower-case hexadecimal. Blocks.
+    /// The checksum of a part of a file. Blocks.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
         request: &ChecksumRequest,
         done: &AtomicU64,
         cancel: &Cancel,
-    ) -> Result<String, StorageError>;
+    ) -> Result<FoundChecksum, StorageError>;
 
     /// Sets a file's time of modification, which does not change what is known of its content. Blocks.
     ///

@@ -129,6 +129,8 @@ const ALWAYS: &[i64] = &[
     libc::SYS_getdents64,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
+    // The checksums that files carry.
+    libc::SYS_getxattr,
     // A large file is read from one end to the other.
     libc::SYS_fadvise64,
     // Locks between threads.
@@ -166,6 +168,8 @@ const CHANGING: &[i64] = &[
     libc::SYS_fchownat,
     libc::SYS_utimensat,
     libc::SYS_ftruncate,
+    libc::SYS_setxattr,
+    libc::SYS_removexattr,
 ];
 
 #[cfg(test)]
@@ -173,7 +177,7 @@ mod tests {
     use std::fs::{self, File};
     use std::os::fd::AsFd as _;
 
-    use gridhaul_storage::{PosixOptions, PosixStorage, Storage as _};
+    use gridhaul_storage::{PosixOptions, PosixStorage, Storage as _, StorageError};
 
     use super::*;
 
@@ -260,6 +264,15 @@ mod tests {
                 let made = storage.make_directory("d".as_ref()).is_ok();
                 let removed = storage.remove_tree("d".as_ref(), &|| false).is_ok();
                 assert_eq!((made, removed), (!read_only, !read_only));
+                let is_allowed = |result: Result<(), StorageError>| {
+                    result.err().is_none_or(|error| error.errno != Errno::PERM)
+                };
+                let read = storage.checksum_attribute("f".as_ref());
+                assert!(is_allowed(read.map(drop)));
+                for value in [Some(&b"x"[..]), None] {
+                    let set = storage.set_checksum_attribute("f".as_ref(), value);
+                    assert_eq!(is_allowed(set), !read_only);
+                }
 
                 let refused = Some(libc::EPERM);
                 let listener = std::net::TcpListener::bind("127.0.0.1:0");

@@ -140,6 +140,13 @@ impl Broker {
             }
             Request::Symlink { target, link } => done(storage.symlink(path(target), path(link))),
             Request::Truncate { path: file, length } => done(storage.truncate(path(file), length)),
+            Request::ChecksumAttribute(file) => {
+                let value = storage.checksum_attribute(path(file))?;
+                Ok((Reply::Attribute(value), None))
+            }
+            Request::SetChecksumAttribute { path: file, value } => {
+                done(storage.set_checksum_attribute(path(file), value))
+            }
         }
     }
 

@@ -201,6 +201,26 @@ impl Storage for AccountStorage {
         let path = bytes(CALL, path)?;
         self.change(CALL, Request::Truncate { path, length }, Repeat::Safe)
     }
+
+    fn checksum_attribute(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+        const CALL: &str = "getxattr";
+        let request = Request::ChecksumAttribute(bytes(CALL, path)?);
+        match self.broker.call(CALL, request, Repeat::Safe)?.reply {
+            Reply::Attribute(value) => Ok(value),
+            _ => Err(StorageError::new(CALL, Errno::PROTO)),
+        }
+    }
+
+    fn set_checksum_attribute(
+        &self,
+        path: &Path,
+        value: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
+        const CALL: &str = "setxattr";
+        let path = bytes(CALL, path)?;
+        let request = Request::SetChecksumAttribute { path, value };
+        self.change(CALL, request, Repeat::Safe)
+    }
 }
 
 /// A path as a message has it. One that the kernel would refuse for its length is not sent.

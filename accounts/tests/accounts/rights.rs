@@ -65,6 +65,32 @@ fn accounts_open_their_files_past_the_page_cache() {
 }
 
 #[test]
+fn attributes_are_read_and_set_with_the_rights_of_the_account() {
+    let place = directory_of(0, 0, 0o755);
+    let file = place.path().join("file");
+    fs::write(&file, "content").unwrap();
+    own(&file, BOB.uid, BOB.uid, 0o644);
+    let open = |name| ACCOUNTS.open(&request(name, place.path())).unwrap();
+    let (alice, bob) = (open(ALICE.name), open(BOB.name));
+    let set = bob.set_checksum_attribute(path("file"), Some(b"value"));
+    if errno(set) == Some(Errno::OPNOTSUPP) {
+        eprintln!("skipped: no extended attributes where temporary files are");
+        return;
+    }
+    let read = alice.checksum_attribute(path("file")).unwrap();
+    assert_eq!(read.as_deref(), Some(&b"value"[..]));
+    let denied = Some(Errno::ACCESS);
+    assert_eq!(
+        errno(alice.set_checksum_attribute(path("file"), None)),
+        denied
+    );
+    own(&file, BOB.uid, BOB.uid, 0o600);
+    assert_eq!(errno(alice.checksum_attribute(path("file"))), denied);
+    bob.set_checksum_attribute(path("file"), None).unwrap();
+    assert_eq!(bob.checksum_attribute(path("file")).unwrap(), None);
+}
+
+#[test]
 fn what_the_account_may_not_do_is_refused_by_the_kernel() {
     let place = directory_of(0, 0, 0o755);
     let bobs = place.path().join("bobs");

@@ -5,9 +5,11 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use gridhaul_storage::{PosixOptions, PosixStorage};
+use gridhaul_storage::{CHECKSUM_ATTRIBUTE, PosixOptions, PosixStorage};
+use rustix::io::Errno;
 
 use super::report::Report;
+use crate::checksum_key;
 use crate::config::Config;
 use crate::passwords::Passwords;
 use crate::privileges;
@@ -19,6 +21,9 @@ pub(super) fn check(report: &mut Report, config: &Config) {
             Ok(_) => report.ok("passwords", format!("{} can be read", path.display())),
             Err(error) => report.error("passwords", error),
         }
+    }
+    if let Some(path) = &config.checksum_key {
+        check_checksum_key(report, path, &config.root);
     }
     let logs = [
         ("transfer-log", &config.transfer_log),
@@ -55,6 +60,27 @@ fn check_root(report: &mut Report, config: &Config) {
     match PosixStorage::open(root, options) {
         Ok(_) => report.ok(ABOUT, format!("{shown} can be opened")),
         Err(error) => report.error(ABOUT, format!("cannot serve {shown}: {error}")),
+    }
+}
+
+/// Files carry checksums only if there is a key, and where the file system has attributes.
+fn check_checksum_key(report: &mut Report, key: &Path, root: &Path) {
+    const ABOUT: &str = "checksum-key";
+    if let Err(error) = checksum_key::read(key) {
+        return report.error(ABOUT, error);
+    }
+    match rustix::fs::getxattr(root, CHECKSUM_ATTRIBUTE, &mut [0; 1]) {
+        Err(Errno::OPNOTSUPP) => report.warning(
+            ABOUT,
+            format!(
+                "the file system of {} has no extended attributes for users, so checksums are kept in memory only",
+                root.display()
+            ),
+        ),
+        _ => report.ok(
+            ABOUT,
+            format!("files carry their checksums in {CHECKSUM_ATTRIBUTE}"),
+        ),
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Config {
     pub transfer_log: Option<PathBuf>,
     /// How transfers treat files.
     pub handling: Handling,
+    /// The file with the key of the checksums that files carry, if they do.
+    pub checksum_key: Option<PathBuf>,
     /// The log.
     pub log: Log,
 }
@@ -271,6 +273,7 @@ impl Config {
             "remembered-checksums",
             self.limits.remembered_checksums != running.limits.remembered_checksums,
         );
+        keep("checksum-key", self.checksum_key != running.checksum_key);
         keep(
             "buffer-memory",
             self.limits.buffer_memory != running.limits.buffer_memory,
@@ -291,6 +294,7 @@ impl Config {
         self.limits.file_threads = running.limits.file_threads;
         self.limits.checksum_threads = running.limits.checksum_threads;
         self.limits.remembered_checksums = running.limits.remembered_checksums;
+        self.checksum_key.clone_from(&running.checksum_key);
         self.limits.buffer_memory = running.limits.buffer_memory;
         self.metrics_listen = running.metrics_listen;
         self.transfer_log.clone_from(&running.transfer_log);

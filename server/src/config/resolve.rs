@@ -135,6 +135,7 @@ impl Config {
                     ArrivalChecksums::Named(algorithms) => algorithms,
                 },
             },
+            checksum_key: settings.checksum_key,
             metrics_listen: settings.metrics_listen,
             transfer_log: settings.transfer_log,
             log: Log {

@@ -237,6 +237,12 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     remembered_checksums: usize,
 
+    /// Keep checksums with their files as well, in the extended attribute user.gridhaul.checksums, so that they are
+    /// known after a restart. The file has 32 or more secret bytes, without which the attribute is not
+    /// believed. Default: only in memory
+    #[arg(long, value_name = "FILE")]
+    checksum_key: PathBuf,
+
     /// Memory for data on its way. Default: a quarter of the machine's or the control group's
     #[arg(long, value_name = "BYTES")]
     buffer_memory: Bytes,

@@ -10,10 +10,12 @@ mod text;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gridhaul_stack::DetailValue;
+use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 
-use crate::events::{Event, Transfer};
+use crate::events::{Event, Transfer, source_name};
 
 pub(crate) use responder::respond;
 
@@ -46,6 +48,17 @@ struct Counts {
     /// What drivers counted on channels.
     channel_counts: BTreeMap<&'static str, u64>,
     data_connections_refused: u64,
+    /// By algorithm and where they come from.
+    checksums: Pairs,
+    /// By algorithm.
+    read_for_checksums: BTreeMap<&'static str, Read>,
+}
+
+/// What was read for checksums of one algorithm.
+#[derive(Debug, Clone, Default)]
+struct Read {
+    bytes: u64,
+    seconds: f64,
 }
 
 /// What all transfers of one direction were together.
@@ -62,6 +75,9 @@ const SECONDS: [f64; 8] = [0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0];
 
 const SUCCESS: &str = "success";
 const FAILURE: &str = "failure";
+
+/// Where a checksum comes from that was computed while the file arrived.
+const ON_ARRIVAL: &str = "arrival";
 
 impl Metrics {
     /// Counts what is counted.
@@ -82,6 +98,12 @@ impl Metrics {
             Event::LoginFailed { .. } => *counts.logins.entry(FAILURE).or_default() += 1,
             Event::ProtectionBroken { .. } => counts.commands_refused += 1,
             Event::TransferFinished(transfer) => counts.add(transfer),
+            Event::ChecksumFound {
+                algorithm,
+                found,
+                took,
+                ..
+            } => counts.add_checksum(*algorithm, found, *took),
             _ => {}
         }
     }
@@ -117,10 +139,30 @@ impl Counts {
             }
         }
         self.data_connections_refused += transfer.refused as u64;
+        for (algorithm, _) in transfer.checksums {
+            *self
+                .checksums
+                .entry([algorithm.name(), ON_ARRIVAL])
+                .or_default() += 1;
+        }
     }
-}
 
-impl Counts {
+    fn add_checksum(
+        &mut self,
+        algorithm: ChecksumAlgorithm,
+        found: &FoundChecksum,
+        took: Duration,
+    ) {
+        let name = algorithm.name();
+        let labels = [name, source_name(found.source)];
+        *self.checksums.entry(labels).or_default() += 1;
+        if found.source == ChecksumSource::Content {
+            let read = self.read_for_checksums.entry(name).or_default();
+            read.bytes += found.read_bytes;
+            read.seconds += took.as_secs_f64();
+        }
+    }
+
     fn count_choice(&mut self, name: &'static str, text: Cow<'static, str>) {
         /// Devices of a machine, and other things that drivers choose among, are fewer. One that tells more would make
         /// the page grow.

@@ -17,6 +17,7 @@ pub(super) fn page(shared: &Shared) -> String {
     text.sample("gridhaul_build_info", &version, 1);
     sessions(&mut text, shared, &counts);
     transfers(&mut text, shared, &counts);
+    checksums(&mut text, &counts);
     resources(&mut text, shared);
     text.into_string()
 }
@@ -138,6 +139,33 @@ fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
         "Data connections of strangers, and those that failed their handshakes.",
         counts.data_connections_refused,
     );
+}
+
+fn checksums(text: &mut Text, counts: &Counts) {
+    let name = "gridhaul_checksums_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "Checksums by where they come from: computed on arrival of the file, remembered, carried by it, or its content.",
+    );
+    for ([algorithm, source], count) in &counts.checksums {
+        let labels = [("algorithm", *algorithm), ("source", *source)];
+        text.sample(name, &labels, count);
+    }
+    let name = "gridhaul_checksum_bytes_total";
+    text.family(name, Kind::Counter, "Bytes that were read for checksums.");
+    for (algorithm, read) in &counts.read_for_checksums {
+        text.sample(name, &[("algorithm", algorithm)], read.bytes);
+    }
+    let name = "gridhaul_checksum_seconds_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "How long it took to read them and to compute, without the wait for a turn.",
+    );
+    for (algorithm, read) in &counts.read_for_checksums {
+        text.sample(name, &[("algorithm", algorithm)], read.seconds);
+    }
 }
 
 fn resources(text: &mut Text, shared: &Shared) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use gridhaul_protocol::command::AlgorithmName;
 use gridhaul_protocol::marker::ChecksumMarker;
@@ -13,8 +14,9 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 
 use super::control::Control;
-use super::files::News;
+use super::files::{Files, News};
 use super::{End, Session, User, replies};
+use crate::events::Event;
 
 impl Session {
     pub(super) async fn checksum(
@@ -65,10 +67,22 @@ impl Session {
             let done = Arc::clone(&done);
             News::every(interval, move || marker(&done))
         });
-        self.work_in_turn(control, user, turn, news, move |files, _turn| {
-            files.node.checksum(&request, &done, &files.cancel)
-        })
-        .await
+        let algorithm = request.algorithm;
+        let work = move |files: &Files, _turn| {
+            let begun = Instant::now();
+            let found = files.node.checksum(&request, &done, &files.cancel)?;
+            Ok((found, begun.elapsed()))
+        };
+        let found = self.work_in_turn(control, user, turn, news, work).await?;
+        Ok(found.map(|(found, took)| {
+            self.shared.journal.publish(&Event::ChecksumFound {
+                session: self.id,
+                algorithm,
+                found: &found,
+                took,
+            });
+            found.value
+        }))
     }
 }
 

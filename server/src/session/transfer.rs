@@ -405,6 +405,7 @@ impl Session {
                 block_bytes: outcome.map_or(0, |outcome| outcome.block_bytes),
                 movement: outcome.and_then(|outcome| outcome.movement.as_ref()),
                 details: outcome.map_or(&[], |outcome| outcome.details.as_slice()),
+                checksums: outcome.map_or(&[], |outcome| outcome.checksums.as_slice()),
                 code,
                 error: error.as_deref(),
                 task_id: self.task_id.as_deref(),

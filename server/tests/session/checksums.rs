@@ -2,9 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 
 use crate::client::{send_block, send_end};
+use crate::metrics::scrape;
 use crate::served::Served;
 
 #[test]
@@ -139,4 +140,56 @@ fn an_announced_checksum_is_that_of_blocks_in_any_order() {
         }
         assert_eq!(reply.code(), code, "{reply:?}");
     }
+}
+
+#[test]
+fn files_carry_their_checksums_to_the_next_server() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (root, key) = (directory.path().join("root"), directory.path().join("key"));
+    std::fs::create_dir(&root).expect("made");
+    let secret = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&key);
+    secret.expect("made").write_all(&[7; 32]).expect("written");
+    let carries = rustix::fs::setxattr(&root, "user.x", b"", rustix::fs::XattrFlags::empty());
+    let serve = || {
+        Served::with(|settings| {
+            settings.root = Some(root.clone());
+            settings.checksum_key = Some(key.clone());
+            settings.arrival_checksums = Some("ADLER32".parse().expect("a name"));
+            settings.metrics_listen = Some("127.0.0.1:0".parse().expect("an address"));
+        })
+    };
+    let count = |served: &Served, source| {
+        let name = format!("gridhaul_checksums_total{{algorithm=\"ADLER32\",source=\"{source}\"}}");
+        scrape(served).get(&name).copied().unwrap_or(0.0)
+    };
+    let ask = |served: &Served, sum: &str| {
+        let reply = served.anonymous().expect("CKSM ADLER32 0 -1 file", 213);
+        assert_eq!(reply, format!("213 {sum}\r\n"));
+    };
+
+    let served = serve();
+    served.anonymous().put("STOR file", b"Wikipedia");
+    ask(&served, "11e60398");
+    assert_eq!(
+        (count(&served, "arrival"), count(&served, "memory")),
+        (1.0, 1.0)
+    );
+    drop(served);
+
+    let served = serve();
+    ask(&served, "11e60398");
+    match carries {
+        Ok(()) => assert_eq!(count(&served, "attribute"), 1.0),
+        Err(error) => eprintln!("skipped: no extended attributes here: {error}"),
+    }
+    let file = OpenOptions::new().write(true).open(root.join("file"));
+    file.expect("there").write_all_at(b"w", 0).expect("written");
+    ask(&served, "130603b8");
+    assert!(count(&served, "content") >= 1.0);
+    let read = "gridhaul_checksum_bytes_total{algorithm=\"ADLER32\"}";
+    assert!(scrape(&served)[read] >= 9.0);
 }

@@ -22,19 +22,22 @@
 //!   is not noticed. Two sessions of one node that receive the same file are: then nothing is remembered.
 //! - On network file systems opening a file asks the file server for its facts (close-to-open
 //!   consistency); files are opened for every question.
+//!
+//! With a key, files carry their checksums in an attribute as well (`attribute`), and what is not in memory is looked
+//! for there. The value holds for the same size and mtime, and for the ctime that writing it has left, which it can
+//! only name to within 50 ms: a program that writes to a file and sets its mtime back to the nanosecond, all within
+//! that time after the value was written, is not noticed by the next process. When it is done through this one, the
+//! value is removed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Statx, StatxFlags, Timespec, Timestamps, UTIME_OMIT};
-use rustix::io::Errno;
-
-use super::ChecksumAlgorithm;
-use crate::{OpenedFile, StorageError};
-
-/// How long a file must not have changed before a checksum that was computed from it is remembered.
-pub(super) const QUIET: Duration = Duration::from_secs(60);
+use super::attribute::Attribute;
+use super::seal::Sums;
+use super::version::{Place, Version, facts, stamp};
+use super::{ChecksumAlgorithm, ChecksumKey};
+use crate::{OpenedFile, StorageError, StoredFile};
 
 /// How far in the past a received file is stamped: longer than a tick of the slowest clock that Linux
 /// is built with (100 Hz).
@@ -44,6 +47,8 @@ const BACKDATED: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct ChecksumMemory {
     limit: usize,
+    /// Where checksums outlive this process, if they do.
+    attribute: Option<Attribute>,
     state: Mutex<State>,
 }
 
@@ -57,27 +62,10 @@ struct State {
     writers: HashMap<Place, Writers>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
-    device: u64,
-    inode: u64,
-}
-
-/// What differs between two contents of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Version {
-    pub(super) size: u64,
-    modified: Time,
-    changed: Time,
-}
-
-/// Seconds and nanoseconds since 1970.
-type Time = (i64, u32);
-
 #[derive(Debug)]
 struct Remembered {
     version: Version,
-    sums: Vec<(ChecksumAlgorithm, String)>,
+    sums: Sums,
 }
 
 #[derive(Debug, Default)]
@@ -88,10 +76,11 @@ struct Writers {
 }
 
 impl ChecksumMemory {
-    /// Remembers the checksums of up to `files` files.
-    pub fn new(files: usize) -> Arc<Self> {
+    /// Remembers the checksums of up to `files` files. With a key, files carry them as well.
+    pub fn new(files: usize, key: Option<ChecksumKey>) -> Arc<Self> {
         Arc::new(Self {
             limit: files,
+            attribute: key.map(Attribute::new),
             state: Mutex::default(),
         })
     }
@@ -99,12 +88,25 @@ impl ChecksumMemory {
     /// The checksum of the whole file, if it is known for certain.
     pub fn recall(&self, file: &OpenedFile, algorithm: ChecksumAlgorithm) -> Option<String> {
         let (place, version) = facts(file).ok()?;
+        find_in(&self.remembered(place, version)?, algorithm)
+    }
+
+    /// The same, if the file carries it. From here on it is remembered.
+    pub(super) fn recall_carried(
+        &self,
+        file: &OpenedFile,
+        stored: &StoredFile<'_>,
+        algorithm: ChecksumAlgorithm,
+    ) -> Option<String> {
+        let (place, version) = facts(file).ok()?;
+        let sums = self.attribute.as_ref()?.read(stored, place, version);
+        let sum = find_in(&sums, algorithm)?;
         let mut state = self.lock();
         if state.writers.contains_key(&place) {
             return None;
         }
-        let sum = state.find(place, self.limit)?.sum(version, algorithm)?;
-        Some(sum.to_owned())
+        state.remember(place, version, sums, self.limit);
+        Some(sum)
     }
 
     /// Announces that a file is received. What was known of it is forgotten.
@@ -122,27 +124,32 @@ impl ChecksumMemory {
         })
     }
 
-    /// Sets a file's time of modification by `set_modified`, and keeps its checksums.
+    /// Sets a file's time of modification, and keeps its checksums.
     ///
     /// # Errors
     ///
-    /// Those of `set_modified`.
-    pub fn keep_while(
+    /// Those of [`crate::Storage::set_modified`].
+    pub fn keep_while_modified(
         &self,
         file: &OpenedFile,
-        set_modified: impl FnOnce() -> Result<(), StorageError>,
+        stored: &StoredFile<'_>,
+        modified: SystemTime,
     ) -> Result<(), StorageError> {
         let known = facts(file).ok().and_then(|(place, version)| {
-            let mut state = self.lock();
-            let known = state.find(place, self.limit)?;
-            (known.version == version).then(|| (place, std::mem::take(&mut known.sums)))
+            let sums = self.known(stored, place, version);
+            (!sums.is_empty()).then_some((place, sums))
         });
-        set_modified()?;
-        if let Some((place, sums)) = known
-            && let Ok((_, version)) = facts(file)
-            && version.is_lasting()
-        {
-            self.lock().remember(place, version, sums, self.limit);
+        stored.storage.set_modified(stored.path, modified)?;
+        match (known, facts(file)) {
+            (Some((place, sums)), Ok((_, version))) if version.is_lasting() => {
+                self.keep((file, stored), place, version, sums);
+            }
+            // What it carries may be true of the time that it has from here on, and not of its content.
+            _ => {
+                if let Some(attribute) = &self.attribute {
+                    attribute.remove(stored);
+                }
+            }
         }
         Ok(())
     }
@@ -150,7 +157,7 @@ impl ChecksumMemory {
     /// Remembers what was computed from a file that was like `before` when that began, if it stayed so.
     pub(super) fn remember_computed(
         &self,
-        file: &OpenedFile,
+        (file, stored): (&OpenedFile, &StoredFile<'_>),
         before: Version,
         sum: (ChecksumAlgorithm, String),
         now: SystemTime,
@@ -158,10 +165,62 @@ impl ChecksumMemory {
         let Ok((place, version)) = facts(file) else {
             return;
         };
-        let mut state = self.lock();
-        if version == before && version.is_quiet(now) && !state.writers.contains_key(&place) {
-            state.remember(place, version, vec![sum], self.limit);
+        let mut sums = self.known(stored, place, version);
+        // What is known of a content can be believed, and so can more of it.
+        if version == before && (version.is_quiet(now) || !sums.is_empty()) {
+            add(&mut sums, vec![sum]);
+            self.keep((file, stored), place, version, sums);
         }
+    }
+
+    /// Remembers the checksums of a content, and has the file carry them. Not while it is received.
+    fn keep(
+        &self,
+        (file, stored): (&OpenedFile, &StoredFile<'_>),
+        place: Place,
+        version: Version,
+        sums: Sums,
+    ) {
+        if self.lock().writers.contains_key(&place) {
+            return;
+        }
+        if let Some(version) = self.carry((file, stored), place, version, &sums) {
+            let mut state = self.lock();
+            if !state.writers.contains_key(&place) {
+                state.remember(place, version, sums, self.limit);
+            }
+        }
+    }
+
+    /// Has the file carry the checksums of a content, and returns how that is described then.
+    fn carry(
+        &self,
+        file: (&OpenedFile, &StoredFile<'_>),
+        place: Place,
+        version: Version,
+        sums: &Sums,
+    ) -> Option<Version> {
+        match &self.attribute {
+            Some(attribute) => attribute.write(file, place, version, sums),
+            None => Some(version),
+        }
+    }
+
+    /// All checksums that are known of a content.
+    fn known(&self, stored: &StoredFile<'_>, place: Place, version: Version) -> Sums {
+        let remembered = self.remembered(place, version);
+        remembered
+            .or_else(|| Some(self.attribute.as_ref()?.read(stored, place, version)))
+            .unwrap_or_default()
+    }
+
+    fn remembered(&self, place: Place, version: Version) -> Option<Sums> {
+        let mut state = self.lock();
+        if state.writers.contains_key(&place) {
+            return None;
+        }
+        let known = state.find(place, self.limit)?;
+        (known.version == version).then(|| known.sums.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -183,26 +242,24 @@ impl Writing {
     }
 
     /// Remembers the checksums of the file, which is complete with `length` bytes and still open. Sets its
-    /// time of modification, by `set_modified` where the descriptor does not allow it.
-    pub fn remember(
-        self,
-        file: &OpenedFile,
-        length: u64,
-        sums: Vec<(ChecksumAlgorithm, String)>,
-        set_modified: impl FnOnce(SystemTime) -> Result<(), StorageError>,
-    ) {
-        if sums.is_empty() || self.memory.limit == 0 || self.met_others() {
+    /// time of modification, by its name where the descriptor does not allow it.
+    pub fn remember(self, file: &OpenedFile, stored: &StoredFile<'_>, length: u64, sums: Sums) {
+        let keeps_nothing = self.memory.limit == 0 && self.memory.attribute.is_none();
+        if sums.is_empty() || keeps_nothing || self.met_others() {
             return;
         }
         let time = SystemTime::now() - BACKDATED;
         // A file that cannot be stamped is not remembered, and loses nothing else.
-        if stamp(file, time).is_err() && set_modified(time).is_err() {
+        if stamp(file, time).is_err() && stored.storage.set_modified(stored.path, time).is_err() {
             return;
         }
         let Ok((place, version)) = facts(file) else {
             return;
         };
-        if place == self.place && version.size == length && version.is_lasting() {
+        if place != self.place || version.size != length || !version.is_lasting() {
+            return;
+        }
+        if let Some(version) = self.memory.carry((file, stored), place, version, &sums) {
             let mut state = self.memory.lock();
             if !state.met(place) {
                 state.remember(place, version, sums, self.memory.limit);
@@ -236,15 +293,9 @@ impl State {
         self.young.get_mut(&place)
     }
 
-    fn remember(
-        &mut self,
-        place: Place,
-        version: Version,
-        sums: Vec<(ChecksumAlgorithm, String)>,
-        limit: usize,
-    ) {
+    fn remember(&mut self, place: Place, version: Version, sums: Sums, limit: usize) {
         match self.find(place, limit) {
-            Some(known) if known.version == version => known.add(sums),
+            Some(known) if known.version == version => add(&mut known.sums, sums),
             _ => self.insert(place, Remembered { version, sums }, limit),
         }
     }
@@ -269,79 +320,18 @@ impl State {
     }
 }
 
-impl Remembered {
-    fn sum(&self, version: Version, algorithm: ChecksumAlgorithm) -> Option<&str> {
-        if self.version != version {
-            return None;
-        }
-        let mut sums = self.sums.iter();
-        sums.find(|(known, _)| *known == algorithm)
-            .map(|(_, sum)| sum.as_str())
-    }
-
-    /// Bounded by the number of algorithms.
-    fn add(&mut self, sums: Vec<(ChecksumAlgorithm, String)>) {
-        for (algorithm, sum) in sums {
-            self.sums.retain(|(known, _)| *known != algorithm);
-            self.sums.push((algorithm, sum));
-        }
-    }
+fn find_in(sums: &Sums, algorithm: ChecksumAlgorithm) -> Option<String> {
+    let mut sums = sums.iter();
+    let found = sums.find(|(known, _)| *known == algorithm);
+    found.map(|(_, sum)| sum.clone())
 }
 
-impl Version {
-    /// Whether a later write cannot leave the same times.
-    fn is_lasting(&self) -> bool {
-        self.modified < self.changed
+/// Bounded by the number of algorithms.
+fn add(sums: &mut Sums, others: Sums) {
+    for (algorithm, sum) in others {
+        sums.retain(|(known, _)| *known != algorithm);
+        sums.push((algorithm, sum));
     }
-
-    fn is_quiet(&self, now: SystemTime) -> bool {
-        let since = now
-            .checked_sub(QUIET)
-            .and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-        since.is_some_and(|since| {
-            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-            self.modified.max(self.changed).0 < seconds
-        })
-    }
-}
-
-/// What the kernel says of an open file's content.
-pub(super) fn version(file: &OpenedFile) -> Result<Version, StorageError> {
-    facts(file).map(|(_, version)| version)
-}
-
-fn facts(file: &OpenedFile) -> Result<(Place, Version), StorageError> {
-    const WANTED: StatxFlags = StatxFlags::INO
-        .union(StatxFlags::SIZE)
-        .union(StatxFlags::MTIME)
-        .union(StatxFlags::CTIME);
-    let facts: Statx = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, WANTED)
-        .map_err(|errno| StorageError::new("stat", errno))?;
-    let place = Place {
-        device: rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor),
-        inode: facts.stx_ino,
-    };
-    let version = Version {
-        size: facts.stx_size,
-        modified: (facts.stx_mtime.tv_sec, facts.stx_mtime.tv_nsec),
-        changed: (facts.stx_ctime.tv_sec, facts.stx_ctime.tv_nsec),
-    };
-    Ok((place, version))
-}
-
-fn stamp(file: &OpenedFile, time: SystemTime) -> Result<(), Errno> {
-    let since = time.duration_since(UNIX_EPOCH).map_err(|_| Errno::INVAL)?;
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: i64::try_from(since.as_secs()).map_err(|_| Errno::INVAL)?,
-            tv_nsec: since.subsec_nanos().into(),
-        },
-    };
-    rustix::fs::futimens(file, &times)
 }
 
 #[cfg(test)]
@@ -349,25 +339,35 @@ mod tests {
     use std::fs::{self, File, FileTimes, OpenOptions};
     use std::io::Write as _;
     use std::os::unix::fs::FileExt as _;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
+    use std::time::UNIX_EPOCH;
 
     use tempfile::TempDir;
 
+    use super::super::version::{QUIET, version};
     use super::*;
+    use crate::{PosixOptions, PosixStorage};
 
     const ADLER: ChecksumAlgorithm = ChecksumAlgorithm::Adler32;
 
     struct Fixture {
         memory: Arc<ChecksumMemory>,
         directory: TempDir,
+        storage: PosixStorage,
     }
 
     impl Fixture {
         fn new() -> Self {
+            let directory = TempDir::new().unwrap();
             Self {
-                memory: ChecksumMemory::new(16),
-                directory: TempDir::new().unwrap(),
+                memory: ChecksumMemory::new(16, None),
+                storage: PosixStorage::open(directory.path(), PosixOptions::default()).unwrap(),
+                directory,
             }
+        }
+
+        fn stored(&self) -> StoredFile<'_> {
+            stored(&self.storage)
         }
 
         fn path(&self, name: &str) -> PathBuf {
@@ -380,7 +380,11 @@ mod tests {
             let opened = opened(&file);
             let writing = self.memory.begin_writing(&opened).unwrap();
             file.write_all(b"content").unwrap();
-            writing.remember(&opened, 7, vec![(ADLER, sum.to_owned())], refused);
+            let stored = StoredFile {
+                path: Path::new(name),
+                ..self.stored()
+            };
+            writing.remember(&opened, &stored, 7, vec![(ADLER, sum.to_owned())]);
         }
 
         fn recall(&self, name: &str) -> Option<String> {
@@ -403,8 +407,12 @@ mod tests {
         OpenedFile::new(file.try_clone().unwrap().into(), 0)
     }
 
-    fn refused(_: SystemTime) -> Result<(), StorageError> {
-        Err(StorageError::new("utime", Errno::PERM))
+    /// The name `file` in a storage.
+    fn stored(storage: &PosixStorage) -> StoredFile<'_> {
+        StoredFile {
+            storage,
+            path: Path::new("file"),
+        }
     }
 
     #[test]
@@ -496,7 +504,7 @@ mod tests {
         assert_eq!(fixture.recall("file"), None);
         let second = fixture.memory.begin_writing(&file).unwrap();
         drop(second);
-        first.remember(&file, 7, vec![(ADLER, "2".to_owned())], refused);
+        first.remember(&file, &fixture.stored(), 7, vec![(ADLER, "2".to_owned())]);
         // Nobody knows which of the two wrote what.
         assert_eq!(fixture.recall("file"), None);
         fixture.receive("file", "3");
@@ -509,7 +517,7 @@ mod tests {
         fs::write(fixture.path("file"), b"content").unwrap();
         let file = opened(&fixture.writable("file"));
         let writing = fixture.memory.begin_writing(&file).unwrap();
-        writing.remember(&file, 6, vec![(ADLER, "1".to_owned())], refused);
+        writing.remember(&file, &fixture.stored(), 6, vec![(ADLER, "1".to_owned())]);
         assert_eq!(fixture.recall("file"), None);
     }
 
@@ -522,16 +530,13 @@ mod tests {
         let held = rustix::fs::open(&path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
         let held = OpenedFile::new(held.unwrap(), 7);
         for stamps in [false, true] {
-            let writing = fixture.memory.begin_writing(&held).unwrap();
-            let stamp = |time| {
-                if !stamps {
-                    return refused(time);
-                }
-                let times = FileTimes::new().set_modified(time);
-                fixture.writable("file").set_times(times).unwrap();
-                Ok(())
+            let options = PosixOptions {
+                read_only: !stamps,
+                ..PosixOptions::default()
             };
-            writing.remember(&held, 7, vec![(ADLER, "1".to_owned())], stamp);
+            let storage = PosixStorage::open(fixture.directory.path(), options).unwrap();
+            let writing = fixture.memory.begin_writing(&held).unwrap();
+            writing.remember(&held, &stored(&storage), 7, vec![(ADLER, "1".to_owned())]);
             assert_eq!(fixture.recall("file").is_some(), stamps);
         }
     }
@@ -544,7 +549,8 @@ mod tests {
         let before = version(&file).unwrap();
         let remember = |now| {
             let sum = (ADLER, "1".to_owned());
-            fixture.memory.remember_computed(&file, before, sum, now);
+            let file = (&file, &fixture.stored());
+            fixture.memory.remember_computed(file, before, sum, now);
         };
         let now = SystemTime::now();
         remember(now);
@@ -564,15 +570,11 @@ mod tests {
         fixture.receive("file", "1");
         let file = fixture.open("file");
         let set = |seconds| {
-            let writable = fixture.writable("file");
             let time = UNIX_EPOCH + Duration::from_secs(seconds);
-            let set = || {
-                writable
-                    .set_times(FileTimes::new().set_modified(time))
-                    .unwrap();
-                Ok(())
-            };
-            fixture.memory.keep_while(&file, set).unwrap();
+            let memory = &fixture.memory;
+            memory
+                .keep_while_modified(&file, &fixture.stored(), time)
+                .unwrap();
         };
         set(1_000_000_000);
         assert_eq!(fixture.recall("file"), Some("1".to_owned()));

@@ -5,21 +5,27 @@
 //! ([`Checksums`]), and for how long a value can be believed ([`ChecksumMemory`]).
 
 mod algorithm;
+mod attribute;
 mod compute;
 mod hash;
 mod md5;
 mod memory;
+#[cfg(test)]
+mod model;
 mod partial;
 mod pieces;
+mod seal;
 mod service;
 mod threads;
+mod version;
 
 pub use algorithm::{ChecksumAlgorithm, UnknownChecksumAlgorithm};
 pub use compute::ChecksumWatch;
 pub use memory::{ChecksumMemory, Writing};
 pub use partial::PartialChecksum;
 pub use pieces::ChecksumPieces;
-pub use service::Checksums;
+pub use seal::{ChecksumKey, ShortKey};
+pub use service::{ChecksumSource, Checksums, FoundChecksum};
 
 use std::fmt;
 

@@ -1,13 +1,14 @@
-//! Where checksums of files come from: the memory, or the file.
+//! Where checksums of files come from: the memory, an attribute of the file, or its content.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::ChecksumAlgorithm;
 use super::compute::{ChecksumWatch, compute};
-use super::memory::{ChecksumMemory, version};
+use super::memory::ChecksumMemory;
 use super::threads::SpareThreads;
-use crate::{OpenedFile, StorageError};
+use super::version::version;
+use super::{ChecksumAlgorithm, ChecksumKey};
+use crate::{OpenedFile, StorageError, StoredFile};
 
 /// The checksums of a node's files.
 #[derive(Debug)]
@@ -16,12 +17,34 @@ pub struct Checksums {
     spare: SpareThreads,
 }
 
+/// A checksum, and how it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundChecksum {
+    /// In lower-case hexadecimal.
+    pub value: String,
+    /// Where it comes from.
+    pub source: ChecksumSource,
+    /// The bytes that were read for it.
+    pub read_bytes: u64,
+}
+
+/// Where a checksum comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChecksumSource {
+    /// This process remembered it.
+    Memory,
+    /// The file carried it.
+    Attribute,
+    /// The file was read.
+    Content,
+}
+
 impl Checksums {
     /// All checksums together are computed on `threads` threads beside those that ask for them, and those
-    /// of `files` files are remembered.
-    pub fn new(threads: usize, files: usize) -> Self {
+    /// of `files` files are remembered. With a key, files carry theirs as well.
+    pub fn new(threads: usize, files: usize, key: Option<ChecksumKey>) -> Self {
         Self {
-            memory: ChecksumMemory::new(files),
+            memory: ChecksumMemory::new(files, key),
             spare: SpareThreads::new(threads),
         }
     }
@@ -31,7 +54,7 @@ impl Checksums {
         &self.memory
     }
 
-    /// The checksum of `length` bytes of `file` from `offset`, in lower-case hexadecimal.
+    /// The checksum of `length` bytes of `file` from `offset`. `stored` is its name.
     ///
     /// Without a length, or with one that passes the end, the part goes to the end; a part that starts
     /// past the end is empty. Memory is bounded, whatever the length.
@@ -41,27 +64,50 @@ impl Checksums {
     /// Every read error, `EIO` if the file is cut while it is read, and `ECANCELED`.
     pub fn of(
         &self,
-        file: &OpenedFile,
+        (file, stored): (&OpenedFile, &StoredFile<'_>),
         algorithm: ChecksumAlgorithm,
-        offset: u64,
-        length: Option<u64>,
+        (offset, length): (u64, Option<u64>),
         watch: &ChecksumWatch<'_>,
-    ) -> Result<String, StorageError> {
+    ) -> Result<FoundChecksum, StorageError> {
         let before = version(file)?;
         let start = offset.min(before.size);
         let end = length
             .and_then(|length| start.checked_add(length))
             .map_or(before.size, |end| end.min(before.size));
         let whole = start == 0 && end == before.size;
-        if whole && let Some(sum) = self.memory.recall(file, algorithm) {
-            return Ok(sum);
+        if whole && let Some(known) = self.known(file, stored, algorithm) {
+            return Ok(known);
         }
-        let sum = compute(file, algorithm, start..end, &self.spare, watch)?;
+        let value = compute(file, algorithm, start..end, &self.spare, watch)?;
         if whole {
-            let sum = (algorithm, sum.clone());
+            let sum = (algorithm, value.clone());
             self.memory
-                .remember_computed(file, before, sum, SystemTime::now());
+                .remember_computed((file, stored), before, sum, SystemTime::now());
         }
-        Ok(sum)
+        Ok(FoundChecksum {
+            value,
+            source: ChecksumSource::Content,
+            read_bytes: end - start,
+        })
+    }
+
+    fn known(
+        &self,
+        file: &OpenedFile,
+        stored: &StoredFile<'_>,
+        algorithm: ChecksumAlgorithm,
+    ) -> Option<FoundChecksum> {
+        let found = |source| {
+            move |value| FoundChecksum {
+                value,
+                source,
+                read_bytes: 0,
+            }
+        };
+        let remembered = self.memory.recall(file, algorithm);
+        remembered.map(found(ChecksumSource::Memory)).or_else(|| {
+            let carried = self.memory.recall_carried(file, stored, algorithm);
+            carried.map(found(ChecksumSource::Attribute))
+        })
     }
 }

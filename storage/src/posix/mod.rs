@@ -4,6 +4,7 @@
 //! held descriptor of what the path names. No path is resolved twice for one change.
 
 mod accounts;
+mod attribute;
 mod direct;
 mod facts;
 mod list;
@@ -213,6 +214,21 @@ impl Storage for PosixStorage {
         open_regular(root, path, OFlags::WRONLY, Mode::empty())
             .and_then(|(file, _)| rustix::fs::ftruncate(file, length))
             .map_err(failed("truncate"))
+    }
+
+    fn checksum_attribute(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+        let held = self.view.root.hold(path).map_err(failed("getxattr"))?;
+        attribute::get(&held).map_err(failed("getxattr"))
+    }
+
+    fn set_checksum_attribute(
+        &self,
+        path: &Path,
+        value: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
+        let root = self.writable("setxattr")?;
+        let held = root.hold(path).map_err(failed("setxattr"))?;
+        attribute::set(&held, value).map_err(failed("setxattr"))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gridhaul_storage::{Access, FileKind, PosixOptions, Storage as _};
+use gridhaul_storage::{Access, CHECKSUM_ATTRIBUTE_BYTES, FileKind, PosixOptions, Storage as _};
 use rustix::io::Errno;
 
 use crate::{Fixture, content, entries, errno, is_superuser, open, path, write};
@@ -195,5 +195,39 @@ fn access_of_the_own_account() {
         }
         storage.remove_tree(path("d"), &|| false).unwrap();
         storage.remove_file(path("f")).unwrap();
+    }
+}
+
+#[test]
+fn files_carry_an_attribute_until_it_is_removed() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    write(storage, path("f"), b"content").unwrap();
+    let missing = storage.checksum_attribute(path("g"));
+    assert_eq!(errno(missing), Some(Errno::NOENT));
+    if errno(storage.set_checksum_attribute(path("f"), Some(b"one"))).is_some() {
+        eprintln!("skipped: no extended attributes where temporary files are");
+        return;
+    }
+    symlink("f", fixture.real("link")).unwrap();
+    let of_link = storage.checksum_attribute(path("link"));
+    assert_eq!(of_link.unwrap().as_deref(), Some(&b"one"[..]));
+    let longest = [b'x'; CHECKSUM_ATTRIBUTE_BYTES];
+    for value in [&b""[..], &longest] {
+        storage
+            .set_checksum_attribute(path("f"), Some(value))
+            .unwrap();
+        let read = storage.checksum_attribute(path("f")).unwrap();
+        assert_eq!(read.as_deref(), Some(value));
+    }
+    // Somebody else's, which can mean nothing.
+    let longer = [b'x'; CHECKSUM_ATTRIBUTE_BYTES + 1];
+    storage
+        .set_checksum_attribute(path("f"), Some(&longer))
+        .unwrap();
+    assert_eq!(storage.checksum_attribute(path("f")).unwrap(), None);
+    for _ in 0..2 {
+        storage.set_checksum_attribute(path("f"), None).unwrap();
+        assert_eq!(storage.checksum_attribute(path("f")).unwrap(), None);
     }
 }

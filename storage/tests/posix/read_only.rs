@@ -22,7 +22,7 @@ fn every_changing_call_is_refused() {
     };
     let storage = open(directory.path(), options).unwrap();
     let before = snapshot(directory.path());
-    let answers: [(&str, Result<(), StorageError>); 14] = [
+    let answers: [(&str, Result<(), StorageError>); 16] = [
         (
             "open",
             storage.open_write(path("f"), WriteMode::Truncate).map(drop),
@@ -46,6 +46,11 @@ fn every_changing_call_is_refused() {
         ("symlink", storage.symlink(path("f"), path("new"))),
         ("truncate", storage.truncate(path("f"), 0)),
         ("truncate", storage.truncate(path("no/such"), 0)),
+        (
+            "setxattr",
+            storage.set_checksum_attribute(path("f"), Some(b"x")),
+        ),
+        ("setxattr", storage.set_checksum_attribute(path("f"), None)),
     ];
     for (call, answer) in answers {
         let error = answer.unwrap_err();

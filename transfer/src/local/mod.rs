@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, StackError};
-use gridhaul_storage::{Checksums, Storage};
+use gridhaul_storage::{ChecksumKey, Checksums, Storage};
 
 pub(crate) use channels::{DataChannel, DataChannels, DataPort, Role};
 pub(crate) use session::Context;
@@ -39,6 +39,8 @@ pub struct NodeConfig {
     pub checksum_threads: usize,
     /// Files whose checksums are remembered.
     pub remembered_checksums: usize,
+    /// With a key, files carry their checksums in an attribute as well.
+    pub checksum_key: Option<ChecksumKey>,
     /// How long a data connection, or an announced EOD, is waited for.
     pub data_timeout: Duration,
 }
@@ -63,6 +65,7 @@ impl fmt::Debug for NodeConfig {
             .field("buffer_memory_bytes", &self.buffer_memory_bytes)
             .field("checksum_threads", &self.checksum_threads)
             .field("remembered_checksums", &self.remembered_checksums)
+            .field("checksum_key", &self.checksum_key)
             .field("data_timeout", &self.data_timeout)
             .finish_non_exhaustive()
     }
@@ -94,7 +97,11 @@ impl LocalNode {
             receivers: Permits::new(config.movers),
             threads: Threads::default(),
             buffers: BufferPool::new(config.block_bytes, config.buffer_memory_bytes),
-            checksums: Checksums::new(config.checksum_threads, config.remembered_checksums),
+            checksums: Checksums::new(
+                config.checksum_threads,
+                config.remembered_checksums,
+                config.checksum_key.clone(),
+            ),
             asked: Asked::new(),
             config,
         };

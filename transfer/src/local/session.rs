@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Cancel, Driver, Stack, StackError};
-use gridhaul_storage::{ChecksumWatch, Storage, StorageError};
+use gridhaul_storage::{ChecksumWatch, FoundChecksum, Storage, StorageError, StoredFile};
 
 use super::job::{BegunHere, Job, Pace};
 use super::{AccountFiles, DataChannels, DataPort, NodeShared};
@@ -56,6 +56,14 @@ impl LocalSession {
             files,
             channels: Arc::default(),
             pace: Arc::default(),
+        }
+    }
+
+    /// A file by its name.
+    fn stored<'a>(&'a self, path: &'a Path) -> StoredFile<'a> {
+        StoredFile {
+            storage: &*self.files.storage,
+            path,
         }
     }
 
@@ -143,7 +151,7 @@ impl NodeSession for LocalSession {
         request: &ChecksumRequest,
         done: &AtomicU64,
         cancel: &Cancel,
-    ) -> Result<String, StorageError> {
+    ) -> Result<FoundChecksum, StorageError> {
         let file = self.files.storage.open_read(&request.path)?;
         let watch = ChecksumWatch {
             done,
@@ -153,18 +161,21 @@ impl NodeSession for LocalSession {
         if (offset, length) == (0, None) {
             self.shared.asked.note(request.algorithm, &file);
         }
+        let file = (&file, &self.stored(&request.path));
         self.shared
             .checksums
-            .of(&file, request.algorithm, offset, length, &watch)
+            .of(file, request.algorithm, (offset, length), &watch)
     }
 
     fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError> {
         let storage = &self.files.storage;
-        let set = || storage.set_modified(path, modified);
         match storage.open_read(path) {
-            Ok(file) => self.shared.checksums.memory().keep_while(&file, set),
+            Ok(file) => {
+                let (memory, stored) = (self.shared.checksums.memory(), self.stored(path));
+                memory.keep_while_modified(&file, &stored, modified)
+            }
             // A directory, or a file that may not be read: there is nothing to keep.
-            Err(_) => set(),
+            Err(_) => storage.set_modified(path, modified),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_storage::{OpenedFile, WriteMode, Writing};
+use gridhaul_storage::{OpenedFile, StoredFile, WriteMode, Writing};
 
 use gatherer::{Gatherer, Piece};
 use part::Part;
@@ -160,8 +160,11 @@ pub(crate) fn file(
     if let Some(promised) = promised {
         prove_complete(promised, &restart, &arrived)?;
     }
-    let storage = &context.storage;
-    let sums = part.sum_up(&arrived, writing, |time| storage.set_modified(&path, time));
+    let stored = StoredFile {
+        storage: &*context.storage,
+        path: &path,
+    };
+    let sums = part.sum_up(&arrived, writing, &stored);
     context.running.note_checksums(sums);
     if context.running.failed() {
         return Ok(());

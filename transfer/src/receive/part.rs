@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{FileRange, RangeWriter, Sparse, Tap};
-use gridhaul_storage::{ChecksumAlgorithm, OpenedFile, StorageError, Writing};
+use gridhaul_storage::{ChecksumAlgorithm, OpenedFile, StorageError, StoredFile, Writing};
 use rustix::io::Errno;
 
 use crate::TransferError;
@@ -68,7 +67,7 @@ impl Part {
         &self,
         arrived: &RangeSet,
         writing: Writing,
-        set_modified: impl FnOnce(SystemTime) -> Result<(), StorageError>,
+        stored: &StoredFile<'_>,
     ) -> Vec<(ChecksumAlgorithm, String)> {
         let length = arrived.end();
         let Some(arrival) = self
@@ -79,7 +78,7 @@ impl Part {
             return Vec::new();
         };
         let sums = arrival.finish(length);
-        writing.remember(&self.file, length, sums.clone(), set_modified);
+        writing.remember(&self.file, stored, length, sums.clone());
         sums
     }
 

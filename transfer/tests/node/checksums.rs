@@ -51,8 +51,10 @@ fn ask(site: &Site, algorithm: ChecksumAlgorithm) -> (String, bool) {
         length: None,
     };
     let read = AtomicU64::new(0);
-    let sum = site.session.checksum(&request, &read, &Cancel::new());
-    (sum.expect("a readable file"), read.into_inner() == 0)
+    let found = site.session.checksum(&request, &read, &Cancel::new());
+    let found = found.expect("a readable file");
+    assert_eq!(found.read_bytes, read.into_inner());
+    (found.value, found.read_bytes == 0)
 }
 
 fn sites() -> (Site, Site) {

@@ -64,6 +64,7 @@ impl Site {
             buffer_memory_bytes: 64 * 1024 * 1024,
             checksum_threads: 2,
             remembered_checksums: 100,
+            checksum_key: None,
             data_timeout: settings.data_timeout,
         });
         let directory = TempDir::new().expect("a temporary directory");

@@ -1,0 +1,361 @@
+//! What is believed of files, against what is in them, whatever programs and other servers do.
+
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::tests::whole;
+use super::version::{QUIET, facts, version};
+use super::{ChecksumAlgorithm, ChecksumKey, ChecksumMemory};
+use crate::{OpenedFile, PosixOptions, PosixStorage, Storage as _, StoredFile};
+
+/// All of one length, since other lengths are easily told apart.
+const CONTENTS: [&[u8]; 3] = [b"content", b"CONTENT", b"0123456"];
+const NAMES: [&str; 2] = ["a", "b"];
+const ALGORITHMS: [ChecksumAlgorithm; 2] = [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5];
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A client stores a file. What is summed while it arrives is remembered.
+    Receive {
+        name: usize,
+        content: usize,
+        summed: bool,
+    },
+    /// A client asks. Files are taken for quiet.
+    Ask {
+        name: usize,
+        algorithm: usize,
+    },
+    /// A client sets a time.
+    SetModified {
+        name: usize,
+        seconds: u64,
+    },
+    /// The server starts anew, perhaps with another key.
+    Restart {
+        key: u8,
+    },
+    /// A program writes to a file.
+    Write {
+        name: usize,
+        content: usize,
+    },
+    /// The same, and it sets the old time, and the old attribute.
+    WriteInSecret {
+        name: usize,
+        content: usize,
+    },
+    Rename {
+        from: usize,
+        to: usize,
+    },
+    /// With time and attribute, as `cp -a` does.
+    Copy {
+        from: usize,
+        to: usize,
+    },
+    /// Time and attribute of another file, without its content.
+    Pretend {
+        from: usize,
+        to: usize,
+    },
+    /// Some bytes of the attribute are others, or missing.
+    Damage {
+        name: usize,
+        place: usize,
+        cut: bool,
+    },
+    SetMode {
+        name: usize,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = || 0..NAMES.len();
+    let content = || 0..CONTENTS.len();
+    prop_oneof![
+        4 => (name(), content(), any::<bool>())
+            .prop_map(|(name, content, summed)| Step::Receive { name, content, summed }),
+        6 => (name(), 0..ALGORITHMS.len())
+            .prop_map(|(name, algorithm)| Step::Ask { name, algorithm }),
+        2 => (name(), 1..3u64).prop_map(|(name, seconds)| Step::SetModified { name, seconds }),
+        3 => (0..2u8).prop_map(|key| Step::Restart { key }),
+        2 => (name(), content()).prop_map(|(name, content)| Step::Write { name, content }),
+        1 => (name(), content()).prop_map(|(name, content)| Step::WriteInSecret { name, content }),
+        1 => (name(), name()).prop_map(|(from, to)| Step::Rename { from, to }),
+        1 => (name(), name()).prop_map(|(from, to)| Step::Copy { from, to }),
+        1 => (name(), name()).prop_map(|(from, to)| Step::Pretend { from, to }),
+        1 => (name(), 0..60usize, any::<bool>())
+            .prop_map(|(name, place, cut)| Step::Damage { name, place, cut }),
+        1 => name().prop_map(|name| Step::SetMode { name }),
+    ]
+}
+
+struct Site {
+    directory: TempDir,
+    storage: PosixStorage,
+    memory: Arc<ChecksumMemory>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let storage = PosixStorage::open(directory.path(), PosixOptions::default()).unwrap();
+        let site = Self {
+            directory,
+            storage,
+            memory: memory(0),
+        };
+        for name in NAMES {
+            fs::write(site.path(name), CONTENTS[0]).unwrap();
+        }
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn stored<'a>(&'a self, name: &'a str) -> StoredFile<'a> {
+        StoredFile {
+            storage: &self.storage,
+            path: Path::new(name),
+        }
+    }
+
+    fn open(&self, name: &str) -> OpenedFile {
+        self.storage.open_read(name.as_ref()).unwrap()
+    }
+
+    fn attribute(&self, name: &str) -> Option<Vec<u8>> {
+        self.storage.checksum_attribute(name.as_ref()).ok()?
+    }
+
+    fn set_attribute(&self, name: &str, value: Option<&[u8]>) {
+        // A file system without attributes has no wrong ones.
+        let _ = self.storage.set_checksum_attribute(name.as_ref(), value);
+    }
+
+    fn modified(&self, name: &str) -> SystemTime {
+        fs::metadata(self.path(name)).unwrap().modified().unwrap()
+    }
+
+    fn set_modified(&self, name: &str, time: SystemTime) {
+        let file = OpenOptions::new().write(true).open(self.path(name));
+        let times = FileTimes::new().set_modified(time);
+        file.unwrap().set_times(times).unwrap();
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Receive {
+                name,
+                content,
+                summed,
+            } => self.receive(NAMES[name], CONTENTS[content], summed),
+            Step::Ask { name, algorithm } => {
+                self.ask(NAMES[name], ALGORITHMS[algorithm]);
+            }
+            Step::SetModified { name, seconds } => {
+                let time = UNIX_EPOCH + Duration::from_secs(seconds);
+                let stored = self.stored(NAMES[name]);
+                let file = self.open(NAMES[name]);
+                let set = self.memory.keep_while_modified(&file, &stored, time);
+                set.unwrap();
+            }
+            Step::Restart { key } => self.memory = memory(key),
+            Step::Write { name, content } => self.write(NAMES[name], CONTENTS[content]),
+            Step::WriteInSecret { name, content } => {
+                self.write_in_secret(NAMES[name], CONTENTS[content]);
+            }
+            Step::Rename { from, to } => {
+                if from != to {
+                    let content = fs::read(self.path(NAMES[from])).unwrap();
+                    fs::rename(self.path(NAMES[from]), self.path(NAMES[to])).unwrap();
+                    fs::write(self.path(NAMES[from]), content).unwrap();
+                }
+            }
+            Step::Copy { from, to } => {
+                let content = fs::read(self.path(NAMES[from])).unwrap();
+                fs::write(self.path(NAMES[to]), content).unwrap();
+                self.pretend(NAMES[from], NAMES[to]);
+            }
+            Step::Pretend { from, to } => self.pretend(NAMES[from], NAMES[to]),
+            Step::Damage { name, place, cut } => {
+                if let Some(mut value) = self.attribute(NAMES[name]) {
+                    let place = place % value.len();
+                    if cut {
+                        value.truncate(place);
+                    } else {
+                        value[place] ^= 1;
+                    }
+                    self.set_attribute(NAMES[name], Some(&value));
+                }
+            }
+            Step::SetMode { name } => {
+                let path = self.path(NAMES[name]);
+                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+            }
+        }
+    }
+
+    fn receive(&self, name: &str, content: &[u8], summed: bool) {
+        let mut file = File::create(self.path(name)).unwrap();
+        let opened = OpenedFile::new(file.try_clone().unwrap().into(), 0);
+        let writing = self.memory.begin_writing(&opened).unwrap();
+        file.write_all(content).unwrap();
+        let sums = match summed {
+            true => vec![(ALGORITHMS[0], whole(ALGORITHMS[0], content))],
+            false => Vec::new(),
+        };
+        let length = content.len() as u64;
+        writing.remember(&opened, &self.stored(name), length, sums);
+    }
+
+    /// Asks as `CKSM` does; whether reading the file was needed.
+    fn ask(&self, name: &str, algorithm: ChecksumAlgorithm) -> bool {
+        let (file, stored) = (self.open(name), self.stored(name));
+        let truth = whole(algorithm, &fs::read(self.path(name)).unwrap());
+        let known = self.memory.recall(&file, algorithm);
+        let known = known.or_else(|| self.memory.recall_carried(&file, &stored, algorithm));
+        if let Some(known) = known {
+            assert_eq!(known, truth, "{name} {algorithm}");
+            return false;
+        }
+        self.wait_for_clock(name, Duration::ZERO);
+        let before = version(&file).unwrap();
+        let now = SystemTime::now() + QUIET + Duration::from_secs(5);
+        self.memory
+            .remember_computed((&file, &stored), before, (algorithm, truth), now);
+        true
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        let file = OpenOptions::new().write(true).open(self.path(name));
+        file.unwrap().write_all_at(content, 0).unwrap();
+    }
+
+    fn write_in_secret(&self, name: &str, content: &[u8]) {
+        let (modified, attribute) = (self.modified(name), self.attribute(name));
+        // What is done sooner after the value was written is not noticed.
+        self.wait_for_clock(name, Duration::from_millis(60));
+        self.write(name, content);
+        self.set_modified(name, modified);
+        if attribute.is_some() {
+            self.set_attribute(name, attribute.as_deref());
+        }
+    }
+
+    fn pretend(&self, from: &str, to: &str) {
+        self.set_attribute(to, self.attribute(from).as_deref());
+        self.set_modified(to, self.modified(from));
+    }
+
+    /// Waits until the file system stamps with times that are later than a file's last change by more than `margin`.
+    fn wait_for_clock(&self, name: &str, margin: Duration) {
+        let (_, version) = facts(&self.open(name)).unwrap();
+        loop {
+            let probe = tempfile::tempfile_in(self.directory.path()).unwrap();
+            let probe = probe.metadata().unwrap();
+            let time = super::version::Time {
+                seconds: probe.ctime(),
+                nanoseconds: u32::try_from(probe.ctime_nsec()).unwrap(),
+            };
+            if time
+                .since(version.changed)
+                .is_some_and(|since| since > margin)
+            {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn memory(key: u8) -> Arc<ChecksumMemory> {
+    let key = ChecksumKey::new(&[key; 32]).unwrap();
+    ChecksumMemory::new(16, Some(key))
+}
+
+/// A site whose files can carry something, unless this file system has no attributes.
+fn site_with_attributes() -> Option<Site> {
+    let site = Site::new();
+    let set = site
+        .storage
+        .set_checksum_attribute("a".as_ref(), Some(b"x"));
+    if set.is_err() {
+        eprintln!("skipped: no extended attributes where temporary files are");
+    }
+    set.ok().map(|()| site)
+}
+
+#[test]
+fn checksums_outlive_the_server() {
+    let Some(mut site) = site_with_attributes() else {
+        return;
+    };
+    site.receive("a", CONTENTS[1], true);
+    site.take(&Step::Restart { key: 0 });
+    assert!(!site.ask("a", ALGORITHMS[0]));
+    // What is computed joins what is there.
+    assert!(site.ask("a", ALGORITHMS[1]));
+    site.take(&Step::SetModified {
+        name: 0,
+        seconds: 1,
+    });
+    site.take(&Step::Restart { key: 0 });
+    assert!(!site.ask("a", ALGORITHMS[0]) && !site.ask("a", ALGORITHMS[1]));
+    site.take(&Step::Restart { key: 1 });
+    assert!(site.ask("a", ALGORITHMS[0]));
+}
+
+#[test]
+fn a_file_of_which_nothing_was_known_carries_what_was_computed() {
+    let Some(mut site) = site_with_attributes() else {
+        return;
+    };
+    assert!(site.ask("b", ALGORITHMS[1]));
+    assert!(!site.ask("b", ALGORITHMS[1]));
+    site.take(&Step::Restart { key: 0 });
+    assert!(!site.ask("b", ALGORITHMS[1]));
+}
+
+#[test]
+fn a_time_that_is_set_through_us_makes_no_old_value_true() {
+    let Some(mut site) = site_with_attributes() else {
+        return;
+    };
+    let set = Step::SetModified {
+        name: 0,
+        seconds: 1,
+    };
+    site.receive("a", CONTENTS[1], true);
+    site.take(&set);
+    site.receive("a", CONTENTS[2], false);
+    site.take(&set);
+    assert_eq!(site.attribute("a"), None);
+    assert!(site.ask("a", ALGORITHMS[0]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn what_is_believed_is_true(steps in prop::collection::vec(step(), 1..30)) {
+        let mut site = Site::new();
+        for step in &steps {
+            site.take(step);
+        }
+        for name in NAMES {
+            for algorithm in ALGORITHMS {
+                site.ask(name, algorithm);
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The value of the attribute in which a file carries its checksums: what it says, and how it is known to be ours.
+//!
+//! Whoever may write to a file may write its attributes, so a value counts only with a message authentication
+//! code under a key of the server's. It covers the file's inode, size and time of modification as well, which
+//! the value therefore need not name: of another file, or another content, it is nonsense. The key is all that
+//! is secret; servers that share a file system may share it.
+
+use std::fmt;
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+
+use super::ChecksumAlgorithm;
+use super::version::{Place, Time, Version};
+
+/// Checksums of one file, by algorithm.
+pub(super) type Sums = Vec<(ChecksumAlgorithm, String)>;
+
+/// How long after the time that a value names it may have been written: some ticks of the file system's clock and a
+/// round trip to a file server.
+const SETTLING: Duration = Duration::from_millis(50);
+
+/// Before what follows from it is another format.
+const FORMAT: u8 = 1;
+
+const CODE_BYTES: usize = 32;
+
+/// The fewest bytes that a key has.
+const KEY_BYTES: usize = 32;
+
+/// What makes values ours.
+#[derive(Clone)]
+pub struct ChecksumKey(hmac::Key);
+
+/// A key that is too short to be a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a key of {bytes} bytes is too short: it must have at least {KEY_BYTES}")]
+pub struct ShortKey {
+    /// How long it is.
+    pub bytes: usize,
+}
+
+impl ChecksumKey {
+    /// Takes at least 32 bytes that nobody can guess.
+    ///
+    /// # Errors
+    ///
+    /// When there are fewer.
+    pub fn new(secret: &[u8]) -> Result<Self, ShortKey> {
+        if secret.len() < KEY_BYTES {
+            let bytes = secret.len();
+            return Err(ShortKey { bytes });
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+    }
+
+    /// The value that says `sums` of a file that was last changed at `changed` before the value is written.
+    pub(super) fn seal(
+        &self,
+        place: Place,
+        version: Version,
+        changed: Time,
+        sums: &[(ChecksumAlgorithm, String)],
+    ) -> Vec<u8> {
+        let mut value = vec![FORMAT];
+        put_time(&mut value, changed);
+        for (algorithm, sum) in sums {
+            value.push(tag(*algorithm));
+            value.extend(bytes(sum));
+        }
+        let code = hmac::sign(&self.0, &covered(place, version, &value));
+        value.extend_from_slice(code.as_ref());
+        value
+    }
+
+    /// What a value says of a file, if it is ours and of the content that the file has.
+    pub(super) fn open(&self, value: &[u8], place: Place, version: Version) -> Option<Sums> {
+        let said = value.len().checked_sub(CODE_BYTES)?;
+        let (said, code) = value.split_at(said);
+        hmac::verify(&self.0, &covered(place, version, said), code).ok()?;
+        let mut rest = said;
+        if take::<1>(&mut rest)? != [FORMAT] {
+            return None;
+        }
+        let changed = take_time(&mut rest)?;
+        is_believed(version, changed).then_some(())?;
+        let mut sums = Vec::new();
+        while let Some([number]) = take(&mut rest) {
+            let algorithm = algorithm(number)?;
+            let (sum, others) = rest.split_at_checked(digest_bytes(algorithm))?;
+            rest = others;
+            sums.push((
+                algorithm,
+                sum.iter().map(|byte| format!("{byte:02x}")).collect(),
+            ));
+        }
+        Some(sums)
+    }
+}
+
+impl fmt::Debug for ChecksumKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ChecksumKey")
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether nobody has changed the file since a value was written that names `changed` as the time of change
+/// before it.
+///
+/// To write the value moves the time of change, which nobody can set, so the value cannot name the time that it
+/// leaves; but it was the last change if the file's is hardly later than that.
+pub(super) fn is_believed(version: Version, changed: Time) -> bool {
+    let since = version.changed.since(changed);
+    version.modified < changed && since.is_some_and(|since| since <= SETTLING)
+}
+
+/// What the code is computed from.
+fn covered(place: Place, version: Version, said: &[u8]) -> Vec<u8> {
+    // Device numbers are another each time that some file systems are mounted.
+    let mut covered = b"gridhaul checksums of a file\0".to_vec();
+    covered.extend_from_slice(&place.inode.to_le_bytes());
+    covered.extend_from_slice(&version.size.to_le_bytes());
+    put_time(&mut covered, version.modified);
+    covered.extend_from_slice(said);
+    covered
+}
+
+fn put_time(bytes: &mut Vec<u8>, time: Time) {
+    bytes.extend_from_slice(&time.seconds.to_le_bytes());
+    bytes.extend_from_slice(&time.nanoseconds.to_le_bytes());
+}
+
+fn take_time(rest: &mut &[u8]) -> Option<Time> {
+    Some(Time {
+        seconds: i64::from_le_bytes(take(rest)?),
+        nanoseconds: u32::from_le_bytes(take(rest)?),
+    })
+}
+
+fn take<const BYTES: usize>(rest: &mut &[u8]) -> Option<[u8; BYTES]> {
+    let (first, others) = rest.split_first_chunk()?;
+    *rest = others;
+    Some(*first)
+}
+
+/// The number that stands for an algorithm; they stay what they are.
+fn tag(algorithm: ChecksumAlgorithm) -> u8 {
+    use ChecksumAlgorithm as A;
+    match algorithm {
+        A::Adler32 => 1,
+        A::Crc32 => 2,
+        A::Crc32c => 3,
+        A::Md5 => 4,
+        A::Sha1 => 5,
+        A::Sha256 => 6,
+        A::Sha512 => 7,
+    }
+}
+
+fn algorithm(number: u8) -> Option<ChecksumAlgorithm> {
+    let mut all = ChecksumAlgorithm::ALL.into_iter();
+    all.find(|&algorithm| tag(algorithm) == number)
+}
+
+fn digest_bytes(algorithm: ChecksumAlgorithm) -> usize {
+    use ChecksumAlgorithm as A;
+    match algorithm {
+        A::Adler32 | A::Crc32 | A::Crc32c => 4,
+        A::Md5 => 16,
+        A::Sha1 => 20,
+        A::Sha256 => 32,
+        A::Sha512 => 64,
+    }
+}
+
+/// The bytes of a checksum, which is in lower-case hexadecimal.
+fn bytes(sum: &str) -> impl Iterator<Item = u8> {
+    let digits = sum.as_bytes().chunks_exact(2);
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => 0,
+    };
+    digits.map(move |pair| digit(pair[0]) << 4 | digit(pair[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::whole;
+    use super::*;
+    use crate::store::CHECKSUM_ATTRIBUTE_BYTES;
+
+    const PLACE: Place = Place {
+        device: 1,
+        inode: 77,
+    };
+
+    fn at(milliseconds: i64) -> Time {
+        Time {
+            seconds: 1_000 + milliseconds / 1000,
+            nanoseconds: u32::try_from(milliseconds % 1000).unwrap() * 1_000_000,
+        }
+    }
+
+    fn version(modified: i64, changed: i64) -> Version {
+        Version {
+            size: 9,
+            modified: at(modified),
+            changed: at(changed),
+        }
+    }
+
+    fn key(byte: u8) -> ChecksumKey {
+        ChecksumKey::new(&[byte; 32]).unwrap()
+    }
+
+    fn all_sums() -> Sums {
+        ChecksumAlgorithm::ALL
+            .map(|algorithm| (algorithm, whole(algorithm, b"Wikipedia")))
+            .to_vec()
+    }
+
+    #[test]
+    fn a_value_says_what_it_was_told_of_the_same_content() {
+        let sums = all_sums();
+        let value = key(1).seal(PLACE, version(0, 2000), at(1990), &sums);
+        assert!(value.len() <= CHECKSUM_ATTRIBUTE_BYTES);
+        let open = |key: ChecksumKey, place, version| key.open(&value, place, version);
+        assert_eq!(open(key(1), PLACE, version(0, 2000)), Some(sums));
+        assert_eq!(open(key(2), PLACE, version(0, 2000)), None);
+        let elsewhere = Place { inode: 78, ..PLACE };
+        assert_eq!(open(key(1), elsewhere, version(0, 2000)), None);
+        let longer = Version {
+            size: 10,
+            ..version(0, 2000)
+        };
+        assert_eq!(open(key(1), PLACE, longer), None);
+        assert_eq!(open(key(1), PLACE, version(1, 2000)), None);
+    }
+
+    #[test]
+    fn whatever_is_done_to_the_file_later_moves_its_time_of_change_too_far() {
+        for (changed, believed) in [(1989, false), (1990, true), (2040, true), (2041, false)] {
+            let version = version(0, changed);
+            let value = key(1).seal(PLACE, version, at(1990), &all_sums());
+            let opened = key(1).open(&value, PLACE, version);
+            assert_eq!(opened.is_some(), believed, "{changed}");
+        }
+        // A write in the same tick of the clock could have left the same times.
+        let version = version(1990, 1990);
+        let value = key(1).seal(PLACE, version, at(1990), &all_sums());
+        assert_eq!(key(1).open(&value, PLACE, version), None);
+    }
+
+    #[test]
+    fn short_keys_are_refused() {
+        let error = ChecksumKey::new(&[1; 31]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a key of 31 bytes is too short: it must have at least 32"
+        );
+        assert_eq!(format!("{:?}", key(1)), "ChecksumKey { .. }");
+    }
+
+    proptest! {
+        #[test]
+        fn what_somebody_else_wrote_says_nothing(
+            value in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            prop_assert_eq!(key(1).open(&value, PLACE, version(0, 2000)), None);
+        }
+
+        #[test]
+        fn a_value_that_was_changed_says_nothing(
+            place in any::<prop::sample::Index>(),
+            change in 1..=u8::MAX,
+            length in any::<prop::sample::Index>(),
+        ) {
+            let version = version(0, 2000);
+            let mut value = key(1).seal(PLACE, version, at(1990), &all_sums());
+            let short = &value[..length.index(value.len())];
+            prop_assert_eq!(key(1).open(short, PLACE, version), None);
+            let place = place.index(value.len());
+            value[place] ^= change;
+            prop_assert_eq!(key(1).open(&value, PLACE, version), None);
+        }
+    }
+}
