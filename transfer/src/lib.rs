@@ -31,5 +31,5 @@ mod sync;
 
 pub use admission::{AddressBlock, AddressBlockError, Admission};
 pub use error::{PeerError, SequenceError, TransferError};
-pub use local::{AccountFiles, LocalNode, NodeConfig, OpenStorage};
+pub use local::{AccountFiles, LOOK_AHEAD_FILES, LocalNode, NodeConfig, OpenStorage};
 pub use node::*;

@@ -117,6 +117,13 @@ impl Control {
             .and_then(|request| request.content.as_ref().ok())
     }
 
+    /// The commands that wait, up to the first line that is none.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Command> {
+        self.waiting
+            .iter()
+            .map_while(|request| request.content.as_ref().ok())
+    }
+
     /// The oldest command that waits.
     pub(crate) fn take(&mut self) -> Option<Request> {
         let request = self.waiting.pop_front()?;

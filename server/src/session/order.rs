@@ -82,6 +82,34 @@ impl<'a> Motion<'a> {
         })
     }
 
+    /// The files that the commands that wait will have sent, as far as it is certain what their names will mean
+    /// by then.
+    pub(super) fn upcoming(
+        waiting: impl Iterator<Item = &'a Command>,
+    ) -> impl Iterator<Item = &'a PathArgument> {
+        let changes_nothing = |command: &Command| {
+            matches!(
+                command,
+                Command::Noop
+                    | Command::Size(_)
+                    | Command::Mdtm(_)
+                    | Command::Mlst(_)
+                    | Command::Stat(_)
+                    | Command::Cksm { .. }
+            )
+        };
+        let sent = |command: &'a Command| match Motion::of(command) {
+            Some(Self::Send { path, .. }) => Some(path),
+            _ => None,
+        };
+        waiting
+            .map_while(move |command| match sent(command) {
+                None if !changes_nothing(command) => None,
+                path => Some(path),
+            })
+            .flatten()
+    }
+
     pub(super) fn direction(&self) -> Direction {
         match self {
             Self::Send { .. } | Self::List { .. } => Direction::Send,
@@ -215,5 +243,30 @@ impl Session {
             plan,
             demands,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_next_is_known_until_names_may_mean_something_else() {
+        let upcoming = |lines: &[&str]| {
+            let commands: Vec<Command> = lines
+                .iter()
+                .map(|line| Command::parse(line.as_bytes()).expect("a command"))
+                .collect();
+            let paths = Motion::upcoming(commands.iter());
+            paths.map(|path| format!("{path:?}")).collect::<Vec<_>>()
+        };
+        let one = |line| upcoming(&[line]);
+        assert_eq!(
+            upcoming(&["RETR a", "SIZE x", "NOOP", "ERET P 5 7 b", "RETR c"]),
+            [one("RETR a"), one("RETR b"), one("RETR c")].concat()
+        );
+        for change in ["CWD d", "STOR b", "DELE b", "RNTO b", "MLSD d", "TYPE A"] {
+            assert_eq!(upcoming(&["RETR a", change, "RETR b"]), one("RETR a"));
+        }
     }
 }

@@ -9,7 +9,8 @@ use gridhaul_protocol::negotiated::TransferEnd;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{
-    CancelReason, ChecksumRequest, Event, EventSink, Outcome, RunningTransfer, TransferError,
+    CancelReason, ChecksumRequest, Event, EventSink, LOOK_AHEAD_FILES, Outcome, RunningTransfer,
+    TransferError,
 };
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -85,6 +86,12 @@ impl Session {
         let Some(permit) = self.turn(control).await? else {
             return Ok(Reply::new(426, "Aborted before it began."));
         };
+        if user.node.looks_ahead() {
+            let paths = Motion::upcoming(control.waiting()).take(LOOK_AHEAD_FILES);
+            let paths = paths.filter_map(|path| user.path(Some(path)).ok());
+            let paths = paths.map(|path| path.as_path().to_owned()).collect();
+            user.node.look_ahead(paths);
+        }
         let mut running = self.start(user, order);
         let finished = self.follow(control, &mut running).await;
         let outcome = finished.as_ref();

@@ -1,5 +1,6 @@
 //! The data node in the same process.
 
+mod ahead;
 mod channels;
 mod job;
 mod session;
@@ -13,6 +14,8 @@ use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{Registry, StackError};
 use gridhaul_storage::{ChecksumKey, Checksums, Storage};
 
+pub use ahead::LOOK_AHEAD_FILES;
+pub(crate) use ahead::LookAhead;
 pub(crate) use channels::{DataChannel, DataChannels, DataPort, Role};
 pub(crate) use session::Context;
 use session::LocalSession;

@@ -12,7 +12,7 @@ use gridhaul_stack::{Cancel, Driver, Stack, StackError};
 use gridhaul_storage::{ChecksumWatch, FoundChecksum, Storage, StorageError, StoredFile};
 
 use super::job::{BegunHere, Job, Pace};
-use super::{AccountFiles, DataChannels, DataPort, NodeShared};
+use super::{AccountFiles, DataChannels, DataPort, LookAhead, NodeShared};
 use crate::checksums::Arrival;
 use crate::node::{
     ChecksumRequest, ConnectRequest, EventSink, Handling, LineSource, ListenFailure, ListenRequest,
@@ -30,6 +30,7 @@ pub(crate) struct LocalSession {
     files: AccountFiles,
     channels: Arc<Mutex<Slot>>,
     pace: Arc<Pace>,
+    ahead: Arc<LookAhead>,
 }
 
 /// Where the session's channels are.
@@ -56,6 +57,7 @@ impl LocalSession {
             files,
             channels: Arc::default(),
             pace: Arc::default(),
+            ahead: Arc::default(),
         }
     }
 
@@ -125,6 +127,7 @@ impl LocalSession {
             shared: self.shared.clone(),
             account: self.account.clone(),
             storage: self.files.storage.clone(),
+            ahead: self.ahead.clone(),
             running: Running::new(channels.stripes(), events),
         };
         Ok(Job {
@@ -211,6 +214,15 @@ impl NodeSession for LocalSession {
         *lock(&self.channels) = Slot::Empty;
     }
 
+    fn looks_ahead(&self) -> bool {
+        self.ahead.is_wanted()
+    }
+
+    fn look_ahead(&self, paths: Vec<PathBuf>) {
+        let threads = &self.shared.threads;
+        self.ahead.begin(paths, &self.files.storage, threads);
+    }
+
     fn transfer(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
         match self.job(plan, events) {
             Ok(job) => {
@@ -277,6 +289,7 @@ pub(crate) struct Context {
     pub(crate) shared: Arc<NodeShared>,
     pub(crate) account: NodeAccount,
     pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) ahead: Arc<LookAhead>,
     pub(crate) running: Arc<Running>,
 }
 

@@ -39,12 +39,16 @@ pub(crate) fn open(
     if plan.mode == TransferMode::Extended {
         channels.check_role(Role::Sender)?;
     }
-    let file = if channels.wants_direct() {
+    let opened = if channels.wants_direct() {
         context.storage.open_read_direct(part.path)
     } else {
         context.storage.open_read(part.path)
+    };
+    let file = opened.map_err(|error| open_error(part.path, error))?;
+    // Past the page cache, nothing can be there before its time.
+    if !channels.wants_direct() {
+        context.ahead.note(&file);
     }
-    .map_err(|error| open_error(part.path, error))?;
     // A file that grows while it is sent is sent as long as it was.
     let size = file.size_at_open();
     let offset = part.offset.min(size);
