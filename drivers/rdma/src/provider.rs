@@ -91,6 +91,10 @@ pub trait Endpoint: Send + fmt::Debug {
     /// Forgets a region that no request names which has not completed.
     fn deregister(&mut self, region: usize);
 
+    /// In these parts of the memory that the peer may write to, nothing is needed of what lies behind its last WRITE. A
+    /// provider may use them before it knows whether what comes belongs there. Until it is told, there are none.
+    fn spare(&mut self, _parts: [Span; 2]) {}
+
     /// Hands a request to a queue pair. The memory that it names belongs to the device until its
     /// completion comes.
     ///

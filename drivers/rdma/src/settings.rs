@@ -188,7 +188,7 @@ const STALL: Duration = Duration::from_secs(3);
 const FASTEST_PATH: u64 = 12_500_000_000;
 
 /// How many messages a ring holds at least that is fitted to its path. With fewer, the two ends wait for each other more;
-/// with more, half a cache of today's processors does not hold it.
+/// with more, it leaves the cache.
 const LEAST_MESSAGES: u64 = 8;
 
 /// The largest ring, in bytes: the bandwidth-delay product of 100 Gb/s and 300 ms.

@@ -90,6 +90,16 @@ impl Receiver {
         self.arrived(place_of_immediate(immediate, least), length)
     }
 
+    /// Where the sender may write: from what is ready on to the end of its credit, around the end of the ring.
+    pub(crate) fn window(&self) -> [Span; 2] {
+        let limit = self.credited + self.ring.bytes();
+        let split = limit.min(self.ready + self.ring.contiguous(self.ready));
+        [
+            self.ring.place(self.ready, split - self.ready),
+            self.ring.place(split, limit - split),
+        ]
+    }
+
     /// Whether a piece that the peer announced is still to be fetched, where `fetching` are, too.
     ///
     /// # Errors

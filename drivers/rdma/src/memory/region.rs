@@ -1,6 +1,6 @@
 //! The bytes of a region, moved without a reference to them.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Memory {
 }
 
 /// A part of a [`Memory`], in bytes from its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// Where it begins.
     pub offset: usize,
@@ -181,37 +181,6 @@ impl Memory {
         // is open for as long as it is borrowed.
         let count = unsafe { libc::pwrite(file.as_raw_fd(), from.cast(), span.length, offset) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
-    }
-
-    /// Receives from a socket into a span, and what comes after it into `rest`; returns how much.
-    pub(crate) fn receive_from(
-        &self,
-        socket: BorrowedFd<'_>,
-        span: Span,
-        rest: &mut [u8],
-    ) -> io::Result<usize> {
-        let mut pieces = [
-            libc::iovec {
-                iov_base: self.pointer(span).cast(),
-                iov_len: span.length,
-            },
-            piece_of(IoSliceMut::new(rest)),
-        ];
-        // SAFETY: all fields are integers or pointers, for which zero is a value.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = pieces.as_mut_ptr();
-        message.msg_iovlen = pieces.len();
-        // SAFETY: the message names two pieces of memory that may be written to: a span that `pointer`
-        // has checked, and `rest`. The kernel keeps neither.
-        let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
-    }
-}
-
-fn piece_of(mut slice: IoSliceMut<'_>) -> libc::iovec {
-    libc::iovec {
-        iov_base: slice.as_mut_ptr().cast(),
-        iov_len: slice.len(),
     }
 }
 

@@ -7,6 +7,7 @@
 //! It is one thread's work: bytes are moved in [`Endpoint::poll`] and nowhere else. It does not pace,
 //! does not retransmit and has no congestion control of its own: that is TCP's.
 
+mod foresight;
 mod handshake;
 pub(crate) mod mpa;
 mod queue_pair;
@@ -29,7 +30,7 @@ pub(crate) use handshake::{Established, HandshakeError, Offer, establish};
 use queue_pair::QueuePair;
 use regions::Regions;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Span};
 use crate::provider::{Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request};
 
 /// Requests of one queue pair at a time. Each is some bytes of memory here; what is under way is in
@@ -165,6 +166,10 @@ impl Endpoint for SoftEndpoint {
 
     fn deregister(&mut self, region: usize) {
         self.regions.remove(region);
+    }
+
+    fn spare(&mut self, parts: [Span; 2]) {
+        self.regions.set_spare(parts);
     }
 
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {

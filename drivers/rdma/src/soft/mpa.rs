@@ -185,10 +185,13 @@ pub(crate) fn padding(payload_bytes: usize) -> usize {
     (LENGTH_BYTES + payload_bytes).wrapping_neg() % 4
 }
 
-/// What stands behind the payload of an FPDU: padding and checksum, at most seven bytes.
+/// The longest padding, and a checksum.
+pub(crate) const MAX_TRAILER_BYTES: usize = 3 + CHECKSUM_BYTES;
+
+/// What stands behind the payload of an FPDU: padding and checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trailer {
-    bytes: [u8; 3 + CHECKSUM_BYTES],
+    bytes: [u8; MAX_TRAILER_BYTES],
     length: usize,
 }
 
@@ -196,7 +199,7 @@ impl Trailer {
     /// The trailer behind so many bytes of payload. Without a checksum the field is zero: it is always there.
     pub(crate) fn new(payload_bytes: usize, checksum: Option<u32>) -> Self {
         let padding = padding(payload_bytes);
-        let mut bytes = [0; 3 + CHECKSUM_BYTES];
+        let mut bytes = [0; MAX_TRAILER_BYTES];
         // RFC 5044 4.4 and RFC 3720 12.1: the least significant byte first.
         bytes[padding..padding + CHECKSUM_BYTES]
             .copy_from_slice(&checksum.unwrap_or(0).to_le_bytes());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, sockopt};
 
-use super::receive::{Incoming, Receive, ReceiveError, Sinks};
+use super::receive::{Incoming, Receive, ReceiveError, Sink, Sinks};
 use super::regions::{AccessError, Regions};
 use super::segment::{Queue, ReadRequest, Tagged};
 use super::transmit::{Job, Transmit};
@@ -30,6 +30,8 @@ pub(super) struct QueuePair {
     pending: usize,
     /// Answers to the peer's READs that have not all gone.
     answers: usize,
+    /// Something was posted since the last poll.
+    has_posts: bool,
 }
 
 /// What the two ends agreed on.
@@ -43,7 +45,7 @@ pub(super) struct Terms {
 /// Names the answers to the peer's READs among the requests of the sending half.
 const ANSWER: u64 = u64::MAX;
 
-/// How much is received or sent before the other direction has its turn.
+/// How many calls receive or send before the other direction has its turn.
 const TURN: usize = 64;
 
 impl QueuePair {
@@ -56,6 +58,7 @@ impl QueuePair {
             reads: Reads::default(),
             pending: 0,
             answers: 0,
+            has_posts: false,
         }
     }
 
@@ -108,6 +111,7 @@ impl QueuePair {
             }
         }
         self.pending += 1;
+        self.has_posts = true;
         Ok(())
     }
 
@@ -121,6 +125,9 @@ impl QueuePair {
     ) {
         let outcome = if self.has_ended {
             self.discard_some()
+        } else if std::mem::take(&mut self.has_posts) {
+            // Whoever posts has just received what there was.
+            self.send_some(number, completions)
         } else {
             self.receive_some(number, regions, limits, completions)
                 .and_then(|()| self.send_some(number, completions))
@@ -137,13 +144,10 @@ impl QueuePair {
         limits: &Limits,
         completions: &mut Vec<Completion>,
     ) -> Result<(), ReceiveError> {
-        for _ in 0..TURN {
-            let Some(socket) = &self.socket else {
-                return Ok(());
-            };
-            let Some(event) = self.receive.next(socket.as_fd(), regions, &self.reads)? else {
-                return Ok(());
-            };
+        self.receive.begin(TURN);
+        while let Some(socket) = &self.socket
+            && let Some(event) = self.receive.next(socket.as_fd(), regions, &self.reads)?
+        {
             match event {
                 Incoming::Message(message) => completions.push(Completion::Received {
                     queue_pair: number,
@@ -351,11 +355,15 @@ impl Reads {
 }
 
 impl Sinks for Reads {
-    fn sink(&self, to: Remote, length: usize) -> Option<(Arc<Memory>, Span)> {
+    fn sink(&self, to: Remote, length: usize) -> Option<Sink> {
         let read = self.waiting.front()?;
         let is_next = to.key == read.key
             && to.address == read.memory.address() + read.rest.offset as u64
             && length <= read.rest.length;
-        is_next.then(|| (Arc::clone(&read.memory), read.rest.first(length)))
+        is_next.then(|| Sink {
+            memory: Arc::clone(&read.memory),
+            span: read.rest.first(length),
+            spare: read.rest.length - length,
+        })
     }
 }

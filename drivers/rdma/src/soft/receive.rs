@@ -1,57 +1,56 @@
 //! The receiving half of a queue pair: bytes become segments, segments go to their place.
 //!
 //! The payload of a tagged segment is received straight into the memory that it names, after key, bounds and
-//! rights were checked. With checksums it takes the long way, through the staging buffer: nothing may be
-//! placed before it was verified (RFC 5044 4.4).
+//! rights were checked; those of segments that probably follow come with it, see [`Foresight`]. With checksums it
+//! takes the long way, through the staging buffer: nothing may be placed before it was verified (RFC 5044 4.4).
+
+mod direct;
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, recv};
 
+use direct::Direct;
+
+use super::foresight::{Begun, Foresight, HEAD_BYTES};
 use super::mpa::{CHECKSUM_BYTES, Checksum, LENGTH_BYTES, Trailer, padding, trailer_bytes};
 use super::regions::{AccessError, Regions};
 use super::segment::{Header, Queue, ReadRequest, SegmentError, TAGGED_BYTES, Tagged};
 use crate::memory::{Memory, Span};
 use crate::provider::{Access, Loss, MAX_MESSAGE_BYTES, Message, Remote};
 
-/// Two FPDUs of any size.
-const STAGING_BYTES: usize = 128 * 1024;
+/// Two FPDUs of any size, and what else is received with one call.
+const STAGING_BYTES: usize = 512 * 1024;
 
 /// Segments from this size are received into their place; smaller ones come with others in one call.
 const DIRECT_FROM_BYTES: usize = 8 * 1024;
 
-/// What is received beyond the payload of a large segment: the next one's length and the shorter of the headers,
-/// which it has in any case.
-const NEXT_BYTES: usize = LENGTH_BYTES + TAGGED_BYTES;
+/// What is received beyond the payload of a large segment: its trailer, often a short message, the header of the next
+/// large one, and a little of that, which is copied.
+const BEYOND_BYTES: usize = 256;
 
 /// The receiving half of a queue pair.
 #[derive(Debug)]
 pub(super) struct Receive {
     has_checksum: bool,
+    foresight: Foresight,
     staging: Box<[u8]>,
     /// What of `staging` was received and not used.
     start: usize,
     end: usize,
     /// A segment whose payload is being received into its place.
     direct: Option<Direct>,
+    /// Calls that may look whether the socket has something.
+    calls: usize,
+    /// The socket had less than it was asked for, so that another call would be in vain.
+    is_drained: bool,
     /// Whether the last tagged segment was a large one.
     expects_large: bool,
     /// For each queue the number of the next message.
     next_message: [u32; 3],
-}
-
-/// The rest of a tagged segment.
-#[derive(Debug)]
-struct Direct {
-    memory: Arc<Memory>,
-    span: Span,
-    /// Padding and checksum, which follow it.
-    trailer_bytes: usize,
-    /// What to tell when it is there.
-    event: Option<Incoming>,
 }
 
 /// What the peer did.
@@ -115,7 +114,16 @@ impl ReceiveError {
 /// Where answers to READs may be put.
 pub(super) trait Sinks {
     /// The memory for the next part of the answer that is due, if this is it.
-    fn sink(&self, to: Remote, length: usize) -> Option<(Arc<Memory>, Span)>;
+    fn sink(&self, to: Remote, length: usize) -> Option<Sink>;
+}
+
+/// Where a segment goes.
+#[derive(Debug)]
+pub(super) struct Sink {
+    pub(super) memory: Arc<Memory>,
+    pub(super) span: Span,
+    /// So many bytes behind it may be overwritten.
+    pub(super) spare: usize,
 }
 
 /// What becomes of the bytes that were received.
@@ -131,16 +139,25 @@ impl Receive {
     pub(super) fn new(has_checksum: bool) -> Self {
         Self {
             has_checksum,
+            foresight: Foresight::default(),
             staging: vec![0; STAGING_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
             direct: None,
+            calls: 0,
+            is_drained: false,
             expects_large: false,
             next_message: [1; 3],
         }
     }
 
-    /// What the peer did next, or `None` when the socket has no more for now.
+    /// The socket may have something again, and so many calls may look. What they stage is used up then: it wakes nobody.
+    pub(super) fn begin(&mut self, calls: usize) {
+        self.calls = calls;
+        self.is_drained = false;
+    }
+
+    /// What the peer did next, or `None` when the socket has no more for now or was looked at often enough.
     ///
     /// # Errors
     ///
@@ -172,7 +189,7 @@ impl Receive {
     fn segment(&mut self, regions: &Regions, sinks: &dyn Sinks) -> Result<Step, ReceiveError> {
         let staged = &self.staging[self.start..self.end];
         let [high, low, segment @ ..] = staged else {
-            return Ok(Step::Wanted(NEXT_BYTES));
+            return Ok(Step::Wanted(HEAD_BYTES));
         };
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         let header_bytes = segment
@@ -202,19 +219,23 @@ impl Receive {
                     self.verify(length)?;
                 }
                 let to = Remote { address, key };
-                let (memory, span) = match kind {
-                    Tagged::Write => {
-                        let (memory, span) = regions.find(to, payload, Access::RemoteWrite)?;
-                        (Arc::clone(memory), span)
-                    }
+                let sink = match kind {
+                    Tagged::Write => written(regions, to, payload)?,
                     Tagged::ReadResponse => sinks.sink(to, payload).ok_or(ReceiveError::Answer)?,
                 };
-                let event = (kind == Tagged::ReadResponse).then_some(Incoming::Answer {
-                    bytes: payload,
-                    last,
-                });
                 self.expects_large = is_direct;
-                self.place(header_bytes, memory, span, trailer_bytes(length), event)
+                self.foresight.note(payload, last);
+                self.start += LENGTH_BYTES + header_bytes;
+                let begun = Begun {
+                    kind,
+                    last,
+                    key,
+                    address: address.wrapping_add(payload as u64),
+                    end: sink.span.offset + payload,
+                    spare: sink.spare,
+                };
+                self.place(begun, sink, trailer_bytes(length));
+                Ok(Step::Again)
             }
             Header::Untagged {
                 queue,
@@ -240,69 +261,6 @@ impl Receive {
                 Ok(Step::Event(message_event(queue, &self.staging[content])?))
             }
         }
-    }
-
-    /// Copies what is there of a tagged segment's payload to its place, and leaves the rest to be
-    /// received.
-    fn place(
-        &mut self,
-        header_bytes: usize,
-        memory: Arc<Memory>,
-        span: Span,
-        trailer_bytes: usize,
-        event: Option<Incoming>,
-    ) -> Result<Step, ReceiveError> {
-        self.start += LENGTH_BYTES + header_bytes;
-        let there = span.first(self.end - self.start);
-        memory.copy_in(
-            there.offset,
-            &self.staging[self.start..self.start + there.length],
-        );
-        self.start += there.length;
-        self.direct = Some(Direct {
-            memory,
-            span: span.skip(there.length),
-            trailer_bytes,
-            event,
-        });
-        Ok(Step::Again)
-    }
-
-    /// Receives the rest of a tagged segment, and its trailer.
-    fn receive_direct(
-        &mut self,
-        mut direct: Direct,
-        socket: BorrowedFd<'_>,
-    ) -> Result<Step, ReceiveError> {
-        while direct.span.length > 0 {
-            // All that was staged has been placed.
-            (self.start, self.end) = (0, 0);
-            let rest = &mut self.staging[..direct.trailer_bytes + NEXT_BYTES];
-            match direct.memory.receive_from(socket, direct.span, rest) {
-                Ok(0) => return Err(ReceiveError::Cut),
-                Ok(count) => {
-                    let placed = count.min(direct.span.length);
-                    direct.span = direct.span.skip(placed);
-                    self.end = count - placed;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.direct = Some(direct);
-                    return match error.kind() {
-                        // Nothing is wanted but another try.
-                        io::ErrorKind::WouldBlock => Ok(Step::Wanted(0)),
-                        _ => Err(error.into()),
-                    };
-                }
-            }
-        }
-        if self.end - self.start < direct.trailer_bytes {
-            let wanted = direct.trailer_bytes;
-            self.direct = Some(direct);
-            return Ok(Step::Wanted(wanted));
-        }
-        self.start += direct.trailer_bytes;
-        Ok(direct.event.map_or(Step::Again, Step::Event))
     }
 
     /// Compares the checksum of the whole segment at the start of the staging buffer.
@@ -338,22 +296,24 @@ impl Receive {
 
     /// Receives more, until `wanted` bytes are staged or as much as there is; `false` if there is nothing.
     fn fill(&mut self, wanted: usize, socket: BorrowedFd<'_>) -> Result<bool, ReceiveError> {
-        if wanted == 0 {
+        if wanted == 0 || self.is_drained || self.calls == 0 {
             return Ok(false);
         }
+        self.calls -= 1;
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         // Between large segments little is staged, so that little has to be copied.
         let limit = if self.expects_large {
-            wanted
+            wanted.max(BEYOND_BYTES)
         } else {
             self.staging.len()
         };
         let room = &mut self.staging[self.end..limit];
-        match rustix::net::recv(socket, room, RecvFlags::empty()) {
+        match recv(socket, room, RecvFlags::empty()) {
             Ok((_, 0)) if self.end == 0 && self.direct.is_none() => Err(ReceiveError::Ended),
             Ok((_, 0)) => Err(ReceiveError::Cut),
             Ok((_, count)) => {
+                self.is_drained = self.end + count < limit;
                 self.end += count;
                 Ok(true)
             }
@@ -362,6 +322,16 @@ impl Receive {
             Err(errno) => Err(io::Error::from(errno).into()),
         }
     }
+}
+
+/// Where a WRITE goes, if it may.
+fn written(regions: &Regions, to: Remote, payload: usize) -> Result<Sink, AccessError> {
+    let (memory, span) = regions.find(to, payload, Access::RemoteWrite)?;
+    Ok(Sink {
+        memory: Arc::clone(memory),
+        span,
+        spare: regions.spare_behind(memory, span.offset + payload),
+    })
 }
 
 fn message_event(queue: Queue, content: &[u8]) -> Result<Incoming, ReceiveError> {

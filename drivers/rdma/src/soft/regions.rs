@@ -11,6 +11,8 @@ use crate::random::random_bytes;
 pub(super) struct Regions {
     /// Each has its place as its name.
     regions: Vec<Option<Registered>>,
+    /// See [`crate::provider::Endpoint::spare`].
+    spare: [Span; 2],
 }
 
 #[derive(Debug)]
@@ -59,6 +61,20 @@ impl Regions {
             address: memory.address(),
             key,
         }
+    }
+
+    /// See [`crate::provider::Endpoint::spare`]; an endpoint has one region that its peer may write to.
+    pub(super) fn set_spare(&mut self, parts: [Span; 2]) {
+        self.spare = parts;
+    }
+
+    /// How many bytes behind this place of memory that the peer writes to are not needed.
+    pub(super) fn spare_behind(&self, memory: &Memory, end: usize) -> usize {
+        let ends = self
+            .spare
+            .map(|part| (part.offset, part.offset + part.length));
+        let part = ends.iter().find(|(from, to)| (*from..*to).contains(&end));
+        part.map_or(0, |(_, to)| (*to).min(memory.length()).saturating_sub(end))
     }
 
     /// Forgets a region of ours: its key means nothing any more.

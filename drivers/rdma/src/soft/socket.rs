@@ -1,4 +1,4 @@
-//! Sends pieces of registered memory over a socket.
+//! Moves pieces of registered memory over a socket.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,7 +14,25 @@ pub(super) enum Piece<'a> {
     Memory(&'a Memory, Span),
 }
 
-/// Pieces that are sent with one call: the kernel's limit is 1024 (UIO_MAXIOV).
+/// What is received next goes there.
+#[derive(Debug)]
+pub(super) enum Place<'a> {
+    /// Bytes of ours.
+    Bytes(&'a mut [u8]),
+    /// A part of registered memory.
+    Memory(&'a Memory, Span),
+}
+
+impl Place<'_> {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Memory(_, span) => span.length,
+        }
+    }
+}
+
+/// Pieces that are moved with one call: the kernel's limit is 1024 (UIO_MAXIOV).
 pub(super) const MAX_PIECES: usize = 48;
 
 /// Sends the first [`MAX_PIECES`] of `pieces` behind each other, as far as the socket has room; returns how
@@ -24,11 +42,7 @@ pub(super) const MAX_PIECES: usize = 48;
 ///
 /// The kernel's, `EAGAIN` among them.
 pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<usize> {
-    let nothing = libc::iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: 0,
-    };
-    let mut vectors = [nothing; MAX_PIECES];
+    let mut vectors = [NOTHING; MAX_PIECES];
     let count = pieces.len().min(MAX_PIECES);
     for (vector, piece) in vectors.iter_mut().zip(pieces) {
         *vector = match *piece {
@@ -36,18 +50,57 @@ pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<u
                 iov_base: bytes.as_ptr().cast_mut().cast(),
                 iov_len: bytes.len(),
             },
-            Piece::Memory(memory, span) => libc::iovec {
-                iov_base: memory.pointer(span).cast(),
-                iov_len: span.length,
-            },
+            Piece::Memory(memory, span) => part_of(memory, span),
         };
     }
-    // SAFETY: all fields are integers or pointers, for which zero is a value.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = vectors.as_mut_ptr();
-    message.msg_iovlen = count;
+    let message = message(&mut vectors[..count]);
     // SAFETY: each of the first `count` vectors is a slice or a checked span that outlives the call, and
     // the kernel only reads from them and keeps none.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives into the first [`MAX_PIECES`] of `places`, one after the other, as far as the socket has bytes; returns how
+/// many.
+///
+/// # Errors
+///
+/// The kernel's, `EAGAIN` among them.
+pub(super) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::Result<usize> {
+    let mut vectors = [NOTHING; MAX_PIECES];
+    let count = places.len().min(MAX_PIECES);
+    for (vector, place) in vectors.iter_mut().zip(places) {
+        *vector = match place {
+            Place::Bytes(bytes) => libc::iovec {
+                iov_base: bytes.as_mut_ptr().cast(),
+                iov_len: bytes.len(),
+            },
+            Place::Memory(memory, span) => part_of(memory, *span),
+        };
+    }
+    let mut message = message(&mut vectors[..count]);
+    // SAFETY: each of the first `count` vectors is a slice that is borrowed for writing or a checked span, and outlives
+    // the call; the kernel keeps none.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+const NOTHING: libc::iovec = libc::iovec {
+    iov_base: std::ptr::null_mut(),
+    iov_len: 0,
+};
+
+fn part_of(memory: &Memory, span: Span) -> libc::iovec {
+    libc::iovec {
+        iov_base: memory.pointer(span).cast(),
+        iov_len: span.length,
+    }
+}
+
+fn message(vectors: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: all fields are integers or pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len();
+    message
 }

@@ -363,4 +363,48 @@ proptest! {
         prop_assert!(peers[1].content(WRITABLE, Span::new(0, BYTES)) == expected);
         run(&mut peers, |[one, _]| one.completions.len() == writes.len() + 2);
     }
+
+    /// WRITEs behind each other, of the same length or not, where nothing behind them is needed. What is guessed of them
+    /// is right or wrong; it stays within what is spare.
+    #[test]
+    fn writes_that_are_guessed_go_where_they_say(
+        segment_bytes in 8192..65_000_usize,
+        usual in 1..200_000_usize,
+        lengths in proptest::collection::vec(prop_oneof![3 => Just(None), 1 => (0..200_000_usize).prop_map(Some)], 1..12),
+        messages in any::<u16>(),
+        spare in 0..BYTES,
+    ) {
+        let mut peers = pair(1, &offer(false, 2, segment_bytes));
+        let source = noise(5, BYTES);
+        peers[0].memory[LOCAL].copy_in(0, &source);
+        let before = noise(6, BYTES);
+        peers[1].memory[WRITABLE].copy_in(0, &before);
+        peers[1].endpoint.spare([Span::new(0, spare), Span::new(spare, 0)]);
+        let (mut at, mut posted) = (0, 0);
+        for (number, length) in lengths.iter().enumerate() {
+            let span = Span::new(at, length.unwrap_or(usual).min(BYTES - at));
+            at += span.length;
+            let work = Work::Write {
+                region: peers[0].regions[LOCAL].id,
+                span,
+                to: peers[1].at(WRITABLE, span.offset),
+                immediate: None,
+            };
+            peers[0].post(0, work);
+            posted += 1;
+            if messages >> number & 1 == 1 {
+                peers[0].post(0, Work::Send(Message::new(b"one of them").unwrap()));
+                posted += 1;
+            }
+        }
+        peers[0].post(0, Work::Send(Message::new(b"end").unwrap()));
+        let end = Completion::Received { queue_pair: 0, message: Message::new(b"end").unwrap() };
+        run(&mut peers, |[one, other]| {
+            one.completions.len() == posted + 1 && other.completions.last() == Some(&end)
+        });
+        let content = peers[1].content(WRITABLE, Span::new(0, BYTES));
+        prop_assert!(content[..at] == source[..at]);
+        let kept = at.max(spare);
+        prop_assert!(content[kept..] == before[kept..]);
+    }
 }
