@@ -221,14 +221,14 @@ fn plot(runs: &[Run]) -> Plot {
             [before.as_secs_f64() + seconds / 2.0, megabits]
         };
         Some(PlotLine {
-            name: run.options.to_owned(),
+            name: run.options.replace("message=", ""),
             is_model: false,
             points: looks.windows(2).map(point).collect(),
         })
     };
     let shown = runs.iter().filter(|run| shown.contains(&run.options));
     Plot {
-        title: "A policer of 400 Mb/s and 128 KiB, soft-RoCE".to_owned(),
+        title: "A policer of 400 Mb/s and 128 KiB, by message and pace".to_owned(),
         horizontal: Axis::numbers("s"),
         vertical: "Mb/s".to_owned(),
         lines: shown.filter_map(line).collect(),

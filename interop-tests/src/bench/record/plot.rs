@@ -38,10 +38,10 @@ pub struct PlotLine {
 }
 
 /// Lengths in the picture, in pixels.
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 190.0;
+const RIGHT: f64 = 230.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
 

@@ -58,7 +58,9 @@ impl Section {
             text += &format!("![{}]({name})\n\n", plot.title);
         }
         text += &self.table;
-        text.push('\n');
+        if !self.targets.is_empty() {
+            text.push('\n');
+        }
         for target in &self.targets {
             let verdict = if target.is_met { "met" } else { "**MISSED**" };
             text += &format!("- {}: {}, {verdict}\n", target.wanted, target.found);
