@@ -68,7 +68,7 @@ impl Outgoing {
     }
 
     /// Memory of which [`Outgoing::room`] is a part.
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 

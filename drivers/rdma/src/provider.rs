@@ -226,8 +226,8 @@ impl Work {
     }
 }
 
-/// The longest message.
-pub const MAX_MESSAGE_BYTES: usize = 64;
+/// The longest message: each queue pair keeps room for some hundreds.
+pub const MAX_MESSAGE_BYTES: usize = 192;
 
 /// A short message: what the two ends tell each other while data flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,6 +249,14 @@ impl Message {
 
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+
+    /// So many bytes more, to be filled in; `None` if there is no room for them.
+    pub(crate) fn extend(&mut self, count: usize) -> Option<&mut [u8]> {
+        let end = self.length.checked_add(count)?;
+        let room = self.bytes.get_mut(self.length..end)?;
+        self.length = end;
+        Some(room)
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     /// WRITEs may announce what they write.
     pub(crate) immediate: bool,
+    /// Pieces that may travel in messages.
+    pub(crate) inline_bytes: u16,
     /// Files are sent from where they are.
     pub(crate) pins_files: bool,
     pub(crate) provider: Provider,
@@ -51,7 +53,7 @@ pub(crate) enum Provider {
 }
 
 /// Options of this driver only.
-const OWN: [OptionDoc; 17] = [
+const OWN: [OptionDoc; 18] = [
     OptionDoc {
         name: "slab",
         meaning: "The size of a slab in bytes; 4M unless given, and less over TCP on a short path.",
@@ -100,6 +102,12 @@ const OWN: [OptionDoc; 17] = [
         meaning: "Who moves bytes: put for their sender, get for their receiver; put unless given.",
         example: "get",
         kind: OptionKind::Word,
+    },
+    OptionDoc {
+        name: "inline",
+        meaning: "Payloads of up to so many bytes travel in the message that announces them, 0 to 183; 183 unless given.",
+        example: "0",
+        kind: OptionKind::Number,
     },
     OptionDoc {
         name: "immediate",
@@ -182,6 +190,7 @@ pub(crate) const OPTIONS: [OptionDoc; OWN.len() + OF_TCP] = {
 const SLAB_BYTES: u64 = 4 << 20;
 const SLABS: u64 = 4;
 const MESSAGE_BYTES: u64 = 256 << 10;
+const INLINE_BYTES: u16 = 183;
 const STALL: Duration = Duration::from_secs(3);
 
 /// The fastest path for which a ring is fitted, in bytes per second: 100 Gb/s.
@@ -233,6 +242,7 @@ impl Settings {
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
             depth: options.value("depth", depth)?.flatten(),
             mode: options.value("mode", mode)?.unwrap_or(Mode::Put),
+            inline_bytes: options.value("inline", inline)?.unwrap_or(INLINE_BYTES),
             immediate: options.value("immediate", options::switch)?.unwrap_or(true),
             stall: options.value("stall", stall)?.unwrap_or(STALL),
             checksum: options.value("crc", options::switch)?.unwrap_or(false),
@@ -271,6 +281,7 @@ impl Settings {
             pieces: pieces(ring_bytes.get()),
             mode: self.mode,
             immediate: self.immediate,
+            inline_bytes: self.inline_bytes,
         }
     }
 }
@@ -323,6 +334,11 @@ fn mode(text: &str) -> Result<Mode, String> {
         "get" => Ok(Mode::Get),
         _ => Err("it is neither put nor get".to_owned()),
     }
+}
+
+fn inline(text: &str) -> Result<u16, String> {
+    let number = between(0, u64::from(INLINE_BYTES))(text)?;
+    Ok(u16::try_from(number).unwrap_or(INLINE_BYTES))
 }
 
 fn stall(text: &str) -> Result<Duration, String> {

@@ -3,13 +3,15 @@
 //! It believes what comes, posts what may go, and returns credit. It does not wait and knows no clock: whoever
 //! drives it asks [`Exchange::next_at`] when to come again without an event, and passes the time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::crawl::{Crawl, Sample};
 use super::message::MessageError;
 use super::receiver::ReceiverError;
-use super::sender::SenderError;
+use super::sender::{Post, SenderError};
 use super::{Message, Reader, Receiver, Sender};
+use crate::memory::Memory;
 use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
 
 /// Bytes that are posted by one call. Soft-RoCE carries a request out while it is posted, at the speed of the processor,
@@ -23,6 +25,8 @@ pub(crate) struct Exchange {
     pub(crate) receiver: Receiver,
     /// Fetches what arrives, unless the peer writes it.
     reader: Option<Reader>,
+    /// Where pieces that travel in messages are copied from and to: our two rings.
+    rings: Option<[Arc<Memory>; 2]>,
     queue_pairs: Vec<State>,
     /// `None` where nobody wants to know, or the device does not count.
     crawl: Option<Crawl>,
@@ -70,6 +74,7 @@ impl Exchange {
             sender,
             receiver,
             reader: None,
+            rings: None,
             queue_pairs: vec![State::Living; queue_pairs],
             loss: None,
             stalls: 0,
@@ -84,6 +89,12 @@ impl Exchange {
     pub(crate) fn fetch(mut self, reader: Reader) -> Self {
         self.receiver.acknowledge_end();
         self.reader = Some(reader);
+        self
+    }
+
+    /// Small pieces travel in messages: copied from the ring that is sent from, and to the one that is received into.
+    pub(crate) fn carry(mut self, outgoing: Arc<Memory>, incoming: Arc<Memory>) -> Self {
+        self.rings = Some([outgoing, incoming]);
         self
     }
 
@@ -146,8 +157,9 @@ impl Exchange {
         while posted < POSTED_BYTES
             && let Some(post) = self.sender.next(now)
         {
-            posted += post.request.work.bytes();
-            Self::post(endpoint, post.queue_pair, post.request)?;
+            let request = self.load(post);
+            posted += request.work.bytes();
+            Self::post(endpoint, post.queue_pair, request)?;
         }
         while posted < POSTED_BYTES
             && let Some(reader) = &mut self.reader
@@ -157,6 +169,18 @@ impl Exchange {
             Self::post(endpoint, queue_pair, request)?;
         }
         Ok(posted)
+    }
+
+    /// Puts the piece into a message that carries one.
+    fn load(&self, post: Post) -> Request {
+        let mut request = post.request;
+        if let (Some(payload), Some([outgoing, _])) = (post.payload, &self.rings)
+            && let Work::Send(message) = &mut request.work
+            && let Some(room) = message.extend(payload.length)
+        {
+            outgoing.copy_out(payload.offset, room);
+        }
+        request
     }
 
     /// Returns credit if it is due.
@@ -346,6 +370,12 @@ impl Exchange {
                             reader.announced(start, length);
                         }
                     }
+                }
+            }
+            Message::Carried { start, length } => {
+                let place = self.receiver.carried(start, length as u64)?;
+                if let (Some(place), Some([_, incoming])) = (place, &self.rings) {
+                    incoming.copy_in(place.offset, &bytes[bytes.len() - length..]);
                 }
             }
             Message::Credit { consumed } => self.sender.credited(consumed)?,

@@ -6,12 +6,18 @@ const ARRIVED: u8 = 1;
 const CREDIT: u8 = 2;
 const END: u8 = 3;
 const ABANDON: u8 = 4;
+const CARRIED: u8 = 5;
+
+/// What a piece that travels in a message may have, in bytes.
+pub(crate) const MAX_INLINE_BYTES: usize = MAX_MESSAGE_BYTES - 9;
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message {
     /// A piece of the stream is in the receiver's ring.
     Arrived { start: u64, length: u32 },
+    /// A piece of the stream is the rest of this message, so many bytes.
+    Carried { start: u64, length: usize },
     /// All before this place was consumed.
     Credit { consumed: u64 },
     /// The stream ends here.
@@ -36,6 +42,7 @@ pub(crate) enum MessageError {
 }
 
 impl Message {
+    /// What a piece that travels in it has is put behind it.
     pub(crate) fn encode(&self) -> provider::Message {
         let mut bytes = Vec::with_capacity(MAX_MESSAGE_BYTES);
         match self {
@@ -43,6 +50,10 @@ impl Message {
                 bytes.push(ARRIVED);
                 bytes.extend(start.to_be_bytes());
                 bytes.extend(length.to_be_bytes());
+            }
+            Self::Carried { start, .. } => {
+                bytes.push(CARRIED);
+                bytes.extend(start.to_be_bytes());
             }
             Self::Credit { consumed } => {
                 bytes.push(CREDIT);
@@ -66,7 +77,7 @@ impl Message {
     /// When it is no message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
-        if !(ARRIVED..=ABANDON).contains(&kind) {
+        if !(ARRIVED..=CARRIED).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let wrong = MessageError::Length {
@@ -79,6 +90,10 @@ impl Message {
             (ARRIVED, [a, b, c, d]) => Self::Arrived {
                 start: place,
                 length: u32::from_be_bytes([*a, *b, *c, *d]),
+            },
+            (CARRIED, payload) => Self::Carried {
+                start: place,
+                length: payload.len(),
             },
             (CREDIT, []) => Self::Credit { consumed: place },
             (END, []) => Self::End { at: place },
@@ -101,6 +116,8 @@ mod tests {
         prop_oneof![
             (any::<u64>(), any::<u32>())
                 .prop_map(|(start, length)| Message::Arrived { start, length }),
+            (any::<u64>(), 0..=MAX_INLINE_BYTES)
+                .prop_map(|(start, length)| Message::Carried { start, length }),
             any::<u64>().prop_map(|consumed| Message::Credit { consumed }),
             any::<u64>().prop_map(|at| Message::End { at }),
             (any::<usize>(), any::<u32>())
@@ -111,7 +128,11 @@ mod tests {
     proptest! {
         #[test]
         fn messages_survive_the_wire(message in messages()) {
-            prop_assert_eq!(Message::decode(message.encode().as_bytes()), Ok(message));
+            let mut encoded = message.encode();
+            if let Message::Carried { length, .. } = message {
+                encoded.extend(length).unwrap().fill(7);
+            }
+            prop_assert_eq!(Message::decode(encoded.as_bytes()), Ok(message));
         }
 
         #[test]
@@ -119,7 +140,11 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..=MAX_MESSAGE_BYTES),
         ) {
             if let Ok(message) = Message::decode(&bytes) {
-                let encoded = message.encode();
+                let mut encoded = message.encode();
+                if let Message::Carried { length, .. } = message {
+                    let payload = &bytes[bytes.len() - length..];
+                    encoded.extend(length).unwrap().copy_from_slice(payload);
+                }
                 prop_assert_eq!(encoded.as_bytes(), bytes);
             }
         }

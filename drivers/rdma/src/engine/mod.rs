@@ -4,12 +4,14 @@
 //! stream at byte `n` modulo the ring's length, and a ring of the same length at the sender, filled in the
 //! same places. The ring is registered and told once, when the channel opens. The sender cuts the stream into
 //! *pieces*, each on one queue pair: WRITEs no larger than the path takes, then a SEND that says which piece is
-//! there, or one WRITE that says so itself, where devices can do that. Pieces of different queue pairs arrive in any order and are delivered in the order of the stream.
+//! there, or one WRITE that says so itself, where devices can do that. A piece
+//! of few bytes travels in the SEND. Pieces of different queue pairs arrive in any order and are delivered in the order of the stream.
 //! The receiver returns *credit*, the end of what it has consumed, and the sender writes no further than one ring
 //! beyond it; so what is not consumed stays at the sender, and a piece that was lost with its queue pair is
 //! written again, to the same place.
 //!
-//! A receiver may fetch instead (`mode=get`): pieces are announced when they are in the sender's ring, and READ from it.
+//! A receiver may fetch instead (`mode=get`): pieces are announced when they are in the sender's ring, and READ from it,
+//! unless they are so small that they come with the announcement.
 //! What is not in the sender's ring, because it is sent from where it is, has the same place in the receiver's.
 //!
 //! What a peer says is checked against what it may say; the errors name the lie.
@@ -26,7 +28,7 @@ mod sources;
 pub(crate) use exchange::Exchange;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use exchange::Fault;
-pub(crate) use message::Message;
+pub(crate) use message::{MAX_INLINE_BYTES, Message};
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use pacing::time_of;
 pub(crate) use pacing::{Pacer, Path, Rate};

@@ -195,6 +195,7 @@ mod tests {
 
     const QUEUE_PAIRS: usize = 2;
     const RING: u64 = 240;
+    const INLINE: u64 = 12;
 
     /// A sender whose pieces are fetched, and who fetches them.
     struct Ends {
@@ -225,6 +226,7 @@ mod tests {
                 piece_bytes: 48,
                 max_pieces: 20,
                 is_fetched: true,
+                inline_bytes: INLINE,
                 immediate: true,
                 completes_early: false,
                 stall: None,
@@ -239,6 +241,7 @@ mod tests {
             };
             let mut receiver = Receiver::new(ring, 20);
             receiver.acknowledge_end();
+            receiver.take_inline(INLINE);
             Self {
                 sender: Sender::new(settings, Pacer::new(Path::new(Rate::Any, 0), 0)),
                 receiver,
@@ -253,7 +256,11 @@ mod tests {
 
         fn post(&mut self) {
             while let Some(post) = self.sender.next(Duration::ZERO) {
-                self.announced[post.queue_pair].push_back(post.request);
+                let mut request = post.request;
+                if let (Some(payload), Work::Send(message)) = (post.payload, &mut request.work) {
+                    message.extend(payload.length).unwrap();
+                }
+                self.announced[post.queue_pair].push_back(request);
             }
             while let Some((queue_pair, request)) =
                 self.reader.next(&mut self.other, Duration::ZERO)
@@ -277,6 +284,13 @@ mod tests {
                     let length = u64::from(length);
                     if self.receiver.wants(start, length, pieces).unwrap() {
                         self.reader.announced(start, length);
+                    }
+                }
+                Message::Carried { start, length } => {
+                    if let Some(place) = self.receiver.carried(start, length as u64).unwrap() {
+                        for count in &mut self.fetched[place.offset..][..length] {
+                            *count += 1;
+                        }
                     }
                 }
                 Message::End { at } => self.receiver.ended(at).unwrap(),

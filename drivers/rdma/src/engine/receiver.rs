@@ -28,6 +28,8 @@ pub(crate) struct Receiver {
     acknowledges_end: bool,
     /// The sender may announce pieces by numbers in WRITEs.
     takes_immediates: bool,
+    /// The longest piece that may come in a message.
+    inline_bytes: u64,
 }
 
 /// How the peer lied.
@@ -35,6 +37,10 @@ pub(crate) struct Receiver {
 pub(crate) enum ReceiverError {
     #[error("the peer wrote with immediate data, which was not agreed")]
     Immediate,
+    #[error(
+        "the peer sent {length} bytes of the stream in a message, and at most {most} were agreed"
+    )]
+    Inline { length: u64, most: u64 },
     #[error("the peer announced an empty piece")]
     Empty,
     #[error("the peer wrote up to byte {end}, and had credit up to {limit}")]
@@ -63,6 +69,7 @@ impl Receiver {
             end: None,
             acknowledges_end: false,
             takes_immediates: false,
+            inline_bytes: 0,
         }
     }
 
@@ -74,6 +81,30 @@ impl Receiver {
     /// The sender may announce pieces by numbers in WRITEs.
     pub(crate) fn take_immediates(&mut self) {
         self.takes_immediates = true;
+    }
+
+    /// Pieces of up to so many bytes may come in messages.
+    pub(crate) fn take_inline(&mut self, most: u64) {
+        self.inline_bytes = most;
+    }
+
+    /// A piece came in a message; returns where its bytes go, or `None` if they were there before.
+    ///
+    /// # Errors
+    ///
+    /// When it may not, or cannot be.
+    pub(crate) fn carried(
+        &mut self,
+        start: u64,
+        length: u64,
+    ) -> Result<Option<Span>, ReceiverError> {
+        let most = self.inline_bytes;
+        if length > most {
+            return Err(ReceiverError::Inline { length, most });
+        }
+        let is_new = start >= self.ready && !self.early.contains_key(&start);
+        self.arrived(start, length)?;
+        Ok(is_new.then(|| self.ring.place(start, length)))
     }
 
     /// A WRITE has announced itself.

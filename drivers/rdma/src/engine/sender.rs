@@ -28,6 +28,8 @@ pub(crate) struct SenderSettings {
     pub(crate) max_pieces: usize,
     /// The peer fetches pieces that are announced to it, and nothing is written.
     pub(crate) is_fetched: bool,
+    /// Pieces of so many bytes travel in the message that announces them; 0 for none.
+    pub(crate) inline_bytes: u64,
     /// A piece that is one WRITE is announced by a number in it.
     pub(crate) immediate: bool,
     /// Requests complete before they have arrived (iWARP).
@@ -162,6 +164,8 @@ impl Piece {
 pub(crate) struct Post {
     pub(crate) queue_pair: usize,
     pub(crate) request: Request,
+    /// What of our ring travels in the message, behind what it says.
+    pub(crate) payload: Option<Span>,
 }
 
 /// How the peer lied, or what is no more.
@@ -277,6 +281,10 @@ impl Sender {
             piece.queue_pair = Some(queue_pair);
             self.next = queue_pair + 1;
         }
+        let is_short = piece.end - piece.start <= settings.inline_bytes;
+        if is_short && !self.sources.any_within(piece.start, piece.end) {
+            return self.next_inline(number, queue_pair, now);
+        }
         if piece.posted == piece.end {
             let request = piece.announce();
             self.count_announced();
@@ -314,6 +322,30 @@ impl Sender {
             self.count_announced();
         }
         Some(self.post(queue_pair, id, work, now))
+    }
+
+    /// Sends a piece in its announcement. The pacer holds it back as it does WRITEs; where pieces are fetched it is for the
+    /// receiver to pace them, and these are too short for that.
+    fn next_inline(&mut self, number: usize, queue_pair: usize, now: Duration) -> Option<Post> {
+        let Piece { start, end, .. } = self.pieces[number];
+        let is_paced = !self.settings.is_fetched;
+        if is_paced && !self.pacer.pass(queue_pair, end - start, now) {
+            return None;
+        }
+        let piece = &mut self.pieces[number];
+        (piece.posted, piece.announced, piece.told) = (end, true, true);
+        self.count_announced();
+        let payload = self.settings.ring.place(start, end - start);
+        let message = Message::Carried {
+            start,
+            length: payload.length,
+        };
+        let id = end | if is_paced { WRITE } else { 0 };
+        let post = self.post(queue_pair, id, Work::Send(message.encode()), now);
+        Some(Post {
+            payload: Some(payload),
+            ..post
+        })
     }
 
     /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
@@ -654,6 +686,7 @@ impl Sender {
         Some(Post {
             queue_pair,
             request: Request { id: 0, work },
+            payload: None,
         })
     }
 
@@ -662,6 +695,7 @@ impl Sender {
         Post {
             queue_pair,
             request: Request { id, work },
+            payload: None,
         }
     }
 }

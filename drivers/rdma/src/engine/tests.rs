@@ -51,6 +51,8 @@ struct Nature {
     completes_early: bool,
     /// WRITEs carry numbers for the peer.
     immediate: bool,
+    /// Pieces of so many bytes travel in messages.
+    inline_bytes: u64,
 }
 
 impl Fabric {
@@ -69,6 +71,7 @@ impl Fabric {
         let Nature {
             completes_early,
             immediate,
+            inline_bytes,
         } = nature;
         let ring = Ring::new(NonZeroU64::new(ring).unwrap());
         let settings = SenderSettings {
@@ -84,6 +87,7 @@ impl Fabric {
             piece_bytes: piece,
             max_pieces: pieces,
             is_fetched: false,
+            inline_bytes,
             immediate,
             completes_early,
             stall: None,
@@ -91,6 +95,7 @@ impl Fabric {
         let bytes = usize::try_from(ring.bytes()).unwrap();
         let mut receiver = Receiver::new(ring, pieces);
         receiver.take_immediates();
+        receiver.take_inline(inline_bytes);
         Self {
             sender: Sender::new(settings, Pacer::new(Path::new(Rate::Any, 0), 0)),
             receiver,
@@ -146,8 +151,16 @@ impl Fabric {
             );
             let Post {
                 queue_pair,
-                request,
+                mut request,
+                payload,
             } = post;
+            if let (Some(payload), Work::Send(message)) = (payload, &mut request.work) {
+                let bytes = &self.sent[payload.offset..payload.offset + payload.length];
+                message
+                    .extend(payload.length)
+                    .unwrap()
+                    .copy_from_slice(bytes);
+            }
             let bytes = self.completes_early.then(|| self.source(request)).flatten();
             self.queue_pairs[queue_pair].push_back(OnTheWay { request, bytes });
             if self.completes_early {
@@ -200,6 +213,13 @@ impl Fabric {
                 match Message::decode(message.as_bytes()).unwrap() {
                     Message::Arrived { start, length } => {
                         self.receiver.arrived(start, u64::from(length)).unwrap();
+                    }
+                    Message::Carried { start, length } => {
+                        let place = self.receiver.carried(start, length as u64).unwrap();
+                        if let Some(place) = place {
+                            let payload = &message.as_bytes()[9..];
+                            self.received[place.offset..][..length].copy_from_slice(payload);
+                        }
                     }
                     Message::End { at } => self.receiver.ended(at).unwrap(),
                     Message::Abandon { queue_pair, life } if life == self.lives[queue_pair] => {
@@ -293,8 +313,9 @@ proptest! {
         pieces in 1_usize..20,
         completes_early: bool,
         immediate: bool,
+        inline_bytes in 0_u64..60,
     ) {
-        let nature = Nature { completes_early, immediate };
+        let nature = Nature { completes_early, immediate, inline_bytes };
         let mut fabric = Fabric::with(ring, piece.min(ring), message, 3, pieces, nature);
         let stream: Vec<u8> = (0..20_000_u32).map(|n| (n % 251) as u8).collect();
         let mut filled = 0;
@@ -334,14 +355,16 @@ proptest! {
     /// A peer may say anything: it is believed or refused, and nothing else happens.
     #[test]
     fn a_receiver_believes_nobody(
-        messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..3_u8), 0..40),
+        messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..4_u8), 0..40),
     ) {
         let ring = Ring::new(NonZeroU64::new(100).unwrap());
         let mut receiver = Receiver::new(ring, 8);
         receiver.take_immediates();
+        receiver.take_inline(50);
         for (start, length, kind) in messages {
             let _ = match kind {
                 0 => receiver.ended(start),
+                2 => receiver.carried(start, length).map(|_| ()),
                 1 => receiver.written(immediate(start.wrapping_sub(50)), length),
                 _ => receiver.arrived(start, length),
             };
@@ -376,6 +399,11 @@ fn lies_are_named() {
     );
     assert_eq!(receiver.ended(60), Err(ReceiverError::End { at: 60 }));
     assert_eq!(receiver.written(10, 10), Err(ReceiverError::Immediate));
+    let inline = ReceiverError::Inline {
+        length: 10,
+        most: 0,
+    };
+    assert_eq!(receiver.carried(10, 10), Err(inline));
 }
 
 #[test]
@@ -473,6 +501,7 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
         piece_bytes: 1000,
         max_pieces: 4,
         is_fetched: false,
+        inline_bytes: 0,
         immediate: false,
         completes_early: false,
         stall: Some(Duration::from_secs(3)),
@@ -513,6 +542,7 @@ impl Endpoint for Script {
         self.posted.push(Post {
             queue_pair,
             request,
+            payload: None,
         });
         Ok(())
     }
@@ -618,6 +648,7 @@ fn said(queue_pair: usize, message: Message) -> Post {
     Post {
         queue_pair,
         request,
+        payload: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a peer says while data flows, and what becomes of queue pairs meanwhile.
 
 use std::io;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,8 @@ const DEPTH: usize = 16;
 /// the first lie that is noticed.
 pub fn messages(input: &[u8]) {
     let mut input = Input(input);
-    let ring = Ring::new(NonZeroU64::new(RING_BYTES).expect("a constant that is not zero"));
+    let ring_bytes = NonZeroU64::new(RING_BYTES).expect("a constant that is not zero");
+    let ring = Ring::new(ring_bytes);
     let modes = input.byte();
     let remote = Remote { address: 0, key: 0 };
     let settings = SenderSettings {
@@ -40,6 +41,7 @@ pub fn messages(input: &[u8]) {
         piece_bytes: 250,
         max_pieces: PIECES,
         is_fetched: modes & 1 != 0,
+        inline_bytes: if modes & 16 != 0 { 40 } else { 0 },
         immediate: modes & 4 != 0,
         completes_early: modes & 1 == 0,
         stall: None,
@@ -50,7 +52,14 @@ pub fn messages(input: &[u8]) {
     if modes & 8 != 0 {
         receiver.take_immediates();
     }
+    if modes & 16 != 0 {
+        receiver.take_inline(40);
+    }
     let mut exchange = Exchange::new(sender, receiver, QUEUE_PAIRS);
+    let bytes = NonZeroUsize::try_from(ring_bytes).expect("a ring is memory of this process");
+    if let (Ok(outgoing), Ok(incoming)) = (Memory::new(bytes), Memory::new(bytes)) {
+        exchange = exchange.carry(Arc::new(outgoing), Arc::new(incoming));
+    }
     if modes & 2 != 0 {
         let settings = ReaderSettings {
             ring,
@@ -91,7 +100,14 @@ pub fn messages(input: &[u8]) {
                 let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
                 peer.write(immediate(near.wrapping_sub(400)), input.byte());
             }
-            kind => peer.say(message(kind, &mut input, consumed).encode().as_bytes()),
+            kind => {
+                let message = message(kind, &mut input, consumed);
+                let mut encoded = message.encode();
+                if let Message::Carried { length, .. } = message {
+                    encoded.extend(length);
+                }
+                peer.say(encoded.as_bytes());
+            }
         }
         if exchange.advance(&mut peer, Duration::ZERO).is_err() {
             return;
@@ -104,7 +120,11 @@ pub fn messages(input: &[u8]) {
 fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
     let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
     match kind {
-        176..=219 => Message::Arrived {
+        176..=189 => Message::Carried {
+            start: near,
+            length: usize::from(input.byte() % 64),
+        },
+        190..=219 => Message::Arrived {
             start: near,
             length: u32::from(input.byte()),
         },

@@ -86,6 +86,7 @@ impl Offer {
         bytes.extend(self.queue_pairs.to_be_bytes());
         bytes.extend(self.pieces.to_be_bytes());
         bytes.extend([self.mode as u8, u8::from(self.immediate)]);
+        bytes.extend(self.inline_bytes.to_be_bytes());
     }
 
     /// Nothing of an offer may be zero.
@@ -104,6 +105,7 @@ impl Offer {
                 [1] => true,
                 _ => return None,
             },
+            inline_bytes: fields.u16()?,
         };
         (offer.queue_pairs > 0 && offer.pieces > 0).then_some(offer)
     }
@@ -198,6 +200,7 @@ mod tests {
             pieces: 64,
             mode: Mode::Get,
             immediate: true,
+            inline_bytes: 183,
         };
         for record in [
             Record::Offer(offer, Ways::default().with(Way::Soft).with(Way::Roce)),
@@ -243,6 +246,7 @@ mod tests {
             pieces: 1,
             mode: Mode::Put,
             immediate: false,
+            inline_bytes: 0,
         };
         let mut bytes = Record::Offer(offer, Ways::default()).encode();
         bytes[HEAD_BYTES..][..8].fill(0);

@@ -33,6 +33,8 @@ pub(crate) struct Offer {
     pub(crate) mode: Mode,
     /// WRITEs may announce what they write, where devices can do that.
     pub(crate) immediate: bool,
+    /// Pieces of the stream that may travel in messages, in bytes at most.
+    pub(crate) inline_bytes: u16,
 }
 
 impl Offer {
@@ -44,6 +46,7 @@ impl Offer {
             pieces: self.pieces.min(other.pieces),
             mode: self.mode,
             immediate: self.immediate && other.immediate,
+            inline_bytes: self.inline_bytes.min(other.inline_bytes),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::rings::Rings;
 use super::{OpenError, Opened, Opening};
 use crate::engine::{
-    Exchange, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+    Exchange, MAX_INLINE_BYTES, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender,
+    SenderSettings,
 };
 use crate::handshake::{Mode, Offer};
 use crate::provider::Remote;
@@ -46,6 +47,7 @@ impl Opening<'_> {
         let pieces = usize::from(chosen.pieces);
         // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
         let message = self.settings.message.min(ring.bytes().div_ceil(3));
+        let inline_bytes = u64::from(chosen.inline_bytes).min(MAX_INLINE_BYTES as u64);
         let immediate = chosen.immediate && limits.immediate && ring.fits_immediates();
         let settings = SenderSettings {
             ring,
@@ -60,6 +62,7 @@ impl Opening<'_> {
             piece_bytes: piece_bytes(ring, message),
             max_pieces: pieces,
             is_fetched: chosen.mode == Mode::Get,
+            inline_bytes,
             immediate,
             completes_early: limits.over_tcp,
             stall: (!limits.over_tcp).then_some(self.settings.stall),
@@ -81,7 +84,10 @@ impl Opening<'_> {
         if immediate && chosen.mode == Mode::Put {
             receiver.take_immediates();
         }
-        let mut exchange = Exchange::new(sender, receiver, limits.queue_pairs);
+        receiver.take_inline(inline_bytes);
+        let [outgoing, incoming] = [rings.outgoing.memory(), &rings.incoming].map(Arc::clone);
+        let exchange = Exchange::new(sender, receiver, limits.queue_pairs);
+        let mut exchange = exchange.carry(outgoing, incoming);
         if chosen.mode == Mode::Get {
             if limits.reads == 0 {
                 return Err(OpenError::Local(

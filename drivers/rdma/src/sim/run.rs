@@ -9,7 +9,8 @@ use super::endpoint::{SharedFabric, SimEndpoint};
 use super::fabric::FabricSettings;
 use super::random::Random;
 use crate::engine::{
-    Exchange, Fault, Pacer, Path, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+    Exchange, Fault, MAX_INLINE_BYTES, Pacer, Path, Reader, ReaderSettings, Receiver, Ring, Sender,
+    SenderSettings,
 };
 use crate::handshake::Mode;
 use crate::memory::Memory;
@@ -101,12 +102,21 @@ impl Run {
                 key: told.key,
             };
             let pacer = Pacer::new(Arc::clone(&path), settings.queue_pairs);
-            let sender = Sender::new(settings.sender(ring, remote, &endpoint), pacer);
+            let mut sender = settings.sender(ring, remote, &endpoint);
+            if memories.is_some() {
+                sender.inline_bytes = MAX_INLINE_BYTES as u64;
+            }
+            let inline_bytes = sender.inline_bytes;
+            let sender = Sender::new(sender, pacer);
             let mut receiver = Receiver::new(ring, settings.pieces());
             if endpoint.limits().immediate {
                 receiver.take_immediates();
             }
+            receiver.take_inline(inline_bytes);
             let mut exchange = Exchange::new(sender, receiver, settings.queue_pairs);
+            if let Some([outgoing, incoming]) = &memories {
+                exchange = exchange.carry(Arc::clone(outgoing), Arc::clone(incoming));
+            }
             if settings.mode == Mode::Get {
                 let settings = settings.reader(ring, remote, &endpoint);
                 exchange = exchange.fetch(Reader::new(settings, Pacer::new(path, 0)));
@@ -180,6 +190,7 @@ impl RunSettings {
             piece_bytes: piece_bytes(ring, self.message_bytes),
             max_pieces: self.pieces(),
             is_fetched: self.mode == Mode::Get,
+            inline_bytes: 0,
             immediate: endpoint.limits().immediate,
             completes_early: false,
             stall: self.stall,
