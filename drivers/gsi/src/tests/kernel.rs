@@ -42,7 +42,11 @@ fn subject(spec: &str, versions: TlsVersions) -> Subject {
 
 const VERSIONS: [TlsVersions; 2] = [TlsVersions::Only12, TlsVersions::Only13];
 
-const STACKS: [&str; 3] = ["tcp,gsi:ktls=on", "splice,gsi:ktls=on", "tcp,gsi:ktls=off"];
+const STACKS: [&str; 3] = [
+    "tcp,gsi:ktls=on",
+    "splice:direct=1,gsi:ktls=on",
+    "tcp,gsi:ktls=off",
+];
 
 /// The end that connects, and the one that accepts.
 fn meet(connector: &Stack, acceptor: &Stack) -> (Box<dyn Channel>, Box<dyn Channel>) {
@@ -101,7 +105,10 @@ fn the_kernel_and_we_understand_each_other() {
                         let mut scratch = vec![0; 100_000];
                         for length in [0, 1, 16_383, 16_384, 16_385, 1_000_000, 3_000_000] {
                             let scratch = &mut scratch;
-                            let range = FileRange::new(file.as_fd(), 0, length, scratch, &moved);
+                            let range = FileRange {
+                                direct: Some(file.as_fd()),
+                                ..FileRange::new(file.as_fd(), 0, length, scratch, &moved)
+                            };
                             let body = Body::File(range);
                             with_operation(|operation| sender.send(b"head", body, operation))
                                 .unwrap();

@@ -169,6 +169,8 @@ impl Uncopied {
     fn is_usable(&mut self, channel: &TcpChannel) -> bool {
         if matches!(self.state, State::Untried) {
             self.state = match allow_lending(channel.socket()) {
+                // It encrypts to memory of its own, and refuses such calls.
+                Ok(()) if channel.is_protected() => State::Useless("the kernel encrypts".into()),
                 Ok(()) => State::Usable,
                 Err(error) => State::Useless(error.to_string().into()),
             };
