@@ -180,8 +180,9 @@ fn a_message_comes_after_the_writes_before_it() {
 
 #[test]
 fn a_read_brings_what_is_there() {
-    for checksum in [false, true] {
-        let mut peers = pair(1, &offer(checksum, 2, 9000));
+    for (checksum, revision) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
+        let mut peers = pair(1, &offer(checksum, revision, 9000));
+        let depth = peers[0].endpoint.limits().reads;
         let bytes = noise(9, BYTES);
         peers[1].memory[READABLE].copy_in(0, &bytes);
         for (id, (start, end)) in [(0, 500_000), (500_000, 500_001), (500_001, BYTES)]
@@ -194,6 +195,9 @@ fn a_read_brings_what_is_there() {
                 from: peers[1].at(READABLE, start),
             };
             peers[0].post(id as u64, work);
+            run(&mut peers, |[one, _]| {
+                one.completions.len() + depth > id + 1
+            });
         }
         run(&mut peers, |[one, _]| one.completions.len() == 3);
         let done = [0, 1, 2].map(|id| Completion::Done { queue_pair: 0, id });
