@@ -80,9 +80,9 @@ impl VerbsEndpoint {
             return self.lose(number, Loss::Failed(words), completions);
         }
         match name.subject {
-            Subject::Request => {
-                let id = queue_pair.complete();
-                completions.extend(id.map(|id| Completion::Done {
+            Subject::Request(request) => {
+                let ids = queue_pair.complete(request);
+                completions.extend(ids.map(|id| Completion::Done {
                     queue_pair: number,
                     id,
                 }));

@@ -21,6 +21,7 @@ mod place;
 mod ports;
 mod queue_pair;
 mod replacement;
+mod requests;
 mod slot;
 
 use std::io;

@@ -1,6 +1,5 @@
 //! A queue pair with its messages: those that it has room for, and those that are on their way.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ptr;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use super::bindings::{
 };
 use super::connection_manager::Connection;
 use super::objects::{CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
+use super::requests::Requests;
 use crate::memory::Span;
 use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
 
@@ -25,8 +25,8 @@ pub(super) struct Name {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The oldest request.
-    Request,
+    /// The request of this number.
+    Request(u32),
     /// A message of the peer, in this slot.
     Message(u32),
 }
@@ -34,23 +34,24 @@ pub(super) enum Subject {
 impl Name {
     /// The number that a work request carries to its completion.
     fn encode(self) -> u64 {
-        let (kind, slot) = match self.subject {
-            Subject::Request => (0, 0),
+        let (kind, number) = match self.subject {
+            Subject::Request(number) => (0, number),
             Subject::Message(slot) => (1, slot),
         };
         let [a, b] = self.life.to_be_bytes();
-        let [c, d, e, f] = slot.to_be_bytes();
+        let [c, d, e, f] = number.to_be_bytes();
         u64::from_be_bytes([kind, self.queue_pair, a, b, c, d, e, f])
     }
 
     pub(super) fn decode(id: u64) -> Self {
-        let [kind, queue_pair, a, b, slot @ ..] = id.to_be_bytes();
+        let [kind, queue_pair, a, b, number @ ..] = id.to_be_bytes();
+        let number = u32::from_be_bytes(number);
         Self {
             queue_pair,
             life: u16::from_be_bytes([a, b]),
             subject: match kind {
-                0 => Subject::Request,
-                _ => Subject::Message(u32::from_be_bytes(slot)),
+                0 => Subject::Request(number),
+                _ => Subject::Message(number),
             },
         }
     }
@@ -65,8 +66,7 @@ pub(super) struct QueuePair {
     number: u8,
     life: u16,
     depths: Depths,
-    /// What the requests without completion are called, oldest first.
-    requests: VecDeque<u64>,
+    requests: Requests,
     /// Messages that were posted.
     sent: usize,
     /// First the messages that may come, then those that go.
@@ -103,7 +103,7 @@ impl QueuePair {
             number,
             life,
             depths,
-            requests: VecDeque::with_capacity(depths.sends),
+            requests: Requests::new(depths.sends),
             sent: 0,
             slots: Arc::clone(&shared.slots),
             first_slot: usize::from(number) * (depths.receives + depths.sends),
@@ -142,12 +142,12 @@ impl QueuePair {
 
     /// Whether no further request can be posted.
     pub(super) fn is_full(&self) -> bool {
-        self.requests.len() >= self.depths.sends
+        self.requests.count() >= self.depths.sends
     }
 
     /// Requests without completion.
     pub(super) fn pending(&self) -> usize {
-        self.requests.len()
+        self.requests.count()
     }
 
     pub(super) fn write(
@@ -166,7 +166,7 @@ impl QueuePair {
         // ibv_post_send(3): in network byte order.
         request.immediate = immediate.map_or(0, u32::to_be);
         self.own.send(request, source, span)?;
-        self.requests.push_back(id);
+        self.requests.posted(id);
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl QueuePair {
     ) -> io::Result<()> {
         let request = self.request(OPERATION_READ, from);
         self.own.send(request, sink, span)?;
-        self.requests.push_back(id);
+        self.requests.posted(id);
         Ok(())
     }
 
@@ -192,13 +192,13 @@ impl QueuePair {
         let request = self.request(OPERATION_SEND, nowhere);
         self.own.send(request, &self.slots, span)?;
         self.sent = self.sent.wrapping_add(1);
-        self.requests.push_back(id);
+        self.requests.posted(id);
         Ok(())
     }
 
-    /// The oldest request is done; returns what it is called.
-    pub(super) fn complete(&mut self) -> Option<u64> {
-        self.requests.pop_front()
+    /// A request is done. Returns what those are called whose turn it is.
+    pub(super) fn complete(&mut self, number: u32) -> impl Iterator<Item = u64> {
+        self.requests.done(number)
     }
 
     /// Takes a message out of its slot, and makes room for another there. `None` for one that cannot be.
@@ -238,7 +238,7 @@ impl QueuePair {
     /// Every request tells when it is done.
     fn request(&self, operation: i32, remote: Remote) -> SendRequest {
         SendRequest {
-            id: self.name(Subject::Request).encode(),
+            id: self.name(Subject::Request(self.requests.next())).encode(),
             next: ptr::null_mut(),
             segments: ptr::null_mut(),
             segment_count: 0,
@@ -260,8 +260,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn completions_are_recognised(queue_pair: u8, life: u16, slot: Option<u32>) {
-            let subject = slot.map_or(Subject::Request, Subject::Message);
+        fn completions_are_recognised(queue_pair: u8, life: u16, is_request: bool, number: u32) {
+            let subject = match is_request {
+                true => Subject::Request(number),
+                false => Subject::Message(number),
+            };
             let name = Name { queue_pair, life, subject };
             prop_assert_eq!(Name::decode(name.encode()), name);
         }
