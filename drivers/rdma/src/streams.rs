@@ -392,6 +392,7 @@ mod tests {
     use super::*;
     use crate::Rdma;
     use crate::open::open;
+    use crate::provider::{PostError, Remote, Request, Work};
     use crate::settings::Settings;
 
     /// Both ends of a channel at this address, with small rings: the end that connects, and the one that accepts.
@@ -487,6 +488,65 @@ mod tests {
         let restored = survive(local, [[("qps", "1"), ("provider", "verbs")]; 2], lost);
         assert!(restored >= 8, "{restored} lives");
         survive(local, [[("qps", "3"), ("provider", "verbs")]; 2], lost);
+    }
+
+    /// A WRITE to where we may not write.
+    fn trespass(streams: &mut Streams, to: Remote) {
+        let work = Work::Write {
+            region: 0,
+            span: Span::new(0, 64),
+            to,
+            immediate: None,
+        };
+        // The engine does not wait for requests of this name.
+        let posted = streams.opened.endpoint.post(0, Request { id: 0, work });
+        assert_ne!(posted, Err(PostError::Full));
+    }
+
+    #[test]
+    #[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+    fn devices_keep_peers_out_of_memory_that_they_were_not_told_of() {
+        let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: Some(Instant::now() + Duration::from_secs(60)),
+            cancel: &cancel,
+        };
+        let options = [("qps", "1"), ("provider", "verbs")];
+        let [mut one, mut other] = pair(local.parse().unwrap(), [options; 2], &operation);
+        let ring = other.opened.incoming.address();
+        let trespasses = [(ring, 0x0bad_0bad), (0, 0), (ring + (1 << 30), 1)];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (address, key) in trespasses {
+                    trespass(&mut one, Remote { address, key });
+                    one.send_memory(b"well-behaved", &operation).unwrap();
+                    one.flush(&operation).unwrap();
+                }
+                one.finish(&operation).unwrap();
+            });
+            let expected = b"well-behaved".repeat(trespasses.len());
+            assert_eq!(receive_all(&mut other, &operation), expected);
+        });
+        assert!(other.opened.exchange.restored() > 0);
+
+        // Who does nothing else does not go on for ever.
+        let [mut one, mut other] = pair(local.parse().unwrap(), [options; 2], &operation);
+        thread::scope(|scope| {
+            let victim = scope.spawn(move || other.receive(&mut [0; 10], &operation).unwrap_err());
+            let error = loop {
+                operation.check().unwrap();
+                trespass(&mut one, Remote { address: 0, key: 0 });
+                if let Err(error) = one.progress() {
+                    break error;
+                }
+            };
+            drop(one);
+            // One of the two is the first to have had enough.
+            let errors = [error, victim.join().unwrap()].map(|error| error.to_string());
+            let is_named = |error: &String| error.contains("nothing got through");
+            assert!(errors.iter().any(is_named), "{errors:?}");
+        });
     }
 
     #[test]
