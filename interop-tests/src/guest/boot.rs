@@ -5,41 +5,62 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
 
 use super::kernel::DIRECTORY;
-use super::{Guest, GuestError, MARK, Network, Report};
+use super::{Guest, GuestError, MARK, Network, Report, mark_of};
 use crate::group::Group;
 
-pub(super) fn run(guest: &Guest, kernel: &Path) -> Result<Report, GuestError> {
-    let share = tempfile::Builder::new()
-        .prefix("gridhaul-guest-")
-        .tempdir()?;
-    let share = share.path();
-    fs::write(share.join("command"), command(guest))?;
-    fs::copy("/proc/cpuinfo", share.join("cpuinfo"))?;
-    let mut group = Group::start(machine(guest, kernel, share)?)?;
-    let status = group.wait(guest.limit)?;
-    drop(group);
-    let read = |name: &str| fs::read(share.join(name)).unwrap_or_default();
-    let words = |names: &[&str]| {
-        let bytes: Vec<u8> = names.iter().flat_map(|name| read(name)).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    if status.is_none() {
-        return Err(GuestError::TimedOut {
-            limit: guest.limit,
-            output: words(&["network.log", "output", "console"]),
-        });
+/// A guest that was started.
+pub(super) struct Machine {
+    /// Its directory on the host, with its command and what it leaves.
+    share: TempDir,
+    group: Group,
+}
+
+impl Machine {
+    /// Starts the kernel.
+    pub(super) fn start(guest: &Guest, kernel: &Path) -> io::Result<Self> {
+        let share = tempfile::Builder::new()
+            .prefix("gridhaul-guest-")
+            .tempdir()?;
+        fs::write(share.path().join("command"), command(guest))?;
+        fs::copy("/proc/cpuinfo", share.path().join("cpuinfo"))?;
+        let group = Group::start(machine(guest, kernel, share.path())?)?;
+        Ok(Self { share, group })
     }
-    let ended = words(&["status"]).trim_end().parse().ok();
-    match ended.filter(|_| share.join("output").exists()) {
-        Some(status) => Ok(Report {
-            status,
-            output: read("output"),
-        }),
-        None => Err(GuestError::Boot {
-            console: words(&["network.log", "output", "console"]),
-        }),
+
+    /// Returns when its command has ended.
+    pub(super) fn wait(mut self, limit: Duration) -> Result<Report, GuestError> {
+        let status = self.group.wait(limit)?;
+        if status.is_none() {
+            return Err(GuestError::TimedOut {
+                limit,
+                output: self.words(),
+            });
+        }
+        let ended = String::from_utf8_lossy(&self.read("status")).into_owned();
+        match ended.trim_end().parse() {
+            Ok(status) if self.share.path().join("output").exists() => Ok(Report {
+                status,
+                output: self.read("output"),
+            }),
+            _ => Err(GuestError::Boot {
+                console: self.words(),
+            }),
+        }
+    }
+
+    /// All that it has said until now.
+    pub(super) fn words(&self) -> String {
+        let said = ["network.log", "output", "console"].map(|name| self.read(name));
+        String::from_utf8_lossy(&said.concat()).into_owned()
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.share.path().join(name)).unwrap_or_default()
     }
 }
 
@@ -71,6 +92,15 @@ fn machine(guest: &Guest, kernel: &Path, share: &Path) -> io::Result<Command> {
         .stdin(Stdio::null())
         .stdout(console.try_clone()?)
         .stderr(console);
+    if let Some((end, cable)) = &guest.cable {
+        let (name, address) = end.name_and_hardware_address();
+        machine
+            .arg(format!(
+                "vec0:transport=fd,fd=0,mac={address},mtu=9000,depth=1024,headroom=64"
+            ))
+            .arg(format!("end={name}"))
+            .stdin(cable.try_clone()?);
+    }
     Ok(machine)
 }
 
@@ -84,7 +114,8 @@ fn command(guest: &Guest) -> Vec<u8> {
             name.push(value);
             name
         });
-    let mark = format!("{MARK}=1").into();
+    let end = guest.cable.as_ref().map(|(end, _)| *end);
+    let mark = format!("{MARK}={}", mark_of(end)).into();
     let words = ["env".into(), mark].into_iter().chain(variables);
     let words = words.chain(guest.words.iter().cloned());
     words

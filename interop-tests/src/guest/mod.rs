@@ -7,14 +7,21 @@
 
 mod boot;
 mod kernel;
+mod neighbour;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use self::boot::Machine;
+pub use self::neighbour::Neighbour;
+
 /// Which network a guest has. There are two ends, `left` with [`LEFT`] and `right` with [`RIGHT`], and a cable
-/// between them.
+/// between them; of two guests, each has one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Network {
     /// None but loopback.
@@ -33,8 +40,34 @@ pub const LEFT: &str = "10.9.0.1";
 /// The address of the end `right`.
 pub const RIGHT: &str = "10.9.0.2";
 
-/// What tells a test program that it runs in a guest.
+/// The address of IPv6 of the end `left`, where each end is in a guest of its own.
+pub const LEFT_6: &str = "fd09::1";
+
+/// The address of IPv6 of the end `right`.
+pub const RIGHT_6: &str = "fd09::2";
+
+/// What tells a test program that it runs in a guest: its end of the cable, or both.
 const MARK: &str = "GRIDHAUL_GUEST";
+
+/// An end of a cable between two guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Left,
+    Right,
+}
+
+impl End {
+    fn name_and_hardware_address(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Left => ("left", "02:00:00:00:00:01"),
+            Self::Right => ("right", "02:00:00:00:00:02"),
+        }
+    }
+}
+
+fn mark_of(end: Option<End>) -> &'static str {
+    end.map_or("both", |end| end.name_and_hardware_address().0)
+}
 
 /// A guest and the command that it is started for.
 #[derive(Debug)]
@@ -43,6 +76,8 @@ pub struct Guest {
     memory_mib: u32,
     limit: Duration,
     words: Vec<OsString>,
+    /// Where it shares its network with another guest: its end, and what the cable is for the host.
+    cable: Option<(End, OwnedFd)>,
 }
 
 impl Guest {
@@ -54,6 +89,7 @@ impl Guest {
             memory_mib: 1024,
             limit: Duration::from_secs(300),
             words: words.into_iter().map(Into::into).collect(),
+            cable: None,
         }
     }
 
@@ -78,7 +114,11 @@ impl Guest {
     /// When the kernel cannot be built, does not boot, or is not done in time. A command that fails is not an error:
     /// see [`Report::status`].
     pub fn run(&self) -> Result<Report, GuestError> {
-        boot::run(self, &kernel::path()?)
+        self.start()?.wait(self.limit)
+    }
+
+    fn start(&self) -> Result<Machine, GuestError> {
+        Ok(Machine::start(self, &kernel::path()?)?)
     }
 }
 
@@ -132,10 +172,54 @@ pub fn inside(network: Network, test: &str, body: impl FnOnce()) {
     if std::env::var_os(MARK).is_some() {
         return body();
     }
+    passed(Guest::new(network, this_test(test)).run());
+}
+
+/// Runs the test of this name, which is the caller, in two guests that are two hosts with a cable between them. `body` is
+/// called in the one at the end `left`; the one at `right` does what it is asked to.
+///
+/// # Panics
+///
+/// When a guest is missing, or the test fails.
+pub fn on_two_hosts(network: Network, test: &str, body: impl FnOnce(&Neighbour)) {
+    let mark = std::env::var(MARK).ok();
+    if mark.as_deref() == Some(mark_of(Some(End::Left))) {
+        return body(&Neighbour::meet().expect("a neighbour"));
+    }
+    if mark.as_deref() == Some(mark_of(Some(End::Right))) {
+        return neighbour::serve().expect("a service to the neighbour");
+    }
+    let cable = socketpair(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    );
+    let (left, right) = cable.expect("a pair of sockets");
+    let guest = |end, cable| Guest {
+        cable: Some((end, cable)),
+        ..Guest::new(network, this_test(test))
+    };
+    let left = guest(End::Left, left);
+    let right = guest(End::Right, right).start().expect("a second guest");
+    let outcome = left.run();
+    if !matches!(&outcome, Ok(report) if report.status == 0) {
+        println!("The neighbour said: {}", right.words());
+    }
+    passed(outcome);
+}
+
+/// The command that runs only this test of this program.
+fn this_test(name: &str) -> Vec<OsString> {
     let program = std::env::current_exe().expect("the path of this program");
-    let words = ["--exact", test, "--include-ignored", "--nocapture"].map(OsString::from);
-    let words = std::iter::once(program.into_os_string()).chain(words);
-    match Guest::new(network, words).run() {
+    let words = ["--exact", name, "--include-ignored", "--nocapture"].map(OsString::from);
+    std::iter::once(program.into_os_string())
+        .chain(words)
+        .collect()
+}
+
+fn passed(outcome: Result<Report, GuestError>) {
+    match outcome {
         Ok(report) if report.status == 0 => println!("{report}"),
         Ok(report) => panic!("{report}"),
         Err(error) => panic!("{error}"),

@@ -7,7 +7,7 @@ use gridhaul_interop::Finished;
 use gridhaul_interop::guest::{Network, inside};
 
 use crate::path;
-use crate::sites::Sites;
+use crate::sites::{Sites, Start, number};
 
 /// Two seconds at the rate of the stacks below.
 const BYTES: u64 = 40_000_003;
@@ -45,6 +45,51 @@ fn two_seconds_without_a_cable_are_overcome_by_roce() {
         let sites = Sites::new(BYTES);
         let copied = in_the_middle(&sites, &VERBS, without_a_cable);
         completed(&sites, &copied, &VERBS);
+    });
+}
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn queue_pairs_that_die_are_replaced() {
+    let name = "faults::queue_pairs_that_die_are_replaced";
+    inside(Network::Rxe, name, || {
+        for mode in ["put", "get"] {
+            let stack = format!("rdma:provider=verbs;rate=80m;qps=3;mode={mode}");
+            let sites = Sites::new(BYTES);
+            let copied = in_the_middle(&sites, &["-dcstack", &stack], |sites| {
+                assert_eq!(sites.kill_queue_pairs("rxe"), 3);
+            });
+            sites.is_whole(&copied);
+            let transfers = sites.transfers_of_source();
+            assert_eq!(number(&transfers[0], "restored"), 3, "{transfers:?}");
+        }
+    });
+}
+
+/// The connections of iWARP cannot be replaced: the copy fails, and the client restarts it from the last marker.
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn a_restart_sends_what_is_missing_and_little_more() {
+    let name = "faults::a_restart_sends_what_is_missing_and_little_more";
+    inside(Network::Siw, name, || {
+        // With -dcstack, globus-url-copy looks for a driver of its own to ask for the size, and spends its retries on that.
+        // The source's failure ends the client's patience, so there has to be a marker before: after five seconds.
+        let stack = "rdma:provider=verbs;rate=32m;qps=3;slab=1M".to_owned();
+        let start = Start {
+            arguments: ["--stack".to_owned(), stack].into(),
+            ..Start::default()
+        };
+        let sites = Sites::started(BYTES, start);
+        let options = ["-fast", "-rst", "-rst-interval", "1"];
+        let copied = when_there_are(BYTES / 5 * 3, &sites, &options, |sites| {
+            assert_eq!(sites.kill_queue_pairs("siw"), 3);
+        });
+        sites.is_whole(&copied);
+        let transfers = sites.transfers_of_source();
+        let sent: Vec<u64> = transfers.iter().map(|line| number(line, "bytes")).collect();
+        assert_eq!(sent.len(), 2, "{transfers:?}");
+        // What came before the marker, 20 MB if the machine is quick, does not come again.
+        assert!(sent[1] < BYTES - BYTES / 5, "{sent:?}");
     });
 }
 
@@ -92,7 +137,16 @@ fn a_device_that_is_removed_is_named() {
 fn too_little_memory_to_pin_is_named() {
     let name = "faults::too_little_memory_to_pin_is_named";
     inside(Network::Rxe, name, || {
-        let sites = Sites::through(BYTES, &["prlimit", "--memlock=65536:65536"]);
+        let wrapper = ["prlimit", "--memlock=65536:65536"]
+            .map(str::to_owned)
+            .into();
+        let sites = Sites::started(
+            BYTES,
+            Start {
+                wrapper,
+                ..Start::default()
+            },
+        );
         let copied = sites.copy(&VERBS);
         assert!(!copied.status.success(), "{copied}");
         assert!(copied.output().contains("ulimit -l"), "{copied}");
@@ -113,9 +167,19 @@ fn completed(sites: &Sites, copied: &Finished, options: &[&str]) {
 
 /// Copies, and does something else when a part of the file has arrived.
 fn in_the_middle(sites: &Sites, options: &[&str], fault: impl FnOnce(&Sites)) -> Finished {
+    when_there_are(BYTES / 5, sites, options, fault)
+}
+
+/// The same, when so many bytes have arrived.
+fn when_there_are(
+    bytes: u64,
+    sites: &Sites,
+    options: &[&str],
+    fault: impl FnOnce(&Sites),
+) -> Finished {
     thread::scope(|scope| {
         let copy = scope.spawn(|| sites.copy(options));
-        sites.wait_for_the_middle();
+        sites.wait_for(bytes);
         fault(sites);
         copy.join().unwrap()
     })

@@ -1,6 +1,7 @@
 //! Two servers, one at each end of the cable, and a client that copies from one to the other.
 
 use std::fs::{self, Permissions};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -18,30 +19,38 @@ use crate::path;
 pub(crate) struct Sites {
     directory: TempDir,
     servers: [Server; 2],
-    wrapper: Vec<String>,
+    start: Start,
+}
+
+/// How servers are started.
+#[derive(Debug, Default)]
+pub(crate) struct Start {
+    /// The first words of the command.
+    pub(crate) wrapper: Vec<String>,
+    /// Further arguments.
+    pub(crate) arguments: Vec<String>,
 }
 
 impl Sites {
     /// Servers that accept the stack `rdma`. The first has a file of so many bytes.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self::through(bytes, &[])
+        Self::started(bytes, Start::default())
     }
 
-    /// The same, with servers that these words start.
-    pub(crate) fn through(bytes: u64, wrapper: &[&str]) -> Self {
-        let wrapper: Vec<String> = wrapper.iter().map(ToString::to_string).collect();
+    /// The same, with servers that are started so.
+    pub(crate) fn started(bytes: u64, start: Start) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         let servers = [("source", LEFT), ("destination", RIGHT)].map(|(name, address)| {
             let root = directory.path().join(name);
             fs::create_dir(&root).unwrap();
             give_away(&root).unwrap();
-            start(&root, address, &wrapper)
+            start.server(&root, address)
         });
         let sites = Self {
             directory,
             servers,
-            wrapper,
+            start,
         };
         content::write(&sites.source(), bytes).unwrap();
         sites
@@ -49,17 +58,7 @@ impl Sites {
 
     /// Copies the file with these options of `globus-url-copy`.
     pub(crate) fn copy(&self, options: &[&str]) -> Finished {
-        let [source, destination] = &self.servers;
-        Client::new("globus-url-copy")
-            .args(options.iter().copied())
-            // The servers are known by addresses, which their certificate does not name.
-            .args(["-s", HOST])
-            .arg(format!("gsiftp://{}/file", source.address()))
-            .arg(format!("gsiftp://{}/copy", destination.address()))
-            .envs(Pki::shared().unwrap().environment(UserKind::Plain))
-            .time_limit(Duration::from_secs(120))
-            .run()
-            .unwrap()
+        copy(self.servers.each_ref().map(Server::address), options)
     }
 
     /// Copies the file, compares it and removes the copy.
@@ -76,19 +75,20 @@ impl Sites {
         fs::remove_file(self.destination()).unwrap();
     }
 
-    /// Returns when a part of the file, but not all of it, has arrived.
-    pub(crate) fn wait_for_the_middle(&self) {
+    /// Returns when more than so many bytes of the file, but not all of it, have arrived.
+    pub(crate) fn wait_for(&self, least: u64) {
         let whole = fs::metadata(self.source()).unwrap().len();
         let started = Instant::now();
         loop {
             let bytes = fs::metadata(self.destination()).map_or(0, |copy| copy.len());
-            if bytes > whole / 5 {
+            if bytes > least {
                 assert!(bytes < whole, "the copy was too quick");
                 return;
             }
             let limit = Duration::from_secs(30);
             assert!(started.elapsed() < limit, "{}", self.logs());
-            thread::yield_now();
+            // All programs of a guest have one processor.
+            thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -107,6 +107,17 @@ impl Sites {
         );
     }
 
+    /// Has all queue pairs of the first server, with devices of this driver, die; returns how many.
+    pub(crate) fn kill_queue_pairs(&self, driver: &str) -> usize {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/guest/kill-queue-pairs");
+        let finished = Client::new(program)
+            .args([&self.servers[0].pid().to_string(), driver])
+            .run()
+            .unwrap();
+        let count = finished.output().trim().parse();
+        count.unwrap_or_else(|_| panic!("{finished}"))
+    }
+
     /// Kills the second server and all its processes.
     pub(crate) fn kill_destination(&self) {
         path::run("kill", &format!("-KILL -- -{}", self.servers[1].pid()));
@@ -115,7 +126,16 @@ impl Sites {
     /// Starts it again.
     pub(crate) fn restart_destination(&mut self) {
         let root = self.directory.path().join("destination");
-        self.servers[1] = start(&root, RIGHT, &self.wrapper);
+        self.servers[1] = self.start.server(&root, RIGHT);
+    }
+
+    /// What the transfers of the first server have logged, one after the other.
+    pub(crate) fn transfers_of_source(&self) -> Vec<String> {
+        let log = self.servers[0].log();
+        let lines = log
+            .lines()
+            .filter(|line| line.contains("transfer finished"));
+        lines.map(str::to_owned).collect()
     }
 
     /// What the servers have logged.
@@ -132,12 +152,39 @@ impl Sites {
     }
 }
 
-fn start(root: &Path, address: &str, wrapper: &[String]) -> Server {
-    let launch = Launch::new(Kind::Gridhaul, root)
-        .address(address.parse().unwrap())
-        .gsi(Pki::shared().unwrap())
-        .arg("--allowed-drivers")
-        .arg("tcp,rdma,gsi");
-    let launch = wrapper.iter().fold(launch, Launch::through);
-    launch.start().unwrap()
+/// Copies `file` of the first server to `copy` of the second.
+pub(crate) fn copy([source, destination]: [SocketAddr; 2], options: &[&str]) -> Finished {
+    Client::new("globus-url-copy")
+        .args(options.iter().copied())
+        // The servers are known by addresses, which their certificate does not name.
+        .args(["-s", HOST])
+        .arg(format!("gsiftp://{source}/file"))
+        .arg(format!("gsiftp://{destination}/copy"))
+        .envs(Pki::shared().unwrap().environment(UserKind::Plain))
+        .time_limit(Duration::from_secs(120))
+        .run()
+        .unwrap()
+}
+
+impl Start {
+    /// A server that accepts the stack `rdma`.
+    pub(crate) fn server(&self, root: &Path, address: &str) -> Server {
+        let launch = Launch::new(Kind::Gridhaul, root)
+            .address(address.parse().unwrap())
+            .gsi(Pki::shared().unwrap())
+            .arg("--allowed-drivers")
+            .arg("tcp,rdma,gsi");
+        let launch = self.arguments.iter().fold(launch, Launch::arg);
+        let launch = self.wrapper.iter().fold(launch, Launch::through);
+        launch.start().unwrap()
+    }
+}
+
+/// The number behind `name=` in a line of a log.
+pub(crate) fn number(line: &str, name: &str) -> u64 {
+    let words = line.split([' ', '"']);
+    let number = words
+        .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+        .find_map(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("no {name} in {line}"))
 }

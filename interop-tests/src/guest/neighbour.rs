@@ -1,0 +1,130 @@
+//! What one of two guests has the other do: a shell at the other end of the cable, without any protection, because
+//! nobody else is there.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::RIGHT;
+
+/// Where the shell listens: the port of rsh, whose manners it has.
+const PORT: u16 = 514;
+
+/// How long a guest may take to boot, and a command to run.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The longest command, in bytes.
+const LINE_LIMIT: usize = 64 << 10;
+
+/// The guest at the end `right`, for the one at `left`.
+#[derive(Debug)]
+pub struct Neighbour {
+    shell: SocketAddr,
+}
+
+impl Neighbour {
+    /// The file there with what the last command of [`Neighbour::words`] has written to its standard error.
+    pub const ERRORS: &str = "/run/errors";
+
+    /// Waits until it has booted.
+    pub(super) fn meet() -> io::Result<Self> {
+        let address: IpAddr = RIGHT.parse().map_err(io::Error::other)?;
+        let shell = SocketAddr::new(address, PORT);
+        let started = Instant::now();
+        while let Err(error) = TcpStream::connect_timeout(&shell, PATIENCE) {
+            if started.elapsed() > PATIENCE {
+                return Err(error);
+            }
+            // It has a network, and nobody listens yet.
+            thread::yield_now();
+        }
+        Ok(Self { shell })
+    }
+
+    /// Runs a line of shell there to its successful end, and returns what it printed.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    pub fn run(&self, line: &str) -> String {
+        self.feed(line, &[])
+    }
+
+    /// The same, with something to read.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    pub fn feed(&self, line: &str, input: &[u8]) -> String {
+        const DONE: &str = "\ndone";
+        let output = self
+            .talk(&format!("( {line} ) 2>&1 && printf '\\ndone'"), input)
+            .unwrap_or_else(|error| panic!("{line}: {error}"));
+        match output.strip_suffix(DONE) {
+            Some(output) => output.to_owned(),
+            None => panic!("at the right end, {line}: {output}"),
+        }
+    }
+
+    /// The first words of a command whose others are run there, with their standard output here.
+    pub fn words(&self) -> Vec<String> {
+        let (address, port) = (self.shell.ip(), self.shell.port());
+        // bash(1): a redirection to this name opens a connection, and `@Q` quotes.
+        let script = format!(
+            "exec 3<>/dev/tcp/{address}/{port}; echo \"exec ${{*@Q}} 2>{}\" >&3; exec cat <&3",
+            Self::ERRORS
+        );
+        ["bash", "-c", &script, "neighbour"]
+            .map(str::to_owned)
+            .into()
+    }
+
+    fn talk(&self, line: &str, input: &[u8]) -> io::Result<String> {
+        let mut stream = TcpStream::connect(self.shell)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{line}\n").as_bytes())?;
+        stream.write_all(input)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut output = String::new();
+        stream.read_to_string(&mut output)?;
+        Ok(output)
+    }
+}
+
+/// Runs what the neighbour says, each command beside the others, until the guest is turned off.
+pub(super) fn serve() -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+    for stream in listener.incoming() {
+        let stream = stream?;
+        thread::spawn(move || {
+            if let Err(error) = answer(stream) {
+                eprintln!("{error}");
+            }
+        });
+    }
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream) -> io::Result<()> {
+    let line = first_line(&mut stream)?;
+    let input = OwnedFd::from(stream.try_clone()?);
+    let output = OwnedFd::from(stream);
+    Command::new("sh")
+        .args(["-c", &line])
+        .stdin(input)
+        .stdout(output)
+        .status()?;
+    Ok(())
+}
+
+/// What follows the line is the command's to read.
+fn first_line(stream: &mut TcpStream) -> io::Result<String> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < LINE_LIMIT && stream.read(&mut byte)? > 0 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    String::from_utf8(line).map_err(io::Error::other)
+}

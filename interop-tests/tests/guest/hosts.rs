@@ -1,0 +1,155 @@
+//! Two guests as two hosts: a server in each, and nothing between them but a cable.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use gridhaul_interop::guest::{LEFT, LEFT_6, Neighbour, Network, RIGHT, RIGHT_6, on_two_hosts};
+use gridhaul_interop::{Client, Finished, Pki, Server, content, give_away};
+use tempfile::TempDir;
+
+use crate::path;
+use crate::sites::{Start, copy};
+
+/// More than a ring of the stacks below.
+const BYTES: u64 = 20_000_003;
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn roce_carries_files_between_two_hosts() {
+    let name = "hosts::roce_carries_files_between_two_hosts";
+    on_two_hosts(Network::Rxe, name, |neighbour| {
+        carries_files(neighbour, "rxe", &[WRITE, FETCH]);
+    });
+}
+
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn iwarp_fetches_files_between_two_hosts() {
+    let name = "hosts::iwarp_fetches_files_between_two_hosts";
+    on_two_hosts(Network::Siw, name, |neighbour| {
+        // A host without an adapter understands one that has it.
+        neighbour.run("rdma link delete siw_right");
+        let hosts = Hosts::new(neighbour, [LEFT, RIGHT]);
+        hosts.copy_whole(&["-dcstack", "rdma:qps=2;mode=get", "-fast"]);
+        assert!(hosts.source.log().contains("device=siw_left"));
+        assert!(hosts.log_of_destination().contains("provider=soft"));
+        neighbour.run("rdma link add siw_right type siw netdev right");
+        carries_files(neighbour, "siw", &[FETCH]);
+    });
+}
+
+const WRITE: &str = "rdma:provider=verbs;qps=4";
+const FETCH: &str = "rdma:provider=verbs;mode=get;qps=4;slab=1M,gsi";
+
+/// Over the short cable and over a long one, with both kinds of addresses.
+fn carries_files(neighbour: &Neighbour, driver: &str, stacks: &[&str]) {
+    let hosts = Hosts::new(neighbour, [LEFT, RIGHT]);
+    for stack in stacks {
+        hosts.copy_whole(&["-dcstack", stack]);
+    }
+    let delay = |end| format!("qdisc replace dev {end} root netem delay 10ms limit 100000");
+    path::run("tc", &delay("left"));
+    neighbour.run(&format!("tc {}", delay("right")));
+    for stack in stacks {
+        hosts.copy_whole(&["-dcstack", stack, "-fast", "-p", "2"]);
+    }
+    path::run("tc", "qdisc delete dev left root");
+    neighbour.run("tc qdisc delete dev right root");
+    hosts.used(driver);
+
+    let hosts = Hosts::new(neighbour, [LEFT_6, RIGHT_6]);
+    for stack in stacks {
+        hosts.copy_whole(&["-ipv6", "-dcstack", stack]);
+    }
+    hosts.used(driver);
+}
+
+/// Where the right host has what the left one's file should look like.
+const REFERENCE: &str = "/run/reference";
+
+/// A server on each host, and the certificates that both have.
+struct Hosts<'a> {
+    directory: TempDir,
+    source: Server,
+    destination: Server,
+    neighbour: &'a Neighbour,
+}
+
+impl<'a> Hosts<'a> {
+    /// Servers at these addresses; the first has a file.
+    fn new(neighbour: &'a Neighbour, [left, right]: [&str; 2]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let root = directory.path().join("source");
+        fs::create_dir(&root).unwrap();
+        give_away(&root).unwrap();
+        let file = root.join("file");
+        content::write(&file, BYTES).unwrap();
+        neighbour.feed(&format!("cat >{REFERENCE}"), &fs::read(file).unwrap());
+        give_certificates(neighbour);
+        let there = directory.path().join("destination");
+        let path = there.display();
+        neighbour.run(&format!("mkdir -p {path} && chown nobody:nogroup {path}"));
+        let far = Start {
+            wrapper: neighbour.words(),
+            ..Start::default()
+        };
+        Self {
+            source: Start::default().server(&root, left),
+            destination: far.server(&there, right),
+            directory,
+            neighbour,
+        }
+    }
+
+    /// Copies the file, compares it and removes the copy.
+    fn copy_whole(&self, options: &[&str]) {
+        let copied = self.copy(options);
+        assert!(copied.status.success(), "{copied}\n{}", self.logs());
+        let copy = self.directory.path().join("destination/copy");
+        let copy = copy.display();
+        let compare = format!("cmp {copy} {REFERENCE} && rm {copy}");
+        self.neighbour.run(&compare);
+        println!("{options:?} took {:.2} s", copied.elapsed.as_secs_f64());
+    }
+
+    fn copy(&self, options: &[&str]) -> Finished {
+        copy([self.source.address(), self.destination.address()], options)
+    }
+
+    /// Fails unless each end has had its own device of this driver.
+    fn used(&self, driver: &str) {
+        let source = self.source.log();
+        let destination = self.log_of_destination();
+        for (end, log) in [("left", source), ("right", destination)] {
+            let finished = log
+                .lines()
+                .filter(|line| line.contains("transfer finished"));
+            for line in finished {
+                assert!(line.contains(&format!("device={driver}_{end}")), "{line}");
+            }
+        }
+    }
+
+    fn logs(&self) -> String {
+        [self.source.log(), self.log_of_destination()].join("\n")
+    }
+
+    /// It is the standard output of the server's other half.
+    fn log_of_destination(&self) -> String {
+        self.neighbour.run(&format!("cat {}", Neighbour::ERRORS))
+    }
+}
+
+/// Both hosts are of one organisation.
+fn give_certificates(neighbour: &Neighbour) {
+    let directory = Pki::shared().unwrap().trust();
+    let directory = directory.parent().unwrap();
+    let archive = Client::new("tar").args(["-c", "-C", "/"]);
+    let archive = archive
+        .arg(directory.strip_prefix("/").unwrap())
+        .run()
+        .unwrap();
+    assert!(archive.status.success(), "{archive}");
+    neighbour.feed("tar -x -C /", &archive.stdout);
+}
