@@ -106,6 +106,11 @@ pub trait Endpoint: Send + fmt::Debug {
     /// Moves what can be moved without waiting, and adds what happened to `completions`.
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
+    /// How fast the port sends, in bytes of payload per second, if anybody knows.
+    fn port_rate(&self) -> Option<u64> {
+        None
+    }
+
     /// How often the device has gone back to repeat what the peer missed, counted from any beginning; on other channels as
     /// well, where it counts no finer. `None` if it does not count.
     fn repeats(&self) -> Option<u64> {

@@ -75,6 +75,9 @@ impl Opening<'_> {
             {
                 Rate::Any
             }
+            Rate::Auto { .. } => Rate::Auto {
+                port: rings.carrier.endpoint().port_rate(),
+            },
             rate => rate,
         };
         let path = Path::to(self.peer.ip(), rate, self.settings.burst);

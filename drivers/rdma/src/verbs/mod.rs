@@ -130,6 +130,10 @@ impl Endpoint for VerbsEndpoint {
         ]
     }
 
+    fn port_rate(&self) -> Option<u64> {
+        self.place.port.payload_rate()
+    }
+
     fn repeats(&self) -> Option<u64> {
         self.place.port.repeats()
     }

@@ -37,6 +37,8 @@ pub(super) struct Port {
     pub(super) state: String,
     /// In the kernel's words, such as `100 Gb/sec (4X EDR)`.
     pub(super) rate: String,
+    /// It sends over an interface of the network, as a program of the kernel, and `rate` is not its own.
+    pub(super) is_software: bool,
     pub(super) gids: Vec<Gid>,
 }
 
@@ -52,6 +54,16 @@ pub(super) struct Gid {
 impl Port {
     pub(super) fn is_active(&self) -> bool {
         self.state == "ACTIVE"
+    }
+
+    /// What is left of its rate to payload, in bytes per second, where the rate is its own.
+    pub(super) fn payload_rate(&self) -> Option<u64> {
+        let gigabits: f64 = self.rate.split_once(" Gb/sec")?.0.parse().ok()?;
+        let is_sane = !self.is_software && (1.0..100_000.0).contains(&gigabits);
+        // Of a packet of RoCE v2 that carries 4096 bytes, 90 are frame, headers and checksums.
+        #[expect(clippy::cast_possible_truncation, reason = "checked by the line above")]
+        #[expect(clippy::cast_sign_loss, reason = "checked by the line above")]
+        is_sane.then_some((gigabits * 1e9 / 8.0 * 0.975) as u64)
     }
 
     /// How often queue pairs of the port have gone back to repeat something; `None` if its driver does not count that.
@@ -87,35 +99,30 @@ pub(super) fn ports(class: &Path) -> io::Result<Vec<Port>> {
     for device in names(class)? {
         let path = class.join(&device);
         let is_iwarp = word(&path.join("node_type")) == "RNIC";
+        // rxe tells there which interface it uses (rxe_verbs.c).
+        let is_software = path.join("parent").exists();
         for number in names(&path.join("ports"))? {
             let Ok(parsed) = number.parse() else {
                 continue;
             };
-            ports.push(port(
-                &path.join("ports").join(number),
-                &device,
-                parsed,
-                is_iwarp,
-            ));
+            let path = path.join("ports").join(number);
+            let protocol = match line(&path.join("link_layer")).as_str() {
+                _ if is_iwarp => Protocol::Iwarp,
+                "InfiniBand" => Protocol::InfiniBand,
+                _ => Protocol::Roce,
+            };
+            ports.push(Port {
+                device: device.clone(),
+                number: parsed,
+                protocol,
+                state: word(&path.join("state")),
+                rate: line(&path.join("rate")),
+                is_software,
+                gids: gids(&path),
+            });
         }
     }
     Ok(ports)
-}
-
-fn port(path: &Path, device: &str, number: u8, is_iwarp: bool) -> Port {
-    let protocol = match line(&path.join("link_layer")).as_str() {
-        _ if is_iwarp => Protocol::Iwarp,
-        "InfiniBand" => Protocol::InfiniBand,
-        _ => Protocol::Roce,
-    };
-    Port {
-        device: device.to_owned(),
-        number,
-        protocol,
-        state: word(&path.join("state")),
-        rate: line(&path.join("rate")),
-        gids: gids(path),
-    }
 }
 
 /// What drivers count where the other end asked for a packet again, or did not acknowledge it in time.
@@ -234,6 +241,20 @@ pub(super) mod tests {
         assert_eq!(rxe.rate, "10 Gb/sec (1X FDR10)");
         assert_eq!(rxe.gids.len(), 3);
         assert_eq!(siw.protocol, Protocol::Iwarp);
+    }
+
+    #[test]
+    fn the_rate_of_an_adapter_is_its_own() {
+        let class = example();
+        let rate = |rate: &str| {
+            fs::write(class.path().join("rxe0/ports/1/rate"), rate).unwrap();
+            ports(class.path()).unwrap()[0].payload_rate()
+        };
+        assert_eq!(rate("100 Gb/sec (4X EDR)"), Some(12_187_500_000));
+        assert_eq!(rate("2.5 Gb/sec (1X SDR)"), Some(304_687_500));
+        assert_eq!(rate("unknown"), None);
+        fs::write(class.path().join("rxe0/parent"), "eth0").unwrap();
+        assert_eq!(rate("100 Gb/sec (4X EDR)"), None, "of a program");
     }
 
     #[test]
