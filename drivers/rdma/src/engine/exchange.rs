@@ -108,7 +108,7 @@ impl Exchange {
         endpoint: &mut dyn Endpoint,
         now: Duration,
     ) -> Result<(), Fault> {
-        self.sender.wake(now);
+        self.sender.wake(now, || endpoint.repeats());
         let heeds_requests = self.awaits_completions();
         endpoint.heed_requests(heeds_requests);
         self.poll(endpoint, now)?;
@@ -263,7 +263,7 @@ impl Exchange {
     /// Since when the device repeats more than arrives, if it is time to look, and it does.
     fn crawls_since(&mut self, endpoint: &dyn Endpoint, now: Duration) -> Option<Duration> {
         let crawl = self.crawl.as_mut()?;
-        if now < crawl.due_at() || self.sender.stall_at(now).is_none() {
+        if now < crawl.due_at() {
             return None;
         }
         let Some(repeats) = endpoint.repeats() else {

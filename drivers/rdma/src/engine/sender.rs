@@ -385,9 +385,9 @@ impl Sender {
         }
     }
 
-    /// Somebody looks after it.
-    pub(crate) fn wake(&mut self, now: Duration) {
-        self.pacer.wake(now);
+    /// Somebody looks after it; `repeats` is [`crate::provider::Endpoint::repeats`].
+    pub(crate) fn wake(&mut self, now: Duration, repeats: impl FnOnce() -> Option<u64>) {
+        self.pacer.wake(now, repeats);
     }
 
     /// How fast messages leave, in bytes per second, if they are held back.

@@ -14,6 +14,9 @@ pub(crate) struct Pacer {
     turn: Option<Duration>,
     /// When somebody should look again who was told to wait.
     due: Option<Duration>,
+    /// How often the device had gone back, and when to look again.
+    repeats: Option<u64>,
+    look_at: Duration,
     /// By queue pair, in the order in which they complete. Empty where nobody wants to know.
     under_way: Vec<VecDeque<Posted>>,
 }
@@ -28,6 +31,9 @@ struct Posted {
 /// Nobody is awake to the millisecond.
 const OVERSLEPT: Duration = Duration::from_millis(5);
 
+/// To look costs a device's driver some reads of files.
+const LOOKS: Duration = Duration::from_millis(20);
+
 impl Pacer {
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
         let learns = path.learns();
@@ -35,6 +41,8 @@ impl Pacer {
             path,
             turn: None,
             due: None,
+            repeats: None,
+            look_at: Duration::ZERO,
             under_way: vec![VecDeque::new(); if learns { queue_pairs } else { 0 }],
         }
     }
@@ -50,8 +58,17 @@ impl Pacer {
         most.map_or(wanted, |most| wanted.min(most))
     }
 
-    /// Somebody looks. Who does so late was kept from it, and so was perhaps the device.
-    pub(crate) fn wake(&mut self, now: Duration) {
+    /// Somebody looks. Who does so late was kept from it, and so was perhaps the device. `repeats` tells how often the device
+    /// has gone back, if it counts.
+    pub(crate) fn wake(&mut self, now: Duration, repeats: impl FnOnce() -> Option<u64>) {
+        if !self.under_way.is_empty() && now >= self.look_at {
+            self.look_at = now + LOOKS;
+            if let Some(repeats) = repeats() {
+                let before = self.repeats.replace(repeats);
+                let went_back = before.is_some_and(|before| before != repeats);
+                self.path.counted(went_back, now);
+            }
+        }
         if let Some(due) = self.due.take_if(|due| *due <= now)
             && now - due > OVERSLEPT
         {

@@ -141,6 +141,11 @@ impl Path {
         self.state().learn(|search| search.overslept(by, now));
     }
 
+    /// A device of a channel went back since it was looked at last, or not.
+    pub(super) fn counted(&self, went_back: bool, now: Duration) {
+        self.state().learn(|search| search.counted(went_back, now));
+    }
+
     /// Whether it wants to know what becomes of messages.
     pub(super) fn learns(&self) -> bool {
         self.state().search.is_some()

@@ -42,6 +42,8 @@ pub(super) struct Search {
     next_pair: Duration,
     /// Longer messages are tried, and not a higher rate.
     tries_longer: bool,
+    /// Since when the rate climbs, if it does: from the first message on.
+    climbs_since: Option<Duration>,
     /// Since when messages leave at this rate, and how many bytes have: from the first message on.
     trial: Option<Trial>,
     /// How long a rate is tried.
@@ -62,6 +64,10 @@ pub(super) struct Search {
     excuses: Excuses,
     /// When this host was too busy to look at the path, and for how long.
     slept: (Duration, Duration),
+    /// All of that.
+    slept_in_all: Duration,
+    /// When a device went back last, where devices count that.
+    went_back: Option<Duration>,
     /// Bytes that left, and neither arrived nor were lost.
     under_way: u64,
     /// Too much was under way, and nothing leaves until it is what the path holds.
@@ -88,6 +94,8 @@ enum Phase {
 struct Trial {
     began: Duration,
     bytes: u64,
+    /// [`Search::slept_in_all`] when it began.
+    slept: Duration,
 }
 
 /// Where the climb begins, in bytes per second, where the port does not tell.
@@ -114,7 +122,7 @@ const FIRST_REST: Duration = Duration::from_secs(30);
 const MOST_REST: Duration = Duration::from_secs(600);
 
 /// After so long at a rate, one loss is chance.
-const PROVEN: Duration = Duration::from_secs(10);
+const PROVEN: Duration = Duration::from_secs(5);
 
 /// So many losses without a rate that passed between them have another reason, such as a path that has become longer.
 const MOST_LOSSES: u32 = 8;
@@ -154,6 +162,7 @@ impl Search {
             whole: 0,
             next_pair: Duration::ZERO,
             tries_longer: false,
+            climbs_since: None,
             trial: None,
             trial_time: TRIAL_TIME,
             pause: None,
@@ -164,6 +173,8 @@ impl Search {
             chance: None,
             excuses: Excuses::default(),
             slept: (Duration::ZERO, Duration::ZERO),
+            slept_in_all: Duration::ZERO,
+            went_back: None,
             under_way: 0,
             is_draining: false,
             rest: FIRST_REST,
@@ -214,7 +225,11 @@ impl Search {
             }
         } else if self.under_way >= most.max(4 * self.message_bytes) {
             self.is_draining = true;
-            self.late(now.saturating_sub(most_time), now);
+            let posted_at = now.saturating_sub(most_time);
+            // A place that is slower than the rate has no other sign.
+            if self.phase == Phase::Climbing || !self.is_innocent(posted_at) {
+                self.late(posted_at, now);
+            }
         }
         self.is_draining.then_some(now + RETRY)
     }
@@ -234,14 +249,32 @@ impl Search {
     /// Nobody looked at the path for so long before `now`, though it was time to: what took longer than that did not
     /// on the way.
     pub(super) fn overslept(&mut self, by: Duration, now: Duration) {
+        self.slept_in_all += by;
         let (at, before) = self.slept;
         let is_one = now.saturating_sub(at) < self.give_up_after();
         self.slept = (now, if is_one { before + by } else { by });
     }
 
+    /// A device counts how often it goes back, and did so since somebody looked last, or not.
+    pub(super) fn counted(&mut self, went_back: bool, now: Duration) {
+        if went_back || self.went_back.is_none() {
+            self.went_back = Some(now);
+        }
+    }
+
     /// When a message that left at `posted_at` counts as lost.
     pub(super) fn lost_at(&self, posted_at: Duration) -> Duration {
-        posted_at + self.give_up_after() + self.slept_since(posted_at)
+        let mut time = self.give_up_after();
+        if self.is_innocent(posted_at) {
+            // It may have been the last of many, so that the device does not know.
+            time *= 2;
+        }
+        posted_at + time + self.slept_since(posted_at)
+    }
+
+    /// Whether no device went back since then: what is late is not lost, but somebody is busy.
+    fn is_innocent(&self, posted_at: Duration) -> bool {
+        self.went_back.is_some_and(|last| last < posted_at)
     }
 
     /// How much of the time since then nobody looked.
@@ -280,9 +313,11 @@ impl Search {
             }
             self.rates.push_back((now, self.rate));
         }
+        self.climbs_since.get_or_insert(now);
         let trial = self.trial.get_or_insert(Trial {
             began: now,
             bytes: 0,
+            slept: self.slept_in_all,
         });
         trial.bytes += bytes;
         let trial = *trial;
@@ -299,12 +334,13 @@ impl Search {
         self.gone(bytes);
         let all = now.saturating_sub(posted_at);
         let took = all.saturating_sub(self.slept_since(posted_at));
-        if took > self.give_up_after() {
+        let is_innocent = self.is_innocent(posted_at);
+        if took > self.give_up_after() && !is_innocent {
             self.lost(posted_at);
             return;
         }
         self.arrived += bytes;
-        if took > self.patience() {
+        if took > self.patience() && !is_innocent {
             self.late(posted_at, now);
             return;
         }
@@ -400,8 +436,11 @@ impl Search {
 
     /// Messages from `posted_at` on were lost.
     pub(super) fn lost(&mut self, posted_at: Duration) {
-        let began = self.trial.map(|trial| trial.began);
-        let is_early = self.phase != Phase::Climbing && began.is_none_or(|began| posted_at < began);
+        let began = match self.phase {
+            Phase::Climbing => self.climbs_since,
+            _ => self.trial.map(|trial| trial.began),
+        };
+        let is_early = began.is_none_or(|began| posted_at < began);
         // What left at an earlier rate says nothing of this one, but where it climbs.
         if is_early || self.pause.is_some() {
             return;
@@ -412,7 +451,8 @@ impl Search {
         if self.phase == Phase::Sizing {
             self.shorten();
             if arrived > 0 {
-                // Half of it has passed.
+                // Half of it has passed. Half of that leaves room for messages that a busy host sends late and together.
+                self.shorten();
                 self.go(Phase::Climbing, self.rate);
             }
             self.whole = 0;
@@ -487,6 +527,7 @@ impl Search {
 
     fn go(&mut self, phase: Phase, rate: f64) {
         self.phase = phase;
+        self.climbs_since = None;
         self.try_rate(rate);
     }
 
@@ -498,7 +539,9 @@ impl Search {
     /// Whether as much left as might have.
     fn is_used(&self, now: Duration) -> bool {
         self.trial.is_some_and(|trial| {
-            let allowed = now.saturating_sub(trial.began).as_secs_f64() * self.rate;
+            let slept = self.slept_in_all - trial.slept;
+            let awake = now.saturating_sub(trial.began).saturating_sub(slept);
+            let allowed = awake.as_secs_f64() * self.rate;
             trial.bytes as f64 >= 0.8 * allowed
         })
     }
