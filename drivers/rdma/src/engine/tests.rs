@@ -1,9 +1,8 @@
 //! Two engines and a wire between them, whose order and losses come from a seed.
 
+mod script;
+
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -11,10 +10,7 @@ use proptest::prelude::*;
 use super::receiver::ReceiverError;
 use super::sender::{Post, SenderError};
 use super::*;
-use crate::memory::Memory;
-use crate::provider::{
-    Access, Completion, Endpoint, Limits, Loss, PostError, Region, Remote, Request, Work,
-};
+use crate::provider::{Remote, Request, Work};
 
 const KEY: u32 = 7;
 const ADDRESS: u64 = 0x1000;
@@ -506,189 +502,4 @@ fn fabric_settings(fabric: &Fabric) -> SenderSettings {
         completes_early: false,
         stall: Some(Duration::from_secs(3)),
     }
-}
-
-/// An endpoint without a wire: what was posted is looked at, what happens is said by the test.
-#[derive(Debug)]
-struct Script {
-    queue_pairs: usize,
-    replaces: bool,
-    posted: Vec<Post>,
-    happens: Vec<Completion>,
-    never: OwnedFd,
-}
-
-impl Endpoint for Script {
-    fn limits(&self) -> Limits {
-        Limits {
-            queue_pairs: self.queue_pairs,
-            depth: 8,
-            reads: 0,
-            message_bytes: 1000,
-            immediate: false,
-            over_tcp: false,
-            needs_polling: false,
-            replaces: self.replaces,
-        }
-    }
-
-    fn register(&mut self, _: &Arc<Memory>, _: Access) -> io::Result<Region> {
-        unreachable!("an engine registers nothing")
-    }
-
-    fn deregister(&mut self, _: usize) {}
-
-    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
-        self.posted.push(Post {
-            queue_pair,
-            request,
-            payload: None,
-        });
-        Ok(())
-    }
-
-    fn poll(&mut self, completions: &mut Vec<Completion>) {
-        completions.append(&mut self.happens);
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.never.as_fd()
-    }
-
-    fn close(&mut self, _: usize) -> bool {
-        true
-    }
-
-    fn end(&mut self) {}
-
-    fn abort(&mut self) {}
-}
-
-impl Script {
-    fn new(queue_pairs: usize, replaces: bool) -> Self {
-        let never = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
-        Self {
-            queue_pairs,
-            replaces,
-            posted: Vec::new(),
-            happens: Vec::new(),
-            never: never.unwrap(),
-        }
-    }
-
-    /// What the engine does when this has happened.
-    fn then(&mut self, exchange: &mut Exchange, happens: &[Completion]) -> Vec<Post> {
-        self.happens = happens.to_vec();
-        exchange.advance(self, Duration::ZERO).unwrap();
-        std::mem::take(&mut self.posted)
-    }
-}
-
-#[test]
-fn a_restored_queue_pair_carries_again_what_was_in_flight() {
-    let mut fabric = Fabric::new(100, 50, 50, 1, 4);
-    fabric.fill(&[1; 50]);
-    let Fabric {
-        sender,
-        mut receiver,
-        ..
-    } = fabric;
-    receiver.arrived(0, 25).unwrap();
-    receiver.consume(25);
-    let mut exchange = Exchange::new(sender, receiver, 1);
-    let mut script = Script::new(1, true);
-    let first = script.then(&mut exchange, &[]);
-    assert_eq!(first.len(), 3, "a WRITE, its announcement, and credit");
-    assert_eq!(first[2], said(0, Message::Credit { consumed: 25 }));
-
-    let lost = Completion::Lost {
-        queue_pair: 0,
-        loss: Loss::Reset,
-    };
-    assert_eq!(script.then(&mut exchange, std::slice::from_ref(&lost)), []);
-    assert!(!exchange.is_over());
-    let restored = Completion::Restored { queue_pair: 0 };
-    assert_eq!(script.then(&mut exchange, &[restored]), first);
-
-    // A peer that has lost it too has been overtaken; one that loses it again has not.
-    assert_eq!(script.then(&mut exchange, &[abandon(0, 0)]), []);
-    script.then(&mut exchange, &[abandon(0, 1)]);
-    assert!(!exchange.is_over());
-    script.then(&mut exchange, &[lost]);
-    assert!(exchange.is_over());
-}
-
-#[test]
-fn what_went_over_a_queue_pair_that_the_peer_abandoned_goes_over_another() {
-    let mut fabric = Fabric::new(100, 50, 50, 2, 4);
-    fabric.fill(&[1; 50]);
-    let mut exchange = Exchange::new(fabric.sender, fabric.receiver, 2);
-    let mut script = Script::new(2, false);
-    let first = script.then(&mut exchange, &[]);
-    assert!(first.len() == 2 && first.iter().all(|post| post.queue_pair == 0));
-    let again = script.then(&mut exchange, &[abandon(0, 0)]);
-    let lost = Message::Abandon {
-        queue_pair: 0,
-        life: 0,
-    };
-    let moved = |post: &Post| Post {
-        queue_pair: 1,
-        ..*post
-    };
-    assert_eq!(again, [said(1, lost), moved(&first[0]), moved(&first[1])]);
-    // There is no such queue pair, and then no other.
-    assert_eq!(script.then(&mut exchange, &[abandon(2, 0)]), []);
-    assert_eq!(script.then(&mut exchange, &[abandon(1, 0)]), []);
-    assert!(exchange.is_over());
-}
-
-fn said(queue_pair: usize, message: Message) -> Post {
-    let work = Work::Send(message.encode());
-    let request = Request { id: 0, work };
-    Post {
-        queue_pair,
-        request,
-        payload: None,
-    }
-}
-
-fn abandon(queue_pair: usize, life: u32) -> Completion {
-    Completion::Received {
-        queue_pair: 0,
-        message: Message::Abandon { queue_pair, life }.encode(),
-    }
-}
-
-#[test]
-fn a_queue_pair_on_which_nothing_completes_is_given_up() {
-    let mut fabric = Fabric::new(100, 50, 50, 1, 4);
-    fabric.sender = Sender::new(
-        fabric_settings(&fabric),
-        Pacer::new(Path::new(Rate::Any, 0), 0),
-    );
-    fabric.fill(&[1; 100]);
-    let mut exchange = Exchange::new(fabric.sender, fabric.receiver, 1);
-    let mut script = Script::new(1, true);
-    let mut at = |seconds: u64, happens: &[Completion]| {
-        let now = Duration::from_secs(seconds);
-        script.happens = happens.to_vec();
-        // Who asks to be told of requests from now on looks once more.
-        exchange.advance(&mut script, now).unwrap();
-        exchange.advance(&mut script, now).unwrap();
-        let posted = std::mem::take(&mut script.posted).len();
-        (posted, exchange.stalls(), exchange.next_at(now))
-    };
-    let seconds = Duration::from_secs;
-    let done = Completion::Done {
-        queue_pair: 0,
-        id: 0,
-    };
-    assert_eq!(at(10, &[]), (5, 0, Some(seconds(13))));
-    assert_eq!(at(12, &[done]), (1, 0, Some(seconds(15))));
-    assert_eq!(at(14, &[]), (0, 0, Some(seconds(15))));
-    assert_eq!(at(15, &[]), (0, 1, None));
-    // Nothing is posted, and nothing can stall, until it comes back.
-    assert_eq!(at(30, &[]), (0, 1, None));
-    let restored = Completion::Restored { queue_pair: 0 };
-    assert_eq!(at(40, &[restored]), (5, 1, Some(seconds(43))));
 }

@@ -1,0 +1,193 @@
+//! What goes next: the stream is cut into pieces, and pieces into requests.
+
+use std::time::Duration;
+
+use super::{End, Piece, Post, Sender, WRITE};
+use crate::engine::{Message, Source, immediate};
+use crate::memory::Span;
+use crate::provider::{Remote, Request, Work};
+
+impl Sender {
+    /// The next request, or `None` while there is nothing to post, no room, or no leave of the pacer.
+    pub(crate) fn next(&mut self, now: Duration) -> Option<Post> {
+        if let Some(&(on, lost)) = self.abandoned.front() {
+            if self.queue_pairs[on].pending >= self.settings.depth {
+                return None;
+            }
+            self.abandoned.pop_front();
+            let message = Message::Abandon {
+                queue_pair: lost,
+                life: self.queue_pairs[lost].life,
+            };
+            return Some(self.post(on, 0, Work::Send(message.encode()), now));
+        }
+        self.cut_pieces();
+        let Some((number, queue_pair)) = self.next_piece() else {
+            return self.next_end(now);
+        };
+        let settings = self.settings;
+        let piece = &mut self.pieces[number];
+        if piece.queue_pair.is_none() {
+            piece.queue_pair = Some(queue_pair);
+            self.next = queue_pair + 1;
+        }
+        let is_short = piece.end - piece.start <= settings.inline_bytes;
+        if is_short && !self.sources.any_within(piece.start, piece.end) {
+            return self.next_inline(number, queue_pair, now);
+        }
+        if piece.posted == piece.end {
+            let request = piece.announce();
+            self.count_announced();
+            return Some(self.post(queue_pair, request.id, request.work, now));
+        }
+        let most = self.pacer.message_bytes(settings.message_bytes);
+        let length = (piece.end - piece.posted).min(most);
+        let (source, length) = self.sources.find(piece.posted, length);
+        if !self.pacer.pass(queue_pair, length, now) {
+            return None;
+        }
+        let place = settings.ring.place(piece.posted, length);
+        // A piece that was split, by the pacer or because it lies in several places, is announced by a message of its own.
+        let is_whole = piece.posted == piece.start && length == piece.end - piece.start;
+        let announces = is_whole && settings.immediate;
+        let immediate = announces.then(|| immediate(piece.start));
+        piece.posted += length;
+        let id = WRITE | if announces { piece.end } else { 0 };
+        (piece.announced, piece.told) = (announces, announces || piece.told);
+        let ring = Source {
+            region: settings.region,
+            offset: place.offset,
+        };
+        let Source { region, offset } = source.unwrap_or(ring);
+        let work = Work::Write {
+            region,
+            span: Span::new(offset, place.length),
+            to: Remote {
+                address: settings.remote.address + place.offset as u64,
+                ..settings.remote
+            },
+            immediate,
+        };
+        if announces {
+            self.count_announced();
+        }
+        Some(self.post(queue_pair, id, work, now))
+    }
+
+    /// Sends a piece in its announcement. The pacer holds it back as it does WRITEs; where pieces are fetched it is for the
+    /// receiver to pace them, and these are too short for that.
+    fn next_inline(&mut self, number: usize, queue_pair: usize, now: Duration) -> Option<Post> {
+        let Piece { start, end, .. } = self.pieces[number];
+        let is_paced = !self.settings.is_fetched;
+        if is_paced && !self.pacer.pass(queue_pair, end - start, now) {
+            return None;
+        }
+        let piece = &mut self.pieces[number];
+        (piece.posted, piece.announced, piece.told) = (end, true, true);
+        self.count_announced();
+        let payload = self.settings.ring.place(start, end - start);
+        let message = Message::Carried {
+            start,
+            length: payload.length,
+        };
+        let id = end | if is_paced { WRITE } else { 0 };
+        let post = self.post(queue_pair, id, Work::Send(message.encode()), now);
+        Some(Post {
+            payload: Some(payload),
+            ..post
+        })
+    }
+
+    /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
+    pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
+        let (number, _) = self.next_piece()?;
+        let piece = &self.pieces[number];
+        let most = self.pacer.message_bytes(self.settings.message_bytes);
+        let length = (piece.end - piece.posted).min(most);
+        let (_, length) = self.sources.find(piece.posted, length);
+        (length > 0).then(|| self.pacer.ready_at(length, now))
+    }
+
+    /// Cuts what is there into pieces. A piece ends where its share of the ring does, so that all have the same
+    /// size while data flows, and earlier only where something is flushed.
+    fn cut_pieces(&mut self) {
+        let piece_bytes = self.settings.piece_bytes;
+        while self.cut < self.filled && self.pieces.len() < self.settings.max_pieces {
+            let whole = (piece_bytes - self.cut % self.settings.ring.bytes % piece_bytes)
+                .min(self.settings.ring.contiguous(self.cut));
+            let there = self.filled - self.cut;
+            if there < whole && self.flush < self.filled {
+                return;
+            }
+            let end = self.cut + whole.min(there);
+            let held = self.sources.any_within(self.cut, end);
+            self.held += usize::from(held);
+            self.pieces.push_back(Piece {
+                start: self.cut,
+                end,
+                queue_pair: None,
+                posted: if self.settings.is_fetched {
+                    end
+                } else {
+                    self.cut
+                },
+                announced: false,
+                told: false,
+                held,
+                again: false,
+            });
+            self.cut = end;
+        }
+    }
+
+    /// The first piece of which something can be posted, and the queue pair for it: its own, or the next in turn
+    /// with room. Few have to be looked at, because those before it fill their queue pairs.
+    fn next_piece(&self) -> Option<(usize, usize)> {
+        let count = self.queue_pairs.len();
+        let has_room = |number: &usize| self.has_room(*number);
+        let mut free = (0..count)
+            .map(|step| (self.next + step) % count)
+            .filter(has_room)
+            .peekable();
+        for number in self.announced..self.pieces.len() {
+            if self.pieces[number].announced {
+                continue;
+            }
+            let own = self.pieces[number].queue_pair;
+            let queue_pair = match own.or_else(|| self.bound_to(self.pieces[number])) {
+                Some(own) => Some(own).filter(has_room),
+                // Without room for this there is none for any other.
+                None => Some(*free.peek()?),
+            };
+            if let Some(queue_pair) = queue_pair {
+                return Some((number, queue_pair));
+            }
+        }
+        None
+    }
+
+    /// Tells the end, when all before it was posted.
+    fn next_end(&mut self, now: Duration) -> Option<Post> {
+        if self.end != End::Wanted || self.cut < self.filled {
+            return None;
+        }
+        let queue_pair = self.reserve(now)?;
+        self.end = End::Told { queue_pair };
+        let message = Message::End { at: self.filled };
+        let work = Work::Send(message.encode());
+        Some(Post {
+            queue_pair,
+            request: Request { id: 0, work },
+            payload: None,
+        })
+    }
+
+    fn post(&mut self, queue_pair: usize, id: u64, work: Work, now: Duration) -> Post {
+        self.queue_pairs[queue_pair].count(now);
+        Post {
+            queue_pair,
+            request: Request { id, work },
+            payload: None,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a sender waits for, and for how long.
+
+use std::time::Duration;
+
+use super::{End, QueuePair, Sender};
+
+impl Sender {
+    /// Whether something waits until requests complete, and not only until the peer says something.
+    pub(crate) fn awaits_completions(&self) -> bool {
+        let is_full =
+            |queue_pair: &QueuePair| !queue_pair.lost && queue_pair.pending >= self.settings.depth;
+        let is_ending = self.is_posted() && matches!(self.end, End::Told { .. });
+        is_ending || self.held > 0 || self.pacer.learns() || self.queue_pairs.iter().any(is_full)
+    }
+
+    /// Since when requests are waiting on a queue pair, without a moment in between.
+    pub(crate) fn busy_since(&self, queue_pair: usize) -> Option<Duration> {
+        let QueuePair { pending, busy, .. } = self.queue_pairs[queue_pair];
+        (pending > 0).then_some(busy)
+    }
+
+    /// When a queue pair on which nothing completes is given up, if it is.
+    pub(crate) fn stall(&self) -> Option<Duration> {
+        self.settings.stall
+    }
+
+    /// Whether requests are waiting on a queue pair, and none has completed for too long.
+    pub(crate) fn has_stalled(&self, queue_pair: usize, now: Duration) -> bool {
+        self.stalls_at(queue_pair).is_some_and(|at| at <= now)
+    }
+
+    /// When one of the queue pairs will have stalled, if nothing completes until then. Where nobody is told of what
+    /// completes, it is looked at in between.
+    pub(crate) fn stall_at(&self, now: Duration) -> Option<Duration> {
+        let at = (0..self.queue_pairs.len())
+            .filter_map(|queue_pair| self.stalls_at(queue_pair))
+            .min()?;
+        let look_at = self.settings.stall.map(|stall| now + stall / 4);
+        let look_at = look_at.filter(|_| !self.awaits_completions());
+        Some(look_at.map_or(at, |look_at| at.min(look_at)))
+    }
+
+    fn stalls_at(&self, queue_pair: usize) -> Option<Duration> {
+        let QueuePair {
+            pending, progress, ..
+        } = self.queue_pairs[queue_pair];
+        let stall = self.settings.stall.filter(|_| pending > 0);
+        let stalls_at = stall.map(|stall| progress.saturating_add(stall));
+        let overdue_at = self.pacer.overdue_at(queue_pair);
+        stalls_at.into_iter().chain(overdue_at).min()
+    }
+}
