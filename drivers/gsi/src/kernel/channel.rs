@@ -19,6 +19,9 @@ pub(crate) struct Offload {
     pub(crate) is_receiving: bool,
 }
 
+/// One call encrypts at most so much memory, so that a cancelled call ends in time where ciphers are slow.
+const CALL_BYTES: usize = 16 * FULL_RECORD;
+
 impl Offload {
     pub(crate) fn detail(&self) -> Detail {
         let words = match (&self.sending, self.is_receiving) {
@@ -77,12 +80,21 @@ impl<E: Engine> TlsChannel<E> {
         body: Body<'_>,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        let body_length = match &body {
-            Body::Memory(bytes) => bytes.len() as u64,
-            Body::File(range) => range.length,
+        let content = match body {
+            Body::Memory(bytes) => {
+                let (first, rest) = bytes.split_at(bytes.len().min(CALL_BYTES));
+                self.inner.send(head, Body::Memory(first), operation)?;
+                for piece in rest.chunks(CALL_BYTES) {
+                    self.inner.send(&[], Body::Memory(piece), operation)?;
+                }
+                (head.len() + bytes.len()) as u64
+            }
+            Body::File(range) => {
+                let length = range.length;
+                self.inner.send(head, Body::File(range), operation)?;
+                head.len() as u64 + length
+            }
         };
-        let content = head.len() as u64 + body_length;
-        self.inner.send(head, body, operation)?;
         self.note_sent(content, operation)?;
         // The last record of a call may be short.
         let records = content / FULL_RECORD as u64 + 1;
