@@ -131,7 +131,7 @@ pub trait Endpoint: Send + fmt::Debug {
 
     /// Ends all queue pairs in an orderly manner, when all requests have completed: the peer hears that nothing more comes,
     /// what it still sends is thrown away, and each queue pair is told as lost when the peer has ended it too. Registered
-    /// memory is given back, and nothing is replaced any more.
+    /// memory is given back, at the latest with the endpoint, and nothing is replaced any more.
     fn end(&mut self);
 
     /// Throws all queue pairs away, so that the peer notices that something went wrong.

@@ -24,8 +24,8 @@ fn roce_carries_files_between_two_hosts() {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn iwarp_fetches_files_between_two_hosts() {
-    let name = "hosts::iwarp_fetches_files_between_two_hosts";
+fn iwarp_carries_files_between_two_hosts() {
+    let name = "hosts::iwarp_carries_files_between_two_hosts";
     on_two_hosts(Network::Siw, name, |neighbour| {
         // A host without an adapter understands one that has it.
         neighbour.run("rdma link delete siw_right");
@@ -34,7 +34,7 @@ fn iwarp_fetches_files_between_two_hosts() {
         assert!(hosts.source.log().contains("device=siw_left"));
         assert!(hosts.log_of_destination().contains("provider=soft"));
         neighbour.run("rdma link add siw_right type siw netdev right");
-        carries_files(neighbour, "siw", &[FETCH]);
+        carries_files(neighbour, "siw", &[WRITE, FETCH]);
     });
 }
 

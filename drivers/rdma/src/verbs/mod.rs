@@ -231,13 +231,17 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn end(&mut self) {
-        if self.is_iwarp() {
-            self.say_farewell();
-        } else if let Some(beside) = &mut self.beside {
-            beside.close();
-        }
         self.has_ended = true;
         self.limits.replaces = false;
+        if self.is_iwarp() {
+            // RFC 5040 7.2: what the peer writes to memory that is not registered ends the stream at once, with all that is
+            // still on its way to the peer. It may write until it has heard the farewell.
+            self.say_farewell();
+            return;
+        }
+        if let Some(beside) = &mut self.beside {
+            beside.close();
+        }
         self.regions.clear();
     }
 
