@@ -11,7 +11,11 @@ mod bucket;
 mod excuses;
 mod pacer;
 mod path;
+mod patience;
+mod rates;
 mod search;
+mod sizing;
+mod trial;
 
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use bucket::time_of;
