@@ -43,6 +43,9 @@ pub struct WriteBandwidth {
 /// It measures the clock of the processor first, and gives up where that is not steady.
 const ATTEMPTS: usize = 3;
 
+/// Slower than this, in millions of bytes in a second, it has stalled, as it often does over software iWARP: no measure of anything.
+const STALLED: f64 = 5.0;
+
 impl WriteBandwidth {
     /// Millions of bytes in a second.
     ///
@@ -73,7 +76,11 @@ impl WriteBandwidth {
         let _ = server.kill();
         let _ = server.wait();
         let finished = client.map_err(|error| error.to_string())?;
-        average(&finished.output()).ok_or_else(|| finished.to_string())
+        match average(&finished.output()) {
+            Some(average) if average >= STALLED => Ok(average),
+            Some(average) => Err(format!("ib_write_bw stalls: {average:.0} MB/s")),
+            None => Err(finished.to_string()),
+        }
     }
 
     fn server(&self) -> std::io::Result<Child> {
