@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use gridhaul_security::tls::{Direction, RecordCipher, RecordKeys, RecordVersion};
 use libc::{c_int, c_void, socklen_t};
 use rustix::io::Errno;
+use zeroize::Zeroize;
 
 /// Type of the records that carry data (RFC 8446 5.1).
 pub(crate) const APPLICATION_DATA: u8 = 23;
@@ -43,6 +44,12 @@ impl<const KEY: usize> CryptoInfo<KEY> {
             salt: *salt,
             record_number: keys.sequence.to_be_bytes(),
         })
+    }
+}
+
+impl<const KEY: usize> Drop for CryptoInfo<KEY> {
+    fn drop(&mut self) {
+        self.key.zeroize();
     }
 }
 
@@ -117,7 +124,10 @@ pub(crate) fn next_record(socket: BorrowedFd<'_>, cipher: RecordCipher) -> io::R
     };
     let mut info = [0; size_of::<CryptoInfo<32>>()];
     get_option(socket, SOL_TLS, TLS_TX, &mut info[..length])?;
-    Ok(number_at(&info, place, u64::from_be_bytes))
+    let number = number_at(&info, place, u64::from_be_bytes);
+    // The kernel tells the key as well.
+    info.zeroize();
+    Ok(number)
 }
 
 /// What TCP has of what it is to send.
