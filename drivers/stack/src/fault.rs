@@ -35,52 +35,39 @@ impl Driver for Fault {
     }
 
     fn options(&self) -> &'static [OptionDoc] {
-        const fn option(
-            name: &'static str,
-            kind: OptionKind,
-            meaning: &'static str,
-            example: &'static str,
-        ) -> OptionDoc {
-            OptionDoc {
-                name,
-                meaning,
-                example,
-                kind,
-            }
-        }
         const {
             &[
-                option(
+                OptionDoc::new(
                     "short",
                     OptionKind::Number,
                     "Each receive yields at most so many bytes.",
                     "1",
                 ),
-                option(
+                OptionDoc::new(
                     "seed",
                     OptionKind::Number,
                     "With short: each receive's limit is drawn between 1 and short from this seed.",
                     "7",
                 ),
-                option(
+                OptionDoc::new(
                     "fail-send-after",
                     OptionKind::Number,
                     "After so many bytes sent, sending fails.",
                     "1000",
                 ),
-                option(
+                OptionDoc::new(
                     "fail-receive-after",
                     OptionKind::Number,
                     "After so many bytes received, receiving fails.",
                     "1000",
                 ),
-                option(
+                OptionDoc::new(
                     "abort-after",
                     OptionKind::Number,
                     "After so many bytes in both directions together, the channel is aborted.",
                     "1000",
                 ),
-                option(
+                OptionDoc::new(
                     "delay",
                     OptionKind::Time,
                     "So long a wait before each send and each receive.",

@@ -20,6 +20,23 @@ pub struct OptionDoc {
     pub kind: OptionKind,
 }
 
+impl OptionDoc {
+    /// An option, in the order in which a table of them is read.
+    pub const fn new(
+        name: &'static str,
+        kind: OptionKind,
+        meaning: &'static str,
+        example: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            meaning,
+            example,
+            kind,
+        }
+    }
+}
+
 /// What the values of an option say: of numbers, which one is larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionKind {

@@ -14,11 +14,12 @@ use gridhaul_stack::{Body, Channel, ChannelError, ChannelInfo, FileRange, Operat
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketType, recv, send,
-    sendmsg, shutdown, socket, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg,
+    shutdown, sockopt,
 };
 
-use crate::options::{self, Lent, has_protocol_above};
+use crate::settings::stream_socket;
+use crate::socket::{Lent, has_protocol_above, next_notice};
 
 /// One connection, whose bytes go through memory.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl TcpChannel {
         self.socket.as_fd()
     }
 
-    /// Whether the kernel protects what is sent.
+    /// Whether the kernel has TLS on the connection, in one direction at least.
     pub fn is_protected(&self) -> bool {
         has_protocol_above(self.socket())
     }
@@ -60,7 +61,7 @@ impl TcpChannel {
     /// Calls with `MSG_ZEROCOPY` whose memory the kernel needs no more, if there are any that were not told.
     /// [`crate::allow_lending`] comes before such calls, and the memory must stay as it is until then.
     pub fn next_given_back(&self) -> Option<Lent> {
-        options::next_notice(self.socket())
+        next_notice(self.socket())
     }
 
     /// What each call of such a driver begins with.
@@ -229,7 +230,7 @@ impl Channel for TcpChannel {
         if rustix::net::connect_unspec(&self.socket).is_err() {
             // A connection whose records the kernel protects cannot be disconnected, but closed. If there is no other
             // socket to put in its place, the drop does it.
-            if let Ok(other) = socket(AddressFamily::INET, SocketType::STREAM, None) {
+            if let Ok(other) = stream_socket(AddressFamily::INET) {
                 self.socket = other;
             }
         }

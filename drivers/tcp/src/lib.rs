@@ -25,8 +25,8 @@
 mod channel;
 mod connector;
 mod listener;
-mod options;
 mod settings;
+mod socket;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -40,8 +40,8 @@ use gridhaul_stack::{
 pub use crate::channel::TcpChannel;
 pub use crate::connector::connect;
 pub use crate::listener::TcpListener;
-pub use crate::options::{Lent, allow_lending};
 pub use crate::settings::{OPTIONS, Settings};
+pub use crate::socket::{Lent, allow_lending};
 
 /// The driver `tcp`; its options are in the table above.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,7 +10,7 @@ use gridhaul_stack::options::{self, OptionDoc, OptionKind, Options};
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::options::set_max_pacing_rate;
+use crate::socket::set_max_pacing_rate;
 
 /// What the options say.
 #[derive(Debug, Clone)]
@@ -45,77 +45,63 @@ enum KeepAlive {
 
 /// The options of every driver over TCP; the table of this crate says more about them.
 pub const OPTIONS: [OptionDoc; 10] = [
-    option(
+    OptionDoc::new(
         "port",
         OptionKind::Word,
         "The ports to listen at, a range or a single one; any free port unless given.",
         "50000-51000",
     ),
-    option(
+    OptionDoc::new(
         "bind",
         OptionKind::Word,
         "The local address to listen at and to connect from, instead of the session's.",
         "192.0.2.1",
     ),
-    option(
+    OptionDoc::new(
         "advertise",
         OptionKind::Word,
         "The address that peers are told to connect to, where it is another one (NAT).",
         "198.51.100.7",
     ),
-    option(
+    OptionDoc::new(
         "buffer",
         OptionKind::Bytes,
         "The kernel's send and receive buffers in bytes, or auto.",
         "4M",
     ),
-    option(
+    OptionDoc::new(
         "sndbuf",
         OptionKind::Bytes,
         "The kernel's send buffer in bytes, or auto.",
         "4M",
     ),
-    option(
+    OptionDoc::new(
         "rcvbuf",
         OptionKind::Bytes,
         "The kernel's receive buffer in bytes, or auto.",
         "4M",
     ),
-    option("cc", OptionKind::Word, "The congestion control.", "reno"),
-    option(
+    OptionDoc::new("cc", OptionKind::Word, "The congestion control.", "reno"),
+    OptionDoc::new(
         "nodelay",
         OptionKind::Word,
         "Sends small segments at once; on unless given.",
         "on",
     ),
-    option(
+    OptionDoc::new(
         "keepalive",
         OptionKind::Time,
         "Asks a silent peer for a sign of life after so long; on takes the machine's times, off unless \
          given.",
         "60s",
     ),
-    option(
+    OptionDoc::new(
         "rate",
         OptionKind::Rate,
         "Sends at most so many bits per second (with k, m or g) or bytes per second (without).",
         "5g",
     ),
 ];
-
-const fn option(
-    name: &'static str,
-    kind: OptionKind,
-    meaning: &'static str,
-    example: &'static str,
-) -> OptionDoc {
-    OptionDoc {
-        name,
-        meaning,
-        example,
-        kind,
-    }
-}
 
 /// The kernel counts buffers in a signed integer, and doubles what it is asked for.
 const MAX_BUFFER: u32 = 1 << 30;
@@ -183,7 +169,7 @@ impl Settings {
     }
 }
 
-fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+pub(crate) fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(rustix::net::socket_with(
         family,

@@ -1,4 +1,4 @@
-//! Socket options that `rustix` does not have.
+//! What `rustix` does not have of sockets.
 
 use std::io;
 use std::mem::zeroed;
