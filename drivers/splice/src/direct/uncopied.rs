@@ -66,7 +66,6 @@ impl Uncopied {
         } else {
             SendFlags::empty()
         };
-        let first = self.calls;
         let outcome = loop {
             if bytes.is_empty() {
                 break Ok(());
@@ -78,7 +77,7 @@ impl Uncopied {
             match send(channel.socket(), bytes, more | flags | SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     if lends {
-                        self.calls += 1;
+                        self.count_call(index);
                         self.bytes += sent as u64;
                     }
                     bytes = &bytes[sent..];
@@ -96,15 +95,24 @@ impl Uncopied {
                 Err(errno) => break Err(channel.fail(errno)),
             }
         };
-        if self.calls > first {
-            self.pieces.push_back(Piece {
-                index,
-                calls: first..self.calls,
-                left: self.calls - first,
-            });
-            self.take_back(channel);
-        }
+        self.take_back(channel);
         outcome
+    }
+
+    /// Counts a call that has lent memory of a piece, before anything can be heard of it.
+    fn count_call(&mut self, index: u64) {
+        match self.pieces.back_mut() {
+            Some(piece) if piece.index == index => {
+                piece.calls.end += 1;
+                piece.left += 1;
+            }
+            _ => self.pieces.push_back(Piece {
+                index,
+                calls: self.calls..self.calls + 1,
+                left: 1,
+            }),
+        }
+        self.calls += 1;
     }
 
     /// How many pieces are lent.
@@ -249,6 +257,21 @@ mod tests {
         assert_eq!(indices(&uncopied), [0, 3]);
         uncopied.give_back(0, 0);
         assert_eq!(indices(&uncopied), [3]);
+        uncopied.give_back(3, 3);
+        assert!(indices(&uncopied).is_empty());
+    }
+
+    #[test]
+    fn what_is_told_of_a_piece_that_is_still_being_sent_counts() {
+        let mut uncopied = Uncopied::default();
+        for index in [0, 1, 1] {
+            uncopied.count_call(index);
+        }
+        uncopied.give_back(0, 1);
+        assert_eq!(indices(&uncopied), [1]);
+        uncopied.count_call(1);
+        uncopied.give_back(2, 2);
+        assert_eq!(indices(&uncopied), [1]);
         uncopied.give_back(3, 3);
         assert!(indices(&uncopied).is_empty());
     }
