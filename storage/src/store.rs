@@ -73,18 +73,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// The value of the extended attribute in which files carry their checksums, at most
     /// [`CHECKSUM_ATTRIBUTE_BYTES`]. Anybody who may write to the file may have written it.
-    fn checksum_attribute(&self, _path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
-        Err(StorageError::new("getxattr", Errno::OPNOTSUPP))
-    }
+    fn checksum_attribute(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError>;
 
     /// Sets the attribute, or removes it.
-    fn set_checksum_attribute(
-        &self,
-        _path: &Path,
-        _value: Option<&[u8]>,
-    ) -> Result<(), StorageError> {
-        Err(StorageError::new("setxattr", Errno::OPNOTSUPP))
-    }
+    fn set_checksum_attribute(&self, path: &Path, value: Option<&[u8]>)
+    -> Result<(), StorageError>;
 }
 
 /// The extended attribute in which files carry their checksums.

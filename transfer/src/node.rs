@@ -141,13 +141,11 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     fn release(&self);
 
     /// Whether it would help to know what is sent next ([`Self::look_ahead`]).
-    fn looks_ahead(&self) -> bool {
-        false
-    }
+    fn looks_ahead(&self) -> bool;
 
     /// Names files that the session will probably send next, at most [`crate::LOOK_AHEAD_FILES`]. It is a hint, and
     /// returns at once.
-    fn look_ahead(&self, _paths: Vec<PathBuf>) {}
+    fn look_ahead(&self, paths: Vec<PathBuf>);
 
     /// Starts a transfer; returns at once. There is one transfer at a time in a session: a second one
     /// fails. Events come from other threads, in order, [`Event::Finished`] last and exactly once.

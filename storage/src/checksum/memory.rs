@@ -11,11 +11,11 @@
 //!   mtime that is there. A file that was received gets an mtime some ticks in the past when it is
 //!   complete; then its mtime lies before its ctime, which is the clock's word, and all that comes later
 //!   is stamped with that ctime or a later time. A checksum that was computed is remembered only if the
-//!   file did not change for [`QUIET`].
+//!   file did not change for [`QUIET`](super::version::QUIET).
 //! - Programs that write and then set mtime back (`touch -r`, `rsync --inplace`) move ctime, which
 //!   nobody can set.
 //! - Writes through a shared mapping are stamped when a clean page is first written to, and again after the
-//!   kernel has written it to the disk, which it does after 30 seconds: that is why [`QUIET`] is longer. File
+//!   kernel has written it to the disk, which it does after 30 seconds: that is why `QUIET` is longer. File
 //!   systems in memory write nothing to a disk. There, a program that has a file mapped, has not touched it
 //!   for a minute, and then writes to a page that it had written to before, is not noticed.
 //! - While a file is received it is garbage to all others, and what they write to it in that time
@@ -28,6 +28,9 @@
 //! only name to within 50 ms: a program that writes to a file and sets its mtime back to the nanosecond, all within
 //! that time after the value was written, is not noticed by the next process. When it is done through this one, the
 //! value is removed.
+//!
+//! What was summed up on arrival is carried before the kernel has written the content to the disk, unless files are to be
+//! synced: a crash of the machine soon after may lose content and leave the value.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -259,11 +262,18 @@ impl Writing {
         if place != self.place || version.size != length || !version.is_lasting() {
             return;
         }
-        if let Some(version) = self.memory.carry((file, stored), place, version, &sums) {
-            let mut state = self.memory.lock();
-            if !state.met(place) {
-                state.remember(place, version, sums, self.memory.limit);
-            }
+        let Some(version) = self.memory.carry((file, stored), place, version, &sums) else {
+            return;
+        };
+        let mut state = self.memory.lock();
+        if !state.met(place) {
+            state.remember(place, version, sums, self.memory.limit);
+            return;
+        }
+        drop(state);
+        // Who has come meanwhile may have written before the file was stamped.
+        if let Some(attribute) = &self.memory.attribute {
+            attribute.remove(stored);
         }
     }
 

@@ -189,7 +189,8 @@ impl Site {
             }
             Step::Pretend { from, to } => self.pretend(NAMES[from], NAMES[to]),
             Step::Damage { name, place, cut } => {
-                if let Some(mut value) = self.attribute(NAMES[name]) {
+                let value = self.attribute(NAMES[name]);
+                if let Some(mut value) = value.filter(|value| !value.is_empty()) {
                     let place = place % value.len();
                     if cut {
                         value.truncate(place);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 
 use super::ChecksumAlgorithm;
+use super::hash::hexadecimal;
 use super::version::{Place, Time, Version};
 
 /// Checksums of one file, by algorithm.
@@ -89,10 +90,7 @@ impl ChecksumKey {
             let algorithm = algorithm(number)?;
             let (sum, others) = rest.split_at_checked(digest_bytes(algorithm))?;
             rest = others;
-            sums.push((
-                algorithm,
-                sum.iter().map(|byte| format!("{byte:02x}")).collect(),
-            ));
+            sums.push((algorithm, hexadecimal(sum)));
         }
         Some(sums)
     }
