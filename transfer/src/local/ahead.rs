@@ -67,7 +67,7 @@ impl LookAhead {
         threads: &Threads,
     ) {
         let mut queue = lock(&self.queue);
-        for path in paths.into_iter().take(LOOK_AHEAD_FILES) {
+        for path in paths {
             queue.add(path);
         }
         if queue.waiting.is_empty() || queue.is_served {
@@ -131,8 +131,8 @@ impl Queue {
     }
 }
 
-/// Whether the first bytes of a file must be read from the disk, which the kernel then begins to do. File systems that cannot tell have everything in
-/// memory, or on another machine.
+/// Whether the first bytes of a file must be read from the disk, which the kernel then begins to do. File systems
+/// that cannot tell have everything in memory, or on another machine.
 fn is_cold(file: &OpenedFile) -> bool {
     let mut byte = [0];
     // preadv2(2): with RWF_NOWAIT, EAGAIN if the data is not there at once.
