@@ -9,7 +9,7 @@ use gridhaul_storage::{ChecksumKey, ShortKey};
 use zeroize::Zeroizing;
 
 /// More than anybody would call a key.
-const MOST_BYTES: u64 = 64 * 1024;
+const MOST_BYTES: usize = 64 * 1024;
 
 /// A key that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +55,9 @@ pub(crate) fn read(path: &Path) -> Result<ChecksumKey, ChecksumKeyError> {
         let path = path.to_owned();
         return Err(ChecksumKeyError::Open { path });
     }
-    let mut secret = Zeroizing::new(Vec::new());
-    file.take(MOST_BYTES)
+    // All at once: a buffer that grows leaves its bytes behind.
+    let mut secret = Zeroizing::new(Vec::with_capacity(MOST_BYTES));
+    file.take(MOST_BYTES as u64)
         .read_to_end(&mut secret)
         .map_err(failed)?;
     ChecksumKey::new(&secret).map_err(|error| ChecksumKeyError::Short {

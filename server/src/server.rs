@@ -107,6 +107,12 @@ pub enum StartError {
         /// What is wrong with it.
         error: Box<StackError>,
     },
+    /// Each option must be allowed by all rules for its driver, so two of them would refuse each other's.
+    #[error("client-options: {driver} has two rules; write them as one, such as {driver}:A;B<=1M")]
+    TwoRules {
+        /// The driver.
+        driver: String,
+    },
     /// The driver stack cannot be built.
     #[error("stack '{stack}': {error}")]
     Stack {
@@ -197,7 +203,13 @@ pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, S
 
 /// What clients may set of the options of drivers, which is compared with what these drivers have.
 pub(crate) fn check_client_options(config: &Config, registry: &Registry) -> Result<(), StartError> {
-    config.data.client_options.iter().try_for_each(|rules| {
+    let all = &config.data.client_options;
+    all.iter().enumerate().try_for_each(|(index, rules)| {
+        let driver = rules.driver();
+        if all[..index].iter().any(|other| other.driver() == driver) {
+            let driver = driver.to_owned();
+            return Err(StartError::TwoRules { driver });
+        }
         registry
             .check_rules(rules)
             .map_err(|error| StartError::ClientOptions {

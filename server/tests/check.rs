@@ -389,6 +389,17 @@ fn a_configuration_that_does_not_fit_together_is_an_error() {
 fn client_options_are_compared_with_what_drivers_have() {
     let rules = |rules| check(&["--anonymous", "--client-options", rules]);
     rules("tcp:buffer<=4M;cc=bbr|cubic").passes();
+    let said = rules("gsi:ktls");
+    said.passes();
+    assert!(
+        !said
+            .lines
+            .iter()
+            .any(|line| line.contains("without effect"))
+    );
+    rules("tcp:buffer,tcp:cc")
+        .fails()
+        .says("error client-options:", "tcp has two rules");
     rules("tcp:size<=4M")
         .fails()
         .says("error client-options:", "tcp has no option \"size\"");

@@ -281,7 +281,7 @@ settings! {
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
     allowed_drivers: Vec<String>,
 
-    /// What clients may set of a driver's options; may be given for several drivers: `rdma:message<=4M;rate;qps<=8`
+    /// What clients may set of a driver's options; may be given once for each driver: `rdma:message<=4M;rate;qps<=8`
     /// is messages up to 4 MiB, any rate, up to 8 queue pairs and nothing else. Default: all options
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     client_options: Vec<ClientOptions>,

@@ -19,7 +19,7 @@ use super::{Session, User, names, replies};
 use crate::events::Event;
 
 /// The driver whose place in a stack the client decides.
-pub(super) const GSI: &str = "gsi";
+pub(crate) const GSI: &str = "gsi";
 
 /// A stack as this session uses it.
 pub(super) struct ChannelStack {

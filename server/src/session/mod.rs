@@ -53,6 +53,7 @@ use authenticate::Protection;
 use control::{Control, Request};
 use login::Login;
 
+pub(crate) use channel_security::GSI;
 pub(crate) use login::{LocalUser, beginning};
 pub(crate) use stream::Stream;
 
