@@ -14,8 +14,9 @@ use super::trial::{self, Costs};
 /// What the kernel can do for protected channels, for checks before a server starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelSupport {
-    /// Whether it can protect records, and lets this process have it do so.
-    pub is_available: bool,
+    /// Whether keys that it was given can be changed, which TLS 1.3 needs. `None` where it protects no records, or does not
+    /// let this process have it do so.
+    pub changes_keys: Option<bool>,
     /// What is used, or what is done instead, in words for an administrator.
     pub words: String,
 }
@@ -24,11 +25,11 @@ pub struct KernelSupport {
 pub fn kernel_support() -> KernelSupport {
     match ability() {
         Ok(ability) => KernelSupport {
-            is_available: true,
+            changes_keys: Some(ability.changes_keys),
             words: ability.to_string(),
         },
         Err(reason) => KernelSupport {
-            is_available: false,
+            changes_keys: None,
             words: format!("{reason}; records are protected by this process"),
         },
     }
