@@ -69,6 +69,7 @@ impl Charge for Departure {
         let has_all_gone = sender.is_posted() && sender.is_idle() && !sender.has_unfetched();
         if self.rings.is_some() && has_all_gone {
             self.endpoint.end();
+            self.exchange.give_back();
             self.rings = None;
         }
         let progress = Some(self.exchange.sender.progress());

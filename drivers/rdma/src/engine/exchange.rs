@@ -98,6 +98,11 @@ impl Exchange {
         self
     }
 
+    /// All has gone, and what still comes is thrown away: the rings are given back.
+    pub(crate) fn give_back(&mut self) {
+        self.rings = None;
+    }
+
     /// Does all that can be done without waiting. `now` is the time since some fixed moment, and does not go back.
     ///
     /// # Errors
@@ -289,7 +294,8 @@ impl Exchange {
 
     fn poll(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         if self.queue_pairs.len() == 1 {
-            // What comes over one queue pair comes in the order of the stream, so behind it is nothing yet.
+            // What is written over one queue pair comes in the order of the stream, so behind it is nothing yet. Who fetches
+            // is written nothing.
             endpoint.spare(self.receiver.window());
         }
         let mut completions = std::mem::take(&mut self.completions);
