@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::rings::Rings;
 use super::{OpenError, Opened, Opening};
 use crate::engine::{
-    Exchange, MAX_INLINE_BYTES, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender,
-    SenderSettings,
+    Exchange, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
 use crate::handshake::{Mode, Offer};
 use crate::provider::Remote;
@@ -47,7 +46,7 @@ impl Opening<'_> {
         let pieces = usize::from(chosen.pieces);
         // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
         let message = self.settings.message.min(ring.bytes().div_ceil(3));
-        let inline_bytes = u64::from(chosen.inline_bytes).min(MAX_INLINE_BYTES as u64);
+        let inline_bytes = u64::from(chosen.inline_bytes);
         let immediate = chosen.immediate && limits.immediate && ring.fits_immediates();
         let settings = SenderSettings {
             ring,
@@ -80,7 +79,12 @@ impl Opening<'_> {
             },
             rate => rate,
         };
-        let path = Path::to(self.peer.ip(), rate, self.settings.burst);
+        let burst = match rate {
+            // Longer messages than these never go, and a search that waits for them would not end.
+            Rate::Auto { .. } => self.settings.burst.min(settings.message_bytes),
+            Rate::Any | Rate::Fixed(_) => self.settings.burst,
+        };
+        let path = Path::to(self.peer.ip(), rate, burst);
         let pacer = Pacer::new(Arc::clone(&path), limits.queue_pairs);
         let sender = Sender::new(settings, pacer);
         let mut receiver = Receiver::new(ring, pieces);

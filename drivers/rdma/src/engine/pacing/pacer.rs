@@ -61,7 +61,7 @@ impl Pacer {
     /// Somebody looks. Who does so late was kept from it, and so was perhaps the device. `repeats` tells how often the device
     /// has gone back, if it counts.
     pub(crate) fn wake(&mut self, now: Duration, repeats: impl FnOnce() -> Option<u64>) {
-        if !self.under_way.is_empty() && now >= self.look_at {
+        if self.learns() && now >= self.look_at {
             self.look_at = now + LOOKS;
             if let Some(repeats) = repeats() {
                 let before = self.repeats.replace(repeats);
@@ -80,12 +80,17 @@ impl Pacer {
     pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         let turn = self.turn;
         let turn = turn.map_or_else(|| self.path.ready_at(bytes, now), |turn| turn.max(now));
-        self.path.hold(now).map_or(turn, |until| turn.max(until))
+        self.hold(now).map_or(turn, |until| turn.max(until))
+    }
+
+    /// Until when nothing may leave, whoever's turn it is.
+    fn hold(&self, now: Duration) -> Option<Duration> {
+        self.learns().then(|| self.path.hold(now)).flatten()
     }
 
     /// Takes a turn for a message, and uses it if it has come. `false` if it has not.
     pub(crate) fn pass(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
-        if let Some(until) = self.path.hold(now) {
+        if let Some(until) = self.hold(now) {
             self.due = Some(until);
             return false;
         }

@@ -129,7 +129,8 @@ impl Path {
         self.state().learn(|search| search.gone(bytes));
     }
 
-    /// Until when nothing may leave, whoever's turn it is.
+    /// Until when nothing may leave, whoever's turn it is. To ask may be how too much under way is noticed, and counts as a
+    /// loss.
     pub(super) fn hold(&self, now: Duration) -> Option<Duration> {
         let mut until = None;
         self.state().learn(|search| until = search.hold(now));

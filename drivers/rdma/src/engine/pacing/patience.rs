@@ -139,10 +139,12 @@ impl Patience {
     /// Nobody looked at the path for so long before `now`, though it was time to: what took longer than that did not
     /// on the way.
     pub(super) fn overslept(&mut self, by: Duration, now: Duration, circumstances: Circumstances) {
-        self.slept_in_all += by;
         let (at, before) = self.slept;
+        // Channels sleep at the same time: what another has told of counts once.
+        let by = by.min(now.saturating_sub(at));
+        self.slept_in_all += by;
         let is_one = now.saturating_sub(at) < self.lost_after(circumstances);
-        self.slept = (now, if is_one { before + by } else { by });
+        self.slept = (now.max(at), if is_one { before + by } else { by });
     }
 
     /// How long nobody looked, in all.
