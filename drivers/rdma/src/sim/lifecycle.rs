@@ -120,11 +120,12 @@ impl Fabric {
             return;
         }
         for place in [place, peer] {
-            let queued = self.queue_pair(place).queued;
             let packet_bytes = self.settings.packet_bytes;
-            *self.queue_pair(place) = QueuePair::new(place.generation + 1, packet_bytes);
-            // Its place among those that wait for the port stays.
-            self.queue_pair(place).queued = queued;
+            let restored = QueuePair::new(place.generation + 1, packet_bytes);
+            let before = std::mem::replace(self.queue_pair(place), restored);
+            // Its place among those that wait for the port stays, and so does what the device has counted.
+            self.queue_pair(place).queued = before.queued;
+            self.queue_pair(place).repeats = before.repeats;
             let queue_pair = place.queue_pair;
             self.complete(place, Completion::Restored { queue_pair });
         }

@@ -106,10 +106,10 @@ impl Run {
             if memories.is_some() {
                 sender.inline_bytes = MAX_INLINE_BYTES as u64;
             }
-            let inline_bytes = sender.inline_bytes;
+            let (inline_bytes, immediate) = (sender.inline_bytes, sender.immediate);
             let sender = Sender::new(sender, pacer);
             let mut receiver = Receiver::new(ring, settings.pieces());
-            if endpoint.limits().immediate {
+            if immediate && settings.mode == Mode::Put {
                 receiver.take_immediates();
             }
             receiver.take_inline(inline_bytes);
@@ -191,7 +191,7 @@ impl RunSettings {
             max_pieces: self.pieces(),
             is_fetched: self.mode == Mode::Get,
             inline_bytes: 0,
-            immediate: endpoint.limits().immediate,
+            immediate: endpoint.limits().immediate && ring.fits_immediates(),
             completes_early: false,
             stall: self.stall,
         }
@@ -241,7 +241,8 @@ impl RunEnd {
         }
         let could = self.exchange.receiver.ready().length > 0
             || self.sent < self.length && self.exchange.sender.room().length > 0;
-        let whim = (could && self.whims.is_some()).then_some(now + WHIM);
+        let whim =
+            ((could || self.exchange.has_more()) && self.whims.is_some()).then_some(now + WHIM);
         // Who may not go before a moment is asked then, and not again at this one.
         let paced = self.exchange.next_at(now).filter(|&at| at > now);
         self.next_at = earlier(whim, paced);
