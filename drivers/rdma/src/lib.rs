@@ -99,7 +99,7 @@ impl Driver for Rdma {
     }
 }
 
-/// The driver `rdma` with a provider that is no part of this crate, and no other.
+/// The driver `rdma` with a provider that the options do not choose, and no other.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct RdmaBy {

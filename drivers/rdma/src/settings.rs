@@ -7,7 +7,7 @@ use std::time::Duration;
 use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, OptionDoc, OptionKind, Options};
 
-use crate::engine::Rate;
+use crate::engine::{MAX_INLINE_BYTES, Rate};
 use crate::handshake::{Mode, Offer};
 use crate::provider;
 use crate::verbs::Wishes;
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     /// Files are sent from where they are.
     pub(crate) pins_files: bool,
     pub(crate) provider: Provider,
-    /// One that is no part of this crate, instead.
+    /// One that the options do not choose, instead.
     pub(crate) provided: Option<Arc<dyn provider::Provider>>,
     pub(crate) wishes: Wishes,
 }
@@ -191,6 +191,7 @@ const SLAB_BYTES: u64 = 4 << 20;
 const SLABS: u64 = 4;
 const MESSAGE_BYTES: u64 = 256 << 10;
 const INLINE_BYTES: u16 = 183;
+const _: () = assert!(INLINE_BYTES as usize == MAX_INLINE_BYTES);
 const STALL: Duration = Duration::from_secs(3);
 
 /// The fastest path for which a ring is fitted, in bytes per second: 100 Gb/s.

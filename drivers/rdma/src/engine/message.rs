@@ -8,8 +8,8 @@ const END: u8 = 3;
 const ABANDON: u8 = 4;
 const CARRIED: u8 = 5;
 
-/// What a piece that travels in a message may have, in bytes.
-pub(crate) const MAX_INLINE_BYTES: usize = MAX_MESSAGE_BYTES - 9;
+/// What a piece that travels in a message may have, in bytes: the kind and the place come before it.
+pub(crate) const MAX_INLINE_BYTES: usize = MAX_MESSAGE_BYTES - 1 - size_of::<u64>();
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

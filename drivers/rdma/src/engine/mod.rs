@@ -4,8 +4,8 @@
 //! stream at byte `n` modulo the ring's length, and a ring of the same length at the sender, filled in the
 //! same places. The ring is registered and told once, when the channel opens. The sender cuts the stream into
 //! *pieces*, each on one queue pair: WRITEs no larger than the path takes, then a SEND that says which piece is
-//! there, or one WRITE that says so itself, where devices can do that. A piece
-//! of few bytes travels in the SEND. Pieces of different queue pairs arrive in any order and are delivered in the order of the stream.
+//! there, or one WRITE that says so itself, where devices can do that. A piece of few bytes travels in the SEND. Pieces of
+//! different queue pairs arrive in any order and are delivered in the order of the stream.
 //! The receiver returns *credit*, the end of what it has consumed, and the sender writes no further than one ring
 //! beyond it; so what is not consumed stays at the sender, and a piece that was lost with its queue pair is
 //! written again, to the same place.

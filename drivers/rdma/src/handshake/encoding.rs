@@ -89,7 +89,7 @@ impl Offer {
         bytes.extend(self.inline_bytes.to_be_bytes());
     }
 
-    /// Nothing of an offer may be zero.
+    /// No length of a ring and no number of queue pairs or pieces may be zero.
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let offer = Self {
             ring_bytes: NonZeroU64::new(fields.u64()?)?,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_an_offer_is_zero() {
+    fn an_offer_has_a_ring() {
         let offer = Offer {
             ring_bytes: NonZeroU64::MIN,
             queue_pairs: 1,

@@ -13,7 +13,7 @@ pub(crate) enum Way {
     Roce = 4,
     /// InfiniBand, in the same manner.
     InfiniBand = 8,
-    /// RoCE v2 by a provider that is no part of this crate, in the same manner; both ends have the same one.
+    /// By a provider that the options do not choose, in the same manner; both ends have the same one.
     Provided = 16,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Ways {
             (Way::Iwarp, "iWARP"),
             (Way::Roce, "RoCE"),
             (Way::InfiniBand, "InfiniBand"),
-            (Way::Provided, "RoCE by a provider of its own"),
+            (Way::Provided, "a provider of its own"),
         ];
         let names = names.iter().filter(|(way, _)| self.has(*way));
         let names: Vec<_> = names.map(|(_, name)| *name).collect();

@@ -18,7 +18,8 @@ const WATCHED: usize = 4;
 const BATCH: usize = 32;
 
 impl VerbsEndpoint {
-    /// Takes completions until there are none.
+    /// Takes completions until there are none. Where a queue pair has broken, what it completed before may not be told:
+    /// it goes again.
     pub(super) fn drain(&mut self, completions: &mut Vec<Completion>) {
         self.drain_messages(completions);
         let mut batch = [WorkCompletion::EMPTY; BATCH];

@@ -70,12 +70,13 @@ impl Sender {
 
     /// The only queue pair that a piece may go over, if there is such.
     pub(super) fn bound_to(&self, piece: Piece) -> Option<usize> {
+        if !self.settings.completes_early {
+            return None;
+        }
         let (from, to) = self.settings.ring.range(piece.start, piece.end);
         let meets = |repeat: &Repeat| repeat.from < to && from < repeat.to;
         let is_bound = piece.again || self.repeats.iter().any(meets);
-        (self.settings.completes_early && is_bound)
-            .then(|| self.first_living())
-            .flatten()
+        is_bound.then(|| self.first_living()).flatten()
     }
 
     /// The peer has consumed a piece, and so has all that was sent before over the same queue pair.
