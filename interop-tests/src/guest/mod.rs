@@ -8,6 +8,7 @@
 mod boot;
 mod kernel;
 mod neighbour;
+pub mod policer;
 
 use std::ffi::OsString;
 use std::fmt;

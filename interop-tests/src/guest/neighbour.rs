@@ -39,7 +39,7 @@ impl Neighbour {
                 return Err(error);
             }
             // It has a network, and nobody listens yet.
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(5));
         }
         Ok(Self { shell })
     }

@@ -139,18 +139,7 @@ impl Control {
     ///
     /// As [`Control::reply`].
     pub fn dialogue(&mut self) -> io::Result<Dialogue> {
-        let deadline = Instant::now() + self.patience;
-        let mut preliminary = Vec::new();
-        loop {
-            let reply = self.reply_by(deadline)?;
-            if !reply.is_preliminary() {
-                return Ok(Dialogue {
-                    preliminary,
-                    last: reply,
-                });
-            }
-            preliminary.push(reply);
-        }
+        Dialogue::within(self.patience, |deadline| self.reply_by(deadline))
     }
 
     /// Sends a command line and reads one reply, which may be a 1xx.

@@ -333,16 +333,7 @@ impl GsiControl {
     ///
     /// As [`GsiControl::reply`].
     pub fn dialogue(&mut self) -> io::Result<Dialogue> {
-        let deadline = Instant::now() + self.control.patience();
-        let mut preliminary = Vec::new();
-        loop {
-            let reply = self.reply_by(deadline)?;
-            if !reply.is_preliminary() {
-                let last = reply;
-                return Ok(Dialogue { preliminary, last });
-            }
-            preliminary.push(reply);
-        }
+        Dialogue::within(self.control.patience(), |deadline| self.reply_by(deadline))
     }
 
     /// Sends a command line and reads one reply, which may be a 1xx.

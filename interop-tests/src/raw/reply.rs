@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::{Duration, Instant};
 
 /// One reply of the server, of one line or of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +105,22 @@ pub struct Dialogue {
 }
 
 impl Dialogue {
+    /// Collects what `next` reads until a moment, which is so far from now.
+    pub(super) fn within(
+        patience: Duration,
+        mut next: impl FnMut(Instant) -> io::Result<Reply>,
+    ) -> io::Result<Self> {
+        let deadline = Instant::now() + patience;
+        let mut preliminary = Vec::new();
+        loop {
+            let last = next(deadline)?;
+            if !last.is_preliminary() {
+                return Ok(Self { preliminary, last });
+            }
+            preliminary.push(last);
+        }
+    }
+
     /// The codes in order, the final one last.
     pub fn codes(&self) -> Vec<u16> {
         let preliminary = self.preliminary.iter().map(|reply| reply.code);

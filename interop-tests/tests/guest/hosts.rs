@@ -8,7 +8,7 @@ use gridhaul_interop::{Client, Finished, Pki, Server, content, give_away};
 use tempfile::TempDir;
 
 use crate::path;
-use crate::sites::{Start, copy};
+use crate::sites::{Start, copy, transfers};
 
 /// More than a ring of the stacks below.
 const BYTES: u64 = 20_000_003;
@@ -122,9 +122,8 @@ impl<'a> Hosts<'a> {
         let source = self.source.log();
         let destination = self.log_of_destination();
         for (end, log) in [("left", source), ("right", destination)] {
-            let finished = log
-                .lines()
-                .filter(|line| line.contains("transfer finished"));
+            let finished = transfers(&log);
+            assert!(!finished.is_empty(), "{log}");
             for line in finished {
                 assert!(line.contains(&format!("device={driver}_{end}")), "{line}");
             }

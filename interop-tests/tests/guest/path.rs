@@ -15,30 +15,6 @@ pub(crate) fn delay(round_trip: Duration) {
     }
 }
 
-/// Drops what comes to the right end beyond this rate and burst, as policed circuits do.
-pub(crate) fn police(megabits_per_second: u64, burst_bytes: u64) {
-    run("tc", "qdisc add dev right handle ffff: ingress");
-    // tc-police(8): without `mtu` it drops every packet of more than 2040 bytes.
-    let police = format!("police rate {megabits_per_second}mbit burst {burst_bytes} mtu 9100");
-    let filter = "filter add dev right parent ffff: protocol all matchall";
-    run(
-        "tc",
-        &format!("{filter} action {police} conform-exceed drop/ok"),
-    );
-}
-
-/// Packets that the policer has dropped.
-pub(crate) fn dropped() -> u64 {
-    let shown = run("tc", "-s filter show dev right parent ffff:");
-    let count = shown
-        .split("dropped ")
-        .nth(1)
-        .and_then(|rest| rest.split(',').next());
-    count
-        .and_then(|count| count.parse().ok())
-        .unwrap_or_else(|| panic!("{shown}"))
-}
-
 /// Takes the cable out; what is sent is lost.
 pub(crate) fn unplug() {
     for end in ["left", "right"] {

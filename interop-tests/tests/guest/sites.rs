@@ -131,11 +131,7 @@ impl Sites {
 
     /// What the transfers of the first server have logged, one after the other.
     pub(crate) fn transfers_of_source(&self) -> Vec<String> {
-        let log = self.servers[0].log();
-        let lines = log
-            .lines()
-            .filter(|line| line.contains("transfer finished"));
-        lines.map(str::to_owned).collect()
+        transfers(&self.servers[0].log())
     }
 
     /// What the servers have logged.
@@ -187,4 +183,11 @@ pub(crate) fn number(line: &str, name: &str) -> u64 {
         .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
         .find_map(|number| number.parse().ok());
     number.unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+/// The lines of a log that tell of transfers, one after the other.
+pub(crate) fn transfers(log: &str) -> Vec<String> {
+    let lines = log.lines();
+    let lines = lines.filter(|line| line.contains("transfer finished"));
+    lines.map(str::to_owned).collect()
 }

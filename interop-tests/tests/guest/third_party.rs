@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridhaul_interop::guest::{Network, inside};
+use gridhaul_interop::guest::{Network, inside, policer};
 
 use crate::path;
 use crate::sites::Sites;
@@ -42,11 +42,11 @@ fn a_paced_copy_loses_nothing_to_a_policer() {
     let name = "third_party::a_paced_copy_loses_nothing_to_a_policer";
     inside(Network::Rxe, name, || {
         let sites = Sites::new(BYTES);
-        path::police(400, 128 << 10);
+        policer::police(400_000_000, 128 << 10).unwrap();
         for message in ["32K", "64K"] {
             let stack = format!("rdma:provider=verbs;rate=360m;message={message}");
             sites.copy_whole(&["-dcstack", &stack]);
-            assert_eq!(path::dropped(), 0, "messages of {message}");
+            assert_eq!(policer::dropped().unwrap(), 0, "messages of {message}");
         }
     });
 }
