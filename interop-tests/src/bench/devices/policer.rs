@@ -10,8 +10,7 @@ use super::runs::{in_one_line, load_for};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
-use crate::guest::RIGHT;
-use crate::{Client, Finished};
+use crate::guest::{RIGHT, policer};
 
 const WORDS: &str = "The paper on XIO-RDMA, figure 9, over soft-RoCE: one channel, of which a policer lets 400 Mb/s pass, and \
 128 KiB at once. Shares are those of the policed rate: over the whole time, and from the sixth second on. What is not \
@@ -57,7 +56,6 @@ struct Run {
 }
 
 pub(super) fn measure() -> io::Result<Section> {
-    tc("qdisc add dev right handle ffff: ingress")?;
     let runs = RUNS.map(|(options, wanted)| run(options, wanted));
     let runs = runs.into_iter().collect::<io::Result<Vec<_>>>()?;
     let heading = [
@@ -83,13 +81,7 @@ pub(super) fn measure() -> io::Result<Section> {
 }
 
 fn run(options: &'static str, wanted: Wanted) -> io::Result<Run> {
-    // A new one has all of its burst, and counts from zero.
-    let _ = tc("filter del dev right parent ffff:");
-    // tc-police(8): without `mtu` it drops every packet of more than 2040 bytes.
-    tc(&format!(
-        "filter add dev right parent ffff: protocol all matchall action police rate {POLICED} \
-         burst {BURST} mtu 9100 conform-exceed drop/ok"
-    ))?;
+    policer::police(POLICED, BURST)?;
     let time = Duration::from_secs(if wanted == Wanted::Noticed { 4 } else { 15 });
     let stack = format!("rdma:provider=verbs;{options}");
     let (outcome, missed_before) = thread::scope(|scope| {
@@ -104,7 +96,7 @@ fn run(options: &'static str, wanted: Wanted) -> io::Result<Run> {
         options,
         wanted,
         outcome,
-        dropped: dropped()?,
+        dropped: policer::dropped()?,
         missed_settled: missed()? - missed_before?,
     })
 }
@@ -116,16 +108,6 @@ fn missed() -> io::Result<u64> {
         "/sys/class/infiniband/rxe_right/ports/1/hw_counters/out_of_seq_request",
     )?;
     shown.trim().parse().map_err(|_| io::Error::other(shown))
-}
-
-/// Packets that the policer has dropped.
-fn dropped() -> io::Result<u64> {
-    let shown = tc("-s filter show dev right parent ffff:")?.output();
-    let count = shown
-        .split("dropped ")
-        .nth(1)
-        .and_then(|rest| rest.split(',').next()?.parse().ok());
-    count.ok_or_else(|| io::Error::other(shown))
 }
 
 impl Run {
@@ -192,7 +174,7 @@ impl Run {
             }
             Wanted::Noticed => {
                 let stalls = moved.map_or(0, |moved| moved.count("stalls"));
-                let words = "a stall that is noticed within 3 s";
+                let words = "a stall that is noticed within 4 s";
                 (words, format!("{stalls} noticed"), stalls > 0)
             }
         };
@@ -241,14 +223,5 @@ fn plot(runs: &[Run]) -> Plot {
         horizontal: Axis::numbers("s"),
         vertical: "Mb/s".to_owned(),
         lines: shown.filter_map(line).collect(),
-    }
-}
-
-fn tc(arguments: &str) -> io::Result<Finished> {
-    let finished = Client::new("tc").args(arguments.split_whitespace()).run();
-    let finished = finished.map_err(io::Error::other)?;
-    match finished.status.success() {
-        true => Ok(finished),
-        false => Err(io::Error::other(finished.to_string())),
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn in_one_line(words: &str) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     numbers: Vec<f64>,
-    failure: Option<String>,
+    failures: Vec<String>,
 }
 
 impl Runs {
@@ -73,7 +73,7 @@ impl Runs {
             for (who, runs) in everybody.iter().zip(&mut runs) {
                 match run(who) {
                     Ok(number) => runs.numbers.push(number),
-                    Err(words) => runs.failure = Some(words),
+                    Err(words) => runs.failures.push(words),
                 }
             }
         }
@@ -92,10 +92,16 @@ impl Runs {
 
     /// The median, or why there is none, or how many runs it lacks.
     pub(super) fn cell(&self) -> String {
-        match (self.median(), &self.failure) {
+        match (self.median(), self.failures.last()) {
             (Some(median), None) => format!("{median:.0}"),
-            (Some(median), Some(words)) => format!("{median:.0}; failed once: {words}"),
-            (None, words) => words.clone().unwrap_or_default(),
+            (Some(median), Some(words)) => {
+                let (failed, all) = (
+                    self.failures.len(),
+                    self.failures.len() + self.numbers.len(),
+                );
+                format!("{median:.0}; {failed} of {all} failed: {words}")
+            }
+            (None, words) => words.cloned().unwrap_or_default(),
         }
     }
 }
@@ -122,7 +128,7 @@ mod tests {
         });
         assert_eq!(order, [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
         assert_eq!(runs[0].cell(), "3");
-        assert_eq!(runs[1].cell(), "8; failed once: too late");
+        assert_eq!(runs[1].cell(), "8; 1 of 3 failed: too late");
         assert_eq!(share(runs[0].of(&runs[1])), "0.38");
         assert_eq!(share(Runs::default().of(&runs[1])), "-");
     }

@@ -46,7 +46,7 @@ pub fn measure(mut tell: impl FnMut(&Section)) -> Result<Vec<Section>, Experimen
 ///
 /// When a file cannot be written.
 pub fn write(directory: &Path, sections: &[Section]) -> io::Result<()> {
-    section::write(directory, "rdma.md", INTRODUCTION, sections)
+    section::write(directory, "rdma.md", INTRODUCTION, sections, "")
 }
 
 fn percent(share: f64) -> String {

@@ -206,7 +206,7 @@ pub(super) fn table<const COLUMNS: usize>(
     rows: Vec<[String; COLUMNS]>,
 ) -> String {
     let line = |cells: [String; COLUMNS]| {
-        let cells = cells.map(|cell| cell.replace('|', "\\|"));
+        let cells = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " "));
         format!("| {} |\n", cells.join(" | "))
     };
     let mut table = line(heading.map(str::to_owned));

@@ -69,7 +69,7 @@ impl Section {
     }
 }
 
-/// Writes a page and its plots to a directory, which is made if need be.
+/// Writes a page, which ends with notes, and its plots to a directory, which is made if need be.
 ///
 /// # Errors
 ///
@@ -79,6 +79,7 @@ pub fn write(
     page: &str,
     introduction: &str,
     sections: &[Section],
+    notes: &str,
 ) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let mut text = introduction.to_owned();
@@ -88,7 +89,7 @@ pub fn write(
         }
         text += &format!("\n{}", section.text());
     }
-    fs::write(directory.join(page), text)
+    fs::write(directory.join(page), text + notes)
 }
 
 #[cfg(test)]
@@ -129,10 +130,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let below = directory.path().join("below");
         let sections = [section(true), section(false)];
-        write(&below, "page.md", "# Title\n", &sections).unwrap();
+        write(&below, "page.md", "# Title\n", &sections, "\nNotes.\n").unwrap();
         let page = fs::read_to_string(below.join("page.md")).unwrap();
         let part = "\n## A \"question\"\n\nOf what.\n\n![Rate](rate.svg)\n\n| a | b |\n|---|---|\n\n- at least 2: 1.5, ";
-        assert_eq!(page, format!("# Title\n{part}met\n{part}**MISSED**\n"));
+        assert_eq!(
+            page,
+            format!("# Title\n{part}met\n{part}**MISSED**\n\nNotes.\n")
+        );
         let picture = fs::read_to_string(below.join("rate.svg")).unwrap();
         assert!(picture.contains(">64 KiB<"), "{picture}");
         assert!(sections[0].is_met() && !sections[1].is_met());
