@@ -53,7 +53,7 @@ guest-kernel: test-programs ## Build the kernel of the guest, once: some minutes
 # most of it has no such test: for one package, cargo would build its dependencies anew with fewer features. A guest has one
 # processor, so two of the targets run beside each other, the longest first.
 .PHONY: test-rdma
-test-rdma: guest-kernel ## Run the tests that need RDMA devices, in guests
+test-rdma: guest-kernel ## Run the tests that need RDMA devices or TLS in the kernel, in guests
 	cargo build --workspace --bins
 	cargo test --workspace --lib --test guest --test verbs --no-run
 	printf '%s\n' test-rxe test-siw test-guests | xargs -n 1 -P 2 $(MAKE) --no-print-directory

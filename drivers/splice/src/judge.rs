@@ -73,7 +73,7 @@ struct Route {
 pub(crate) struct Peer {
     /// It is on this machine.
     pub(crate) is_local: bool,
-    /// The kernel makes TLS records for it.
+    /// The kernel has TLS on the connection.
     pub(crate) is_protected: bool,
 }
 
