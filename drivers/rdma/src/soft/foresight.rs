@@ -24,12 +24,12 @@ pub(super) struct Foresight {
     coming: Cut,
 }
 
-/// How a message is cut. Segments of different lengths are none.
+/// How a message is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Cut {
     segments: usize,
-    /// The payload of each but the last.
-    payload: usize,
+    /// The payload of each but the last, if those are alike.
+    payload: Option<usize>,
     last_payload: usize,
 }
 
@@ -64,32 +64,28 @@ impl Foresight {
     pub(super) fn note(&mut self, payload: usize, last: bool) {
         let coming = &mut self.coming;
         if coming.segments == 0 {
-            coming.payload = payload;
+            coming.payload = Some(payload);
         }
         coming.segments += 1;
         if last {
             coming.last_payload = payload;
             self.known = std::mem::take(coming);
-        } else if coming.payload != payload {
-            // Nothing is like it.
-            coming.payload = usize::MAX;
+        } else if coming.payload != Some(payload) {
+            coming.payload = None;
         }
     }
 
     /// The segments that probably follow the last that was noted, in all no more than `most` bytes of payload.
     pub(super) fn guesses(&self, mut begun: Begun, most: usize) -> Vec<Guess> {
-        let mut guesses = Vec::new();
-        if self.coming.segments == 0 || self.coming.payload != self.known.payload {
-            return guesses;
-        }
+        let usual = match (self.coming.payload, self.known.payload) {
+            (Some(coming), Some(known)) if coming == known => known,
+            _ => return Vec::new(),
+        };
+        let mut guesses = Vec::with_capacity(MAX_GUESSES);
         let mut left = most;
         for number in self.coming.segments + 1..=self.known.segments {
             let last = number == self.known.segments;
-            let payload = if last {
-                self.known.last_payload
-            } else {
-                self.known.payload
-            };
+            let payload = if last { self.known.last_payload } else { usual };
             if guesses.len() == MAX_GUESSES || payload > begun.spare.min(left) {
                 break;
             }
@@ -185,7 +181,13 @@ mod tests {
     #[test]
     fn nothing_is_guessed_of_messages_that_are_cut_unevenly() {
         let mut foresight = Foresight::default();
-        for (payload, last) in [(100, false), (90, false), (90, true), (100, false)] {
+        for (payload, last) in [
+            (100, false),
+            (90, false),
+            (90, true),
+            (100, false),
+            (80, false),
+        ] {
             foresight.note(payload, last);
             assert_eq!(payloads(&foresight, BEGUN, 1000), []);
         }

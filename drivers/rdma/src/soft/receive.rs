@@ -348,3 +348,6 @@ fn message_event(queue: Queue, content: &[u8]) -> Result<Incoming, ReceiveError>
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

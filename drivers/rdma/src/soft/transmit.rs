@@ -36,6 +36,8 @@ pub(super) struct Transmit {
     has_checksum: bool,
     /// What is not cut into segments yet, with the request that it completes.
     jobs: VecDeque<(Job, Option<u64>)>,
+    /// The payload of each segment but the last of the first job, once that has begun.
+    cut: Option<usize>,
     segments: VecDeque<Segment>,
     /// Bytes of the first segment that have gone.
     sent: usize,
@@ -66,6 +68,7 @@ impl Transmit {
             segment_bytes,
             has_checksum,
             jobs: VecDeque::new(),
+            cut: None,
             segments: VecDeque::new(),
             sent: 0,
             // RFC 5041 5.2: messages are counted from 1.
@@ -124,9 +127,13 @@ impl Transmit {
                     span,
                     to,
                 } => {
-                    // Of one size: a short rest would have the receiver expect more of the kind, and copy them.
-                    let segments = span.length.div_ceil(self.segment_bytes).max(1);
-                    let piece = span.first(span.length.div_ceil(segments));
+                    // Of one size: a receiver guesses by the first of them what follows, and a short rest would have it
+                    // expect more of the kind, and copy them.
+                    let cut = self.cut.get_or_insert_with(|| {
+                        let segments = span.length.div_ceil(self.segment_bytes).max(1);
+                        span.length.div_ceil(segments)
+                    });
+                    let piece = span.first(*cut);
                     let header = Header::Tagged {
                         kind: *kind,
                         last: piece.length == span.length,
@@ -153,6 +160,7 @@ impl Transmit {
             let completes = completes.filter(|_| is_last);
             if is_last {
                 self.jobs.pop_front();
+                self.cut = None;
             }
             let segment = Segment::new(header, payload, self.has_checksum, completes);
             self.segments.push_back(segment);
@@ -245,4 +253,34 @@ fn skip(pieces: &mut Vec<Piece<'_>>, mut count: usize) {
         gone += 1;
     }
     pieces.drain(..gone);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::soft::mpa::MAX_PAYLOAD_BYTES;
+
+    #[test]
+    fn a_message_is_cut_into_equal_segments() {
+        let bytes = 512 * 1024;
+        let memory = Arc::new(Memory::new(NonZeroUsize::new(bytes).unwrap()).unwrap());
+        let mut transmit = Transmit::new(MAX_PAYLOAD_BYTES, false);
+        for length in [bytes, 384 * 1024] {
+            let job = Job::Tagged {
+                kind: Tagged::Write,
+                memory: Arc::clone(&memory),
+                span: Span::new(0, length),
+                to: Remote { address: 0, key: 0 },
+            };
+            transmit.push(job, None);
+        }
+        transmit.fill();
+        let payloads = transmit.segments.iter();
+        let payloads: Vec<_> = payloads.map(|segment| segment.payload.length()).collect();
+        let (first, second) = payloads.split_at(9);
+        assert_eq!(first, [&[58_255; 8][..], &[58_248]].concat());
+        assert_eq!(second, [&[56_174; 6][..], &[56_172]].concat());
+    }
 }

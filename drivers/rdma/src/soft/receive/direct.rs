@@ -79,7 +79,7 @@ impl Receive {
         socket: BorrowedFd<'_>,
     ) -> Result<Step, ReceiveError> {
         while direct.span.length > 0 {
-            if self.calls == 0 {
+            if self.calls == 0 || self.is_drained {
                 self.direct = Some(direct);
                 return Ok(Step::Wanted(0));
             }
