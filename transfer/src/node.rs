@@ -121,6 +121,13 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     /// Those of [`Storage::set_modified`].
     fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError>;
 
+    /// Gives a file another name or other rights, which does not change what is known of its content. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of the call of [`Storage`] that the change is for.
+    fn relabel(&self, path: &Path, change: Relabel<'_>) -> Result<(), StorageError>;
+
     /// Gives up the channels and listeners there are, and listens for new ones: `PASV`, `EPSV`,
     /// `SPAS`. Returns the addresses to advertise, one for each stripe.
     ///
@@ -162,6 +169,17 @@ pub trait NodeSession: Send + Sync + fmt::Debug {
     fn transfer_here(&self, plan: Plan, events: EventSink) -> Arc<dyn RunningTransfer> {
         self.transfer(plan, events)
     }
+}
+
+/// A change of a file that leaves its content as it is.
+#[derive(Debug, Clone, Copy)]
+pub enum Relabel<'a> {
+    /// Another name; see [`Storage::rename`].
+    Name(&'a Path),
+    /// Other permission bits; see [`Storage::set_mode`].
+    Mode(u32),
+    /// Another group; see [`Storage::set_group`].
+    Group(&'a str),
 }
 
 /// A checksum that a session wants to know.

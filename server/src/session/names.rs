@@ -3,6 +3,7 @@
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::{FileKind, StorageError};
+use gridhaul_transfer::Relabel;
 use jiff::Timestamp;
 use rustix::io::Errno;
 
@@ -137,7 +138,8 @@ impl Session {
             }
         };
         self.on_path(control, user, Some(to), move |files, to| {
-            files.storage.rename(from.as_path(), to.as_path())?;
+            let change = Relabel::Name(to.as_path());
+            files.node.relabel(from.as_path(), change)?;
             Ok(ok())
         })
         .await

@@ -8,6 +8,7 @@ use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_storage::ChecksumAlgorithm;
+use gridhaul_transfer::Relabel;
 
 use super::checksum::unknown_algorithm;
 use super::control::Control;
@@ -26,18 +27,16 @@ impl Session {
             SiteCommand::Chmod { mode, path } => {
                 return self
                     .on_path(control, user, Some(&path), move |files, path| {
-                        let bits = u32::from(mode.bits());
-                        files.storage.set_mode(path.as_path(), bits).map(|()| ok())
+                        let change = Relabel::Mode(u32::from(mode.bits()));
+                        files.node.relabel(path.as_path(), change).map(|()| ok())
                     })
                     .await;
             }
             SiteCommand::Chgrp { group, path } => {
                 return self
                     .on_path(control, user, Some(&path), move |files, path| {
-                        files
-                            .storage
-                            .set_group(path.as_path(), group.as_str())
-                            .map(|()| ok())
+                        let change = Relabel::Group(group.as_str());
+                        files.node.relabel(path.as_path(), change).map(|()| ok())
                     })
                     .await;
             }

@@ -122,6 +122,41 @@ fn a_checksum_after_a_put_is_that_of_the_file_whatever_happens_to_it() {
 }
 
 #[test]
+fn a_file_that_clients_rename_is_not_read_for_its_checksum() {
+    let served = Served::with(|settings| {
+        settings.arrival_checksums = Some("ADLER32".parse().expect("a name"));
+        settings.metrics_listen = Some("127.0.0.1:0".parse().expect("an address"));
+    });
+    let bytes_read = || {
+        let name = "gridhaul_checksum_bytes_total{algorithm=\"ADLER32\"}";
+        scrape(&served).get(name).copied().unwrap_or(0.0)
+    };
+    let mut client = served.anonymous();
+    client.put("STOR file.part", b"Wikipedia");
+    let before = bytes_read();
+    client.expect("RNFR file.part", 350);
+    client.expect("RNTO file", 250);
+    client.expect("SITE CHMOD 640 file", 250);
+    client.expect("MFMT 20200101000000 file", 250);
+    client.expect("RNFR file", 350);
+    client.expect("RNTO other", 250);
+    let known = client.expect("CKSM ADLER32 0 -1 other", 213);
+    assert_eq!(known, "213 11e60398\r\n");
+    assert_eq!(bytes_read(), before);
+    // Behind our back, with the old time.
+    let file = OpenOptions::new().write(true).open(served.path("other"));
+    let file = file.expect("there");
+    let modified = file.metadata().expect("facts").modified().expect("a time");
+    file.write_all_at(b"w", 0).expect("written");
+    file.set_modified(modified).expect("set");
+    client.expect("RNFR other", 350);
+    client.expect("RNTO file", 250);
+    let changed = client.expect("CKSM ADLER32 0 -1 file", 213);
+    assert_eq!(changed, "213 130603b8\r\n");
+    assert_eq!(bytes_read(), before + 9.0);
+}
+
+#[test]
 fn an_announced_checksum_is_that_of_blocks_in_any_order() {
     let served = Served::new();
     let mut client = served.anonymous();

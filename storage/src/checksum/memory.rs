@@ -2,8 +2,8 @@
 //!
 //! A value is kept under the file's place (device and inode) with what the kernel says of its content:
 //! size, time of modification (mtime) and time of change (ctime), to the nanosecond. It is given out only
-//! while all of them are the same. So a file keeps its checksum when it is renamed, and loses it when
-//! anybody writes to it, cuts it, or puts another in its place. What this rests on:
+//! while all of them are the same. So a file loses its checksum when anybody writes to it, cuts it, or puts
+//! another in its place; when clients of this process rename it, it does not (`relabel`). What this rests on:
 //!
 //! - Every `write` and `truncate` sets mtime and ctime to the file system's clock. That clock may stand
 //!   still for 10 ms (a tick; Linux 6.13 ended this for most file systems) or a second (old ones), so two
@@ -127,36 +127,6 @@ impl ChecksumMemory {
         })
     }
 
-    /// Sets a file's time of modification, and keeps its checksums.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`crate::Storage::set_modified`].
-    pub fn keep_while_modified(
-        &self,
-        file: &OpenedFile,
-        stored: &StoredFile<'_>,
-        modified: SystemTime,
-    ) -> Result<(), StorageError> {
-        let known = facts(file).ok().and_then(|(place, version)| {
-            let sums = self.known(stored, place, version);
-            (!sums.is_empty()).then_some((place, sums))
-        });
-        stored.storage.set_modified(stored.path, modified)?;
-        match (known, facts(file)) {
-            (Some((place, sums)), Ok((_, version))) if version.is_lasting() => {
-                self.keep((file, stored), place, version, sums);
-            }
-            // What it carries may be true of the time that it has from here on, and not of its content.
-            _ => {
-                if let Some(attribute) = &self.attribute {
-                    attribute.remove(stored);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Remembers what was computed from a file that was like `before` when that began, if it stayed so.
     pub(super) fn remember_computed(
         &self,
@@ -177,7 +147,7 @@ impl ChecksumMemory {
     }
 
     /// Remembers the checksums of a content, and has the file carry them. Not while it is received.
-    fn keep(
+    pub(super) fn keep(
         &self,
         (file, stored): (&OpenedFile, &StoredFile<'_>),
         place: Place,
@@ -210,11 +180,18 @@ impl ChecksumMemory {
     }
 
     /// All checksums that are known of a content.
-    fn known(&self, stored: &StoredFile<'_>, place: Place, version: Version) -> Sums {
+    pub(super) fn known(&self, stored: &StoredFile<'_>, place: Place, version: Version) -> Sums {
         let remembered = self.remembered(place, version);
         remembered
             .or_else(|| Some(self.attribute.as_ref()?.read(stored, place, version)))
             .unwrap_or_default()
+    }
+
+    /// Takes away what a file carries.
+    pub(super) fn remove_carried(&self, stored: &StoredFile<'_>) {
+        if let Some(attribute) = &self.attribute {
+            attribute.remove(stored);
+        }
     }
 
     fn remembered(&self, place: Place, version: Version) -> Option<Sums> {
@@ -350,7 +327,6 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::fs::FileExt as _;
     use std::path::{Path, PathBuf};
-    use std::time::UNIX_EPOCH;
 
     use tempfile::TempDir;
 
@@ -426,12 +402,12 @@ mod tests {
     }
 
     #[test]
-    fn a_received_file_keeps_its_checksum_under_any_name() {
+    fn a_received_file_keeps_its_checksum() {
         let fixture = Fixture::new();
         fixture.receive("file", "1");
         assert_eq!(fixture.recall("file"), Some("1".to_owned()));
         fs::rename(fixture.path("file"), fixture.path("other")).unwrap();
-        // Renaming changes ctime on some file systems; then it is computed again.
+        // What others do to a name changes ctime on most file systems; then it is computed again.
         assert!(matches!(
             fixture.recall("other").as_deref(),
             Some("1") | None
@@ -571,28 +547,6 @@ mod tests {
         // Another version of it is not what was read.
         fixture.writable("file").set_len(0).unwrap();
         remember(now + QUIET + Duration::from_secs(5));
-        assert_eq!(fixture.recall("file"), None);
-    }
-
-    #[test]
-    fn a_time_that_is_set_through_us_changes_no_content() {
-        let fixture = Fixture::new();
-        fixture.receive("file", "1");
-        let file = fixture.open("file");
-        let set = |seconds| {
-            let time = UNIX_EPOCH + Duration::from_secs(seconds);
-            let memory = &fixture.memory;
-            memory
-                .keep_while_modified(&file, &fixture.stored(), time)
-                .unwrap();
-        };
-        set(1_000_000_000);
-        assert_eq!(fixture.recall("file"), Some("1".to_owned()));
-        fixture.writable("file").write_at(b"CONTENT", 0).unwrap();
-        assert_eq!(fixture.recall("file"), None);
-        // In the far future: nobody knows which times later writes will have.
-        fixture.receive("file", "2");
-        set(10_000_000_000);
         assert_eq!(fixture.recall("file"), None);
     }
 

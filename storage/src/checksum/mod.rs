@@ -14,6 +14,7 @@ mod memory;
 mod model;
 mod partial;
 mod pieces;
+mod relabel;
 mod seal;
 mod service;
 mod threads;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::tests::whole;
 use super::version::{QUIET, facts, version};
 use super::{ChecksumAlgorithm, ChecksumKey, ChecksumMemory};
-use crate::{OpenedFile, PosixOptions, PosixStorage, Storage as _, StoredFile};
+use crate::{OpenedFile, PosixOptions, PosixStorage, Storage as _, StorageError, StoredFile};
 
 /// All of one length, since other lengths are easily told apart.
 const CONTENTS: [&[u8]; 3] = [b"content", b"CONTENT", b"0123456"];
@@ -75,6 +75,16 @@ enum Step {
     SetMode {
         name: usize,
     },
+    /// A client gives a file another name, while a program perhaps writes to it.
+    RenameByClient {
+        from: usize,
+        to: usize,
+        meanwhile: Option<usize>,
+    },
+    /// A client gives a file other rights.
+    SetModeByClient {
+        name: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -95,6 +105,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (name(), 0..60usize, any::<bool>())
             .prop_map(|(name, place, cut)| Step::Damage { name, place, cut }),
         1 => name().prop_map(|name| Step::SetMode { name }),
+        2 => (name(), name(), prop::option::of(content()))
+            .prop_map(|(from, to, meanwhile)| Step::RenameByClient { from, to, meanwhile }),
+        1 => name().prop_map(|name| Step::SetModeByClient { name }),
     ]
 }
 
@@ -204,7 +217,40 @@ impl Site {
                 let path = self.path(NAMES[name]);
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
             }
+            Step::RenameByClient {
+                from,
+                to,
+                meanwhile,
+            } => {
+                if from != to {
+                    let content = meanwhile.map(|content| CONTENTS[content]);
+                    self.rename_by_client(NAMES[from], NAMES[to], content);
+                }
+            }
+            Step::SetModeByClient { name } => {
+                let name = NAMES[name];
+                self.relabel([name, name], || self.storage.set_mode(name.as_ref(), 0o640));
+            }
         }
+    }
+
+    /// The old name is that of a new file afterwards.
+    fn rename_by_client(&self, from: &str, to: &str, meanwhile: Option<&[u8]>) {
+        self.relabel([from, to], || {
+            if let Some(content) = meanwhile {
+                self.write(from, content);
+            }
+            self.storage.rename(from.as_ref(), to.as_ref())
+        });
+        fs::write(self.path(from), CONTENTS[0]).unwrap();
+    }
+
+    fn relabel(&self, names: [&str; 2], relabel: impl FnOnce() -> Result<(), StorageError>) {
+        let file = self.open(names[0]);
+        let stored = names.map(|name| self.stored(name));
+        self.memory
+            .keep_while_relabelled(&file, (&stored[0], &stored[1]), relabel)
+            .unwrap();
     }
 
     fn receive(&self, name: &str, content: &[u8], summed: bool) {
@@ -255,6 +301,10 @@ impl Site {
     }
 
     fn pretend(&self, from: &str, to: &str) {
+        if self.attribute(from).is_some() {
+            // As above: the value may have been this file's before.
+            self.wait_for_clock(to, Duration::from_millis(60));
+        }
         self.set_attribute(to, self.attribute(from).as_deref());
         self.set_modified(to, self.modified(from));
     }

@@ -16,7 +16,7 @@ use super::{AccountFiles, DataChannels, DataPort, LookAhead, NodeShared};
 use crate::checksums::Arrival;
 use crate::node::{
     ChecksumRequest, ConnectRequest, EventSink, Handling, LineSource, ListenFailure, ListenRequest,
-    NodeAccount, NodeSession, Plan, RunningTransfer, Task,
+    NodeAccount, NodeSession, Plan, Relabel, RunningTransfer, Task,
 };
 use crate::running::Running;
 use crate::sync::lock;
@@ -179,6 +179,28 @@ impl NodeSession for LocalSession {
             }
             // A directory, or a file that may not be read: there is nothing to keep.
             Err(_) => storage.set_modified(path, modified),
+        }
+    }
+
+    fn relabel(&self, path: &Path, change: Relabel<'_>) -> Result<(), StorageError> {
+        let storage = &self.files.storage;
+        let path_after = match change {
+            Relabel::Name(to) => to,
+            Relabel::Mode(_) | Relabel::Group(_) => path,
+        };
+        let relabel = || match change {
+            Relabel::Name(to) => storage.rename(path, to),
+            Relabel::Mode(mode) => storage.set_mode(path, mode),
+            Relabel::Group(group) => storage.set_group(path, group),
+        };
+        match storage.open_read(path) {
+            Ok(file) => {
+                let names = (&self.stored(path), &self.stored(path_after));
+                let memory = self.shared.checksums.memory();
+                memory.keep_while_relabelled(&file, names, relabel)
+            }
+            // As above.
+            Err(_) => relabel(),
         }
     }
 
