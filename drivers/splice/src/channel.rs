@@ -293,6 +293,10 @@ impl Channel for SpliceChannel {
         self.tcp.receive(buffer, operation)
     }
 
+    fn receives_in_bulk(&self) -> bool {
+        self.direct.is_none() && self.last.as_ref().is_some_and(Last::stays_in_memory)
+    }
+
     fn receive_into(
         &mut self,
         range: FileRange<'_>,
@@ -332,6 +336,15 @@ impl Channel for SpliceChannel {
 }
 
 impl Last {
+    /// Whether what comes next will go through memory as well.
+    fn stays_in_memory(&self) -> bool {
+        match &self.why {
+            Why::Tapped => true,
+            Why::Measured(record) => record.is_settled_on(Way::Memory),
+            Why::Asked | Why::Short | Why::Failed(..) => false,
+        }
+    }
+
     fn movement(&self) -> Movement {
         let reason = match &self.why {
             Why::Asked => "the stack asks for it".into(),

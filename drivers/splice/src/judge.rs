@@ -184,6 +184,15 @@ impl Record {
         (way, false)
     }
 
+    /// Whether it is decided that this way is better.
+    pub(crate) fn is_settled_on(&self, way: Way) -> bool {
+        match &*self.phase() {
+            Phase::Trial { .. } => false,
+            Phase::Settled { memory, kernel, .. } => better(memory, kernel) == way,
+            Phase::Refused { .. } => way == Way::Memory,
+        }
+    }
+
     /// Takes a measurement into account.
     pub(crate) fn note(&self, way: Way, cost: Cost) {
         let mut phase = self.phase();
@@ -358,7 +367,10 @@ mod tests {
             Way::Kernel => (300, 250),
         };
         let one = record();
-        run(&one, 2 * TRIAL_BYTES, memory_wins);
+        run(&one, TRIAL_BYTES, memory_wins);
+        assert!(!one.is_settled_on(Way::Memory) && !one.is_settled_on(Way::Kernel));
+        run(&one, TRIAL_BYTES, memory_wins);
+        assert!(one.is_settled_on(Way::Memory) && !one.is_settled_on(Way::Kernel));
         assert_eq!(run(&one, 1 << 30, memory_wins), 1 << 30);
         let kernel_wins = |way| match way {
             Way::Memory => (300, 200),
@@ -410,6 +422,7 @@ mod tests {
         );
         record.refuse(Errno::INVAL);
         assert_eq!(record.choose(1 << 30, true), (Way::Memory, false));
+        assert!(record.is_settled_on(Way::Memory));
         assert_eq!(
             record.to_string(),
             "sendfile failed: Invalid argument (os error 22)"

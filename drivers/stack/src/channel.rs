@@ -70,6 +70,12 @@ pub trait Channel: Send + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<Received, ChannelError>;
 
+    /// Whether it makes no difference to whoever receives a long stream to have the bytes in memory and to write them
+    /// to the file, instead of [`Channel::receive_into`]: then others can write. It may be so after a while only.
+    fn receives_in_bulk(&self) -> bool {
+        false
+    }
+
     /// Receives up to `range.length` bytes straight into a file, and returns how many came: fewer
     /// only if the stream ended before.
     ///

@@ -158,7 +158,8 @@ const STACK: &str = "tcp";
 #[cfg(not(feature = "splice"))]
 const ALLOWED_DRIVERS: [&str; 1] = ["tcp"];
 
-fn processors() -> usize {
+/// How many threads of this process can run at a time.
+pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

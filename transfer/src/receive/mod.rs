@@ -6,6 +6,7 @@ mod gatherer;
 mod part;
 mod reader;
 mod stream;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

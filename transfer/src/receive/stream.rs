@@ -1,10 +1,12 @@
 //! Stream mode: one channel, whose end is the end of the data (RFC 959 3.4.1).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gridhaul_stack::{Channel, Received};
 
 use super::part::Part;
+use super::turns::Turns;
 use crate::TransferError;
 use crate::local::{Context, DataChannels};
 
@@ -14,7 +16,7 @@ const RANGE_BYTES: u64 = 16 * 1024 * 1024;
 /// Receives a file from `offset` on; returns how many bytes came.
 pub(super) fn receive_file(
     context: &Context,
-    part: &Part,
+    part: &Arc<Part>,
     offset: u64,
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
@@ -42,10 +44,20 @@ pub(super) fn receive_file(
         let received = received.inspect_err(|_| channel.abort())?;
         part.note_stored(received)?;
         if received < RANGE_BYTES {
-            answer_end(&mut *channel, context);
-            return Ok(moved.load(Ordering::Acquire));
+            break;
+        }
+        if channel.receives_in_bulk() {
+            running.note_use(&used, &*channel);
+            let done = moved.load(Ordering::Acquire);
+            // What it has seen of the file's beginning is put in place.
+            drop(watcher);
+            let turns = Turns::new(context, part, moved, channel, offset + done);
+            channel = turns.receive(&mut buffer);
+            break;
         }
     }
+    answer_end(&mut *channel, context);
+    Ok(moved.load(Ordering::Acquire))
 }
 
 /// Receives text, whose line ends become those of this system (RFC 959 3.1.1.1); returns how many bytes

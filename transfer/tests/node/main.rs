@@ -6,3 +6,4 @@ mod copies;
 mod handshakes;
 mod here;
 mod peers;
+mod turns;
