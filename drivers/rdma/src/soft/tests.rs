@@ -66,8 +66,8 @@ fn pair(queue_pairs: usize, offer: &Offer) -> [Peer; 2] {
 }
 
 /// An endpoint with memory of each kind.
-struct Peer {
-    endpoint: SoftEndpoint,
+struct Peer<E = SoftEndpoint> {
+    endpoint: E,
     memory: [Arc<Memory>; 3],
     regions: [Region; 3],
     completions: Vec<Completion>,
@@ -77,11 +77,11 @@ const LOCAL: usize = 0;
 const WRITABLE: usize = 1;
 const READABLE: usize = 2;
 
-impl Peer {
-    fn new(mut endpoint: SoftEndpoint) -> Self {
+impl<E: Endpoint> Peer<E> {
+    fn new(mut endpoint: E) -> Self {
         let length = NonZeroUsize::new(BYTES).unwrap();
         let memory = [(); 3].map(|()| Arc::new(Memory::new(length).unwrap()));
-        let access = [Access::Local, Access::RemoteWrite, Access::RemoteRead];
+        let access = [Access::Sink, Access::RemoteWrite, Access::RemoteRead];
         let regions = [LOCAL, WRITABLE, READABLE]
             .map(|kind| endpoint.register(&memory[kind], access[kind]).unwrap());
         Self {

@@ -1,13 +1,15 @@
 //! The iWARP of the kernel, siw, at the other end.
 //!
-//! rping(1) drives it. In each round its client announces a buffer, which the server READs; then another one, to which
+//! rping(1) drives it, but for revision 1. In each round its client announces a buffer, which the server READs; then another one, to which
 //! the server WRITEs the same bytes. After each the server says so by a SEND.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use super::*;
+use crate::provider::Wanted;
+use crate::verbs::{Listener, Place, VerbsEndpoint, Wishes};
 
 /// The end of the cable that is ours; the devices of both are siw.
 const OURS: &str = "10.9.0.1";
@@ -44,20 +46,16 @@ fn we_read_and_write_the_memory_of_the_kernel() {
 }
 
 /// In revision 1 a connecting end does not say how many READs it answers; rping accepts with the numbers of the request,
-/// which are zero then, and its first READ cannot be posted. The programs of rdma_server(1) only exchange a message. The
-/// other way round there is nothing to test: siw connects by revision 2, a constant in its siw_main.c, and takes no
-/// answer in another.
+/// which are zero then, and its first READ cannot be posted. So the kernel's end is ours as well. The other way round
+/// there is nothing to test: siw connects by revision 2, a constant in its siw_main.c, and takes no answer in another.
 #[test]
 #[ignore = "needs siw, which a guest has: make test-rdma"]
 fn the_kernel_speaks_revision_1() {
+    let listener = Listener::open((THEIRS.parse::<IpAddr>().unwrap(), PORT).into()).unwrap();
     for checksum in [false, true] {
-        let mut server = start("rdma_server", &[]);
-        let mut peer = peer(connect(), Side::Connector, &offer(checksum, 1, 8000));
-        peer.post(0, Work::Send(Message::new(&[7; 16]).unwrap()));
-        let answer = peer.next_message().expect("the server answers");
-        assert_eq!(answer.as_bytes().len(), 16);
-        assert_eq!(peer.next_message(), None);
-        assert!(server.wait().unwrap().success());
+        for segment_bytes in SEGMENT_BYTES {
+            talk(&listener, &offer(checksum, 1, segment_bytes));
+        }
     }
 }
 
@@ -125,6 +123,58 @@ fn be_server(offer: &Offer) {
     assert!(client.wait().unwrap().success(), "{offer:?}");
 }
 
+/// Each end WRITEs to the other's memory, and READs from it.
+fn talk(listener: &Listener, offer: &Offer) {
+    let (mut ours, mut theirs) = thread::scope(|scope| {
+        let ours = scope.spawn(|| peer(connect(), Side::Connector, offer));
+        let theirs = accept(listener);
+        (ours.join().unwrap(), theirs)
+    });
+    let (our_noise, their_noise) = (noise(1, BYTES), noise(2, BYTES));
+    ours.memory[READABLE].copy_in(0, &our_noise);
+    theirs.memory[READABLE].copy_in(0, &their_noise);
+    let [our_sink, our_source] = [WRITABLE, READABLE].map(|kind| ours.at(kind, 0));
+    let [their_sink, their_source] = [WRITABLE, READABLE].map(|kind| theirs.at(kind, 0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            theirs.is_given(&our_noise);
+            theirs.fetch(our_source, &our_noise);
+            theirs.give(our_sink);
+            theirs.next_message().expect("a farewell");
+        });
+        // RFC 5044 7.1: the end that has connected sends first.
+        ours.give(their_sink);
+        ours.is_given(&their_noise);
+        ours.fetch(their_source, &their_noise);
+        ours.post(0, Work::Send(Message::new(b"farewell").unwrap()));
+        ours.done(0);
+    });
+}
+
+/// The kernel's end of a connection.
+fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
+    let local = THEIRS.parse().unwrap();
+    let place = Place::find(local, &Wishes::default()).unwrap();
+    let wanted = Wanted {
+        local,
+        queue_pairs: 1,
+        pieces: 16,
+        round_trip: Duration::from_millis(1),
+    };
+    let mut endpoint = VerbsEndpoint::new(&place, wanted).unwrap();
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: None,
+        cancel: &cancel,
+    };
+    let incoming = listener.next(&operation).unwrap();
+    assert_eq!(incoming.private(), b"hello");
+    let introduction = endpoint.introduction(0, b"hello");
+    let connection = incoming.accept(introduction, &operation).unwrap();
+    endpoint.attach(0, connection);
+    Peer::new(endpoint)
+}
+
 /// Connects as soon as rping listens, which it does not tell.
 fn connect() -> TcpStream {
     let started = Instant::now();
@@ -166,7 +216,34 @@ fn peer(socket: TcpStream, side: Side, offer: &Offer) -> Peer {
     Peer::new(endpoint)
 }
 
-impl Peer {
+impl<E: Endpoint> Peer<E> {
+    /// WRITEs what others may read.
+    fn give(&mut self, to: Remote) {
+        let write = Work::Write {
+            region: self.regions[READABLE].id,
+            span: Span::new(0, BYTES),
+            to,
+            immediate: None,
+        };
+        self.post(1, write);
+        self.post(2, Work::Send(Message::new(b"written").unwrap()));
+    }
+
+    /// The other end WRITEs this.
+    fn is_given(&mut self, expected: &[u8]) {
+        self.next_message().expect("it says so");
+        assert!(self.content(WRITABLE, Span::new(0, BYTES)) == expected);
+    }
+
+    /// READs this.
+    fn fetch(&mut self, from: Remote, expected: &[u8]) {
+        let region = self.regions[LOCAL].id;
+        let span = Span::new(0, BYTES);
+        self.post(3, Work::Read { region, span, from });
+        self.done(3);
+        assert!(self.content(LOCAL, span) == expected);
+    }
+
     /// Works until the other end has sent a message; `None` if it is gone.
     fn next_message(&mut self) -> Option<Message> {
         self.wait(|completion| match completion {
