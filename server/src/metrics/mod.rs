@@ -47,6 +47,8 @@ struct Counts {
     choices: BTreeMap<(&'static str, Cow<'static, str>), u64>,
     /// What drivers counted on channels.
     channel_counts: BTreeMap<&'static str, u64>,
+    /// What was counted of devices that others use as well.
+    device_counts: BTreeMap<&'static str, u64>,
     data_connections_refused: u64,
     /// By algorithm and where they come from.
     checksums: Pairs,
@@ -135,7 +137,10 @@ impl Counts {
                 DetailValue::Count(count) => {
                     *self.channel_counts.entry(detail.name).or_default() += count;
                 }
-                DetailValue::Setting(_) | DetailValue::Holding(_) | DetailValue::Shared(_) => {}
+                DetailValue::Shared(count) => {
+                    *self.device_counts.entry(detail.name).or_default() += count;
+                }
+                DetailValue::Setting(_) | DetailValue::Holding(_) => {}
             }
         }
         self.data_connections_refused += transfer.refused as u64;

@@ -133,6 +133,15 @@ fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
     for (counted, count) in &counts.channel_counts {
         text.sample(name, &[("count", counted)], count);
     }
+    let name = "gridhaul_device_counts_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "What devices counted while transfers used them, added when a transfer ends; of transfers at the same time, each adds it.",
+    );
+    for (counted, count) in &counts.device_counts {
+        text.sample(name, &[("count", counted)], count);
+    }
     text.single(
         "gridhaul_data_connections_refused_total",
         Kind::Counter,
