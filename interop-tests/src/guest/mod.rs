@@ -8,7 +8,7 @@
 mod boot;
 mod kernel;
 mod neighbour;
-pub mod policer;
+mod policer;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,6 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use self::boot::Machine;
 pub use self::neighbour::Neighbour;
+pub use self::policer::Policer;
 
 /// Which network a guest has. There are two ends, `left` with [`LEFT`] and `right` with [`RIGHT`], and a cable
 /// between them; of two guests, each has one end.

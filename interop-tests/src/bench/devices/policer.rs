@@ -10,7 +10,7 @@ use super::runs::{in_one_line, load_for};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
-use crate::guest::{RIGHT, policer};
+use crate::guest::{Policer, RIGHT};
 
 const WORDS: &str = "The paper on XIO-RDMA, figure 9, over soft-RoCE: one channel, of which a policer lets 400 Mb/s pass, and \
 128 KiB at once. Shares are those of the policed rate: over the whole time, and from the sixth second on. What is not \
@@ -81,7 +81,7 @@ pub(super) fn measure() -> io::Result<Section> {
 }
 
 fn run(options: &'static str, wanted: Wanted) -> io::Result<Run> {
-    policer::police(POLICED, BURST)?;
+    Policer::OfRight.install(POLICED, BURST)?;
     let time = Duration::from_secs(if wanted == Wanted::Noticed { 4 } else { 15 });
     let stack = format!("rdma:provider=verbs;{options}");
     let (outcome, missed_before) = thread::scope(|scope| {
@@ -96,7 +96,7 @@ fn run(options: &'static str, wanted: Wanted) -> io::Result<Run> {
         options,
         wanted,
         outcome,
-        dropped: policer::dropped()?,
+        dropped: Policer::OfRight.dropped()?,
         missed_settled: missed()? - missed_before?,
     })
 }
