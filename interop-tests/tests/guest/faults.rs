@@ -153,6 +153,46 @@ fn too_little_memory_to_pin_is_named() {
     });
 }
 
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn without_memory_to_pin_files_are_read() {
+    let name = "faults::without_memory_to_pin_files_are_read";
+    inside(Network::Rxe, name, || {
+        // Sections of 256 KiB, of which 2 MiB are pinned at a time.
+        let stack = "rdma:provider=verbs;rate=160m;qps=3;slab=1M;register=dynamic";
+        let sites = Sites::new(BYTES);
+        let copied = in_the_middle(&sites, &["-dcstack", stack], Sites::limit_memory_to_pin);
+        sites.is_whole(&copied);
+        let transfers = sites.transfers_of_source();
+        let pinned_bytes = number(&transfers[0], "sections-pinned") << 18;
+        assert!((1..BYTES / 2).contains(&pinned_bytes), "{transfers:?}");
+        let again = sites.copy(&["-dcstack", stack]);
+        assert!(again.output().contains("ulimit -l"), "{again}");
+    });
+}
+
+/// A device receives while its program does nothing, as long as there is credit. It is the peer that is slow, and not the path.
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn a_receiver_that_takes_its_time_is_waited_for() {
+    let name = "faults::a_receiver_that_takes_its_time_is_waited_for";
+    inside(Network::Rxe, name, || {
+        path::delay(Duration::from_millis(10));
+        for mode in ["put", "get"] {
+            let stack = format!("rdma:provider=verbs;rate=160m;qps=3;stall=1s;mode={mode}");
+            let sites = Sites::new(BYTES);
+            let copied = in_the_middle(&sites, &["-dcstack", &stack], |sites| {
+                sites.pause_destination(Duration::from_secs(2));
+            });
+            sites.is_whole(&copied);
+            let transfers = sites.transfers_of_source();
+            for counted in ["stalls", "restored"] {
+                assert_eq!(number(&transfers[0], counted), 0, "{transfers:?}");
+            }
+        }
+    });
+}
+
 /// A copy is whole, or says what failed and another one is whole.
 fn completed(sites: &Sites, copied: &Finished, options: &[&str]) {
     if copied.status.success() {

@@ -2,8 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
-use gridhaul_interop::guest::{LEFT, LEFT_6, Neighbour, Network, RIGHT, RIGHT_6, on_two_hosts};
+use gridhaul_interop::guest::{
+    LEFT, LEFT_6, Neighbour, Network, Policer, RIGHT, RIGHT_6, on_two_hosts,
+};
 use gridhaul_interop::{Client, Finished, Pki, Server, content, give_away};
 use tempfile::TempDir;
 
@@ -38,6 +41,33 @@ fn iwarp_carries_files_between_two_hosts() {
     });
 }
 
+#[test]
+#[ignore = "needs a guest: make test-rdma"]
+fn a_policer_between_two_hosts_is_kept_below_or_noticed() {
+    let name = "hosts::a_policer_between_two_hosts_is_kept_below_or_noticed";
+    on_two_hosts(Network::Rxe, name, |neighbour| {
+        let hosts = Hosts::new(neighbour, [LEFT, RIGHT]);
+        let policer = Policer::OfLeft;
+        policer.install(400_000_000, 256 << 10).unwrap();
+        hosts.copy_whole(&["-dcstack", "rdma:provider=verbs;rate=360m;message=64K"]);
+        assert_eq!(policer.dropped().unwrap(), 0);
+        // No message of this length gets through at once.
+        let too_long = "rdma:provider=verbs;message=1M;stall=1s";
+        let copied = hosts.copy(&["-dcstack", too_long]);
+        println!("{too_long} took {:.2} s", copied.elapsed.as_secs_f64());
+        assert_ne!(policer.dropped().unwrap(), 0);
+        if copied.status.success() {
+            hosts.is_whole();
+        } else {
+            let advice = "does the path drop messages that are longer than its burst";
+            assert!(copied.output().contains(advice), "{copied}");
+        }
+        assert!(hosts.source.log().contains("stall"), "{}", hosts.logs());
+        let found = "rdma:provider=verbs;message=1M;rate=auto;stall=1s";
+        hosts.copy_whole(&["-dcstack", found]);
+    });
+}
+
 const WRITE: &str = "rdma:provider=verbs;qps=4";
 const FETCH: &str = "rdma:provider=verbs;mode=get;qps=4;slab=1M,gsi";
 
@@ -46,6 +76,7 @@ fn carries_files(neighbour: &Neighbour, driver: &str, stacks: &[&str]) {
     let hosts = Hosts::new(neighbour, [LEFT, RIGHT]);
     for stack in stacks {
         hosts.copy_whole(&["-dcstack", stack]);
+        hosts.exchange_whole(&["-dcstack", stack]);
     }
     let delay = |end| format!("qdisc replace dev {end} root netem delay 10ms limit 100000");
     path::run("tc", &delay("left"));
@@ -106,15 +137,41 @@ impl<'a> Hosts<'a> {
     fn copy_whole(&self, options: &[&str]) {
         let copied = self.copy(options);
         assert!(copied.status.success(), "{copied}\n{}", self.logs());
-        let copy = self.directory.path().join("destination/copy");
-        let copy = copy.display();
-        let compare = format!("cmp {copy} {REFERENCE} && rm {copy}");
-        self.neighbour.run(&compare);
+        self.is_whole();
         println!("{options:?} took {:.2} s", copied.elapsed.as_secs_f64());
+    }
+
+    /// Copies the file, and at the same time one like it to the other host; compares both and removes the copies.
+    fn exchange_whole(&self, options: &[&str]) {
+        let there = self.directory.path().join("destination/file");
+        self.neighbour
+            .run(&format!("cp {REFERENCE} {}", there.display()));
+        let back = [self.destination.address(), self.source.address()];
+        let (there, back) = thread::scope(|scope| {
+            let back = scope.spawn(|| copy(back, options));
+            (self.copy(options), back.join().unwrap())
+        });
+        for copied in [&there, &back] {
+            assert!(copied.status.success(), "{copied}\n{}", self.logs());
+        }
+        self.is_whole();
+        let source = self.directory.path().join("source");
+        content::same(&source.join("file"), &source.join("copy")).unwrap();
+        fs::remove_file(source.join("copy")).unwrap();
+        let [there, back] = [there, back].map(|copied| copied.elapsed.as_secs_f64());
+        println!("{options:?} took {there:.2} s, and back {back:.2} s");
     }
 
     fn copy(&self, options: &[&str]) -> Finished {
         copy([self.source.address(), self.destination.address()], options)
+    }
+
+    /// Compares the copy with the file, and removes it.
+    fn is_whole(&self) {
+        let copy = self.directory.path().join("destination/copy");
+        let copy = copy.display();
+        let compare = format!("cmp {copy} {REFERENCE} && rm {copy}");
+        self.neighbour.run(&compare);
     }
 
     /// Fails unless each end has had its own device of this driver.

@@ -15,6 +15,14 @@ pub(crate) fn delay(round_trip: Duration) {
     }
 }
 
+/// Loses one packet of a hundred that the left end sends.
+pub(crate) fn lose() {
+    run(
+        "tc",
+        "qdisc replace dev left root netem loss 1% limit 100000",
+    );
+}
+
 /// Takes the cable out; what is sent is lost.
 pub(crate) fn unplug() {
     for end in ["left", "right"] {

@@ -118,6 +118,20 @@ impl Sites {
         count.unwrap_or_else(|_| panic!("{finished}"))
     }
 
+    /// Lets the first server pin no more memory than it has pinned.
+    pub(crate) fn limit_memory_to_pin(&self) {
+        let process = self.servers[0].pid();
+        path::run("prlimit", &format!("--pid {process} --memlock=65536:65536"));
+    }
+
+    /// Lets all processes of the second server do nothing for a while.
+    pub(crate) fn pause_destination(&self, time: Duration) {
+        let group = self.servers[1].pid();
+        path::run("kill", &format!("-STOP -- -{group}"));
+        thread::sleep(time);
+        path::run("kill", &format!("-CONT -- -{group}"));
+    }
+
     /// Kills the second server and all its processes.
     pub(crate) fn kill_destination(&self) {
         path::run("kill", &format!("-KILL -- -{}", self.servers[1].pid()));
@@ -176,9 +190,9 @@ impl Start {
     }
 }
 
-/// The number behind `name=` in a line of a log.
+/// The number behind `name=` in a line of a log, or in a reply.
 pub(crate) fn number(line: &str, name: &str) -> u64 {
-    let words = line.split([' ', '"']);
+    let words = line.split(|letter: char| letter == '"' || letter.is_whitespace());
     let number = words
         .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
         .find_map(|number| number.parse().ok());

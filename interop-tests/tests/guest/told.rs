@@ -8,6 +8,7 @@ use gridhaul_interop::raw::Control;
 use gridhaul_interop::{Kind, Launch, Server, content, give_away};
 
 use crate::path;
+use crate::sites::number;
 
 const STACK: &str = "rdma:provider=verbs;qps=2;rate=800m;message=64K;depth=32";
 
@@ -30,18 +31,11 @@ fn what_a_device_did_is_told() {
             control.must(&stack, 250).unwrap();
             control
         });
-        let SocketAddr::V4(address) = destination.passive().unwrap() else {
-            panic!("PASV tells addresses of IPv4");
-        };
-        source.port(address).unwrap();
-        destination.send_line("STOR copy").unwrap();
-        source.send_line("RETR file").unwrap();
+        copy(&mut source, &mut destination);
         for (control, server, device) in [
             (&mut source, &left, "rxe_left"),
             (&mut destination, &right, "rxe_right"),
         ] {
-            let dialogue = control.dialogue().unwrap();
-            assert_eq!(dialogue.last.code, 226, "{dialogue}");
             let reply = control.must("SITE GETNETSTACK", 250).unwrap();
             let log = server.log();
             for told in settings(device) {
@@ -55,13 +49,39 @@ fn what_a_device_did_is_told() {
             for counted in ["credits=", "pinned-bytes=", "round-trip-microseconds="] {
                 assert!(reply.text().contains(counted), "{}", reply.text());
             }
-            let page = path::run("curl", &format!("-s {}", metrics_of(server.address())));
+            let page = metrics(server);
             let sample = format!(
                 "gridhaul_transfer_choices_total{{choice=\"device\",value=\"{device}/1\"}} 1"
             );
             assert!(page.lines().any(|line| line == sample), "{page}");
         }
+
+        path::lose();
+        copy(&mut source, &mut destination);
+        let reply = source.must("SITE GETNETSTACK", 250).unwrap();
+        let retries = number(&reply.text(), "retries");
+        assert!(retries > 0, "{}", reply.text());
+        assert!(left.log().contains(&format!(" retries={retries}")));
+        let page = metrics(&left);
+        let sample = "gridhaul_device_counts_total{count=\"retries\"} ";
+        let counted = page.lines().find_map(|line| line.strip_prefix(sample));
+        let counted: u64 = counted.expect(sample).parse().unwrap();
+        assert!(counted >= retries, "{page}");
     });
+}
+
+/// Copies from server to server.
+fn copy(source: &mut Control, destination: &mut Control) {
+    let SocketAddr::V4(address) = destination.passive().unwrap() else {
+        panic!("PASV tells addresses of IPv4");
+    };
+    source.port(address).unwrap();
+    destination.send_line("STOR copy").unwrap();
+    source.send_line("RETR file").unwrap();
+    for control in [source, destination] {
+        let dialogue = control.dialogue().unwrap();
+        assert_eq!(dialogue.last.code, 226, "{dialogue}");
+    }
 }
 
 /// What both have chosen, and what did not happen.
@@ -100,9 +120,7 @@ fn server(root: &Path, address: &str) -> Server {
         .unwrap()
 }
 
-fn metrics_of(server: SocketAddr) -> String {
-    format!(
-        "http://{}/metrics",
-        SocketAddr::new(server.ip(), METRICS_PORT)
-    )
+fn metrics(server: &Server) -> String {
+    let address = SocketAddr::new(server.address().ip(), METRICS_PORT);
+    path::run("curl", &format!("-s http://{address}/metrics"))
 }
