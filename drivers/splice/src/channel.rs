@@ -294,7 +294,7 @@ impl Channel for SpliceChannel {
     }
 
     fn receives_in_bulk(&self) -> bool {
-        self.direct.is_none() && self.last.as_ref().is_some_and(Last::stays_in_memory)
+        self.direct.is_none() && self.last.as_ref().is_some_and(Last::allows_memory)
     }
 
     fn receive_into(
@@ -336,11 +336,11 @@ impl Channel for SpliceChannel {
 }
 
 impl Last {
-    /// Whether what comes next will go through memory as well.
-    fn stays_in_memory(&self) -> bool {
+    /// Whether what comes next may go through memory.
+    fn allows_memory(&self) -> bool {
         match &self.why {
             Why::Tapped => true,
-            Why::Measured(record) => record.is_settled_on(Way::Memory),
+            Why::Measured(record) => record.allows_memory(),
             Why::Asked | Why::Short | Why::Failed(..) => false,
         }
     }

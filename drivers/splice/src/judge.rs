@@ -32,6 +32,9 @@ const MOST_RECORDS: usize = 64;
 const CLEARLY_CHEAPER: f64 = 0.9;
 const MUCH_SLOWER: f64 = 1.5;
 
+/// How much dearer memory may be where two processors share the work then, and one would have all of it otherwise.
+const LITTLE_DEARER: f64 = 1.1;
+
 /// A way of moving a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -184,12 +187,12 @@ impl Record {
         (way, false)
     }
 
-    /// Whether it is decided that this way is better.
-    pub(crate) fn is_settled_on(&self, way: Way) -> bool {
+    /// Whether it is known that memory costs little more, if not less, which may be paid for speed.
+    pub(crate) fn allows_memory(&self) -> bool {
         match &*self.phase() {
             Phase::Trial { .. } => false,
-            Phase::Settled { memory, kernel, .. } => better(memory, kernel) == way,
-            Phase::Refused { .. } => way == Way::Memory,
+            Phase::Settled { memory, kernel, .. } => memory.busy() <= kernel.busy() * LITTLE_DEARER,
+            Phase::Refused { .. } => true,
         }
     }
 
@@ -368,9 +371,9 @@ mod tests {
         };
         let one = record();
         run(&one, TRIAL_BYTES, memory_wins);
-        assert!(!one.is_settled_on(Way::Memory) && !one.is_settled_on(Way::Kernel));
+        assert!(!one.allows_memory());
         run(&one, TRIAL_BYTES, memory_wins);
-        assert!(one.is_settled_on(Way::Memory) && !one.is_settled_on(Way::Kernel));
+        assert!(one.allows_memory());
         assert_eq!(run(&one, 1 << 30, memory_wins), 1 << 30);
         let kernel_wins = |way| match way {
             Way::Memory => (300, 200),
@@ -394,6 +397,19 @@ mod tests {
                 if way == slow { (100, 1000) } else { (200, 300) }
             });
             assert_eq!(run(&record, 1 << 20, |_| (0, 0)), through_memory);
+        }
+    }
+
+    #[test]
+    fn memory_may_cost_a_little_more_where_two_share_the_work() {
+        for (busy, is_allowed) in [(109, true), (111, false)] {
+            let record = record();
+            run(&record, 2 * TRIAL_BYTES, |way| match way {
+                Way::Memory => (busy, 100),
+                Way::Kernel => (100, 100),
+            });
+            assert_eq!(run(&record, 1 << 20, |_| (0, 0)), 0);
+            assert_eq!(record.allows_memory(), is_allowed);
         }
     }
 
@@ -422,7 +438,7 @@ mod tests {
         );
         record.refuse(Errno::INVAL);
         assert_eq!(record.choose(1 << 30, true), (Way::Memory, false));
-        assert!(record.is_settled_on(Way::Memory));
+        assert!(record.allows_memory());
         assert_eq!(
             record.to_string(),
             "sendfile failed: Invalid argument (os error 22)"

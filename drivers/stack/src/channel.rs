@@ -70,8 +70,8 @@ pub trait Channel: Send + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<Received, ChannelError>;
 
-    /// Whether it makes no difference to whoever receives a long stream to have the bytes in memory and to write them
-    /// to the file, instead of [`Channel::receive_into`]: then others can write. It may be so after a while only.
+    /// Whether to have the bytes of a long stream in memory and to write them costs about as much as
+    /// [`Channel::receive_into`]: then somebody else can write. It may be known after a while only.
     fn receives_in_bulk(&self) -> bool {
         false
     }

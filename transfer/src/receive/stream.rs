@@ -27,8 +27,9 @@ pub(super) fn receive_file(
     let moved = &used.moved;
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len() as u64);
-    let watcher = part.watch();
-    loop {
+    let mut has_more = true;
+    while has_more {
+        let watcher = part.watch();
         let done = moved.load(Ordering::Acquire);
         let range = part.range(
             offset + done,
@@ -38,24 +39,19 @@ pub(super) fn receive_file(
             watcher.as_ref(),
         );
         let received = channel.receive_into(range, &running.operation());
-        if !matches!(received, Ok(RANGE_BYTES)) {
+        let received = received.inspect_err(|_| {
             running.note_use(&used, &*channel);
-        }
-        let received = received.inspect_err(|_| channel.abort())?;
+            channel.abort();
+        })?;
         part.note_stored(received)?;
-        if received < RANGE_BYTES {
-            break;
-        }
-        if channel.receives_in_bulk() {
-            running.note_use(&used, &*channel);
+        has_more = received == RANGE_BYTES;
+        if has_more && channel.receives_in_bulk() && context.shared.has_idle_processor() {
             let done = moved.load(Ordering::Acquire);
-            // What it has seen of the file's beginning is put in place.
-            drop(watcher);
             let turns = Turns::new(context, part, moved, channel, offset + done);
-            channel = turns.receive(&mut buffer);
-            break;
+            (channel, has_more) = turns.receive(&mut buffer);
         }
     }
+    running.note_use(&used, &*channel);
     answer_end(&mut *channel, context);
     Ok(moved.load(Ordering::Acquire))
 }

@@ -5,12 +5,13 @@
 //! processor's cache has. They write in the order of the stream, so that what the file has is always the beginning.
 //!
 //! The second mover is there only as long as it helps: while pieces come as fast as they can be received, and
-//! processors are left over.
+//! processors are left over. A mover that has been alone for a while leaves the stream to the driver, which may have a better
+//! way for one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridhaul_stack::{Channel, Received};
+use gridhaul_stack::{Channel, Movement, Received};
 
 use super::part::Part;
 use crate::TransferError;
@@ -20,6 +21,12 @@ use crate::sync::lock;
 
 /// After so many full pieces without a wait for the peer, a second mover comes.
 const FULL_PIECES: u32 = 16;
+
+/// After so many in a row that were not full, the second mover goes.
+const SHORT_PIECES: u32 = 8;
+
+/// After so many pieces alone, full or not, the first mover gives up as well.
+const ALONE_PIECES: u32 = 4 * FULL_PIECES;
 
 /// A stream that goes to a file from `offset` on.
 pub(super) struct Turns {
@@ -75,16 +82,23 @@ impl Turns {
         })
     }
 
-    /// Receives up to the end of the stream; where that fails, the transfer has failed. Returns the channel.
-    pub(super) fn receive(self: Arc<Self>, buffer: &mut [u8]) -> Box<dyn Channel> {
-        let crew = Crew::new(&self.context.shared, &self.context.running);
+    /// Receives up to the end of the stream, or until nobody helps. Where that fails, the transfer has failed. Returns the
+    /// channel, if there may be more to receive.
+    pub(super) fn receive(self: Arc<Self>, buffer: &mut [u8]) -> (Box<dyn Channel>, bool) {
+        let running = &self.context.running;
+        let crew = Crew::new(&self.context.shared, running);
         if let Err(error) = self.take_part(buffer, Some(&crew)) {
-            self.context.running.fail(error);
+            running.fail(error);
         }
         crew.join();
+        let has_failed = running.failed();
         let turns = Arc::into_inner(self).expect("the crew has dropped its share");
         let source = turns.source.into_inner();
-        source.unwrap_or_else(PoisonError::into_inner).channel
+        let mut source = source.unwrap_or_else(PoisonError::into_inner);
+        if has_failed {
+            source.channel.abort();
+        }
+        (source.channel, !source.is_over && !has_failed)
     }
 
     /// Receives and writes in turn with the other mover, if there is one. The first has the crew, and stays to the end.
@@ -94,7 +108,7 @@ impl Turns {
         crew: Option<&Crew>,
     ) -> Result<(), TransferError> {
         let watcher = self.part.watch();
-        let mut full_pieces = 0;
+        let (mut full_pieces, mut short_pieces, mut alone_pieces) = (0, 0, 0);
         loop {
             let mut source = lock(&self.source);
             let Some(piece) = self.next(&mut source, buffer)? else {
@@ -114,15 +128,24 @@ impl Turns {
             drop(sink);
             written?;
             self.part.note_stored(bytes.len() as u64)?;
-            let is_full = piece.count == buffer.len();
-            full_pieces = if is_full { full_pieces + 1 } else { 0 };
+            if piece.count == buffer.len() {
+                (full_pieces, short_pieces) = (full_pieces + 1, 0);
+            } else {
+                (full_pieces, short_pieces) = (0, short_pieces + 1);
+            }
             match crew {
-                Some(crew) if full_pieces >= FULL_PIECES => {
-                    full_pieces = 0;
-                    self.ask_for_help(crew)?;
+                Some(_) if self.has_helper.load(Ordering::Acquire) => {
+                    (full_pieces, alone_pieces) = (0, 0);
                 }
-                None if !is_full || self.context.shared.is_crowded() => return Ok(()),
-                _ => {}
+                Some(_) if alone_pieces == ALONE_PIECES => return Ok(()),
+                Some(crew) if full_pieces >= FULL_PIECES => {
+                    (full_pieces, alone_pieces) = (0, alone_pieces + 1);
+                    self.ask_for_help(crew);
+                }
+                Some(_) => alone_pieces += 1,
+                None if short_pieces >= SHORT_PIECES => return Ok(()),
+                None if self.context.shared.is_crowded() => return Ok(()),
+                None => {}
             }
         }
     }
@@ -150,23 +173,31 @@ impl Turns {
         Ok(Some(Piece { offset, count }))
     }
 
-    /// Has a second mover take part, if there is none, and nobody else needs what it needs.
-    fn ask_for_help(self: &Arc<Self>, crew: &Crew) -> Result<(), TransferError> {
+    /// Has a second mover take part, if nobody else needs what it needs.
+    fn ask_for_help(self: &Arc<Self>, crew: &Crew) {
         let shared = &self.context.shared;
-        if self.has_helper.load(Ordering::Acquire) || !shared.has_idle_processor() {
-            return Ok(());
+        if !shared.has_idle_processor() {
+            return;
         }
         let spare = (shared.receivers.take_spare(), shared.buffers.take_spare());
         let (Some(permit), Some(mut buffer)) = spare else {
-            return Ok(());
+            return;
         };
         self.has_helper.store(true, Ordering::Release);
         let turns = self.clone();
-        crew.spawn(move || {
+        let helper = crew.spawn(move || {
             let _permit = permit;
             let result = turns.take_part(&mut buffer, None);
             turns.has_helper.store(false, Ordering::Release);
             result
-        })
+        });
+        // One mover does as well.
+        match helper {
+            Ok(()) => self.context.running.note_movement(Movement {
+                way: "read",
+                reason: "two movers take turns".into(),
+            }),
+            Err(_) => self.has_helper.store(false, Ordering::Release),
+        }
     }
 }
