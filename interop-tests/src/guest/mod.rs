@@ -21,6 +21,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use self::boot::Machine;
 pub use self::neighbour::Neighbour;
 pub use self::policer::Policer;
+use crate::Pki;
 
 /// Which network a guest has. There are two ends, `left` with [`LEFT`] and `right` with [`RIGHT`], and a cable
 /// between them; of two guests, each has one end.
@@ -211,11 +212,14 @@ pub fn on_two_hosts(network: Network, test: &str, body: impl FnOnce(&Neighbour))
     passed(outcome);
 }
 
-/// The command that runs only this test of this program.
+/// The command that runs only this test of this program, with the host's certificates.
 fn this_test(name: &str) -> Vec<OsString> {
+    let certificates = Pki::shared().expect("certificates").variable();
     let program = std::env::current_exe().expect("the path of this program");
     let words = ["--exact", name, "--include-ignored", "--nocapture"].map(OsString::from);
-    std::iter::once(program.into_os_string())
+    // The command is one of env(1), which takes variables first.
+    [certificates, program.into_os_string()]
+        .into_iter()
         .chain(words)
         .collect()
 }

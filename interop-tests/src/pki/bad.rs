@@ -91,6 +91,19 @@ impl BadKind {
         }
     }
 
+    fn file_name(self) -> String {
+        format!("bad-{self:?}")
+    }
+
+    fn subject(self) -> String {
+        match self {
+            Self::OutsideSigningPolicy | Self::NameConstraintBroken => {
+                format!("/DC=test/O=Elsewhere/CN=Mallory {self:?}")
+            }
+            _ => format!("{ORGANISATION}/CN=Mallory {self:?}"),
+        }
+    }
+
     /// Whether the handshake itself is good, and the server refuses the login by name.
     pub fn is_authentic(self) -> bool {
         matches!(self, Self::Unmapped | Self::IndependentProxy)
@@ -117,12 +130,24 @@ const LIMITED: &str = "1.3.6.1.4.1.3536.1.1.1.9";
 const PAST: [&str; 2] = ["20200101000000Z", "20210101000000Z"];
 const FUTURE: [&str; 2] = ["20900101000000Z", "20910101000000Z"];
 
-/// Makes all of them, in the order of their kinds.
+/// All of them, in the order of their kinds, in the directory `top`.
+pub(super) fn all(top: &Path) -> Vec<BadCredential> {
+    BadKind::ALL
+        .into_iter()
+        .map(|kind| BadCredential {
+            credential: top.join(format!("{}.credential", kind.file_name())),
+            subject: kind.subject(),
+            mapped: !matches!(kind, BadKind::Unmapped),
+        })
+        .collect()
+}
+
+/// Makes them.
 pub(super) fn make(
     top: &Path,
     [authority, narrow]: [&Authority; 2],
     user: &Key,
-) -> Result<Vec<BadCredential>, PkiError> {
+) -> Result<(), PkiError> {
     let maker = Maker {
         top,
         authority,
@@ -133,8 +158,7 @@ pub(super) fn make(
     };
     BadKind::ALL
         .into_iter()
-        .map(|kind| maker.make(kind))
-        .collect()
+        .try_for_each(|kind| maker.make(kind))
 }
 
 struct Maker<'a> {
@@ -147,14 +171,8 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn make(&self, kind: BadKind) -> Result<BadCredential, PkiError> {
-        let name = format!("bad-{kind:?}");
-        let subject = match kind {
-            BadKind::OutsideSigningPolicy | BadKind::NameConstraintBroken => {
-                format!("/DC=test/O=Elsewhere/CN=Mallory {kind:?}")
-            }
-            _ => format!("{ORGANISATION}/CN=Mallory {kind:?}"),
-        };
+    fn make(&self, kind: BadKind) -> Result<(), PkiError> {
+        let (name, subject) = (kind.file_name(), kind.subject());
         let issue = Issue::new(&name, &subject, self.user);
         let authority = self.authority;
         match kind {
@@ -181,9 +199,8 @@ impl Maker<'_> {
                 self.certificate(authority, &issue)
             }
             BadKind::Revoked => {
-                let revoked = self.certificate(authority, &issue)?;
-                authority.revoke(&self.top.join(format!("{name}.pem")))?;
-                Ok(revoked)
+                self.certificate(authority, &issue)?;
+                authority.revoke(&self.top.join(format!("{name}.pem")))
             }
             BadKind::Expired => self.certificate(
                 authority,
@@ -246,10 +263,6 @@ impl Maker<'_> {
                 )
             }
         }
-        .map(|bad| BadCredential {
-            mapped: !matches!(kind, BadKind::Unmapped),
-            ..bad
-        })
     }
 
     /// An authority with a key of its own.
@@ -258,7 +271,7 @@ impl Maker<'_> {
     }
 
     /// A user certificate and what its authority shows.
-    fn certificate(&self, by: &Authority, issue: &Issue<'_>) -> Result<BadCredential, PkiError> {
+    fn certificate(&self, by: &Authority, issue: &Issue<'_>) -> Result<(), PkiError> {
         let certificate = by.issue(issue)?;
         let credential = self.top.join(format!("{}.credential", issue.name));
         write_credential(
@@ -267,11 +280,7 @@ impl Maker<'_> {
             &issue.key.file,
             &[by.certificate()],
         )?;
-        Ok(BadCredential {
-            credential,
-            subject: issue.subject.to_owned(),
-            mapped: true,
-        })
+        Ok(())
     }
 
     /// A good user certificate with proxies below it, each given as its subject (empty for what it
@@ -281,8 +290,8 @@ impl Maker<'_> {
         kind: BadKind,
         subject: &str,
         proxies: &[(&str, &str, &str, Option<[&str; 2]>)],
-    ) -> Result<BadCredential, PkiError> {
-        let mut name = format!("bad-{kind:?}-0");
+    ) -> Result<(), PkiError> {
+        let mut name = format!("{}-0", kind.file_name());
         let mut chain = vec![
             self.authority
                 .issue(&Issue::new(&name, subject, self.user))?,
@@ -290,7 +299,7 @@ impl Maker<'_> {
         let (mut issuer, mut key) = (subject.to_owned(), self.user);
         for (number, &(own, policy, path_length, validity)) in (1..).zip(proxies) {
             let signer = Authority::of(self.top, &name, &issuer, key)?;
-            name = format!("bad-{kind:?}-{number}");
+            name = format!("{}-{number}", kind.file_name());
             issuer = match own {
                 "" => format!("{issuer}/CN={number}"),
                 own => own.to_owned(),
@@ -307,13 +316,9 @@ impl Maker<'_> {
             })?;
             chain.insert(0, below);
         }
-        let credential = self.top.join(format!("bad-{kind:?}.credential"));
+        let credential = self.top.join(format!("{}.credential", kind.file_name()));
         let above: Vec<_> = chain[1..].iter().map(PathBuf::as_path).collect();
         write_credential(&credential, &chain[0], &key.file, &above)?;
-        Ok(BadCredential {
-            credential,
-            subject: subject.to_owned(),
-            mapped: true,
-        })
+        Ok(())
     }
 }

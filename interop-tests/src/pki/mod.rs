@@ -1,12 +1,11 @@
-//! A small public key infrastructure for one run of the tests: authorities, a host, users, and those
-//! who must not get in.
+//! A small public key infrastructure for the tests: authorities, a host, users, and those who must not get in.
 //!
 //! Everything is made with the programs that sites use: `openssl`, `grid-proxy-init`,
-//! `voms-proxy-fake`. It takes some seconds, so a test program makes it once ([`Pki::shared`]); it is
-//! gone when the program ends.
+//! `voms-proxy-fake`. It takes some seconds, so the test programs of a run share it ([`Pki::shared`]).
 
 mod authority;
 mod bad;
+mod kept;
 mod users;
 
 use std::ffi::OsString;
@@ -18,7 +17,6 @@ use std::sync::OnceLock;
 
 use authority::{Authority, Issue, Key};
 
-use crate::bench::scratch::Scratch;
 use crate::{Client, ClientError, Finished, Kind};
 
 pub use bad::{BadCredential, BadKind};
@@ -45,12 +43,11 @@ pub struct Pki {
     users: Vec<UserCredential>,
     bad: Vec<BadCredential>,
     accounts: Accounts,
-    /// Removed when the program ends, though a static value is never dropped.
-    scratch: Scratch,
+    top: PathBuf,
 }
 
 impl Pki {
-    /// The one of this program, made at the first call.
+    /// The one of this program, made or found at the first call.
     ///
     /// # Errors
     ///
@@ -61,69 +58,54 @@ impl Pki {
     }
 
     fn new() -> Result<Self, PkiError> {
-        let scratch = Scratch::beneath(&std::env::temp_dir())?;
-        let top = scratch.path();
-        for name in ["certificates", "vomsdir"] {
-            let directory = top.join(name);
-            fs::create_dir(&directory)?;
-            fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
-        }
-        let authority = Authority::new(top, "authority", AUTHORITY, &Key::new(top, "authority")?)?;
-        authority.trust(top, &[&format!("{ORGANISATION}/*")])?;
-        authority.issue(&Issue {
-            extensions: HOST_EXTENSIONS,
-            ..Issue::new("host", HOST, &Key::new(top, "host")?)
-        })?;
         let accounts = Accounts::of_this_machine()?;
-        let user_key = Key::new(top, "user")?;
-        let narrow = authority.narrow(top)?;
-        let users = users::make(top, [&authority, &narrow], &user_key, &accounts)?;
-        let bad = bad::make(top, [&authority, &narrow], &user_key)?;
-        // The last thing that the authority says: whom it has revoked by now.
-        authority.revocations(top)?;
-        users::write_map(top, &users, &bad, &accounts)?;
-        users::write_passwords(top)?;
+        let top = kept::directory(|top| make(top, &accounts))?;
         Ok(Self {
-            users,
-            bad,
+            users: users::all(&top, &accounts),
+            bad: bad::all(&top),
             accounts,
-            scratch,
+            top,
         })
+    }
+
+    /// A variable of the environment, with its value, by which programs in a guest find these files.
+    pub(crate) fn variable(&self) -> OsString {
+        kept::variable(&self.top)
     }
 
     /// The certificate that servers show.
     pub fn host_certificate(&self) -> PathBuf {
-        self.scratch.path().join("host.pem")
+        self.top.join("host.pem")
     }
 
     /// The key of [`Self::host_certificate`].
     pub fn host_key(&self) -> PathBuf {
-        self.scratch.path().join("host.key")
+        self.top.join("host.key")
     }
 
     /// The trust directory, with signing policies and revocation lists.
     pub fn trust(&self) -> PathBuf {
-        self.scratch.path().join("certificates")
+        self.top.join("certificates")
     }
 
     /// The grid-mapfile.
     pub fn gridmap(&self) -> PathBuf {
-        self.scratch.path().join("grid-mapfile")
+        self.top.join("grid-mapfile")
     }
 
     /// The certificate of the authority that everybody trusts.
     pub fn authority(&self) -> PathBuf {
-        self.scratch.path().join("authority.pem")
+        self.top.join("authority.pem")
     }
 
     /// A password file for our server, with [`PASSWORD_USER`] and his password.
     pub fn passwords(&self) -> PathBuf {
-        self.scratch.path().join("passwords")
+        self.top.join("passwords")
     }
 
     /// The directory of `.lsc` files.
     pub fn voms_directory(&self) -> PathBuf {
-        self.scratch.path().join("vomsdir")
+        self.top.join("vomsdir")
     }
 
     /// The local accounts that users are mapped to.
@@ -155,6 +137,29 @@ impl Pki {
             ("X509_USER_PROXY".into(), credential.into()),
         ]
     }
+}
+
+/// Makes everything in the directory `top`.
+fn make(top: &Path, accounts: &Accounts) -> Result<(), PkiError> {
+    for name in ["certificates", "vomsdir"] {
+        let directory = top.join(name);
+        fs::create_dir(&directory)?;
+        fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
+    }
+    let authority = Authority::new(top, "authority", AUTHORITY, &Key::new(top, "authority")?)?;
+    authority.trust(top, &[&format!("{ORGANISATION}/*")])?;
+    authority.issue(&Issue {
+        extensions: HOST_EXTENSIONS,
+        ..Issue::new("host", HOST, &Key::new(top, "host")?)
+    })?;
+    let user_key = Key::new(top, "user")?;
+    let narrow = authority.narrow(top)?;
+    users::make(top, [&authority, &narrow], &user_key)?;
+    bad::make(top, [&authority, &narrow], &user_key)?;
+    // The last thing that the authority says: whom it has revoked by now.
+    authority.revocations(top)?;
+    users::write_map(top, accounts)?;
+    users::write_passwords(top)
 }
 
 /// Why the files could not be made.

@@ -5,8 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::authority::{Authority, Issue, Key};
-use super::bad::BadCredential;
-use super::{Client, Kind, ORGANISATION, PkiError, run, write_credential};
+use super::{Client, Kind, ORGANISATION, PkiError, bad, run, write_credential};
 
 /// The user who has no certificate, but a password.
 pub const PASSWORD_USER: &str = "ada";
@@ -76,6 +75,10 @@ impl UserKind {
             Self::Constrained => "carol",
             Self::Plain | Self::Voms | Self::Limited | Self::ProxyOfProxy => "alice",
         }
+    }
+
+    fn file_name(self) -> String {
+        self.name().replace(' ', "-")
     }
 
     /// How the subject reads where names are printed: bytes beyond ASCII are escaped.
@@ -148,62 +151,70 @@ impl Accounts {
     }
 }
 
-/// Makes all users, in the order of their kinds.
+/// What all users have, in the order of their kinds, in the directory `top`.
+pub(super) fn all(top: &Path, accounts: &Accounts) -> Vec<UserCredential> {
+    let file = |name: &str, kind: &str| top.join(format!("{name}.{kind}"));
+    UserKind::ALL
+        .into_iter()
+        .map(|kind| UserCredential {
+            certificate: match kind {
+                UserKind::Voms | UserKind::Limited | UserKind::ProxyOfProxy => {
+                    file(&UserKind::Plain.file_name(), "pem")
+                }
+                _ => file(&kind.file_name(), "pem"),
+            },
+            key: file("user", "key"),
+            credential: file(&kind.file_name(), "credential"),
+            subject: format!("{ORGANISATION}/CN={}", kind.printed_name()),
+            account: match kind {
+                UserKind::Second => accounts.second.clone(),
+                _ => accounts.first.clone(),
+            },
+        })
+        .collect()
+}
+
+/// Makes what they have.
 pub(super) fn make(
     top: &Path,
     [authority, narrow]: [&Authority; 2],
     key: &Key,
-    accounts: &Accounts,
-) -> Result<Vec<UserCredential>, PkiError> {
+) -> Result<(), PkiError> {
     make_vo(top, authority)?;
-    UserKind::ALL
-        .into_iter()
-        .map(|kind| {
-            let name = kind.name().replace(' ', "-");
-            let subject = format!("{ORGANISATION}/CN={}", kind.common_name());
-            let certificate = match kind {
-                UserKind::Voms | UserKind::Limited | UserKind::ProxyOfProxy => {
-                    top.join("plain.pem")
-                }
-                UserKind::Constrained => narrow.issue(&Issue::new(&name, &subject, key))?,
-                _ => authority.issue(&Issue::new(&name, &subject, key))?,
-            };
-            let credential = top.join(format!("{name}.credential"));
-            let proxy = || Client::new("grid-proxy-init").arg("-q");
-            match kind {
-                UserKind::Plain => write_credential(&credential, &certificate, &key.file, &[])?,
-                UserKind::Constrained => {
-                    let above = [narrow.certificate()];
-                    write_credential(&credential, &certificate, &key.file, &above)?;
-                }
-                UserKind::Spaces | UserKind::Utf8 | UserKind::Second => {
-                    sign_proxy(top, proxy(), [&certificate, &key.file, &credential])?;
-                }
-                UserKind::Limited => {
-                    let limited = proxy().arg("-limited");
-                    sign_proxy(top, limited, [&certificate, &key.file, &credential])?;
-                }
-                UserKind::ProxyOfProxy => {
-                    let above = top.join("plain.proxy");
-                    sign_proxy(top, proxy(), [&certificate, &key.file, &above])?;
-                    sign_proxy(top, proxy(), [&above, &above, &credential])?;
-                }
-                UserKind::Voms => {
-                    sign_proxy(top, voms_proxy(top), [&certificate, &key.file, &credential])?;
-                }
+    for kind in UserKind::ALL {
+        let name = kind.file_name();
+        let subject = format!("{ORGANISATION}/CN={}", kind.common_name());
+        let certificate = match kind {
+            UserKind::Voms | UserKind::Limited | UserKind::ProxyOfProxy => top.join("plain.pem"),
+            UserKind::Constrained => narrow.issue(&Issue::new(&name, &subject, key))?,
+            _ => authority.issue(&Issue::new(&name, &subject, key))?,
+        };
+        let credential = top.join(format!("{name}.credential"));
+        let proxy = || Client::new("grid-proxy-init").arg("-q");
+        match kind {
+            UserKind::Plain => write_credential(&credential, &certificate, &key.file, &[])?,
+            UserKind::Constrained => {
+                let above = [narrow.certificate()];
+                write_credential(&credential, &certificate, &key.file, &above)?;
             }
-            Ok(UserCredential {
-                certificate,
-                key: key.file.clone(),
-                credential,
-                subject: format!("{ORGANISATION}/CN={}", kind.printed_name()),
-                account: match kind {
-                    UserKind::Second => accounts.second.clone(),
-                    _ => accounts.first.clone(),
-                },
-            })
-        })
-        .collect()
+            UserKind::Spaces | UserKind::Utf8 | UserKind::Second => {
+                sign_proxy(top, proxy(), [&certificate, &key.file, &credential])?;
+            }
+            UserKind::Limited => {
+                let limited = proxy().arg("-limited");
+                sign_proxy(top, limited, [&certificate, &key.file, &credential])?;
+            }
+            UserKind::ProxyOfProxy => {
+                let above = top.join("plain.proxy");
+                sign_proxy(top, proxy(), [&certificate, &key.file, &above])?;
+                sign_proxy(top, proxy(), [&above, &above, &credential])?;
+            }
+            UserKind::Voms => {
+                sign_proxy(top, voms_proxy(top), [&certificate, &key.file, &credential])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs a program that makes a proxy from a certificate and its key.
@@ -264,16 +275,12 @@ fn voms_proxy(top: &Path) -> Client {
 }
 
 /// Writes the grid-mapfile. Bad users are in it too: it is not for their names that they are refused.
-pub(super) fn write_map(
-    top: &Path,
-    users: &[UserCredential],
-    bad: &[BadCredential],
-    accounts: &Accounts,
-) -> Result<(), PkiError> {
+pub(super) fn write_map(top: &Path, accounts: &Accounts) -> Result<(), PkiError> {
     let Accounts { first, second, .. } = accounts;
+    let (users, bad) = (all(top, accounts), bad::all(top));
     let mut map = String::from("# subject, and the accounts that it may use\n");
     let mut subjects: Vec<(&str, String)> = Vec::new();
-    for user in users {
+    for user in &users {
         let accounts = if user.account == *second && first != second {
             format!("{second},{first}")
         } else {
