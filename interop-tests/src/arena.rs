@@ -33,18 +33,26 @@ pub enum Role {
     ReadOnly,
     /// Serves the whole machine, so that paths are the machine's.
     WholeMachine,
-    /// As the main one, for users with certificates.
+    /// As the main one, for users with certificates. Ours makes keys on a curve for their delegations, because an
+    /// RSA key takes longer than most cases.
     Gsi,
     /// As the second one, for users with certificates.
     SecondGsi,
+    /// As [`Role::Gsi`], with RSA keys for delegations, which is what ours makes unless it is told otherwise.
+    GsiRsa,
+    /// As [`Role::SecondGsi`], with RSA keys for delegations.
+    SecondGsiRsa,
     /// For anonymous users and one with a password, who may ask for TLS.
     Tls,
 }
 
+/// How many roles there are.
+const ROLES: usize = Role::Tls as usize + 1;
+
 /// Servers, started when first used, and the tree they serve.
 #[derive(Debug)]
 pub struct Arena {
-    servers: [OnceLock<Result<Server, LaunchError>>; 16],
+    servers: [OnceLock<Result<Server, LaunchError>>; ROLES * 2],
     /// Removed after the servers have ended.
     directory: TempDir,
 }
@@ -79,7 +87,9 @@ impl Arena {
         let index = role as usize * 2 + usize::from(kind == Kind::Globus);
         // Made now, because it may fail.
         let pki = match role {
-            Role::Gsi | Role::SecondGsi | Role::Tls => Some(pki()?),
+            Role::Gsi | Role::SecondGsi | Role::GsiRsa | Role::SecondGsiRsa | Role::Tls => {
+                Some(pki()?)
+            }
             _ => None,
         };
         let start = || {
@@ -92,6 +102,9 @@ impl Arena {
                 (Role::Ipv6, _) => launch.ipv6(),
                 (Role::ReadOnly, _) => launch.read_only(),
                 (Role::Tls, Some(pki)) => launch.tls(pki),
+                (Role::Gsi | Role::SecondGsi, Some(pki)) if kind == Kind::Gridhaul => {
+                    launch.gsi(pki).arg("--delegation-keys").arg("ec")
+                }
                 (_, Some(pki)) => launch.gsi(pki),
                 (_, None) => launch,
             }

@@ -78,6 +78,13 @@ impl Case {
         self
     }
 
+    /// Takes servers that make RSA keys for what users with certificates delegate.
+    #[must_use]
+    pub fn rsa_delegations(mut self) -> Self {
+        self.roles = [Role::GsiRsa, Role::SecondGsiRsa];
+        self
+    }
+
     /// Sets a variable of the environment of client programs.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {

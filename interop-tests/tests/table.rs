@@ -1,6 +1,7 @@
 //! The table as tests: one for each group of cases, which names every case that fails.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, Weak};
 
 use gridhaul_interop::{Arena, Case, Kind, run, table};
 
@@ -61,6 +62,9 @@ fn every_case_is_in_one_group_and_has_a_name_of_its_own() {
     }
 }
 
+/// How many cases of a group run at a time. Groups run beside each other too, but cases wait for more than processors.
+const WORKERS: usize = 3;
+
 /// Runs the cases of one group against both servers.
 fn pass(prefix: &str) {
     let cases: Vec<Case> = table::cases()
@@ -68,15 +72,32 @@ fn pass(prefix: &str) {
         .filter(|case| case.name.starts_with(prefix))
         .collect();
     assert!(!cases.is_empty(), "no case begins with {prefix}");
-    let arena = Arena::new().unwrap();
+    let arena = arena();
     let mut failures = String::new();
-    run(&cases, &[Kind::Gridhaul, Kind::Globus], 2, &arena, |row| {
-        if let Some(reason) = row.failure() {
-            failures += &format!("\nFAIL {}\n{reason}\n", row.name);
-        }
-        if let Some(reason) = row.not_run() {
-            eprintln!("{} was not run: {reason}", row.name);
-        }
-    });
+    run(
+        &cases,
+        &[Kind::Gridhaul, Kind::Globus],
+        WORKERS,
+        &arena,
+        |row| {
+            if let Some(reason) = row.failure() {
+                failures += &format!("\nFAIL {}\n{reason}\n", row.name);
+            }
+            if let Some(reason) = row.not_run() {
+                eprintln!("{} was not run: {reason}", row.name);
+            }
+        },
+    );
     assert!(failures.is_empty(), "{failures}");
+}
+
+/// The servers of the groups that run at present, which end with the last of these groups.
+fn arena() -> Arc<Arena> {
+    static PRESENT: Mutex<Weak<Arena>> = Mutex::new(Weak::new());
+    let mut present = PRESENT.lock().unwrap();
+    present.upgrade().unwrap_or_else(|| {
+        let arena = Arc::new(Arena::new().unwrap());
+        *present = Arc::downgrade(&arena);
+        arena
+    })
 }

@@ -66,7 +66,10 @@ pub(super) fn cases() -> Vec<Case> {
     };
     globus_url_copy
         .chain(gfal2("gsi/gfal2 without DCAU: "))
-        .chain(gfal2("gsi/gfal2 with DCAU: ").map(|case| case.env("GFAL_CONFIG_DIR", DCAU)))
+        .chain(
+            gfal2("gsi/gfal2 with DCAU: ")
+                .map(|case| case.rsa_delegations().env("GFAL_CONFIG_DIR", DCAU)),
+        )
         .collect()
 }
 

@@ -27,8 +27,12 @@ pub(super) fn cases() -> Vec<Case> {
                         Case::new(name("put"), move |context| put(context, &to_put, SIZE)),
                     ];
                     cases.extend(pair.map(|case| {
-                        case.gsi(user)
-                            .env("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", maximum)
+                        let case = case.gsi(user);
+                        let case = match user {
+                            UserKind::Spaces => case.rsa_delegations(),
+                            _ => case,
+                        };
+                        case.env("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", maximum)
                     }));
                 }
             }

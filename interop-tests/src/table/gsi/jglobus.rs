@@ -69,7 +69,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(Case::third_party("jglobus/copy", copy));
     cases
         .into_iter()
-        .map(|case| case.gsi(UserKind::Spaces))
+        .map(|case| case.gsi(UserKind::Spaces).rsa_delegations())
         .collect()
 }
 

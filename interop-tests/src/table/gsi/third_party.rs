@@ -29,10 +29,12 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     for user in USERS.into_iter().chain([UserKind::Second]) {
-        cases.extend(of(user, &format!("{} -p 2", user.name()), |context| {
+        let name = format!("{} -p 2", user.name());
+        let of_user = of(user, &name, |context| {
             open_to_all(context)?;
             third_party(context, &["-p", "2"], SIZE)
-        }));
+        });
+        cases.extend(of_user.map(Case::rsa_delegations));
     }
     for options in [&[][..], &["-dcpriv", "-p", "4"]] {
         let words = options.join(" ");
