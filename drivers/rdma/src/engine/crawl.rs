@@ -31,6 +31,9 @@ const INTERVALS: usize = 2;
 /// Fewer are chance.
 const LEAST_REPEATS: u64 = 8;
 
+/// What policers take at once. Who loses one packet of a thousand by chance brings some times as much before each repetition.
+const BURST_BYTES: u64 = 1 << 20;
+
 impl Crawl {
     /// Notices it within `time`.
     pub(super) fn new(time: Duration) -> Self {
@@ -46,8 +49,8 @@ impl Crawl {
         last.map_or(Duration::ZERO, |last| last.at + self.interval)
     }
 
-    /// Takes a sample; returns since when the channel crawls, if it does. `under_way` are the bytes that were sent and
-    /// have not arrived.
+    /// Takes a sample; returns since when the channel crawls, if it does. `under_way` are the bytes that the device
+    /// has and that have not arrived.
     pub(super) fn look(
         &mut self,
         sample: Sample,
@@ -61,8 +64,11 @@ impl Crawl {
         let first = *self.samples.front()?;
         let repeats = sample.repeats.saturating_sub(first.repeats);
         let arrived = sample.arrived.saturating_sub(first.arrived);
-        // A device that goes back repeats all that is under way, or, where it sends little ahead, some messages.
-        let little = under_way.max(repeats.saturating_mul(message_bytes) / 4);
+        // A device that goes back repeats all that is under way, and of that a policer takes no more than its burst. Where a
+        // device sends little ahead it is some messages.
+        let bursts = repeats.saturating_mul(BURST_BYTES);
+        let messages = repeats.saturating_mul(message_bytes) / 4;
+        let little = under_way.min(bursts).max(messages);
         let is_crawl = self.samples.len() > INTERVALS && repeats >= LEAST_REPEATS;
         (is_crawl && arrived < little).then(|| {
             self.samples.clear();
@@ -106,6 +112,7 @@ mod tests {
         assert_eq!(noticed(0, 0), None, "nobody answers");
         assert_eq!(noticed(0, MIB), None, "a slow path");
         assert_eq!(noticed(3, 5 * MIB), None, "chance");
+        assert_eq!(noticed(5, 7 * MIB), None, "chance, and much under way");
         assert_eq!(
             noticed(100, 500 * MIB),
             None,

@@ -275,12 +275,13 @@ impl Exchange {
             self.crawl = None;
             return None;
         };
+        let (under_way, arrived) = self.sender.brought();
         let sample = Sample {
             at: now,
             repeats,
-            arrived: self.sender.credited_bytes() + self.receiver.consumed(),
+            arrived: arrived + self.receiver.consumed(),
         };
-        crawl.look(sample, self.sender.under_way(), self.sender.message_bytes())
+        crawl.look(sample, under_way, self.sender.message_bytes())
     }
 
     /// Carries out what was posted, where nobody else does. A device does by itself; whoever has posted to one hears what the

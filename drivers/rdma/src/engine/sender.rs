@@ -317,14 +317,14 @@ impl Sender {
         self.queue_pairs[queue_pair].count(now);
     }
 
-    /// All before this place of the stream was consumed by the peer.
-    pub(crate) fn credited_bytes(&self) -> u64 {
-        self.credited
-    }
-
-    /// Bytes that the peer has not consumed, of all that may go.
-    pub(crate) fn under_way(&self) -> u64 {
-        self.cut - self.credited
+    /// Bytes that the device has to bring to the peer, and bytes that have arrived there. What is fetched, the peer's
+    /// device brings.
+    pub(crate) fn brought(&self) -> (u64, u64) {
+        if self.settings.is_fetched {
+            (self.cut - self.credited, self.credited)
+        } else {
+            self.pacer.progress()
+        }
     }
 
     /// The longest message, as it goes at present.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct RunEnd {
     pub(crate) length: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
+    /// When the user takes nothing.
+    pub(crate) idle: Range<Duration>,
     /// A user who takes and gives as much as comes to its mind, and not all that it could.
     whims: Option<Random>,
     next_at: Option<Duration>,
@@ -128,6 +131,7 @@ impl Run {
                 length: 0,
                 sent: 0,
                 received: 0,
+                idle: Duration::ZERO..Duration::ZERO,
                 whims: None,
                 next_at: Some(self.now),
             });
@@ -232,7 +236,7 @@ impl RunEnd {
     fn work(&mut self, now: Duration) -> Result<(), Fault> {
         self.exchange.advance(&mut self.endpoint, now)?;
         loop {
-            let moved = self.take() + self.give();
+            let moved = self.take(now) + self.give();
             self.exchange.advance(&mut self.endpoint, now)?;
             let has_more = moved > 0 || self.exchange.has_more();
             if !has_more || self.whims.is_some() {
@@ -245,13 +249,14 @@ impl RunEnd {
             ((could || self.exchange.has_more()) && self.whims.is_some()).then_some(now + WHIM);
         // Who may not go before a moment is asked then, and not again at this one.
         let paced = self.exchange.next_at(now).filter(|&at| at > now);
-        self.next_at = earlier(whim, paced);
+        let wakes = Some(self.idle.end).filter(|_| self.idle.contains(&now));
+        self.next_at = earlier(earlier(whim, paced), wakes);
         Ok(())
     }
 
-    fn take(&mut self) -> u64 {
+    fn take(&mut self, now: Duration) -> u64 {
         let mut taken = 0;
-        loop {
+        while !self.idle.contains(&now) {
             let ready = self.exchange.receiver.ready();
             let ready = ready.first(whim(&mut self.whims, ready.length));
             if ready.length == 0 {
@@ -272,6 +277,7 @@ impl RunEnd {
                 return taken;
             }
         }
+        taken
     }
 
     fn give(&mut self) -> u64 {

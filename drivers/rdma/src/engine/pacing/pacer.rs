@@ -17,8 +17,13 @@ pub(crate) struct Pacer {
     /// How often the device had gone back, and when to look again.
     repeats: Option<u64>,
     look_at: Duration,
-    /// By queue pair, in the order in which they complete. Empty where nobody wants to know.
+    /// By queue pair, in the order in which they complete.
     under_way: Vec<VecDeque<Posted>>,
+    /// How many bytes that are, in all, and how many have completed.
+    under_way_bytes: u64,
+    completed_bytes: u64,
+    /// It matters when messages complete.
+    learns: bool,
 }
 
 /// A message that has left.
@@ -36,14 +41,16 @@ const LOOKS: Duration = Duration::from_millis(20);
 
 impl Pacer {
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
-        let learns = path.learns();
         Self {
+            learns: path.learns(),
             path,
             turn: None,
             due: None,
             repeats: None,
             look_at: Duration::ZERO,
-            under_way: vec![VecDeque::new(); if learns { queue_pairs } else { 0 }],
+            under_way: vec![VecDeque::new(); queue_pairs],
+            under_way_bytes: 0,
+            completed_bytes: 0,
         }
     }
 
@@ -61,7 +68,7 @@ impl Pacer {
     /// Somebody looks. Who does so late was kept from it, and so was perhaps the device. `repeats` tells how often the device
     /// has gone back, if it counts.
     pub(crate) fn wake(&mut self, now: Duration, repeats: impl FnOnce() -> Option<u64>) {
-        if self.learns() && now >= self.look_at {
+        if self.learns && now >= self.look_at {
             self.look_at = now + LOOKS;
             if let Some(repeats) = repeats() {
                 let before = self.repeats.replace(repeats);
@@ -105,7 +112,10 @@ impl Pacer {
         }
         if let Some(under_way) = self.under_way.get_mut(queue_pair) {
             under_way.push_back(Posted { bytes, at: now });
-            self.path.posted(bytes, now);
+            self.under_way_bytes += bytes;
+            if self.learns {
+                self.path.posted(bytes, now);
+            }
         }
         true
     }
@@ -114,13 +124,22 @@ impl Pacer {
     pub(crate) fn completed(&mut self, queue_pair: usize, now: Duration) {
         let under_way = self.under_way.get_mut(queue_pair);
         if let Some(posted) = under_way.and_then(VecDeque::pop_front) {
-            self.path.completed(posted.bytes, posted.at, now);
+            self.under_way_bytes -= posted.bytes;
+            self.completed_bytes += posted.bytes;
+            if self.learns {
+                self.path.completed(posted.bytes, posted.at, now);
+            }
         }
     }
 
     /// Whether it matters when messages complete.
     pub(crate) fn learns(&self) -> bool {
-        !self.under_way.is_empty()
+        self.learns
+    }
+
+    /// Bytes that left and have not completed, and bytes that have.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.under_way_bytes, self.completed_bytes)
     }
 
     /// Nothing that is under way on a queue pair arrives any more.
@@ -130,6 +149,7 @@ impl Pacer {
             && let Some(first) = under_way.front()
         {
             let bytes = under_way.iter().map(|posted| posted.bytes).sum();
+            self.under_way_bytes -= bytes;
             self.path.lost(bytes, first.at);
             under_way.clear();
         }
@@ -145,10 +165,8 @@ impl Pacer {
 /// What a dropped channel had under way is in nobody's way.
 impl Drop for Pacer {
     fn drop(&mut self) {
-        let under_way = self.under_way.iter().flatten();
-        let bytes = under_way.map(|posted| posted.bytes).sum();
-        if bytes > 0 {
-            self.path.forget(bytes);
+        if self.under_way_bytes > 0 {
+            self.path.forget(self.under_way_bytes);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the fabric promises, and what the engine makes of it.
 
 mod conformance;
+mod crawl;
 mod fabric;
 mod pacing;
 mod streams;
