@@ -1,13 +1,17 @@
 //! Long streams, which two movers receive in turns.
 
+use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::ChannelError;
 use gridhaul_transfer::{CancelReason, Placement, Task, TransferError};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 use crate::common::{Settings, Site, Started, content, image, receive};
 
@@ -44,9 +48,25 @@ fn receive_in_turns(site: &Site) -> (Started, TcpStream, u64) {
     let address = site.listen(1)[0];
     let receiver = site.start(image(receive("b"), TransferMode::Stream, 1));
     let mut peer = TcpStream::connect(address).expect("it listens");
+    receiver.wait_started();
+    write_where_the_file_ends(&site.path("b"));
     let chunk = content(CHUNK_BYTES);
     let sent = send_chunks(&mut peer, &chunk, |_| site.receivers() == 2);
     (receiver, peer, sent)
+}
+
+/// Has pieces land in the file in the order in which they are written: pwrite(2) appends to a file that is open for that,
+/// whatever the offset.
+fn write_where_the_file_ends(path: &Path) {
+    let this = pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
+    let open = fs::read_dir("/proc/self/fd").expect("descriptors");
+    let mut open = open.map(|entry| entry.expect("a descriptor").path());
+    let file = open.find(|link| fs::read_link(link).is_ok_and(|target| target == path));
+    let number = file.as_ref().and_then(|link| link.file_name()?.to_str());
+    let number = number.and_then(|number| number.parse().ok());
+    let number = number.expect("the file is open");
+    let file = pidfd_getfd(this, number, PidfdGetfdFlags::empty()).expect("the same file");
+    rustix::fs::fcntl_setfl(file, OFlags::APPEND).expect("set");
 }
 
 fn expect_chunks(site: &Site, bytes: u64) {
@@ -148,7 +168,7 @@ fn nothing_is_written_behind_what_could_not_be_written() {
     };
     assert_eq!(Errno::from_io_error(&error), Some(Errno::FBIG));
     assert_eq!(outcome.bytes, room);
-    let mut file = std::fs::File::open(site.path("b")).expect("there");
+    let mut file = fs::File::open(site.path("b")).expect("there");
     assert_eq!(file.metadata().expect("facts").len(), end);
     file.seek(SeekFrom::Start(end - room)).expect("a place");
     let mut tail = Vec::new();
@@ -158,7 +178,7 @@ fn nothing_is_written_behind_what_could_not_be_written() {
 
 /// How long a file can be where the site has its files.
 fn longest_file(site: &Site) -> u64 {
-    let file = std::fs::File::create(site.path("longest")).expect("made");
+    let file = fs::File::create(site.path("longest")).expect("made");
     let (mut fits, mut too_long) = (0, i64::MAX.unsigned_abs());
     while too_long - fits > 1 {
         let length = fits + (too_long - fits) / 2;
