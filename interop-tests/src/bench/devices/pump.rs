@@ -34,7 +34,7 @@ pub struct Load<'a> {
     pub bytes: Option<u64>,
     /// What is sent; a file is as long as `bytes`.
     pub source: &'a Path,
-    /// When it ends, or is given up.
+    /// When it ends, or is given up, once all channels are open; they have as long to open.
     pub limit: Duration,
 }
 
@@ -141,15 +141,17 @@ impl Load<'_> {
         registry.register(Tcp);
         let stack = registry.build(&StackSpec::parse(self.stack)?)?;
         let cancel = Cancel::new();
-        let operation = Operation {
+        // Many channels take seconds to open, while nothing moves: that time does not count.
+        let operation = || Operation {
             deadline: Some(Instant::now() + self.limit),
             cancel: &cancel,
         };
+        let opening = operation();
         let mut listener = stack.listen(self.to, &SocketOptions::default())?;
         let mut pairs = (0..self.channels)
-            .map(|_| meet(&stack, &mut listener, &operation))
+            .map(|_| meet(&stack, &mut listener, &opening))
             .collect::<Result<Vec<_>, _>>()?;
-        self.pump(&mut pairs, &operation)
+        self.pump(&mut pairs, &operation())
     }
 
     fn pump(&self, pairs: &mut [Pair], operation: &Operation<'_>) -> Result<Moved, PumpError> {
