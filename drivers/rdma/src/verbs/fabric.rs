@@ -14,6 +14,7 @@ use super::ports::Protocol;
 use super::queue_pair::QueuePair;
 use super::slot::Coming;
 use crate::handshake::{PortRecord, QueuePairRecord};
+use crate::memory::Pool;
 
 /// RDMA READs of one queue pair at a time that are asked for and answered; devices allow 16 or more.
 pub(super) const MAX_READS: u8 = 16;
@@ -44,6 +45,8 @@ pub(super) struct Path {
     pub(super) reads: u8,
     /// How long a packet takes to the peer and its acknowledgement back.
     pub(super) round_trip: Duration,
+    /// The device is a program of the kernel.
+    pub(super) is_software: bool,
 }
 
 impl Path {
@@ -100,7 +103,7 @@ impl Path {
         let attributes = QueuePairAttributes {
             state: STATE_READY_TO_SEND,
             first_sent: coming.first_packet,
-            timeout: timeout(self.round_trip),
+            timeout: timeout(self.round_trip, self.absence()),
             retries: RETRIES,
             not_ready_retries: NOT_READY_RETRIES,
             reads: self.reads_with(port),
@@ -113,6 +116,19 @@ impl Path {
             | SET_FIRST_SENT
             | SET_READS;
         coming.queue_pair.modify(attributes, mask)
+    }
+
+    /// How long the device may not come to acknowledge anything. An adapter always does. A program does when it gets a
+    /// processor, which it shares with those who use it: where each of them has its turn first, a shorter time has
+    /// everything repeated that is under way, and the more of it is repeated the longer they wait.
+    fn absence(&self) -> Duration {
+        /// A turn of the scheduler where the kernel counts 100 in a second.
+        const TURN: Duration = Duration::from_millis(10);
+        if !self.is_software {
+            return Duration::ZERO;
+        }
+        let channels = Pool::of_process().load().channels;
+        TURN.saturating_mul(u32::try_from(channels).unwrap_or(u32::MAX))
     }
 
     fn address(&self, peer: &PortRecord) -> Address {
@@ -139,12 +155,13 @@ fn halves(gid: [u8; 16]) -> [u64; 2] {
 }
 
 /// After how long without an acknowledgement a packet is sent again: 4.096 us times two to the power of this. Four round
-/// trips, so that no queue on the way looks like a loss, and at least the 67 ms that are usual.
-fn timeout(round_trip: Duration) -> u8 {
+/// trips, so that no queue on the way looks like a loss, no less than the device may be absent, and at least the 67 ms that
+/// are usual.
+fn timeout(round_trip: Duration, absence: Duration) -> u8 {
     const LEAST: u8 = 14;
     // 4.4 s: with all retries half a minute.
     const MOST: u8 = 20;
-    let wanted = round_trip.saturating_mul(4).as_nanos();
+    let wanted = round_trip.saturating_mul(4).max(absence).as_nanos();
     (LEAST..MOST)
         .find(|&power| 4096 << power >= wanted)
         .unwrap_or(MOST)
@@ -156,11 +173,14 @@ mod tests {
 
     #[test]
     fn packets_are_repeated_after_four_round_trips() {
-        assert_eq!(timeout(Duration::ZERO), 14);
-        assert_eq!(timeout(Duration::from_millis(16)), 14);
-        assert_eq!(timeout(Duration::from_millis(17)), 15);
-        assert_eq!(timeout(Duration::from_millis(200)), 18);
-        assert_eq!(timeout(Duration::from_secs(60)), 20);
+        let after = |milliseconds| timeout(Duration::from_millis(milliseconds), Duration::ZERO);
+        assert_eq!([0, 16, 17, 200, 60_000].map(after), [14, 14, 15, 18, 20]);
+    }
+
+    #[test]
+    fn a_device_that_is_absent_is_waited_for() {
+        let after = |milliseconds| timeout(Duration::ZERO, Duration::from_millis(milliseconds));
+        assert_eq!([20, 67, 68, 640, 100_000].map(after), [14, 14, 15, 18, 20]);
     }
 
     #[test]
