@@ -50,6 +50,14 @@ impl Bounds {
         Self::new(limit(&self.memory), limit(&self.pinned))
     }
 
+    /// The length of the rings that many holders can all have, while shares are set aside for all others that are expected.
+    pub(super) fn common_ring_bytes(&self) -> u64 {
+        /// Two ends of 64 channels.
+        const MANY: u64 = 128;
+        let limit = self.memory.all.limit();
+        (limit / (2 * MANY) / 4 * 3).max(LEAST_RING_BYTES)
+    }
+
     pub(super) fn memory(&self) -> &Budget {
         &self.memory.all
     }
@@ -193,6 +201,21 @@ mod tests {
         assert!(bounds.memory().taken() <= 3 * MIB);
         let acceptor = holder(Side::Acceptor, false);
         assert!(bounds.offer(acceptor, MIB, PAGE).is_some());
+    }
+
+    #[test]
+    fn many_channels_have_rings_of_one_length() {
+        for limit in [64, 247, 1000, 6000] {
+            let mut bounds = Bounds::new(limit * MIB, u64::MAX);
+            let ring = bounds.common_ring_bytes().next_multiple_of(PAGE) - PAGE;
+            for _ in 0..64 {
+                for side in [Side::Connector, Side::Acceptor] {
+                    let holder = holder(side, false);
+                    assert_eq!(bounds.offer(holder, ring, PAGE), Some(ring), "{limit}");
+                    bounds.take(holder, 2 * ring);
+                }
+            }
+        }
     }
 
     #[test]

@@ -128,6 +128,14 @@ impl Pool {
         }
     }
 
+    /// The length of the rings that many holders can all have where nothing is pinned: those who need none that are longer are equal, whoever
+    /// comes first.
+    pub(crate) fn common_ring_bytes(&self) -> u64 {
+        let state = self.lock();
+        let bytes = state.bounds.common_ring_bytes();
+        bytes - bytes % page_bytes()
+    }
+
     /// Room for two rings of `ring_bytes`, or of less if that is what there is. Waits in the order of asking while
     /// there is nothing; most of the time that the operation has, so that the other end can be told.
     ///

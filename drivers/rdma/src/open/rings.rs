@@ -56,11 +56,16 @@ impl Carrier {
 impl Opening<'_> {
     /// How long a ring the connecting end wants. The accepting end takes that, or a shorter one.
     pub(super) fn offered_ring_bytes(&self, abilities: &Abilities) -> NonZeroU64 {
-        if abilities.ways == Ways::default().with(Way::Soft) {
-            let round_trip = round_trip(&self.socket);
-            self.settings.ring_bytes_over_tcp(round_trip)
-        } else {
-            self.settings.ring_bytes
+        let wanted = self.settings.ring_bytes;
+        if abilities.ways != Ways::default().with(Way::Soft) {
+            return wanted;
+        }
+        let fitted = self.settings.ring_bytes_over_tcp(round_trip(&self.socket));
+        // On a short path a ring is long enough that all can have.
+        let common = NonZeroU64::new(Pool::of_process().common_ring_bytes());
+        match common {
+            Some(common) if fitted < wanted => fitted.min(common),
+            _ => fitted,
         }
     }
 
