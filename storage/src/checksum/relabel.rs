@@ -120,6 +120,9 @@ mod tests {
     const ADLER: ChecksumAlgorithm = ChecksumAlgorithm::Adler32;
     const SUM: &str = "0bcb02fc";
 
+    /// More than a tick of the slowest clock that Linux is built with, and less than what a change may take.
+    const TICK: Duration = Duration::from_millis(15);
+
     struct Fixture {
         memory: Arc<ChecksumMemory>,
         directory: TempDir,
@@ -211,7 +214,14 @@ mod tests {
         for content in contents {
             let fixture = Fixture::new();
             fixture.receive();
-            fixture.rename(|| fixture.write(content));
+            fixture.rename(|| {
+                fixture.write(content);
+                // So that the new name is given in a later tick of the file system's clock.
+                let written = Instant::now();
+                while written.elapsed() < TICK {
+                    std::thread::yield_now();
+                }
+            });
             assert!(!fixture.is_known("other"));
         }
     }
