@@ -13,7 +13,8 @@
 //!
 //! No property depends on how fast the machine is, but for cancelling: a call must end within 100 ms.
 //! On a busy machine a thread may be late for reasons of its own, so each single call has a second,
-//! and the median of five calls 100 ms, in one of three tries.
+//! and the median of five calls 100 ms, in one of three tries; to both comes what this machine
+//! needs to wake a few threads at that time.
 
 mod data;
 mod ends;

@@ -23,6 +23,9 @@ enum Call {
 
 const CALLS: [Call; 4] = [Call::Send, Call::SendFile, Call::Receive, Call::ReceiveInto];
 
+/// How many threads a call may wake one after the other, until it ends.
+const WAKES: u32 = 4;
+
 /// Each call ends with its deadline, and not before.
 pub fn deadline_ends_every_call(subject: &Subject) {
     let ends_in_time = |call: &mut dyn FnMut(&Operation<'_>) -> ChannelError| {
@@ -79,7 +82,7 @@ pub fn fails_at_once_when_time_is_up(subject: &Subject) {
     }
 }
 
-/// A call that sleeps ends within 100 ms of being cancelled from another thread.
+/// A call that sleeps ends within 100 ms of being cancelled from another thread, and the time to wake a few threads.
 pub fn cancel_ends_an_idle_call(subject: &Subject) {
     cancels_in_time("accept", || {
         let mut listener = subject.listen();
@@ -132,16 +135,40 @@ pub fn cancel_ends_a_busy_call(subject: &Subject) {
     });
 }
 
-/// Runs a measurement five times, up to three times over: see the module's words on busy machines.
+/// Runs a measurement five times, up to three times over: see the module's words on busy machines. What a machine needs
+/// to wake any thread is no fault of the call.
 fn cancels_in_time(what: &str, measure: impl Fn() -> Duration) {
-    let median = || {
+    let is_in_time = (0..3).any(|_| {
         let mut times = [(); 5].map(|()| measure());
+        let mut wakes = [(); 5].map(|()| time_to_wake());
         times.sort_unstable();
-        assert!(times[4] < Duration::from_secs(1), "{what}: {times:?}");
-        times[2]
-    };
-    let is_in_time = (0..3).any(|_| median() < Duration::from_millis(100));
+        wakes.sort_unstable();
+        let allowed = |limit, wake| limit + WAKES * wake;
+        assert!(
+            times[4] < allowed(Duration::from_secs(1), wakes[4]),
+            "{what}: {times:?}, and any thread: {wakes:?}"
+        );
+        times[2] < allowed(Duration::from_millis(100), wakes[2])
+    });
     assert!(is_in_time, "{what}: more than 100 ms, three times");
+}
+
+/// How long a thread that only sleeps takes to go on after it was told to.
+fn time_to_wake() -> Duration {
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let (wake, woken) = mpsc::channel();
+        let sleeper = scope.spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            woken.recv().unwrap();
+            Instant::now()
+        });
+        wait_until_asleep(told.recv().unwrap());
+        let thrown = Instant::now();
+        wake.send(()).unwrap();
+        let ended = sleeper.join().unwrap();
+        ended.saturating_duration_since(thrown)
+    })
 }
 
 /// How long a call on another thread takes to end after it was cancelled in its sleep.
