@@ -10,8 +10,6 @@ pub(super) struct Excuses {
     since: Duration,
     /// What left before has the same reason as the last event.
     until: Duration,
-    /// Whether nothing that left later has arrived in time.
-    lasts: bool,
 }
 
 /// How many there are after a while without events.
@@ -26,7 +24,6 @@ impl Default for Excuses {
             left: MOST,
             since: Duration::ZERO,
             until: Duration::ZERO,
-            lasts: false,
         }
     }
 }
@@ -48,16 +45,8 @@ impl Excuses {
             return false;
         }
         self.left -= 1;
-        (self.until, self.lasts) = (now, true);
+        self.until = now;
         true
-    }
-
-    /// What left at `posted_at` arrived in time. If that was after the last event, it is over, and what was late arrived: a
-    /// policer would have dropped it again. Then the excuse is there again, and this is true.
-    pub(super) fn is_over(&mut self, posted_at: Duration) -> bool {
-        let is_over = posted_at >= self.until && std::mem::take(&mut self.lasts);
-        self.left = (self.left + u32::from(is_over)).min(MOST);
-        is_over
     }
 }
 
@@ -72,18 +61,6 @@ mod tests {
         let mut excuses = Excuses::default();
         for at in 1..1000 {
             assert!(excuses.excuses(at * SECOND, at * SECOND));
-        }
-    }
-
-    #[test]
-    fn who_recovers_is_excused_again_at_once() {
-        let mut excuses = Excuses::default();
-        for at in 1..1000 {
-            let at = at * SECOND / 10;
-            assert!(excuses.excuses(at, at));
-            assert!(!excuses.is_over(at - SECOND / 20), "it left before");
-            assert!(excuses.is_over(at));
-            assert!(!excuses.is_over(at), "once");
         }
     }
 

@@ -20,8 +20,6 @@ pub(super) struct Patience {
     least: Option<Duration>,
     /// What was late and did arrive.
     excuses: Excuses,
-    /// What was late did arrive, and what left afterwards was in time: packets are lost by chance.
-    loses_by_chance: bool,
     /// When this host was too busy to look at the path, and for how long.
     slept: (Duration, Duration),
     /// All of that.
@@ -74,14 +72,13 @@ impl Patience {
             Arrival::Late
         } else {
             self.least = Some(self.least.map_or(all, |least| least.min(all)));
-            self.loses_by_chance |= self.excuses.is_over(posted_at);
             Arrival::InTime
         }
     }
 
     /// The way has become another.
     pub(super) fn forget(&mut self) {
-        (self.least, self.loses_by_chance) = (None, false);
+        self.least = None;
     }
 
     /// Whether anything has arrived.
@@ -118,10 +115,7 @@ impl Patience {
         match self.least {
             // While nothing leaves, what is late is what was lost already.
             Some(least) if !circumstances.are_longer && !circumstances.is_paused => {
-                let repeated = late_after.max(2 * least + 3 * self.lateness() / 2);
-                // By chance, what is repeated may be lost as well.
-                let again = u32::from(self.loses_by_chance);
-                repeated + again * (least + self.lateness())
+                late_after.max(2 * least + 3 * self.lateness() / 2)
             }
             _ => late_after,
         }

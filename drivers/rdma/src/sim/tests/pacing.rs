@@ -133,28 +133,6 @@ fn chance_does_not_drive_the_rate_down() {
     }
 }
 
-/// What a device repeats after a loss by chance may be lost by chance as well. One that goes back as often repeats much, and
-/// more than that the search does not cost.
-#[test]
-fn who_loses_much_by_chance_is_as_fast_as_without_a_search() {
-    for seed in seeds(2) {
-        let _replay = Replay(seed);
-        let [auto, unpaced] = [Pace::Auto, Pace::Unpaced].map(|pace| {
-            let mut experiment = policed(pace);
-            experiment.fabric.seed = seed;
-            for link in &mut experiment.fabric.links {
-                link.policer = None;
-                link.loss = 1e-5;
-            }
-            experiment.message_bytes = 1 << 20;
-            experiment.queue_pairs = 4;
-            experiment.time = 20 * SECOND;
-            experiment.run().unwrap().rate_from(5)
-        });
-        assert!(auto > 0.9 * unpaced, "{auto} of {unpaced}");
-    }
-}
-
 /// Whatever the policer, and whoever shares the path.
 #[test]
 fn any_policer_is_found() {
