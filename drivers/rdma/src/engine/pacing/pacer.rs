@@ -157,6 +157,9 @@ impl Pacer {
 
     /// When a queue pair should be given up, because a device would repeat for long what the path has dropped.
     pub(crate) fn overdue_at(&self, queue_pair: usize) -> Option<Duration> {
+        if !self.learns {
+            return None;
+        }
         let first = self.under_way.get(queue_pair)?.front()?;
         self.path.lost_at(first.at)
     }
