@@ -83,10 +83,12 @@ impl Opening<'_> {
     }
 
     /// RFC 5044 7.1: the end that has connected sends first. Which end has data is another matter, so it sends an empty
-    /// message on each queue pair.
+    /// message on each queue pair. It does so when the other end says that it has all of them: the kernel's siw does not look at
+    /// what comes between its answer and its own next step, and nothing more would come.
     pub(super) fn greet(&self, endpoint: &mut dyn Endpoint, side: Side) -> Result<(), OpenError> {
         let limits = endpoint.limits();
         let count = limits.queue_pairs;
+        self.pass_on(side)?;
         if side == Side::Connector {
             let message = Message::new(&[]).expect("it has no byte");
             let work = Work::Send(message);
@@ -114,6 +116,11 @@ impl Opening<'_> {
                 self.operation.wait_readable(endpoint.descriptor())?;
             }
         }
+        self.pass_on(side)
+    }
+
+    /// The accepting end tells the other that it has done its part.
+    fn pass_on(&self, side: Side) -> Result<(), OpenError> {
         match side {
             Side::Acceptor => {
                 handshake::write(&self.socket, &Record::Ready, self.operation)?;
