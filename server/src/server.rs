@@ -437,7 +437,6 @@ impl Shared {
             movers: limits.movers,
             block_bytes: BLOCK_BYTES,
             buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
-            processors: crate::config::processors(),
             checksum_threads: limits.checksum_threads,
             remembered_checksums: limits.remembered_checksums,
             checksum_key,

@@ -146,11 +146,6 @@ impl Running {
         }
     }
 
-    /// Remembers how the transfer itself has bytes moved, for the log.
-    pub(crate) fn note_movement(&self, movement: Movement) {
-        lock(&self.tally).movement.get_or_insert(movement);
-    }
-
     /// From here on no byte moves: the transfer waits for the disk.
     pub(crate) fn settle(&self) {
         self.settling.store(true, Ordering::Release);

@@ -293,10 +293,6 @@ impl Channel for SpliceChannel {
         self.tcp.receive(buffer, operation)
     }
 
-    fn receives_in_bulk(&self) -> bool {
-        self.direct.is_none() && self.last.as_ref().is_some_and(Last::allows_memory)
-    }
-
     fn receive_into(
         &mut self,
         range: FileRange<'_>,
@@ -336,15 +332,6 @@ impl Channel for SpliceChannel {
 }
 
 impl Last {
-    /// Whether what comes next may go through memory.
-    fn allows_memory(&self) -> bool {
-        match &self.why {
-            Why::Tapped => true,
-            Why::Measured(record) => record.allows_memory(),
-            Why::Asked | Why::Short | Why::Failed(..) => false,
-        }
-    }
-
     fn movement(&self) -> Movement {
         let reason = match &self.why {
             Why::Asked => "the stack asks for it".into(),

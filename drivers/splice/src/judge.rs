@@ -32,9 +32,6 @@ const MOST_RECORDS: usize = 64;
 const CLEARLY_CHEAPER: f64 = 0.9;
 const MUCH_SLOWER: f64 = 1.5;
 
-/// How much dearer memory may be where two processors share the work then, and one would have all of it otherwise.
-const LITTLE_DEARER: f64 = 1.1;
-
 /// A way of moving a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -185,15 +182,6 @@ impl Record {
             *phase = Phase::trial();
         }
         (way, false)
-    }
-
-    /// Whether it is known that memory costs little more, if not less, which may be paid for speed.
-    pub(crate) fn allows_memory(&self) -> bool {
-        match &*self.phase() {
-            Phase::Trial { .. } => false,
-            Phase::Settled { memory, kernel, .. } => memory.busy() <= kernel.busy() * LITTLE_DEARER,
-            Phase::Refused { .. } => true,
-        }
     }
 
     /// Takes a measurement into account.
@@ -370,10 +358,7 @@ mod tests {
             Way::Kernel => (300, 250),
         };
         let one = record();
-        run(&one, TRIAL_BYTES, memory_wins);
-        assert!(!one.allows_memory());
-        run(&one, TRIAL_BYTES, memory_wins);
-        assert!(one.allows_memory());
+        run(&one, 2 * TRIAL_BYTES, memory_wins);
         assert_eq!(run(&one, 1 << 30, memory_wins), 1 << 30);
         let kernel_wins = |way| match way {
             Way::Memory => (300, 200),
@@ -397,19 +382,6 @@ mod tests {
                 if way == slow { (100, 1000) } else { (200, 300) }
             });
             assert_eq!(run(&record, 1 << 20, |_| (0, 0)), through_memory);
-        }
-    }
-
-    #[test]
-    fn memory_may_cost_a_little_more_where_two_share_the_work() {
-        for (busy, is_allowed) in [(109, true), (111, false)] {
-            let record = record();
-            run(&record, 2 * TRIAL_BYTES, |way| match way {
-                Way::Memory => (busy, 100),
-                Way::Kernel => (100, 100),
-            });
-            assert_eq!(run(&record, 1 << 20, |_| (0, 0)), 0);
-            assert_eq!(record.allows_memory(), is_allowed);
         }
     }
 
@@ -438,7 +410,6 @@ mod tests {
         );
         record.refuse(Errno::INVAL);
         assert_eq!(record.choose(1 << 30, true), (Way::Memory, false));
-        assert!(record.allows_memory());
         assert_eq!(
             record.to_string(),
             "sendfile failed: Invalid argument (os error 22)"

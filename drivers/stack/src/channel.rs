@@ -70,12 +70,6 @@ pub trait Channel: Send + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<Received, ChannelError>;
 
-    /// Whether to have the bytes of a long stream in memory and to write them costs about as much as
-    /// [`Channel::receive_into`]: then somebody else can write. It may be known after a while only.
-    fn receives_in_bulk(&self) -> bool {
-        false
-    }
-
     /// Receives up to `range.length` bytes straight into a file, and returns how many came: fewer
     /// only if the stream ended before.
     ///

@@ -217,10 +217,6 @@ impl Channel for TcpChannel {
         }
     }
 
-    fn receives_in_bulk(&self) -> bool {
-        true
-    }
-
     fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.check(operation)?;
         shutdown(&self.socket, Shutdown::Write).map_err(|errno| self.fail(errno))

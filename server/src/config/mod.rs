@@ -26,7 +26,6 @@ pub use authorization::{MemberOf, Outcome, Rule};
 pub use error::ConfigError;
 pub use file::FileError;
 pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
-pub(crate) use resolve::processors;
 pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
 pub use tls_versions::TlsRange;

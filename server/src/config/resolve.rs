@@ -158,8 +158,7 @@ const STACK: &str = "tcp";
 #[cfg(not(feature = "splice"))]
 const ALLOWED_DRIVERS: [&str; 1] = ["tcp"];
 
-/// How many threads of this process can run at a time.
-pub(crate) fn processors() -> usize {
+fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

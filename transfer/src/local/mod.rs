@@ -38,8 +38,6 @@ pub struct NodeConfig {
     pub block_bytes: usize,
     /// What the buffers of all movers may take together, in bytes.
     pub buffer_memory_bytes: usize,
-    /// How many threads can run at a time. While there are fewer movers, a long stream gets a second one.
-    pub processors: usize,
     /// Threads that compute checksums beside those that ask for them.
     pub checksum_threads: usize,
     /// Files whose checksums are remembered.
@@ -68,7 +66,6 @@ impl fmt::Debug for NodeConfig {
             .field("movers", &self.movers)
             .field("block_bytes", &self.block_bytes)
             .field("buffer_memory_bytes", &self.buffer_memory_bytes)
-            .field("processors", &self.processors)
             .field("checksum_threads", &self.checksum_threads)
             .field("remembered_checksums", &self.remembered_checksums)
             .field("checksum_key", &self.checksum_key)
@@ -93,22 +90,6 @@ pub(crate) struct NodeShared {
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) checksums: Checksums,
     pub(crate) asked: Asked,
-}
-
-impl NodeShared {
-    /// Whether another mover would find a processor.
-    pub(crate) fn has_idle_processor(&self) -> bool {
-        self.busy_movers() < self.config.processors
-    }
-
-    /// Whether movers wait for each other's processors.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.busy_movers() > self.config.processors
-    }
-
-    fn busy_movers(&self) -> usize {
-        self.senders.load().busy + self.receivers.load().busy
-    }
 }
 
 impl LocalNode {

@@ -6,7 +6,6 @@ mod gatherer;
 mod part;
 mod reader;
 mod stream;
-mod turns;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,12 +1,10 @@
 //! Stream mode: one channel, whose end is the end of the data (RFC 959 3.4.1).
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gridhaul_stack::{Channel, Received};
 
 use super::part::Part;
-use super::turns::Turns;
 use crate::TransferError;
 use crate::local::{Context, DataChannels};
 
@@ -16,7 +14,7 @@ const RANGE_BYTES: u64 = 16 * 1024 * 1024;
 /// Receives a file from `offset` on; returns how many bytes came.
 pub(super) fn receive_file(
     context: &Context,
-    part: &Arc<Part>,
+    part: &Part,
     offset: u64,
     channels: &mut DataChannels,
 ) -> Result<u64, TransferError> {
@@ -27,9 +25,8 @@ pub(super) fn receive_file(
     let moved = &used.moved;
     let mut buffer = context.shared.buffers.take(&running.cancel)?;
     running.note_block(buffer.len() as u64);
-    let mut has_more = true;
-    while has_more {
-        let watcher = part.watch();
+    let watcher = part.watch();
+    loop {
         let done = moved.load(Ordering::Acquire);
         let range = part.range(
             offset + done,
@@ -39,21 +36,16 @@ pub(super) fn receive_file(
             watcher.as_ref(),
         );
         let received = channel.receive_into(range, &running.operation());
-        let received = received.inspect_err(|_| {
+        if !matches!(received, Ok(RANGE_BYTES)) {
             running.note_use(&used, &*channel);
-            channel.abort();
-        })?;
+        }
+        let received = received.inspect_err(|_| channel.abort())?;
         part.note_stored(received)?;
-        has_more = received == RANGE_BYTES;
-        if has_more && channel.receives_in_bulk() && context.shared.has_idle_processor() {
-            let done = moved.load(Ordering::Acquire);
-            let turns = Turns::new(context, part, moved, channel, offset + done);
-            (channel, has_more) = turns.receive(&mut buffer);
+        if received < RANGE_BYTES {
+            answer_end(&mut *channel, context);
+            return Ok(moved.load(Ordering::Acquire));
         }
     }
-    running.note_use(&used, &*channel);
-    answer_end(&mut *channel, context);
-    Ok(moved.load(Ordering::Acquire))
 }
 
 /// Receives text, whose line ends become those of this system (RFC 959 3.1.1.1); returns how many bytes

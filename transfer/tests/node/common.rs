@@ -25,14 +25,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Site {
     pub(crate) directory: TempDir,
     pub(crate) session: Arc<dyn NodeSession>,
-    node: LocalNode,
 }
 
 /// What a test may vary.
 pub(crate) struct Settings {
     pub(crate) movers: usize,
     pub(crate) block_bytes: usize,
-    pub(crate) processors: usize,
     pub(crate) data_timeout: Duration,
     pub(crate) admission: Admission,
 }
@@ -42,7 +40,6 @@ impl Default for Settings {
         Self {
             movers: 64,
             block_bytes: 64 * 1024,
-            processors: 2,
             data_timeout: PATIENCE,
             admission: Admission::Anyone,
         }
@@ -65,7 +62,6 @@ impl Site {
             movers: settings.movers,
             block_bytes: settings.block_bytes,
             buffer_memory_bytes: 64 * 1024 * 1024,
-            processors: settings.processors,
             checksum_threads: 2,
             remembered_checksums: 100,
             checksum_key: None,
@@ -80,16 +76,7 @@ impl Site {
             admission: settings.admission,
         };
         let session = node.attach(&account).expect("the root is there");
-        Self {
-            directory,
-            session,
-            node,
-        }
-    }
-
-    /// How many movers receive now.
-    pub(crate) fn receivers(&self) -> usize {
-        self.node.load().receivers.busy
+        Self { directory, session }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

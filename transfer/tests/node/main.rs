@@ -6,4 +6,3 @@ mod copies;
 mod handshakes;
 mod here;
 mod peers;
-mod turns;
