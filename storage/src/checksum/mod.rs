@@ -8,6 +8,7 @@ mod algorithm;
 mod attribute;
 mod compute;
 mod hash;
+mod known_files;
 mod md5;
 mod memory;
 #[cfg(test)]
@@ -17,6 +18,8 @@ mod pieces;
 mod relabel;
 mod seal;
 mod service;
+#[cfg(test)]
+mod site;
 mod threads;
 mod version;
 

@@ -1,19 +1,16 @@
 //! What is believed of files, against what is in them, whatever programs and other servers do.
 
-use std::fs::{self, File, FileTimes, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::fs::{self, FileTimes};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
-use tempfile::TempDir;
 
+use super::ChecksumAlgorithm;
+use super::site::{Site, key};
 use super::tests::whole;
 use super::version::{QUIET, facts, version};
-use super::{ChecksumAlgorithm, ChecksumKey, ChecksumMemory};
-use crate::{OpenedFile, PosixOptions, PosixStorage, Storage as _, StorageError, StoredFile};
+use crate::{Storage as _, StorageError};
 
 /// All of one length, since other lengths are easily told apart.
 const CONTENTS: [&[u8]; 3] = [b"content", b"CONTENT", b"0123456"];
@@ -111,40 +108,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct Site {
-    directory: TempDir,
-    storage: PosixStorage,
-    memory: Arc<ChecksumMemory>,
-}
-
 impl Site {
-    fn new() -> Self {
-        let directory = TempDir::new().unwrap();
-        let storage = PosixStorage::open(directory.path(), PosixOptions::default()).unwrap();
-        let site = Self {
-            directory,
-            storage,
-            memory: memory(0),
-        };
+    /// A server whose files all have the first of the contents.
+    fn with_files() -> Self {
+        let site = Self::new(Some(key(0)));
         for name in NAMES {
             fs::write(site.path(name), CONTENTS[0]).unwrap();
         }
         site
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn stored<'a>(&'a self, name: &'a str) -> StoredFile<'a> {
-        StoredFile {
-            storage: &self.storage,
-            path: Path::new(name),
-        }
-    }
-
-    fn open(&self, name: &str) -> OpenedFile {
-        self.storage.open_read(name.as_ref()).unwrap()
     }
 
     fn attribute(&self, name: &str) -> Option<Vec<u8>> {
@@ -161,9 +132,8 @@ impl Site {
     }
 
     fn set_modified(&self, name: &str, time: SystemTime) {
-        let file = OpenOptions::new().write(true).open(self.path(name));
         let times = FileTimes::new().set_modified(time);
-        file.unwrap().set_times(times).unwrap();
+        self.writable(name).set_times(times).unwrap();
     }
 
     fn take(&mut self, step: &Step) {
@@ -172,7 +142,7 @@ impl Site {
                 name,
                 content,
                 summed,
-            } => self.receive(NAMES[name], CONTENTS[content], summed),
+            } => self.receive_summed(NAMES[name], CONTENTS[content], summed),
             Step::Ask { name, algorithm } => {
                 self.ask(NAMES[name], ALGORITHMS[algorithm]);
             }
@@ -183,7 +153,7 @@ impl Site {
                 let set = self.memory.keep_while_modified(&file, &stored, time);
                 set.unwrap();
             }
-            Step::Restart { key } => self.memory = memory(key),
+            Step::Restart { key: byte } => self.restart(key(byte)),
             Step::Write { name, content } => self.write(NAMES[name], CONTENTS[content]),
             Step::WriteInSecret { name, content } => {
                 self.write_in_secret(NAMES[name], CONTENTS[content]);
@@ -253,17 +223,12 @@ impl Site {
             .unwrap();
     }
 
-    fn receive(&self, name: &str, content: &[u8], summed: bool) {
-        let mut file = File::create(self.path(name)).unwrap();
-        let opened = OpenedFile::new(file.try_clone().unwrap().into(), 0);
-        let writing = self.memory.begin_writing(&opened).unwrap();
-        file.write_all(content).unwrap();
+    fn receive_summed(&self, name: &str, content: &[u8], summed: bool) {
         let sums = match summed {
             true => vec![(ALGORITHMS[0], whole(ALGORITHMS[0], content))],
             false => Vec::new(),
         };
-        let length = content.len() as u64;
-        writing.remember(&opened, &self.stored(name), length, sums);
+        self.receive(name, content, sums);
     }
 
     /// Asks as `CKSM` does; whether reading the file was needed.
@@ -282,11 +247,6 @@ impl Site {
         self.memory
             .remember_computed((&file, &stored), before, (algorithm, truth), now);
         true
-    }
-
-    fn write(&self, name: &str, content: &[u8]) {
-        let file = OpenOptions::new().write(true).open(self.path(name));
-        file.unwrap().write_all_at(content, 0).unwrap();
     }
 
     fn write_in_secret(&self, name: &str, content: &[u8]) {
@@ -330,21 +290,9 @@ impl Site {
     }
 }
 
-fn memory(key: u8) -> Arc<ChecksumMemory> {
-    let key = ChecksumKey::new(&[key; 32]).unwrap();
-    ChecksumMemory::new(16, Some(key))
-}
-
-/// A site whose files can carry something, unless this file system has no attributes.
+/// Such a server, unless this file system has no attributes.
 fn site_with_attributes() -> Option<Site> {
-    let site = Site::new();
-    let set = site
-        .storage
-        .set_checksum_attribute("a".as_ref(), Some(b"x"));
-    if set.is_err() {
-        eprintln!("skipped: no extended attributes where temporary files are");
-    }
-    set.ok().map(|()| site)
+    Site::with_attributes().map(|_| Site::with_files())
 }
 
 #[test]
@@ -352,7 +300,7 @@ fn checksums_outlive_the_server() {
     let Some(mut site) = site_with_attributes() else {
         return;
     };
-    site.receive("a", CONTENTS[1], true);
+    site.receive_summed("a", CONTENTS[1], true);
     site.take(&Step::Restart { key: 0 });
     assert!(!site.ask("a", ALGORITHMS[0]));
     // What is computed joins what is there.
@@ -387,9 +335,9 @@ fn a_time_that_is_set_through_us_makes_no_old_value_true() {
         name: 0,
         seconds: 1,
     };
-    site.receive("a", CONTENTS[1], true);
+    site.receive_summed("a", CONTENTS[1], true);
     site.take(&set);
-    site.receive("a", CONTENTS[2], false);
+    site.receive_summed("a", CONTENTS[2], false);
     site.take(&set);
     assert_eq!(site.attribute("a"), None);
     assert!(site.ask("a", ALGORITHMS[0]));
@@ -399,7 +347,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn what_is_believed_is_true(steps in prop::collection::vec(step(), 1..30)) {
-        let mut site = Site::new();
+        let mut site = Site::with_files();
         for step in &steps {
             site.take(step);
         }

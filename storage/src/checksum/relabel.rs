@@ -103,18 +103,13 @@ impl ChecksumMemory {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File, OpenOptions};
-    use std::io::Write as _;
-    use std::os::unix::fs::FileExt as _;
-    use std::path::{Path, PathBuf};
-    use std::sync::Arc;
+    use std::fs;
     use std::time::UNIX_EPOCH;
 
-    use tempfile::TempDir;
-
-    use super::super::{ChecksumAlgorithm, ChecksumKey};
+    use super::super::ChecksumAlgorithm;
+    use super::super::site::{Site, key};
     use super::*;
-    use crate::{PosixOptions, PosixStorage, Storage as _};
+    use crate::Storage as _;
 
     const ADLER: ChecksumAlgorithm = ChecksumAlgorithm::Adler32;
     const SUM: &str = "0bcb02fc";
@@ -122,176 +117,128 @@ mod tests {
     /// More than a tick of the slowest clock that Linux is built with, and less than what a change may take.
     const TICK: Duration = Duration::from_millis(15);
 
-    struct Fixture {
-        memory: Arc<ChecksumMemory>,
-        directory: TempDir,
-        storage: PosixStorage,
+    fn site() -> Site {
+        Site::new(None)
     }
 
-    impl Fixture {
-        fn new() -> Self {
-            let directory = TempDir::new().unwrap();
-            Self {
-                memory: ChecksumMemory::new(16, None),
-                storage: PosixStorage::open(directory.path(), PosixOptions::default()).unwrap(),
-                directory,
-            }
-        }
+    /// A client stores the file that the tests are about.
+    fn receive(site: &Site) {
+        site.receive("file", b"content", vec![(ADLER, SUM.to_owned())]);
+        assert!(is_known(site, "file"));
+    }
 
-        /// Receives a file.
-        fn receive(&self) {
-            let mut file = File::create(self.path("file")).unwrap();
-            let opened = OpenedFile::new(file.try_clone().unwrap().into(), 0);
-            let writing = self.memory.begin_writing(&opened).unwrap();
-            file.write_all(b"content").unwrap();
-            let sums = vec![(ADLER, SUM.to_owned())];
-            writing.remember(&opened, &self.stored("file"), 7, sums);
-            assert!(self.is_known("file"));
-        }
+    fn is_known(site: &Site, name: &str) -> bool {
+        let sum = site.memory.recall(&site.open(name), ADLER);
+        assert!(sum.as_deref().is_none_or(|sum| sum == SUM));
+        sum.is_some()
+    }
 
-        fn path(&self, name: &str) -> PathBuf {
-            self.directory.path().join(name)
-        }
-
-        fn stored<'a>(&'a self, name: &'a str) -> StoredFile<'a> {
-            StoredFile {
-                storage: &self.storage,
-                path: Path::new(name),
-            }
-        }
-
-        fn open(&self, name: &str) -> OpenedFile {
-            self.storage.open_read(name.as_ref()).unwrap()
-        }
-
-        fn is_known(&self, name: &str) -> bool {
-            let sum = self.memory.recall(&self.open(name), ADLER);
-            assert!(sum.as_deref().is_none_or(|sum| sum == SUM));
-            sum.is_some()
-        }
-
-        fn write(&self, content: &[u8]) {
-            let file = OpenOptions::new().write(true).open(self.path("file"));
-            file.unwrap().write_all_at(content, 0).unwrap();
-        }
-
-        /// Gives the file the name `other`, after `before`.
-        fn rename(&self, before: impl FnOnce()) {
-            let names = (&self.stored("file"), &self.stored("other"));
-            let relabel = || {
-                before();
-                self.storage.rename("file".as_ref(), "other".as_ref())
-            };
-            let file = self.open("file");
-            let renamed = self.memory.keep_while_relabelled(&file, names, relabel);
-            renamed.unwrap();
-        }
+    /// Gives the file the name `other`, after `before`.
+    fn rename(site: &Site, before: impl FnOnce()) {
+        let names = (&site.stored("file"), &site.stored("other"));
+        let relabel = || {
+            before();
+            site.storage.rename("file".as_ref(), "other".as_ref())
+        };
+        let file = site.open("file");
+        let renamed = site.memory.keep_while_relabelled(&file, names, relabel);
+        renamed.unwrap();
     }
 
     #[test]
     fn a_file_keeps_its_checksum_under_any_name_and_with_any_rights() {
-        let fixture = Fixture::new();
-        fixture.receive();
-        fixture.rename(|| {});
-        assert!(fixture.is_known("other"));
-        let stored = fixture.stored("other");
-        let set = || fixture.storage.set_mode("other".as_ref(), 0o600);
-        let file = fixture.open("other");
-        let relabelled = fixture
+        let site = site();
+        receive(&site);
+        rename(&site, || {});
+        assert!(is_known(&site, "other"));
+        let stored = site.stored("other");
+        let set = || site.storage.set_mode("other".as_ref(), 0o600);
+        let file = site.open("other");
+        let relabelled = site
             .memory
             .keep_while_relabelled(&file, (&stored, &stored), set);
         relabelled.unwrap();
-        assert!(fixture.is_known("other"));
+        assert!(is_known(&site, "other"));
         // It is not carried on to what comes in its place.
-        fs::write(fixture.path("other"), b"CONTENT").unwrap();
-        assert!(!fixture.is_known("other"));
+        fs::write(site.path("other"), b"CONTENT").unwrap();
+        assert!(!is_known(&site, "other"));
     }
 
     #[test]
     fn what_is_written_just_before_the_new_name_is_noticed() {
         let contents: [&[u8]; 2] = [b"CONTENT", b"longer content"];
         for content in contents {
-            let fixture = Fixture::new();
-            fixture.receive();
-            fixture.rename(|| {
-                fixture.write(content);
+            let site = site();
+            receive(&site);
+            rename(&site, || {
+                site.write("file", content);
                 // So that the new name is given in a later tick of the file system's clock.
                 let written = Instant::now();
                 while written.elapsed() < TICK {
                     std::thread::yield_now();
                 }
             });
-            assert!(!fixture.is_known("other"));
+            assert!(!is_known(&site, "other"));
         }
     }
 
     #[test]
     fn nothing_is_kept_over_a_change_that_takes_long() {
-        let fixture = Fixture::new();
-        fixture.receive();
-        let version = |name| facts(&fixture.open(name)).unwrap().1;
+        let site = site();
+        receive(&site);
+        let version = |name| facts(&site.open(name)).unwrap().1;
         let before = version("file");
-        fixture.rename(|| std::thread::sleep(LONGEST));
+        rename(&site, || std::thread::sleep(LONGEST));
         // Where a new name leaves ctime as it was, there is nothing to keep.
-        assert_eq!(fixture.is_known("other"), version("other") == before);
+        assert_eq!(is_known(&site, "other"), version("other") == before);
     }
 
     #[test]
     fn a_failure_leaves_what_was_known() {
-        let fixture = Fixture::new();
-        fixture.receive();
-        let names = (&fixture.stored("file"), &fixture.stored("no/such"));
-        let relabel = || fixture.storage.rename("file".as_ref(), "no/such".as_ref());
-        let file = fixture.open("file");
-        let renamed = fixture.memory.keep_while_relabelled(&file, names, relabel);
+        let site = site();
+        receive(&site);
+        let names = (&site.stored("file"), &site.stored("no/such"));
+        let relabel = || site.storage.rename("file".as_ref(), "no/such".as_ref());
+        let file = site.open("file");
+        let renamed = site.memory.keep_while_relabelled(&file, names, relabel);
         renamed.unwrap_err();
-        assert!(fixture.is_known("file"));
+        assert!(is_known(&site, "file"));
     }
 
     #[test]
     fn a_file_carries_its_checksum_under_its_new_name() {
-        let key = || ChecksumKey::new(&[1; 32]).unwrap();
-        let mut fixture = Fixture::new();
-        fixture.memory = ChecksumMemory::new(16, Some(key()));
-        fixture.receive();
-        if fixture
-            .storage
-            .checksum_attribute("file".as_ref())
-            .ok()
-            .flatten()
-            .is_none()
-        {
-            eprintln!("skipped: no extended attributes where temporary files are");
+        let Some(mut site) = Site::with_attributes() else {
             return;
-        }
-        fixture.rename(|| {});
-        let other = ChecksumMemory::new(16, Some(key()));
-        let (file, stored) = (fixture.open("other"), fixture.stored("other"));
+        };
+        receive(&site);
+        rename(&site, || {});
+        site.restart(key(0));
+        let (file, stored) = (site.open("other"), site.stored("other"));
         assert_eq!(
-            other.recall_carried(&file, &stored, ADLER).as_deref(),
+            site.memory.recall_carried(&file, &stored, ADLER).as_deref(),
             Some(SUM)
         );
     }
 
     #[test]
     fn a_time_that_is_set_through_us_changes_no_content() {
-        let fixture = Fixture::new();
-        fixture.receive();
-        let file = fixture.open("file");
+        let site = site();
+        receive(&site);
+        let file = site.open("file");
         let set = |seconds| {
             let time = UNIX_EPOCH + Duration::from_secs(seconds);
-            let memory = &fixture.memory;
+            let memory = &site.memory;
             memory
-                .keep_while_modified(&file, &fixture.stored("file"), time)
+                .keep_while_modified(&file, &site.stored("file"), time)
                 .unwrap();
         };
         set(1_000_000_000);
-        assert!(fixture.is_known("file"));
-        fixture.write(b"CONTENT");
-        assert!(!fixture.is_known("file"));
+        assert!(is_known(&site, "file"));
+        site.write("file", b"CONTENT");
+        assert!(!is_known(&site, "file"));
         // In the far future: nobody knows which times later writes will have.
-        fixture.receive();
+        receive(&site);
         set(10_000_000_000);
-        assert!(!fixture.is_known("file"));
+        assert!(!is_known(&site, "file"));
     }
 }
