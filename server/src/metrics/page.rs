@@ -51,11 +51,11 @@ fn sessions(text: &mut Text, shared: &Shared, counts: &Counts) {
         let labels = [("mechanism", *mechanism), ("result", *result)];
         text.sample(name, &labels, count);
     }
-    let name = "gridhaul_logins_total";
-    text.family(name, Kind::Counter, "Logins.");
-    for (result, count) in &counts.logins {
-        text.sample(name, &[("result", result)], count);
-    }
+    text.counters(
+        ("gridhaul_logins_total", "result"),
+        "Logins.",
+        &counts.logins,
+    );
     text.single(
         "gridhaul_commands_refused_total",
         Kind::Counter,
@@ -106,15 +106,11 @@ fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
         text.sample("gridhaul_transfer_seconds_sum", &labels, moved.seconds);
         text.sample("gridhaul_transfer_seconds_count", &labels, all);
     }
-    let name = "gridhaul_transfer_ways_total";
-    text.family(
-        name,
-        Kind::Counter,
+    text.counters(
+        ("gridhaul_transfer_ways_total", "way"),
         "Transfers by the way that their driver moved bytes, where it had a choice.",
+        &counts.ways,
     );
-    for (way, count) in &counts.ways {
-        text.sample(name, &[("way", way)], count);
-    }
     let name = "gridhaul_transfer_choices_total";
     text.family(
         name,
@@ -124,24 +120,16 @@ fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
     for ((choice, value), count) in &counts.choices {
         text.sample(name, &[("choice", choice), ("value", value)], count);
     }
-    let name = "gridhaul_channel_counts_total";
-    text.family(
-        name,
-        Kind::Counter,
+    text.counters(
+        ("gridhaul_channel_counts_total", "count"),
         "What drivers counted on data channels, added when a transfer ends.",
+        &counts.channel_counts,
     );
-    for (counted, count) in &counts.channel_counts {
-        text.sample(name, &[("count", counted)], count);
-    }
-    let name = "gridhaul_device_counts_total";
-    text.family(
-        name,
-        Kind::Counter,
+    text.counters(
+        ("gridhaul_device_counts_total", "count"),
         "What devices counted while transfers used them, added when a transfer ends; of transfers at the same time, each adds it.",
+        &counts.device_counts,
     );
-    for (counted, count) in &counts.device_counts {
-        text.sample(name, &[("count", counted)], count);
-    }
     text.single(
         "gridhaul_data_connections_refused_total",
         Kind::Counter,

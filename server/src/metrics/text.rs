@@ -52,6 +52,19 @@ impl Text {
         self.sample(name, &[], value);
     }
 
+    /// Counters that one label tells apart.
+    pub(super) fn counters<'a>(
+        &mut self,
+        (name, label): (&str, &str),
+        help: &str,
+        counts: impl IntoIterator<Item = (&'a &'static str, &'a u64)>,
+    ) {
+        self.family(name, Kind::Counter, help);
+        for (word, count) in counts {
+            self.sample(name, &[(label, word)], count);
+        }
+    }
+
     pub(super) fn into_string(self) -> String {
         self.0
     }
