@@ -25,6 +25,7 @@ mod security;
 pub mod serve;
 mod server;
 mod session;
+mod settings;
 mod shutdown;
 pub mod ssh;
 mod storages;

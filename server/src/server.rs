@@ -7,26 +7,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use gridhaul_accounts::Monitor;
-use gridhaul_gsi::Gsi;
-use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
+use gridhaul_protocol::stack::StackSyntaxError;
 use gridhaul_stack::{Registry, StackError};
 use gridhaul_storage::{ChecksumKey, StorageError};
-use gridhaul_tcp::Tcp;
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::Semaphore;
 
 use crate::checksum_key::{self, ChecksumKeyError};
-use crate::config::{Config, PortRange};
+use crate::config::Config;
 use crate::events::Journal;
 use crate::in_place::InPlace;
 use crate::limits::{ConnectionLimits, TransferLimit};
 use crate::listener;
 use crate::memory;
 use crate::metrics;
-use crate::passwords::{Passwords, PasswordsError, Verifier};
-use crate::security::{Opener, Security, SecurityError};
+use crate::passwords::{PasswordsError, Verifier};
+use crate::security::{Opener, SecurityError};
 use crate::session::{LocalUser, Session};
+use crate::settings::{Settings, drivers};
 use crate::shutdown::Shutdown;
 use crate::storages::Storages;
 use crate::transfer_log::TransferLog;
@@ -140,100 +139,6 @@ pub(crate) struct Shared {
     pub(crate) journal: Journal,
     pub(crate) host: String,
     sessions: AtomicU64,
-}
-
-/// What a reload replaces. A session keeps what was there when it began.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) config: Arc<Config>,
-    pub(crate) passwords: Arc<Passwords>,
-    /// Without it there is neither GSI nor TLS.
-    pub(crate) security: Option<Arc<Security>>,
-    /// The stack of data channels unless a client asks for another.
-    pub(crate) stack: Arc<StackSpec>,
-}
-
-impl Settings {
-    /// Reads the files that a configuration names. `previous` is what a running server has.
-    fn load(
-        config: Config,
-        registry: &Registry,
-        opener: &Opener,
-        previous: Option<&Self>,
-    ) -> Result<Self, StartError> {
-        let passwords = match &config.passwords {
-            Some(path) => Passwords::read(path)?,
-            None => Passwords::default(),
-        };
-        let security = Security::load(
-            &config.security,
-            opener,
-            previous.and_then(|previous| previous.security.as_deref()),
-        )?;
-        let stack = stack(&config, registry)?;
-        check_client_options(&config, registry)?;
-        Ok(Self {
-            config: Arc::new(config),
-            passwords: Arc::new(passwords),
-            security,
-            stack: Arc::new(stack),
-        })
-    }
-
-    /// A stack that a client asks for, with the ports that the administrator allows.
-    pub(crate) fn with_ports(&self, stack: StackSpec) -> StackSpec {
-        with_ports(stack, self.config.data.port_range)
-    }
-}
-
-/// The stack of data channels, which has been built once to see that it can be.
-pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, StartError> {
-    let text = &config.data.stack;
-    let stack = StackSpec::parse(text).map_err(|error| StartError::StackText {
-        stack: text.clone(),
-        error,
-    })?;
-    let stack = with_ports(stack, config.data.port_range);
-    registry.build(&stack).map_err(|error| StartError::Stack {
-        stack: text.clone(),
-        error,
-    })?;
-    Ok(stack)
-}
-
-/// What clients may set of the options of drivers, which is compared with what these drivers have.
-pub(crate) fn check_client_options(config: &Config, registry: &Registry) -> Result<(), StartError> {
-    let all = &config.data.client_options;
-    all.iter().enumerate().try_for_each(|(index, rules)| {
-        let driver = rules.driver();
-        if all[..index].iter().any(|other| other.driver() == driver) {
-            let driver = driver.to_owned();
-            return Err(StartError::TwoRules { driver });
-        }
-        registry
-            .check_rules(rules)
-            .map_err(|error| StartError::ClientOptions {
-                rules: rules.to_string(),
-                error: Box::new(error),
-            })
-    })
-}
-
-/// The drivers that take the options of `tcp`.
-const OVER_TCP: [&str; 4] = ["tcp", "splice", "auto", "rdma"];
-
-/// `port-range` is for every stack over TCP, whatever its own options say.
-fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
-    const PORT: &str = "port";
-    let transport = stack
-        .drivers
-        .first_mut()
-        .filter(|driver| OVER_TCP.contains(&driver.name.as_str()));
-    if let (Some(ports), Some(transport)) = (ports, transport) {
-        transport.options.retain(|(name, _)| name != PORT);
-        transport.options.push((PORT.to_owned(), ports.to_string()));
-    }
-    stack
 }
 
 impl PreparedServer {
@@ -476,21 +381,6 @@ impl Shared {
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
-}
-
-/// The drivers that this program has.
-pub(crate) fn drivers() -> Registry {
-    let mut registry = Registry::new();
-    registry.register(Tcp);
-    #[cfg(feature = "splice")]
-    {
-        registry.register(gridhaul_splice::Splice);
-        registry.register(gridhaul_splice::Auto);
-    }
-    #[cfg(feature = "rdma")]
-    registry.register(gridhaul_rdma::Rdma);
-    registry.register(Gsi::without_session());
-    registry
 }
 
 /// Opens a listener, and says where it is if the port was left to the kernel.

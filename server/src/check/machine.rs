@@ -8,8 +8,8 @@ use rustix::process::{Resource, getrlimit};
 use super::report::Report;
 use crate::config::Config;
 use crate::memory;
-use crate::server;
 use crate::session::GSI;
+use crate::settings;
 
 pub(super) fn check(report: &mut Report, config: &Config) {
     check_descriptors(report, config);
@@ -67,8 +67,8 @@ fn check_memory(report: &mut Report, config: &Config) {
 }
 
 fn check_drivers(report: &mut Report, config: &Config) {
-    let registry = server::drivers();
-    match server::stack(config, &registry) {
+    let registry = settings::drivers();
+    match settings::stack(config, &registry) {
         Ok(_) => report.ok(
             "stack",
             format!(
@@ -79,7 +79,7 @@ fn check_drivers(report: &mut Report, config: &Config) {
         ),
         Err(error) => report.error("stack", error),
     }
-    if let Err(error) = server::check_client_options(config, &registry) {
+    if let Err(error) = settings::check_client_options(config, &registry) {
         report.error("client-options", error);
     }
     let rules = config.data.client_options.iter();

@@ -46,7 +46,8 @@ use gridhaul_transfer::NodeSession;
 use tokio::time::Instant;
 
 use crate::events::Event;
-use crate::server::{Settings, Shared};
+use crate::server::Shared;
+use crate::settings::Settings;
 use crate::shutdown::{Phase, PhaseWatch};
 
 use authenticate::Protection;
