@@ -77,6 +77,14 @@ impl UserKind {
         }
     }
 
+    /// The user whose certificate it is: proxies of the plain user rest on one that is there.
+    fn certified(self) -> Self {
+        match self {
+            Self::Voms | Self::Limited | Self::ProxyOfProxy => Self::Plain,
+            _ => self,
+        }
+    }
+
     fn file_name(self) -> String {
         self.name().replace(' ', "-")
     }
@@ -157,12 +165,7 @@ pub(super) fn all(top: &Path, accounts: &Accounts) -> Vec<UserCredential> {
     UserKind::ALL
         .into_iter()
         .map(|kind| UserCredential {
-            certificate: match kind {
-                UserKind::Voms | UserKind::Limited | UserKind::ProxyOfProxy => {
-                    file(&UserKind::Plain.file_name(), "pem")
-                }
-                _ => file(&kind.file_name(), "pem"),
-            },
+            certificate: file(&kind.certified().file_name(), "pem"),
             key: file("user", "key"),
             credential: file(&kind.file_name(), "credential"),
             subject: format!("{ORGANISATION}/CN={}", kind.printed_name()),
@@ -184,10 +187,14 @@ pub(super) fn make(
     for kind in UserKind::ALL {
         let name = kind.file_name();
         let subject = format!("{ORGANISATION}/CN={}", kind.common_name());
-        let certificate = match kind {
-            UserKind::Voms | UserKind::Limited | UserKind::ProxyOfProxy => top.join("plain.pem"),
-            UserKind::Constrained => narrow.issue(&Issue::new(&name, &subject, key))?,
-            _ => authority.issue(&Issue::new(&name, &subject, key))?,
+        let issuer = match kind {
+            UserKind::Constrained => narrow,
+            _ => authority,
+        };
+        let certified = kind.certified();
+        let certificate = match certified == kind {
+            true => issuer.issue(&Issue::new(&name, &subject, key))?,
+            false => top.join(format!("{}.pem", certified.file_name())),
         };
         let credential = top.join(format!("{name}.credential"));
         let proxy = || Client::new("grid-proxy-init").arg("-q");
