@@ -1,0 +1,184 @@
+//! Channels over real sockets and devices, whose queue pairs are lost or misused.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::thread;
+use std::time::Instant;
+
+use gridhaul_stack::options::Options;
+use gridhaul_stack::{Cancel, Side, SocketOptions};
+use gridhaul_tcp::TcpListener;
+
+use super::*;
+use crate::Rdma;
+use crate::open::open;
+use crate::provider::{PostError, Remote, Request, Work};
+use crate::settings::Settings;
+
+/// Both ends of a channel at this address, with small rings: the end that connects, and the one that accepts.
+fn pair(local: IpAddr, stacks: [[(&str, &str); 2]; 2], operation: &Operation<'_>) -> [Streams; 2] {
+    let [theirs, ours] = stacks.map(|stack| {
+        let rings = [("slab", "4K"), ("slabs", "4"), ("message", "1K")];
+        let options = stack.into_iter().chain(rings);
+        let options: Vec<_> = options
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        Settings::parse(&Options::new(&Rdma, &options).unwrap()).unwrap()
+    });
+    let sockets = SocketOptions::default();
+    let mut listener = TcpListener::open(&ours.tcp, local, &sockets).unwrap();
+    let address = (local, listener.port()).into();
+    thread::scope(|scope| {
+        let connector = scope.spawn(|| {
+            let connection =
+                gridhaul_tcp::connect(&theirs.tcp, address, &sockets, operation).unwrap();
+            open(connection, Side::Connector, &theirs, &sockets, operation).unwrap()
+        });
+        let connection = listener.accept_channel(operation).unwrap();
+        let acceptor = open(connection, Side::Acceptor, &ours, &sockets, operation).unwrap();
+        [connector.join().unwrap(), acceptor].map(Streams::new)
+    })
+}
+
+fn receive_all(streams: &mut Streams, operation: &Operation<'_>) -> Vec<u8> {
+    let (mut all, mut buffer) = (Vec::new(), [0; 5000]);
+    loop {
+        match streams.receive(&mut buffer, operation).unwrap() {
+            0 => return all,
+            count => all.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// Sends there and back, and loses queue pair `lost(number)` after the piece of that number.
+fn survive(
+    local: IpAddr,
+    stacks: [[(&str, &str); 2]; 2],
+    lost: impl Fn(usize) -> Option<usize> + Sync,
+) -> u64 {
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        cancel: &cancel,
+    };
+    let bytes: Vec<u8> = (0..300_000_u32)
+        .map(|n| n.to_le_bytes()[n as usize % 3])
+        .collect();
+    let [mut one, mut other] = pair(local, stacks, &operation);
+    let send_all = |streams: &mut Streams| {
+        for (number, piece) in bytes.chunks(30_000).enumerate() {
+            streams.send_memory(piece, &operation).unwrap();
+            if let Some(queue_pair) = lost(number) {
+                let Opened {
+                    endpoint, exchange, ..
+                } = &mut streams.opened;
+                exchange.close(endpoint.as_mut(), queue_pair);
+            }
+        }
+        streams.finish(&operation).unwrap();
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(receive_all(&mut other, &operation) == bytes);
+            send_all(&mut other);
+        });
+        send_all(&mut one);
+        assert!(receive_all(&mut one, &operation) == bytes);
+    });
+    one.opened.exchange.restored()
+}
+
+#[test]
+fn both_directions_survive_the_loss_of_queue_pairs() {
+    let lost = |number| (number == 3).then_some(1);
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    survive(local, [[("qps", "3"), ("provider", "soft")]; 2], lost);
+}
+
+#[test]
+#[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+fn lost_queue_pairs_of_devices_are_replaced() {
+    let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
+    let local = local.parse().unwrap();
+    let lost = |number| matches!(number, 1 | 3 | 4 | 8).then_some(0);
+    let restored = survive(local, [[("qps", "1"), ("provider", "verbs")]; 2], lost);
+    assert!(restored >= 8, "{restored} lives");
+    survive(local, [[("qps", "3"), ("provider", "verbs")]; 2], lost);
+}
+
+/// A WRITE to where we may not write.
+fn trespass(streams: &mut Streams, to: Remote) {
+    let work = Work::Write {
+        region: 0,
+        span: Span::new(0, 64),
+        to,
+        immediate: None,
+    };
+    // The engine does not wait for requests of this name.
+    let posted = streams.opened.endpoint.post(0, Request { id: 0, work });
+    assert_ne!(posted, Err(PostError::Full));
+}
+
+#[test]
+#[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+fn devices_keep_peers_out_of_memory_that_they_were_not_told_of() {
+    let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        cancel: &cancel,
+    };
+    let options = [("qps", "1"), ("provider", "verbs")];
+    let [mut one, mut other] = pair(local.parse().unwrap(), [options; 2], &operation);
+    let ring = other.opened.incoming.address();
+    let trespasses = [(ring, 0x0bad_0bad), (0, 0), (ring + (1 << 30), 1)];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (address, key) in trespasses {
+                trespass(&mut one, Remote { address, key });
+                one.send_memory(b"well-behaved", &operation).unwrap();
+                one.flush(&operation).unwrap();
+            }
+            one.finish(&operation).unwrap();
+        });
+        let expected = b"well-behaved".repeat(trespasses.len());
+        assert_eq!(receive_all(&mut other, &operation), expected);
+    });
+    assert!(other.opened.exchange.restored() > 0);
+
+    // Who does nothing else does not go on for ever.
+    let [mut one, mut other] = pair(local.parse().unwrap(), [options; 2], &operation);
+    thread::scope(|scope| {
+        let victim = scope.spawn(move || other.receive(&mut [0; 10], &operation).unwrap_err());
+        let error = loop {
+            operation.check().unwrap();
+            trespass(&mut one, Remote { address: 0, key: 0 });
+            if let Err(error) = one.progress() {
+                break error;
+            }
+        };
+        drop(one);
+        // One of the two is the first to have had enough.
+        let errors = [error, victim.join().unwrap()].map(|error| error.to_string());
+        let is_named = |error: &String| error.contains("nothing got through");
+        assert!(errors.iter().any(is_named), "{errors:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs an iWARP device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+fn programs_and_adapters_of_iwarp_understand_each_other() {
+    let local = std::env::var("GRIDHAUL_RDMA_ADDRESS").unwrap();
+    let local = local.parse().unwrap();
+    let soft = |queue_pairs| [("qps", queue_pairs), ("provider", "soft")];
+    let verbs = |queue_pairs| [("qps", queue_pairs), ("provider", "verbs")];
+    for queue_pairs in ["1", "3"] {
+        for stacks in [
+            [soft(queue_pairs), verbs(queue_pairs)],
+            [verbs(queue_pairs), soft(queue_pairs)],
+        ] {
+            survive(local, stacks, |_| None);
+        }
+    }
+    let lost = |number| (number == 3).then_some(1);
+    survive(local, [verbs("3"), verbs("3")], lost);
+}
