@@ -117,6 +117,12 @@ pub trait Endpoint: Send + fmt::Debug {
         None
     }
 
+    /// How often the peer's device has said that it misses something, counted as [`Endpoint::repeats`]. Unlike those, that
+    /// is never because somebody was only slow.
+    fn misses(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether the descriptor is to become readable when requests complete as well, and not only when the peer says something
     /// or a queue pair is lost; it is until somebody says otherwise. Counts from the next poll. A device that is asked to
     /// tell less wakes its user less often.

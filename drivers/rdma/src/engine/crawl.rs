@@ -26,7 +26,7 @@ pub(super) struct Sample {
 }
 
 /// What arrives is compared over so many intervals, so that a crawl is seen in one more.
-const INTERVALS: usize = 2;
+const INTERVALS: u32 = 2;
 
 /// Fewer are chance.
 const LEAST_REPEATS: u64 = 8;
@@ -38,7 +38,7 @@ impl Crawl {
     /// Notices it within `time`.
     pub(super) fn new(time: Duration) -> Self {
         Self {
-            interval: time / 3,
+            interval: time / (INTERVALS + 1),
             samples: VecDeque::new(),
         }
     }
@@ -57,7 +57,7 @@ impl Crawl {
         under_way: u64,
         message_bytes: u64,
     ) -> Option<Duration> {
-        if self.samples.len() > INTERVALS {
+        if self.is_full() {
             self.samples.pop_front();
         }
         self.samples.push_back(sample);
@@ -69,11 +69,16 @@ impl Crawl {
         let bursts = repeats.saturating_mul(BURST_BYTES);
         let messages = repeats.saturating_mul(message_bytes) / 4;
         let little = under_way.min(bursts).max(messages);
-        let is_crawl = self.samples.len() > INTERVALS && repeats >= LEAST_REPEATS;
+        let is_crawl = self.is_full() && repeats >= LEAST_REPEATS;
         (is_crawl && arrived < little).then(|| {
             self.samples.clear();
             first.at
         })
+    }
+
+    /// There are samples from the beginning of the first interval to the end of the last.
+    fn is_full(&self) -> bool {
+        self.samples.len() > INTERVALS as usize
     }
 }
 

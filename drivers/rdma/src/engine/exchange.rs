@@ -113,7 +113,7 @@ impl Exchange {
         endpoint: &mut dyn Endpoint,
         now: Duration,
     ) -> Result<(), Fault> {
-        self.sender.wake(now, || endpoint.repeats());
+        self.sender.wake(now, endpoint);
         let heeds_requests = self.awaits_completions();
         endpoint.heed_requests(heeds_requests);
         self.poll(endpoint, now)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::sources::Sources;
 use super::{Message, Pacer, Ring, Source};
 use crate::memory::Span;
-use crate::provider::{Remote, Request, Work};
+use crate::provider::{Endpoint, Remote, Request, Work};
 
 /// What a sender is told when the channel opens.
 #[derive(Debug, Clone, Copy)]
@@ -289,9 +289,9 @@ impl Sender {
         }
     }
 
-    /// Somebody looks after it; `repeats` is [`crate::provider::Endpoint::repeats`].
-    pub(crate) fn wake(&mut self, now: Duration, repeats: impl FnOnce() -> Option<u64>) {
-        self.pacer.wake(now, repeats);
+    /// Somebody looks after it, and `endpoint` can be asked what the device counts.
+    pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
+        self.pacer.wake(now, endpoint);
     }
 
     /// How fast messages leave, in bytes per second, if they are held back.

@@ -189,6 +189,7 @@ impl Fabric {
     pub(crate) fn missing(&mut self, place: Place, packet: u64) {
         self.acknowledged(place, packet);
         if self.lives(place) {
+            self.queue_pair(place).misses += 1;
             self.queue_pair(place).go_back(packet);
             self.queue(place);
         }

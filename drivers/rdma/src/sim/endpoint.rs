@@ -235,6 +235,13 @@ impl Endpoint for SimEndpoint {
         Some(queue_pairs.map(|queue_pair| queue_pair.repeats).sum())
     }
 
+    fn misses(&self) -> Option<u64> {
+        let shared = self.fabric.lock();
+        let end = &shared.fabric.hosts[self.host].ends[self.channel];
+        let queue_pairs = end.queue_pairs.iter();
+        Some(queue_pairs.map(|queue_pair| queue_pair.misses).sum())
+    }
+
     fn details(&self) -> Vec<Detail> {
         vec![Detail::text("provider", "sim")]
     }

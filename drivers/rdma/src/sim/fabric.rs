@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use super::link::{Link, Passage, Wire};
@@ -31,8 +32,22 @@ pub struct FabricSettings {
     pub immediate: bool,
     /// Lost queue pairs are connected anew.
     pub replaces: bool,
+    /// The time that a requester waits begins with the first packet after the last such time has ended, and not anew when
+    /// all was acknowledged, as with rxe: what is on its way at the end is repeated, whether it is late or not.
+    pub timer_runs_on: bool,
+    /// The first host is busy now and then, and its port late; `None` if it never is.
+    pub naps: Option<Naps>,
     /// What chance follows from.
     pub seed: u64,
+}
+
+/// When a port sends nothing, and then all that it was given meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Naps {
+    /// It is awake for so long at most.
+    pub apart: Duration,
+    /// It sleeps for so long at most.
+    pub longest: Duration,
 }
 
 /// As many retries as there may be are no limit (the InfiniBand architecture, 9.9.2.4.1; rxe and hardware agree).
@@ -57,6 +72,8 @@ impl FabricSettings {
             retries: FOR_EVER,
             immediate: true,
             replaces: true,
+            timer_runs_on: false,
+            naps: None,
             seed: 0,
         }
     }
@@ -83,6 +100,8 @@ pub(crate) struct Host {
     turns: VecDeque<(usize, usize)>,
     /// The port is busy, and somebody will look when it is free.
     busy: bool,
+    /// When the port sleeps next, or did last.
+    nap: Range<Duration>,
 }
 
 /// One end of a channel.
@@ -168,6 +187,7 @@ impl Fabric {
             ends: Vec::new(),
             turns: VecDeque::new(),
             busy: false,
+            nap: Duration::ZERO..Duration::ZERO,
         };
         Self {
             hosts: [host(&settings.links[0]), host(&settings.links[1])],
@@ -260,6 +280,17 @@ impl Fabric {
     /// Sends what is next in turn, if the port is free.
     fn send_next(&mut self, host: usize) {
         self.hosts[host].busy = false;
+        if let Some(until) = self.sleeps_until(host) {
+            self.hosts[host].busy = true;
+            let anybody = Place {
+                host,
+                channel: 0,
+                queue_pair: 0,
+                generation: 0,
+            };
+            self.plan(until, anybody, What::PortIsFree);
+            return;
+        }
         while let Some((channel, queue_pair)) = self.hosts[host].turns.pop_front() {
             let place = Place {
                 host,
@@ -277,7 +308,8 @@ impl Fabric {
                 continue;
             };
             let passage = self.send(place, train);
-            if !was_waiting && self.queue_pair(place).is_waiting() {
+            let runs_on = self.settings.timer_runs_on && self.queue_pair(place).deadline.is_some();
+            if !was_waiting && !runs_on && self.queue_pair(place).is_waiting() {
                 self.watch(place, passage.leaves);
             }
             self.hosts[host].busy = true;
@@ -288,6 +320,18 @@ impl Fabric {
             }
             return;
         }
+    }
+
+    /// When the port of a host that sleeps wakes up.
+    fn sleeps_until(&mut self, host: usize) -> Option<Duration> {
+        let Naps { apart, longest } = self.settings.naps.filter(|_| host == 0)?;
+        while self.hosts[host].nap.end <= self.now {
+            let [awake, asleep] = [apart, longest].map(|most| most.mul_f64(self.random.share()));
+            let begin = self.hosts[host].nap.end + awake;
+            self.hosts[host].nap = begin..begin + asleep;
+        }
+        let nap = &self.hosts[host].nap;
+        nap.contains(&self.now).then_some(nap.end)
     }
 
     fn send(&mut self, place: Place, train: Train) -> Passage {

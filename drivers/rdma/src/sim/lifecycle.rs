@@ -126,6 +126,7 @@ impl Fabric {
             // Its place among those that wait for the port stays, and so does what the device has counted.
             self.queue_pair(place).queued = before.queued;
             self.queue_pair(place).repeats = before.repeats;
+            self.queue_pair(place).misses = before.misses;
             let queue_pair = place.queue_pair;
             self.complete(place, Completion::Restored { queue_pair });
         }

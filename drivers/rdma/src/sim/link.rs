@@ -23,6 +23,8 @@ pub struct Link {
     pub queue: Option<Queue>,
     /// Somebody who drops what comes too fast.
     pub policer: Option<Policer>,
+    /// The policer judges each packet by itself, as tc-police(8) does.
+    pub polices_packets: bool,
     /// The share of packets that is lost by chance.
     pub loss: f64,
     /// When nothing gets through.
@@ -40,8 +42,9 @@ pub struct Queue {
 
 /// Drops what comes faster than its rate, once its burst is used up.
 ///
-/// On a train of packets at full speed it drops all from the first that does not conform, and those that did are
-/// of little use; the papers saw whole messages fall. So a train passes whole or not at all here.
+/// On a train of packets at full speed it drops most from the first that does not conform, and those that did are
+/// of little use; the papers saw whole messages fall. So a train passes whole or not at all here, unless
+/// [`Link::polices_packets`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policer {
     /// In bytes per second.
@@ -59,6 +62,7 @@ impl Link {
             jitter: Duration::ZERO,
             queue: None,
             policer: None,
+            polices_packets: false,
             loss: 0.0,
             down: Duration::ZERO..Duration::ZERO,
         }
@@ -90,6 +94,15 @@ pub(crate) struct Passage {
     pub(crate) leaves: Duration,
     /// `None` if nothing of it arrives.
     pub(crate) arrival: Option<Arrival>,
+}
+
+/// What a policer lets pass of a train.
+#[derive(Debug, Clone, Copy)]
+struct Policed {
+    /// Packets from the first one on.
+    packets: u64,
+    /// The next one is missing, and others come after it.
+    has_gap: bool,
 }
 
 /// What arrives of a train.
@@ -140,8 +153,9 @@ impl Wire {
         self.free_at = leaves;
         let arrival = self
             .wait(bytes, begins, leaves)
-            .filter(|&at| !self.link.down.contains(&leaves) && self.conforms(bytes, at))
-            .map(|at| self.arrive(at, packets, random));
+            .filter(|_| !self.link.down.contains(&leaves))
+            .and_then(|at| Some((at, self.police(bytes, packets, at)?)))
+            .map(|(at, policed)| self.arrive(at, packets, policed, random));
         if arrival.is_none_or(|arrival| arrival.packets < packets) {
             self.dropped += 1;
         }
@@ -182,25 +196,65 @@ impl Wire {
         Some(self.empty_at)
     }
 
-    /// Whether the policer lets a train pass whose last packet comes to it at `at`.
-    fn conforms(&mut self, bytes: u64, at: Duration) -> bool {
-        let Some(policer) = self.link.policer else {
-            return true;
+    /// What the policer lets pass of a train whose last packet comes to it at `at`; `None` if that is nothing.
+    fn police(&mut self, bytes: u64, packets: u64, at: Duration) -> Option<Policed> {
+        let mut policed = Policed {
+            packets: 0,
+            has_gap: false,
         };
+        let Some(policer) = self.link.policer else {
+            policed.packets = packets;
+            return Some(policed);
+        };
+        let judged = if self.link.polices_packets {
+            packets
+        } else {
+            1
+        };
+        let began = at.saturating_sub(time_of(bytes, self.link.rate));
+        let mut is_missing = false;
+        for number in 1..=judged {
+            let at = began + (at - began).mul_f64(number as f64 / judged as f64);
+            if !self.conforms(policer, bytes as f64 / judged as f64, at) {
+                is_missing = true;
+            } else if is_missing {
+                policed.has_gap = true;
+            } else {
+                policed.packets += packets / judged;
+            }
+        }
+        (policed.packets > 0 || policed.has_gap).then_some(policed)
+    }
+
+    /// Whether the policer lets something pass that comes to it at `at`.
+    fn conforms(&mut self, policer: Policer, bytes: f64, at: Duration) -> bool {
         let passed = at.saturating_sub(self.filled_at).as_secs_f64();
         self.tokens = (self.tokens + passed * policer.rate as f64).min(policer.burst as f64);
         self.filled_at = at.max(self.filled_at);
         // Times are whole nanoseconds: what is missing of a byte is not the sender's fault.
-        let conforms = self.tokens + 1.0 >= bytes as f64;
+        let conforms = self.tokens + 1.0 >= bytes;
         if conforms {
-            self.tokens -= bytes as f64;
+            self.tokens -= bytes;
         }
         conforms
     }
 
-    fn arrive(&mut self, at: Duration, packets: u64, random: &mut Random) -> Arrival {
+    fn arrive(
+        &mut self,
+        at: Duration,
+        packets: u64,
+        policed: Policed,
+        random: &mut Random,
+    ) -> Arrival {
         self.last = (at + self.link.delay + self.jitter(random)).max(self.last);
-        let intact = self.intact(random).min(packets);
+        let intact = self.intact(random);
+        if intact >= policed.packets {
+            return Arrival {
+                at: self.last,
+                packets: policed.packets,
+                has_gap: policed.has_gap,
+            };
+        }
         Arrival {
             at: self.last,
             packets: intact,
@@ -261,6 +315,23 @@ mod tests {
         assert!(arrival(&mut wire, 2 * MIB, 2 * SECOND).is_none());
         assert!(arrival(&mut wire, 3 * MIB, 100 * SECOND).is_none(), "ever");
         assert_eq!(wire.dropped(), 3);
+    }
+
+    #[test]
+    fn packets_are_judged_by_themselves() {
+        let mut link = Link::new(8 * MIB, SECOND);
+        link.policer = Some(Policer {
+            rate: MIB,
+            burst: MIB / 2,
+        });
+        link.polices_packets = true;
+        let mut wire = Wire::new(link);
+        // Five tenths of a mebibyte pass, and while the rest comes there is room for one tenth.
+        let train = arrival(&mut wire, MIB, Duration::ZERO).unwrap();
+        assert_eq!((train.packets, train.has_gap), (5, true));
+        let train = arrival(&mut wire, MIB / 2, SECOND).unwrap();
+        assert_eq!((train.packets, train.has_gap), (10, false));
+        assert_eq!(wire.dropped(), 1);
     }
 
     #[test]

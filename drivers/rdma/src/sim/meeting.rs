@@ -138,6 +138,10 @@ impl Endpoint for Guest {
         self.end.repeats()
     }
 
+    fn misses(&self) -> Option<u64> {
+        self.end.misses()
+    }
+
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.end.descriptor()
     }

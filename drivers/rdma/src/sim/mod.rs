@@ -23,7 +23,7 @@ mod regions;
 mod run;
 
 pub use experiment::{Experiment, ExperimentError, Interval, Outcome, Pace};
-pub use fabric::FabricSettings;
+pub use fabric::{FabricSettings, Naps};
 pub use link::{Link, Policer, Queue};
 pub use meeting::driver;
 

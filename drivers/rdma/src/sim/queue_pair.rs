@@ -21,6 +21,8 @@ pub(crate) struct QueuePair {
     pub(crate) retries: u32,
     /// How often it went back.
     pub(crate) repeats: u64,
+    /// How often it did because the responder missed something.
+    pub(crate) misses: u64,
     /// It has a place among those that wait for the port.
     pub(crate) queued: bool,
     /// It ends when all of its requests are done.
@@ -90,6 +92,7 @@ impl QueuePair {
             deadline: None,
             retries: 0,
             repeats: 0,
+            misses: 0,
             queued: false,
             closing: false,
             packet_bytes,

@@ -138,6 +138,10 @@ impl Endpoint for VerbsEndpoint {
         self.place.port.repeats()
     }
 
+    fn misses(&self) -> Option<u64> {
+        self.place.port.misses()
+    }
+
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
         let access = match access {
             // RFC 5040 5.2: it is the peer that writes there what we READ, by the key that we name.

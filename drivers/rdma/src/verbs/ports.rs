@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where the kernel describes its RDMA devices.
 pub(super) const CLASS: &str = "/sys/class/infiniband";
@@ -68,8 +68,22 @@ impl Port {
 
     /// How often queue pairs of the port have gone back to repeat something; `None` if its driver does not count that.
     pub(super) fn repeats(&self) -> Option<u64> {
-        let port = Path::new(CLASS).join(&self.device).join("ports");
-        repeats(&port.join(self.number.to_string()))
+        let port = self.path();
+        let [misses, overdue] = [MISSES, OVERDUE].map(|names| count(&port, names));
+        [misses, overdue]
+            .into_iter()
+            .flatten()
+            .reduce(u64::saturating_add)
+    }
+
+    /// How often that was because the other end missed something; `None` if its driver does not count that.
+    pub(super) fn misses(&self) -> Option<u64> {
+        count(&self.path(), MISSES)
+    }
+
+    fn path(&self) -> PathBuf {
+        let ports = Path::new(CLASS).join(&self.device).join("ports");
+        ports.join(self.number.to_string())
     }
 
     /// The GID that stands for an IP address, in RoCE v2.
@@ -125,23 +139,22 @@ pub(super) fn ports(class: &Path) -> io::Result<Vec<Port>> {
     Ok(ports)
 }
 
-/// What drivers count where the other end asked for a packet again, or did not acknowledge it in time.
-const REPEATS: [&str; 6] = [
-    // rxe
-    "rcvd_seq_err",
+/// What the drivers rxe, mlx5 and bnxt_re count where the other end asked for a packet again.
+const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
+
+/// What they count where it did not acknowledge one in time. The timer of rxe may run on when everything is acknowledged: what
+/// happens to be on its way when it ends is repeated though nothing is missing (rxe_comp.c: "some timeouts are spurious").
+const OVERDUE: [&str; 3] = [
     "completer_retry_err",
-    // mlx5
-    "packet_seq_err",
     "local_ack_timeout_err",
-    // bnxt_re
-    "seq_err_naks_rcvd",
     "to_retransmits",
 ];
 
-fn repeats(port: &Path) -> Option<u64> {
+/// The sum of those that there are.
+fn count(port: &Path, names: [&str; 3]) -> Option<u64> {
     let counters = port.join("hw_counters");
     let count = |name: &&str| line(&counters.join(name)).parse::<u64>().ok();
-    REPEATS.iter().filter_map(count).reduce(u64::saturating_add)
+    names.iter().filter_map(count).reduce(u64::saturating_add)
 }
 
 /// The table has as many places as the device likes, a thousand with soft-RoCE; empty ones are zeros. The kernel fills the
@@ -261,12 +274,13 @@ pub(super) mod tests {
     fn repeats_are_what_drivers_count() {
         let class = example();
         let port = class.path().join("rxe0/ports/1");
-        assert_eq!(repeats(&port), None);
+        assert_eq!(count(&port, MISSES), None);
         fs::create_dir_all(port.join("hw_counters")).unwrap();
         fs::write(port.join("hw_counters/rcvd_seq_err"), "7\n").unwrap();
         fs::write(port.join("hw_counters/completer_retry_err"), "2\n").unwrap();
         fs::write(port.join("hw_counters/sent_pkts"), "1000\n").unwrap();
-        assert_eq!(repeats(&port), Some(9));
+        assert_eq!(count(&port, MISSES), Some(7));
+        assert_eq!(count(&port, OVERDUE), Some(2));
     }
 
     #[test]

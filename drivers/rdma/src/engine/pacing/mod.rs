@@ -7,6 +7,8 @@
 //! A policer sees the path and not the channels on it, so they share one bucket: a [`Path`], by peer and options. What
 //! nobody knows, a [`search`] finds: how fast that path is, and how long its messages may be.
 
+use std::time::Duration;
+
 mod bucket;
 mod excuses;
 mod pacer;
@@ -16,8 +18,12 @@ mod rates;
 mod search;
 mod sizing;
 mod trial;
+mod window;
 
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use bucket::time_of;
 pub(crate) use pacer::Pacer;
 pub(crate) use path::{Path, Rate};
+
+/// How often a device is asked what it has counted, which costs its driver some reads of files.
+const LOOKS: Duration = Duration::from_millis(10);

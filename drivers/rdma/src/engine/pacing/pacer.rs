@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::LOOKS;
 use super::path::Path;
+use crate::provider::Endpoint;
 
 /// One sender's turns on its path, and what it has under way there.
 #[derive(Debug)]
@@ -14,9 +16,10 @@ pub(crate) struct Pacer {
     turn: Option<Duration>,
     /// When somebody should look again who was told to wait.
     due: Option<Duration>,
-    /// How often the device had gone back, and when to look again.
+    /// How often the device had gone back, how often because the peer's missed something, and when that was asked last.
     repeats: Option<u64>,
-    look_at: Duration,
+    misses: Option<u64>,
+    looked_at: Option<Duration>,
     /// By queue pair, in the order in which they complete.
     under_way: Vec<VecDeque<Posted>>,
     /// How many bytes that are, in all, and how many have completed.
@@ -36,9 +39,6 @@ struct Posted {
 /// Nobody is awake to the millisecond.
 const OVERSLEPT: Duration = Duration::from_millis(5);
 
-/// To look costs a device's driver some reads of files.
-const LOOKS: Duration = Duration::from_millis(20);
-
 impl Pacer {
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
         Self {
@@ -47,7 +47,8 @@ impl Pacer {
             turn: None,
             due: None,
             repeats: None,
-            look_at: Duration::ZERO,
+            misses: None,
+            looked_at: None,
             under_way: vec![VecDeque::new(); queue_pairs],
             under_way_bytes: 0,
             completed_bytes: 0,
@@ -65,21 +66,30 @@ impl Pacer {
         most.map_or(wanted, |most| wanted.min(most))
     }
 
-    /// Somebody looks. Who does so late was kept from it, and so was perhaps the device. `repeats` tells how often the device
-    /// has gone back, if it counts.
-    pub(crate) fn wake(&mut self, now: Duration, repeats: impl FnOnce() -> Option<u64>) {
-        if self.learns && now >= self.look_at {
-            self.look_at = now + LOOKS;
-            if let Some(repeats) = repeats() {
-                let before = self.repeats.replace(repeats);
-                let went_back = before.is_some_and(|before| before != repeats);
-                self.path.counted(went_back, now);
-            }
+    /// Somebody looks. Who does so late was kept from it, and so was perhaps the device.
+    pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
+        if self.learns && self.looked_at.is_none_or(|at| now >= at + LOOKS) {
+            self.look(now, endpoint);
         }
         if let Some(due) = self.due.take_if(|due| *due <= now)
             && now - due > OVERSLEPT
         {
             self.path.overslept(now - due, now);
+        }
+    }
+
+    /// Asks what the device has counted.
+    fn look(&mut self, now: Duration, endpoint: &dyn Endpoint) {
+        let since = self.looked_at.replace(now).unwrap_or(now);
+        if let Some(repeats) = endpoint.repeats() {
+            let before = self.repeats.replace(repeats);
+            let went_back = before.is_some_and(|before| before != repeats);
+            self.path.counted(went_back, now);
+        }
+        if let Some(misses) = endpoint.misses() {
+            let before = self.misses.replace(misses);
+            let has_missed = before.is_some_and(|before| before != misses);
+            self.path.looked(since, has_missed, now);
         }
     }
 

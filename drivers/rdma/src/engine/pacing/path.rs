@@ -147,6 +147,12 @@ impl Path {
         self.state().learn(|search| search.counted(went_back, now));
     }
 
+    /// Whether the peer's device has missed something since somebody looked last, at `since`.
+    pub(super) fn looked(&self, since: Duration, has_missed: bool, now: Duration) {
+        self.state()
+            .learn(|search| search.looked(since, has_missed, now));
+    }
+
     /// Whether it wants to know what becomes of messages.
     pub(super) fn learns(&self) -> bool {
         self.state().search.is_some()

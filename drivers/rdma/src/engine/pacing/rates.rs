@@ -28,8 +28,9 @@ const LEAST_RATE: f64 = 125_000.0;
 /// A step of the climb.
 const STEP: f64 = 1.19;
 
-/// How narrow the interval becomes.
+/// How narrow the interval becomes, and where it costs little to try a rate that is too much.
 const NARROW: f64 = 1.025;
+const NARROWER: f64 = 1.012;
 
 /// How much more is tried after a rest.
 const PROBE: f64 = 1.02;
@@ -99,9 +100,16 @@ impl Rates {
         self.low = (self.low / STEP).max(LEAST_RATE);
     }
 
+    /// What passes turned out to be too much by some share of it.
+    pub(super) fn ease(&mut self, share: f64) {
+        self.high = self.low;
+        self.low = (self.low * (1.0 - share)).max(LEAST_RATE);
+    }
+
     /// Between what passes and what does not is little.
-    pub(super) fn is_narrow(&self) -> bool {
-        self.high / self.low <= NARROW
+    pub(super) fn is_narrow(&self, tries_cost_little: bool) -> bool {
+        let most = if tries_cost_little { NARROWER } else { NARROW };
+        self.high / self.low <= most
     }
 
     /// What passes.
@@ -193,7 +201,7 @@ mod tests {
                 rates.set(rates.step());
             }
             rates.failed();
-            while !rates.is_narrow() && steps.next().is_some() {
+            while !rates.is_narrow(false) && steps.next().is_some() {
                 rates.set(rates.middle());
                 if rates.rate() <= policed {
                     rates.passed();

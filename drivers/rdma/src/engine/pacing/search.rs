@@ -6,17 +6,23 @@
 //! burst, until it is narrow; then the rate stays at its lower end. Long afterwards, and each time later, a
 //! little more is tried again.
 //!
-//! Before that comes how long messages may be ([`Sizing`]). From when on one was lost, [`Patience`] knows.
+//! Before that comes how long messages may be ([`Sizing`]). From when on one was lost, [`Patience`] knows. On a short path the
+//! device mends a loss before that, and what it counts tells of it ([`misses`]).
 //!
 //! No more is under way than the rate brings in little more than a round trip: what a device or a slower place holds
 //! back would only wait there.
 
+mod losses;
+mod misses;
+
 use std::time::Duration;
 
-use super::patience::{Arrival, Circumstances, Patience};
+use super::patience::{Arrival, Patience};
 use super::rates::Rates;
 use super::sizing::Sizing;
 use super::trial::Trial;
+use super::window::Window;
+use misses::{MENDED_AFTER, Misses};
 
 /// A search, between events.
 #[derive(Debug)]
@@ -45,13 +51,16 @@ pub(super) struct Search {
     under_way: u64,
     /// Too much was under way, and nothing leaves until it is what the path holds.
     is_draining: bool,
+    /// What may be under way where the path is short.
+    window: Window,
+    misses: Misses,
     /// How long the rate stays until a little more is tried.
     rest: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Pairs of messages become longer.
+    /// Groups of messages become longer.
     Sizing,
     /// Nothing was lost yet.
     Climbing,
@@ -67,16 +76,8 @@ enum Phase {
 const STEP_TIME: Duration = Duration::from_millis(20);
 
 const TRIAL_TIME: Duration = Duration::from_millis(250);
-const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
 
 const FIRST_REST: Duration = Duration::from_secs(30);
-const MOST_REST: Duration = Duration::from_secs(600);
-
-/// After so long at a rate, one loss is chance.
-const PROVEN: Duration = Duration::from_secs(5);
-
-/// So many losses without a rate that passed between them have another reason, such as a path that has become longer.
-const MOST_LOSSES: u32 = 8;
 
 /// Who may not send because of what is under way looks again after so long, if nothing happens before.
 const RETRY: Duration = Duration::from_millis(2);
@@ -99,6 +100,8 @@ impl Search {
             chance: None,
             under_way: 0,
             is_draining: false,
+            window: Window::new(),
+            misses: Misses::default(),
             rest: FIRST_REST,
         }
     }
@@ -115,7 +118,9 @@ impl Search {
     /// How many bytes may leave together.
     pub(super) fn burst(&self) -> u64 {
         match self.phase {
-            Phase::Sizing => self.sizing.pair_bytes(),
+            Phase::Sizing => self.sizing.group_bytes(),
+            // Who is woken late catches up.
+            _ if self.is_short() => 2 * self.sizing.message_bytes(),
             _ => self.sizing.message_bytes(),
         }
     }
@@ -130,11 +135,18 @@ impl Search {
         if let Some(until) = self.pause.filter(|&until| until > now) {
             return Some(until);
         }
+        if self.misses.is_recovering() {
+            return Some(now + RETRY);
+        }
         if self.phase == Phase::Sizing {
             return match self.trial {
-                Some(trial) => (trial.bytes() >= self.sizing.pair_bytes()).then_some(now + RETRY),
-                None => Some(self.sizing.next_pair()).filter(|&next| next > now),
+                Some(trial) => (trial.bytes() >= self.sizing.group_bytes()).then_some(now + RETRY),
+                None => Some(self.sizing.next_group()).filter(|&next| next > now),
             };
+        }
+        if self.is_short() {
+            self.is_draining = false;
+            return self.is_full_until(now);
         }
         let round_trip = self.patience.round_trip();
         let most_time = round_trip + self.patience.lateness() / 2;
@@ -167,7 +179,11 @@ impl Search {
 
     /// When a message that left at `posted_at` counts as lost.
     pub(super) fn lost_at(&self, posted_at: Duration) -> Duration {
-        self.patience.lost_at(posted_at, self.circumstances())
+        let at = self.patience.lost_at(posted_at, self.circumstances());
+        match self.is_short() {
+            true => at.max(posted_at + MENDED_AFTER),
+            false => at,
+        }
     }
 
     /// A message leaves.
@@ -183,8 +199,8 @@ impl Search {
         let slept = self.patience.slept_in_all();
         let trial = self.trial.get_or_insert_with(|| Trial::new(now, slept));
         trial.posted(bytes);
-        let is_step =
-            now - trial.began() >= STEP_TIME && trial.is_used(self.rates.rate(), now, slept);
+        let time = self.misses.step_time();
+        let is_step = now - trial.began() >= time && trial.is_used(self.rates.rate(), now, slept);
         // Nothing is known of a path on which nothing has arrived.
         let knows = self.patience.knows();
         if self.phase == Phase::Climbing && self.rates.is_below_port() && is_step && knows {
@@ -195,7 +211,10 @@ impl Search {
     /// A message arrived.
     pub(super) fn completed(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
         self.gone(bytes);
+        self.window.arrived(bytes, self.left_at(posted_at, now));
         match self.patience.arrived(posted_at, now, self.circumstances()) {
+            // Somebody was busy, or the device would have told.
+            _ if self.is_short() => self.arrived += bytes,
             Arrival::TooLate => return self.lost(posted_at),
             Arrival::Late => {
                 self.arrived += bytes;
@@ -209,7 +228,7 @@ impl Search {
         let time = match self.phase {
             Phase::Sizing => {
                 if posted_at >= trial.began() {
-                    self.pair_arrived(bytes, now);
+                    self.group_arrived(bytes, now);
                 }
                 return;
             }
@@ -230,26 +249,34 @@ impl Search {
         self.passed();
     }
 
-    /// A message of a pair is there.
-    fn pair_arrived(&mut self, bytes: u64, now: Duration) {
-        let is_whole = self.sizing.arrived(bytes);
-        if is_whole && self.sizing.is_longest() {
-            self.go(Phase::Climbing, self.rates.rate());
-            return;
-        }
-        if is_whole {
-            self.sizing.lengthen();
-        }
-        // Else nobody had so much to send.
-        if is_whole || self.under_way == 0 {
+    /// A message of a group is there.
+    fn group_arrived(&mut self, bytes: u64, now: Duration) {
+        if self.sizing.arrived(bytes) {
+            if !self.misses.await_look(now) {
+                self.group_passed(now);
+            }
+        } else if self.under_way == 0 && !self.misses.awaits_look() {
+            // Nobody had so much to send.
             self.trial = None;
             self.sizing.follow(now, self.rate());
         }
     }
 
+    /// All of a group is there, and nothing of it was lost.
+    fn group_passed(&mut self, now: Duration) {
+        self.sizing.passed();
+        if self.sizing.is_longest() {
+            self.go(Phase::Climbing, self.rates.rate());
+            return;
+        }
+        self.sizing.lengthen();
+        self.trial = None;
+        self.sizing.follow(now, self.rate());
+    }
+
     /// The rate was tried for long enough, and nothing was lost.
     fn passed(&mut self) {
-        if self.losses > MOST_LOSSES {
+        if self.has_other_reason() {
             // How long messages take is learned anew.
             self.patience.forget();
         }
@@ -258,14 +285,16 @@ impl Search {
         match self.phase {
             Phase::Sizing => {}
             Phase::Climbing => self.go(Phase::Resting, self.rates.low()),
-            Phase::Narrowing if self.rates.is_narrow() => self.go(Phase::Resting, self.rates.low()),
+            Phase::Narrowing if self.rates.is_narrow(self.is_short()) => {
+                self.go(Phase::Resting, self.rates.low());
+            }
             Phase::Narrowing => self.halve(),
             Phase::Probing if std::mem::take(&mut self.tries_longer) => {
                 self.go(Phase::Resting, self.rates.low());
             }
             // There is more to be had: how much, another climb tells.
             Phase::Probing => self.go(Phase::Climbing, self.rates.low()),
-            Phase::Resting if !self.sizing.is_longest() => {
+            Phase::Resting if !self.sizing.is_longest() && !self.is_short() => {
                 self.tries_longer = true;
                 self.sizing.lengthen();
                 self.go(Phase::Probing, self.rates.low());
@@ -282,98 +311,6 @@ impl Search {
         self.under_way = self.under_way.saturating_sub(bytes);
     }
 
-    /// Messages from `posted_at` on take too long, and may arrive.
-    fn late(&mut self, posted_at: Duration, now: Duration) {
-        if !self.patience.excuses(posted_at, now) {
-            self.lost(posted_at);
-        }
-    }
-
-    /// Messages from `posted_at` on were lost.
-    pub(super) fn lost(&mut self, posted_at: Duration) {
-        let began = match self.phase {
-            Phase::Climbing => self.climbs_since,
-            _ => self.trial.as_ref().map(Trial::began),
-        };
-        let is_early = began.is_none_or(|began| posted_at < began);
-        // What left at an earlier rate says nothing of this one, but where it climbs.
-        if is_early || self.pause.is_some() {
-            return;
-        }
-        self.losses += 1;
-        let arrived = std::mem::take(&mut self.arrived);
-        let lost_after = self.patience.lost_after(self.circumstances());
-        if self.phase == Phase::Sizing {
-            self.sizing.shorten();
-            if arrived > 0 {
-                // Half of it has passed. Half of that leaves room for messages that a busy host sends late and together.
-                self.sizing.shorten();
-                self.go(Phase::Climbing, self.rates.rate());
-            }
-        } else if arrived == 0 && !self.sizing.is_shortest() {
-            // Not even the first one passed: it is longer than the policer's burst.
-            self.sizing.shorten();
-            if self.phase == Phase::Climbing {
-                self.try_rate(self.rates.first());
-            }
-        } else {
-            self.judge(posted_at);
-        }
-        self.trial = None;
-        // It was noticed when that time was over; what left last has its own.
-        let late_after = self.patience.late_after(self.circumstances());
-        self.pause = Some(posted_at + lost_after + late_after);
-    }
-
-    /// Draws conclusions from a loss.
-    fn judge(&mut self, posted_at: Duration) {
-        match self.phase {
-            Phase::Sizing => {}
-            Phase::Climbing => {
-                self.rates.climbed_too_far(posted_at);
-                self.halve();
-            }
-            Phase::Narrowing => {
-                self.rates.failed();
-                if self.rates.is_narrow() {
-                    self.distrust();
-                }
-                self.halve();
-            }
-            Phase::Probing => {
-                if std::mem::take(&mut self.tries_longer) {
-                    self.sizing.shorten();
-                }
-                self.rest = (self.rest * 2).min(MOST_REST);
-                self.go(Phase::Resting, self.rates.low());
-            }
-            Phase::Resting if self.is_chance(posted_at) => self.chance = Some(posted_at),
-            Phase::Resting => {
-                self.rates.failed();
-                self.distrust();
-                self.halve();
-            }
-        }
-    }
-
-    /// What passed before did so on the policer's burst, or is no longer true.
-    fn distrust(&mut self) {
-        self.rates.distrust();
-        self.trial_time = (self.trial_time * 2).min(MOST_TRIAL_TIME);
-    }
-
-    /// Tries the middle of the interval.
-    fn halve(&mut self) {
-        self.go(Phase::Narrowing, self.rates.middle());
-    }
-
-    /// Whether a loss may be nobody's fault: the rate was good for long, and nothing was lost lately.
-    fn is_chance(&self, lost_at: Duration) -> bool {
-        let began = self.trial.as_ref().map(Trial::began);
-        let since = began.max(self.chance);
-        since.is_some_and(|since| lost_at.saturating_sub(since) >= PROVEN)
-    }
-
     fn go(&mut self, phase: Phase, rate: f64) {
         self.phase = phase;
         self.climbs_since = None;
@@ -383,14 +320,6 @@ impl Search {
     fn try_rate(&mut self, rate: f64) {
         self.rates.set(rate);
         self.trial = None;
-    }
-
-    /// What else matters for how long messages may take.
-    fn circumstances(&self) -> Circumstances {
-        Circumstances {
-            are_longer: self.phase == Phase::Sizing,
-            is_paused: self.pause.is_some(),
-            has_other_reason: self.losses > MOST_LOSSES,
-        }
+        self.misses.forgive();
     }
 }

@@ -1,30 +1,33 @@
 //! How long messages may be.
 //!
-//! A message that is longer than a policer's burst is repeated in vain at any rate. So pairs of messages go by themselves,
-//! each pair longer than the one before, until one is wished no longer or does not arrive in time.
+//! A message that is longer than a policer's burst is repeated in vain at any rate. So messages go in groups, each group
+//! longer than the one before, until messages are wished no longer or one of them is lost.
 //!
-//! When a pair is lost, and what that says of the rate, is not decided here.
+//! When one is lost, and what that says of the rate, is not decided here.
 
 use std::time::Duration;
 
 use super::bucket::time_of;
 
-/// The length of messages, and the pair under trial. Time is that since some moment, as everywhere in pacing.
+/// The length of messages, and the group under trial. Time is that since some moment, as everywhere in pacing.
 #[derive(Debug)]
 pub(super) struct Sizing {
     /// The longest message, in bytes, and the longest that is wanted.
     message_bytes: u64,
     wanted_bytes: u64,
-    /// Messages of the full length of the pair that are there.
+    /// The longest group that has passed, in bytes.
+    passed_bytes: u64,
+    /// Messages of the full length of the group that are there.
     whole: u64,
-    /// When the next pair may leave: the policer's burst is whole again.
-    next_pair: Duration,
+    /// When the next group may leave: the policer's burst is whole again.
+    next_group: Duration,
 }
 
-/// Messages that are tried together. A burst that takes two of them has room for one that comes a little early.
-const PAIR: u64 = 2;
+/// Messages that are tried together. A burst that takes four of them has room for one that comes a little early, and for what
+/// a device repeats.
+const GROUP: u64 = 4;
 
-/// How long the messages of the first pair are.
+/// How long the messages of the first group are.
 const FIRST_MESSAGE_BYTES: u64 = 32 << 10;
 
 const LEAST_MESSAGE_BYTES: u64 = 4096;
@@ -35,8 +38,9 @@ impl Sizing {
         Self {
             message_bytes: wanted_bytes.min(FIRST_MESSAGE_BYTES),
             wanted_bytes,
+            passed_bytes: 0,
             whole: 0,
-            next_pair: Duration::ZERO,
+            next_group: Duration::ZERO,
         }
     }
 
@@ -45,37 +49,48 @@ impl Sizing {
         self.message_bytes
     }
 
-    /// How long a pair is.
-    pub(super) fn pair_bytes(&self) -> u64 {
-        PAIR * self.message_bytes
+    /// How long a group is.
+    pub(super) fn group_bytes(&self) -> u64 {
+        GROUP * self.message_bytes
     }
 
-    /// When the next pair may leave.
-    pub(super) fn next_pair(&self) -> Duration {
-        self.next_pair
+    /// What has passed together, in bytes, less some room for headers; no more than messages in a group, as long as they are.
+    pub(super) fn passed_bytes(&self) -> u64 {
+        self.passed_bytes / 8 * 7
     }
 
-    /// A message of a pair is there. Whether it was the last one, and both had the full length.
+    /// When the next group may leave.
+    pub(super) fn next_group(&self) -> Duration {
+        self.next_group
+    }
+
+    /// A message of a group is there. Whether it was the last one, and all had the full length.
     pub(super) fn arrived(&mut self, bytes: u64) -> bool {
         self.whole += u64::from(bytes == self.message_bytes);
-        self.whole == PAIR
+        self.whole == GROUP
     }
 
-    /// Another pair follows, when a burst at `rate`, in bytes per second, has room for it.
+    /// The group has passed.
+    pub(super) fn passed(&mut self) {
+        self.passed_bytes = self.group_bytes();
+    }
+
+    /// Another group follows, when a burst at `rate`, in bytes per second, has room for it.
     pub(super) fn follow(&mut self, now: Duration, rate: u64) {
         self.whole = 0;
-        self.next_pair = now + time_of(self.pair_bytes(), rate);
+        self.next_group = now + time_of(self.group_bytes(), rate);
     }
 
     pub(super) fn lengthen(&mut self) {
         self.message_bytes = (2 * self.message_bytes).min(self.wanted_bytes);
     }
 
-    /// What is there of a pair was too long, and no longer counts.
+    /// What is there of a group was too long, and no longer counts.
     pub(super) fn shorten(&mut self) {
         self.whole = 0;
         self.message_bytes =
             (self.message_bytes / 2).max(LEAST_MESSAGE_BYTES.min(self.wanted_bytes));
+        self.passed_bytes = self.passed_bytes.min(self.group_bytes());
     }
 
     /// Messages are as long as they are wanted.
@@ -95,12 +110,14 @@ mod tests {
 
     const RATE: u64 = 1_000_000;
 
-    /// Pairs arrive until messages are as long as they are wanted; returns how long they were.
+    /// Groups arrive until messages are as long as they are wanted; returns how long they were.
     fn lengths(wanted: u64) -> Vec<u64> {
         let mut sizing = Sizing::new(wanted);
         let mut lengths = vec![sizing.message_bytes()];
         loop {
-            assert!(!sizing.arrived(sizing.message_bytes()));
+            for _ in 1..GROUP {
+                assert!(!sizing.arrived(sizing.message_bytes()));
+            }
             assert!(sizing.arrived(sizing.message_bytes()));
             if sizing.is_longest() {
                 return lengths;
@@ -112,21 +129,34 @@ mod tests {
     }
 
     #[test]
-    fn pairs_grow_until_messages_are_as_long_as_they_are_wanted() {
+    fn groups_grow_until_messages_are_as_long_as_they_are_wanted() {
         assert_eq!(lengths(1000), [1000]);
         assert_eq!(lengths(32 << 10), [32 << 10]);
         assert_eq!(lengths(100 << 10), [32 << 10, 64 << 10, 100 << 10]);
     }
 
     #[test]
-    fn a_pair_counts_if_both_messages_have_the_full_length() {
+    fn a_group_counts_if_all_messages_have_the_full_length() {
         let mut sizing = Sizing::new(1 << 20);
         assert!(!sizing.arrived(1));
-        assert!(!sizing.arrived(32 << 10));
+        for _ in 1..GROUP {
+            assert!(!sizing.arrived(32 << 10));
+        }
         sizing.follow(Duration::from_secs(1), RATE);
-        assert!(!sizing.arrived(32 << 10), "a pair has its own messages");
-        let refilled = Duration::from_secs(1) + time_of(64 << 10, RATE);
-        assert_eq!(sizing.next_pair(), refilled);
+        assert!(!sizing.arrived(32 << 10), "a group has its own messages");
+        let refilled = Duration::from_secs(1) + time_of(128 << 10, RATE);
+        assert_eq!(sizing.next_group(), refilled);
+    }
+
+    #[test]
+    fn what_has_passed_together_counts_as_messages_become_shorter() {
+        let mut sizing = Sizing::new(1 << 20);
+        sizing.passed();
+        sizing.lengthen();
+        sizing.shorten();
+        assert_eq!(sizing.passed_bytes(), 112 << 10);
+        sizing.shorten();
+        assert_eq!(sizing.passed_bytes(), 56 << 10);
     }
 
     #[test]

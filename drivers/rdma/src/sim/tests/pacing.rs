@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Replay, seeds};
 use crate::sim::random::Random;
-use crate::sim::{Experiment, FabricSettings, Link, Pace, Policer};
+use crate::sim::{Experiment, FabricSettings, Link, Naps, Pace, Policer};
 
 const GIGABIT: u64 = 125_000_000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -160,6 +160,51 @@ fn any_policer_is_found() {
         let found = || format!("{share} of {rate}, {burst}: {:?}", outcome.intervals);
         assert!((0.9..1.1).contains(&share), "{}", found());
         assert!(outcome.fairness() > 0.7, "{}", outcome.fairness());
+    }
+}
+
+const SLOW: u64 = 50_000_000;
+
+/// A host with one processor on a short path, with a device that is a program: now and then it sends late, and together, what
+/// was posted one after the other, or repeats what nobody misses. The policer is one of Linux.
+fn busy(seed: u64) -> Experiment {
+    let mut link = Link::new(2 * GIGABIT, Duration::from_micros(100));
+    let back = link.clone();
+    link.policer = Some(Policer {
+        rate: SLOW,
+        burst: 128 << 10,
+    });
+    link.polices_packets = true;
+    let mut fabric = FabricSettings::new(link);
+    fabric.links[1] = back;
+    fabric.timer_runs_on = true;
+    fabric.naps = Some(Naps {
+        apart: SECOND,
+        longest: SECOND / 50,
+    });
+    fabric.seed = seed;
+    Experiment {
+        fabric,
+        message_bytes: [64 << 10, 1 << 20][usize::from(seed % 2 == 1)],
+        ring_bytes: NonZeroU64::new(16 << 20).unwrap(),
+        stall: Some(3 * SECOND),
+        time: 15 * SECOND,
+        ..policed(Pace::Auto)
+    }
+}
+
+/// The naps themselves take a fiftieth of the time.
+#[test]
+fn the_rate_is_found_from_a_busy_host() {
+    for seed in seeds(6) {
+        let _replay = Replay(seed);
+        let outcome = busy(seed).run().unwrap();
+        let settled = &outcome.intervals[5..];
+        let share = outcome.rate_from(5) / SLOW as f64;
+        let dropped: u64 = settled.iter().map(|part| part.dropped).sum();
+        let stalls: u64 = outcome.intervals.iter().map(|part| part.stalls).sum();
+        let found = || format!("{share}, {dropped} dropped: {:?}", outcome.intervals);
+        assert!(share > 0.93 && dropped < 10 && stalls == 0, "{}", found());
     }
 }
 

@@ -1,0 +1,133 @@
+//! What follows where messages are late or lost.
+
+use std::time::Duration;
+
+use super::{Phase, Search};
+use crate::engine::pacing::patience::Circumstances;
+use crate::engine::pacing::trial::Trial;
+
+const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
+
+pub(super) const MOST_REST: Duration = Duration::from_secs(600);
+
+/// After so long at a rate, one loss is chance.
+const PROVEN: Duration = Duration::from_secs(5);
+
+/// So many losses without a rate that passed between them have another reason, such as a path that has become longer.
+const MOST_LOSSES: u32 = 8;
+
+impl Search {
+    /// Messages from `posted_at` on take too long, and may arrive.
+    pub(super) fn late(&mut self, posted_at: Duration, now: Duration) {
+        if !self.patience.excuses(posted_at, now) {
+            self.lost(posted_at);
+        }
+    }
+
+    /// Messages from `posted_at` on were lost.
+    pub(in crate::engine::pacing) fn lost(&mut self, posted_at: Duration) {
+        let began = match self.phase {
+            Phase::Climbing => self.climbs_since,
+            _ => self.trial.as_ref().map(Trial::began),
+        };
+        let is_early = began.is_none_or(|began| posted_at < began);
+        // What left at an earlier rate says nothing of this one, but where it climbs.
+        if is_early || self.pause.is_some() || self.misses.is_recovering() {
+            return;
+        }
+        let arrived = std::mem::take(&mut self.arrived);
+        if arrived > 0 && self.phase != Phase::Sizing && self.is_short() {
+            self.blame();
+            return;
+        }
+        self.losses += 1;
+        let lost_after = self.patience.lost_after(self.circumstances());
+        if self.phase == Phase::Sizing {
+            self.group_lost(arrived);
+        } else if arrived == 0 && !self.sizing.is_shortest() {
+            // Not even the first one passed: it is longer than the policer's burst.
+            self.sizing.shorten();
+            if self.phase == Phase::Climbing {
+                self.try_rate(self.rates.first());
+            }
+        } else {
+            self.judge(posted_at);
+        }
+        self.trial = None;
+        // It was noticed when that time was over; what left last has its own.
+        let late_after = self.patience.late_after(self.circumstances());
+        self.pause = Some(posted_at + lost_after + late_after);
+    }
+
+    /// A group was too much at once.
+    pub(super) fn group_lost(&mut self, arrived: u64) {
+        let was_shortest = self.sizing.is_shortest();
+        self.sizing.shorten();
+        if self.sizing.passed_bytes() > 0 || was_shortest && arrived > 0 {
+            self.go(Phase::Climbing, self.rates.rate());
+        }
+    }
+
+    /// Draws conclusions from a loss.
+    fn judge(&mut self, posted_at: Duration) {
+        match self.phase {
+            Phase::Sizing => {}
+            Phase::Climbing => {
+                self.rates.climbed_too_far(posted_at);
+                self.halve();
+            }
+            Phase::Narrowing => {
+                self.rates.failed();
+                if self.rates.is_narrow(false) {
+                    self.distrust();
+                }
+                self.halve();
+            }
+            Phase::Probing => {
+                if std::mem::take(&mut self.tries_longer) {
+                    self.sizing.shorten();
+                }
+                self.rest = (self.rest * 2).min(MOST_REST);
+                self.go(Phase::Resting, self.rates.low());
+            }
+            Phase::Resting if self.is_chance(posted_at) => self.chance = Some(posted_at),
+            Phase::Resting => {
+                self.rates.failed();
+                self.distrust();
+                self.halve();
+            }
+        }
+    }
+
+    /// What passed before did so on the policer's burst, or is no longer true.
+    fn distrust(&mut self) {
+        self.rates.distrust();
+        self.trial_time = (self.trial_time * 2).min(MOST_TRIAL_TIME);
+    }
+
+    /// Tries the middle of the interval.
+    pub(super) fn halve(&mut self) {
+        self.go(Phase::Narrowing, self.rates.middle());
+    }
+
+    /// Whether a loss may be nobody's fault: the rate was good for long, and nothing was lost lately.
+    fn is_chance(&self, lost_at: Duration) -> bool {
+        let began = self.trial.as_ref().map(Trial::began);
+        let since = began.max(self.chance);
+        since.is_some_and(|since| lost_at.saturating_sub(since) >= PROVEN)
+    }
+
+    /// Losses go on at any rate.
+    pub(super) fn has_other_reason(&self) -> bool {
+        self.losses > MOST_LOSSES
+    }
+
+    /// What else matters for how long messages may take.
+    pub(super) fn circumstances(&self) -> Circumstances {
+        Circumstances {
+            are_longer: self.phase == Phase::Sizing,
+            is_paused: self.pause.is_some(),
+            has_other_reason: self.has_other_reason(),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What follows where a device tells that something was lost, before that makes messages late.
+//!
+//! A device that hears what the peer's misses goes back at once and repeats all that is under way. A policer drops most of that
+//! again, unless it is no more than the policer takes at once. Where a round trip takes so little time that this is
+//! enough to keep the path busy, no more than what has passed at once is under way: then a loss is mended in
+//! milliseconds, and no queue pair is given up for it. So it is not seen by waiting, but by asking the device.
+//!
+//! A device's own time may be over though nothing is missing, so that does not count here.
+
+use std::time::Duration;
+
+use super::losses::MOST_REST;
+use super::{Phase, RETRY, STEP_TIME, Search};
+use crate::engine::pacing::LOOKS;
+use crate::engine::pacing::bucket::time_of;
+use crate::engine::pacing::trial::Trial;
+
+/// What is known of what the peer's device has missed.
+#[derive(Debug, Default)]
+pub(super) struct Misses {
+    /// Devices count them.
+    are_counted: bool,
+    /// All of a group is there since then, and it is to be seen whether something of it was missed.
+    whole_since: Option<Duration>,
+    /// Something was missed, and nothing leaves until the device has mended it.
+    is_recovering: bool,
+    /// What was missed before has had its consequences.
+    judged_until: Duration,
+    /// Something was missed at this rate once: that may be chance.
+    is_suspect: bool,
+}
+
+/// A device on a short path has time for some repetitions before its queue pair is given up.
+pub(super) const MENDED_AFTER: Duration = Duration::from_secs(1);
+
+/// After so many times what has passed at once, one miss is chance, or the rate is too much by a quarter of a percent at most.
+const RARE: u64 = 400;
+/// After fewer it is too much by some percent.
+const OFTEN: u64 = 25;
+
+/// By how much a rate becomes less that was held to be good.
+const EASE: f64 = 0.01;
+const MUCH_EASE: f64 = 0.04;
+
+/// What policers take at once, in bytes: more than that may pass for another reason.
+const MOST_BURST_BYTES: u64 = 1 << 20;
+
+impl Misses {
+    pub(super) fn is_recovering(&self) -> bool {
+        self.is_recovering
+    }
+
+    pub(super) fn awaits_look(&self) -> bool {
+        self.whole_since.is_some()
+    }
+
+    /// All of a group is there. Whether devices will tell if something of it was missed.
+    pub(super) fn await_look(&mut self, now: Duration) -> bool {
+        self.whole_since = self.are_counted.then_some(now);
+        self.are_counted
+    }
+
+    /// How long a step of the climb takes: where something was missed, until a second time would have been seen.
+    pub(super) fn step_time(&self) -> Duration {
+        if self.is_suspect {
+            STEP_TIME + 3 * LOOKS
+        } else {
+            STEP_TIME
+        }
+    }
+
+    /// Another rate is tried.
+    pub(super) fn forgive(&mut self) {
+        self.is_suspect = false;
+    }
+}
+
+impl Search {
+    /// Whether a round trip takes so little time that no more need be under way than what has passed at once, and devices
+    /// tell what of it is missed.
+    pub(super) fn is_short(&self) -> bool {
+        // As much again for acknowledgements that a busy host sends late.
+        let bytes = self.rates.bytes_in(2 * self.patience.round_trip());
+        self.misses.are_counted && bytes + self.sizing.message_bytes() <= self.sizing.passed_bytes()
+    }
+
+    /// Until when a short path takes no further message, if that is so, or when to look again.
+    pub(super) fn is_full_until(&mut self, now: Duration) -> Option<Duration> {
+        self.window.set(self.rate(), self.sizing.passed_bytes());
+        let bytes = self.under_way + self.sizing.message_bytes();
+        let ready_at = self.window.ready_at(bytes, now);
+        Some(ready_at.unwrap_or(now + RETRY)).filter(|&at| at > now)
+    }
+
+    /// When a message that is there can have left at the latest.
+    pub(super) fn left_at(&self, posted_at: Duration, now: Duration) -> Duration {
+        now.saturating_sub(self.patience.round_trip())
+            .max(posted_at)
+    }
+
+    /// Somebody has asked a device whether the peer's has missed something since `since`.
+    pub(in crate::engine::pacing) fn looked(
+        &mut self,
+        since: Duration,
+        has_missed: bool,
+        now: Duration,
+    ) {
+        self.misses.are_counted = true;
+        if self.misses.is_recovering {
+            if self.under_way == 0 {
+                self.recovered(now);
+            }
+        } else if has_missed {
+            self.missed(since);
+        } else if let Some(whole) = self.misses.whole_since
+            // By then every channel has asked.
+            && now >= whole + 2 * LOOKS
+        {
+            self.misses.whole_since = None;
+            self.group_passed(now);
+        }
+    }
+
+    /// The device has mended what was lost.
+    fn recovered(&mut self, now: Duration) {
+        self.misses.is_recovering = false;
+        self.misses.judged_until = now;
+        // What it repeated may have used up what a policer takes at once.
+        let burst = self.sizing.passed_bytes().max(self.sizing.group_bytes());
+        self.pause = Some(now + time_of(burst, self.rate()));
+    }
+
+    /// Something was missed, at `since` or later.
+    fn missed(&mut self, since: Duration) {
+        if since < self.misses.judged_until || self.trial.is_none() {
+            return;
+        }
+        if self.phase == Phase::Sizing {
+            self.misses.whole_since = None;
+            self.misses.is_recovering = true;
+            let arrived = std::mem::take(&mut self.arrived);
+            self.group_lost(arrived);
+            self.trial = None;
+        } else if self.is_short() {
+            self.arrived = 0;
+            self.blame();
+        }
+    }
+
+    /// Something was lost on a short path: perhaps the rate is to blame.
+    pub(super) fn blame(&mut self) {
+        self.misses.is_recovering = true;
+        match self.phase {
+            Phase::Sizing => {}
+            Phase::Resting => self.ease(),
+            Phase::Probing => {
+                if std::mem::take(&mut self.tries_longer) {
+                    self.sizing.shorten();
+                }
+                self.rest = (2 * self.rest).min(MOST_REST);
+                self.go(Phase::Resting, self.rates.low());
+            }
+            Phase::Climbing | Phase::Narrowing if !self.misses.is_suspect => {
+                self.misses.is_suspect = true;
+            }
+            Phase::Climbing => {
+                self.rates.climbed_too_far(Duration::MAX);
+                self.halve();
+            }
+            Phase::Narrowing => {
+                self.rates.failed();
+                if self.rates.is_narrow(true) {
+                    self.go(Phase::Resting, self.rates.low());
+                } else {
+                    self.halve();
+                }
+            }
+        }
+        self.trial = None;
+    }
+
+    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed.
+    fn ease(&mut self) {
+        let passed = self.trial.as_ref().map_or(0, Trial::bytes);
+        let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
+        if passed >= RARE * burst {
+            return;
+        }
+        let is_often = passed < OFTEN * burst;
+        self.rates.ease(if is_often { MUCH_EASE } else { EASE });
+        self.go(Phase::Resting, self.rates.low());
+    }
+}
