@@ -165,6 +165,8 @@ impl Endpoint for AsyncRdmaEndpoint {
             depth: DEPTH,
             reads: usize::from(READS),
             message_bytes: MAX_TRANSFER_BYTES,
+            // async-rdma sends from one part of one region.
+            payload_bytes: 0,
             immediate: false,
             over_tcp: false,
             needs_polling: false,
@@ -246,6 +248,7 @@ impl Endpoint for AsyncRdmaEndpoint {
                 from,
             } => queue_pair.read(id, region(name), span, from),
             Work::Send(message) => queue_pair.send(id, &message),
+            Work::Carry { .. } => unreachable!("messages take nothing along"),
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ pub(crate) struct QueuePair {
 pub(crate) enum Event {
     /// The request of this name is done.
     Done(u64),
-    Received(Message),
+    Received(Vec<u8>),
     /// The peer sends nothing more.
     Farewell,
     /// The peer's device has heard that we send nothing more.
@@ -199,8 +199,7 @@ fn decode(message: &LocalMr) -> io::Result<Event> {
     }
     content
         .get(..usize::from(length))
-        .and_then(Message::new)
-        .map(Event::Received)
+        .map(|content| Event::Received(content.to_vec()))
         .ok_or_else(|| io::Error::other(format!("the peer sent a message of {length} bytes")))
 }
 

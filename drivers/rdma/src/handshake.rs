@@ -5,6 +5,7 @@
 //! that reason in its log.
 
 mod encoding;
+mod inline;
 mod record;
 mod way;
 
@@ -14,6 +15,7 @@ use gridhaul_stack::{ChannelError, Operation};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages};
 pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
 pub use self::record::{FabricRecord, PortRecord, QueuePairRecord};
 pub(crate) use self::way::{Way, Ways};

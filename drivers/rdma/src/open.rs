@@ -18,7 +18,7 @@ use self::rings::{Carrier, Rings};
 pub(crate) use self::tuning::Tuning;
 use crate::engine::Exchange;
 use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token, Way, Ways};
-use crate::memory::Memory;
+use crate::memory::{Memory, Share};
 use crate::outgoing::Outgoing;
 use crate::provider::{Endpoint, Remote};
 use crate::random::random_bytes;
@@ -109,7 +109,10 @@ impl Opening<'_> {
         let pins = abilities.place.is_some();
         let ring_bytes = self.offered_ring_bytes(&abilities);
         let mut share = self.share(Side::Connector, pins, ring_bytes)?;
-        let offer = self.settings.offer(share.ring_bytes());
+        let mut offer = self.settings.offer(share.ring_bytes());
+        if pins {
+            offer = with_slots(offer, &mut share);
+        }
         let record = Record::Offer(offer, abilities.ways);
         handshake::write(&self.socket, &record, self.operation)?;
         let Record::Answer(answer) = handshake::read(&self.socket, self.operation)? else {
@@ -118,6 +121,10 @@ impl Opening<'_> {
         if answer.chosen.within(offer) != answer.chosen || answer.chosen.mode != offer.mode {
             return Err(OpenError::Greedy);
         }
+        if answer.way != Way::Soft && answer.chosen.within_slots() != answer.chosen {
+            return Err(OpenError::Greedy);
+        }
+        share.set_beside(slot_bytes(answer.chosen, answer.way));
         share.shrink(answer.chosen.ring_bytes);
         let rings = self.rings(share, answer.chosen, answer.way, &abilities);
         let mut rings = self.or_refuse(rings)?;
@@ -179,11 +186,14 @@ impl Opening<'_> {
             ))
         })?;
         let wanted = offer.within(self.settings.offer(self.settings.ring_bytes));
-        let share = self.share(Side::Acceptor, way != Way::Soft, wanted.ring_bytes)?;
-        let chosen = Offer {
+        let mut share = self.share(Side::Acceptor, way != Way::Soft, wanted.ring_bytes)?;
+        let mut chosen = Offer {
             ring_bytes: share.ring_bytes(),
             ..wanted
         };
+        if way != Way::Soft {
+            chosen = with_slots(chosen, &mut share);
+        }
         let rings = self.rings(share, chosen, way, &abilities)?;
         let door = match rings.carrier {
             Carrier::Iwarp(_) => self.listen_by_manager()?,
@@ -231,6 +241,24 @@ impl Opening<'_> {
             .and_then(SocketAddr::try_from)
             .map(|address| address.ip())
             .map_err(|errno| OpenError::Local(errno.to_string()))
+    }
+}
+
+/// Lets messages take along what there is pinned memory for.
+fn with_slots(offer: Offer, share: &mut Share) -> Offer {
+    let fitted = offer.within_slots();
+    if share.set_beside(fitted.slot_bytes()) {
+        fitted
+    } else {
+        fitted.with_usual_slots()
+    }
+}
+
+/// What an adapter pins for messages, beyond usual slots.
+fn slot_bytes(chosen: Offer, way: Way) -> u64 {
+    match way {
+        Way::Soft => 0,
+        Way::Iwarp | Way::Roce | Way::InfiniBand | Way::Provided => chosen.slot_bytes(),
     }
 }
 

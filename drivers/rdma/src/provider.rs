@@ -52,6 +52,8 @@ pub struct Wanted {
     pub queue_pairs: u16,
     /// Pieces that the peer announces at a time, at most.
     pub pieces: u16,
+    /// What the peer's messages take along at most, in bytes.
+    pub payload_bytes: usize,
     /// To the peer and back.
     pub round_trip: Duration,
 }
@@ -155,6 +157,8 @@ pub struct Limits {
     pub reads: usize,
     /// The largest WRITE or READ, in bytes.
     pub message_bytes: usize,
+    /// What a message may take along, in bytes; the peer's endpoint has room for as much.
+    pub payload_bytes: usize,
     /// A WRITE can carry a number for the peer, and tell it that it has arrived.
     pub immediate: bool,
     /// Over TCP, which repeats what is lost by itself, and lets nothing pass while the peer's program takes nothing:
@@ -225,6 +229,12 @@ pub enum Work {
     },
     /// Sends a message, which the peer gets after all WRITEs that were posted before on the queue pair.
     Send(Message),
+    /// The same, with a part of our memory behind what it says.
+    Carry {
+        message: Message,
+        region: usize,
+        span: Span,
+    },
 }
 
 impl Work {
@@ -233,12 +243,13 @@ impl Work {
         match self {
             Self::Write { span, .. } | Self::Read { span, .. } => span.length.max(1),
             Self::Send(message) => message.as_bytes().len().max(1),
+            Self::Carry { message, span, .. } => message.as_bytes().len() + span.length,
         }
     }
 }
 
-/// The longest message: each queue pair keeps room for some hundreds.
-pub const MAX_MESSAGE_BYTES: usize = 192;
+/// The longest message, without what it takes along.
+pub const MAX_MESSAGE_BYTES: usize = 32;
 
 /// A short message: what the two ends tell each other while data flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,14 +272,6 @@ impl Message {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
-
-    /// So many bytes more, to be filled in; `None` if there is no room for them.
-    pub(crate) fn extend(&mut self, count: usize) -> Option<&mut [u8]> {
-        let end = self.length.checked_add(count)?;
-        let room = self.bytes.get_mut(self.length..end)?;
-        self.length = end;
-        Some(room)
-    }
 }
 
 /// What happened.
@@ -276,8 +279,8 @@ impl Message {
 pub enum Completion {
     /// A request is done; its memory is ours again.
     Done { queue_pair: usize, id: u64 },
-    /// The peer sent a message.
-    Received { queue_pair: usize, message: Message },
+    /// The peer sent a message, with what it takes along.
+    Received { queue_pair: usize, message: Vec<u8> },
     /// The peer wrote so many bytes, and gave this number with them.
     Written {
         queue_pair: usize,

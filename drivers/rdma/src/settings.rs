@@ -7,8 +7,8 @@ use std::time::Duration;
 use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, OptionDoc, OptionKind, Options};
 
-use crate::engine::{MAX_INLINE_BYTES, Rate};
-use crate::handshake::{Mode, Offer};
+use crate::engine::Rate;
+use crate::handshake::{MAX_INLINE_BYTES, Mode, Offer, USUAL_INLINE_BYTES};
 use crate::provider;
 use crate::verbs::Wishes;
 
@@ -105,9 +105,9 @@ const OWN: [OptionDoc; 18] = [
     },
     OptionDoc {
         name: "inline",
-        meaning: "Payloads of up to so many bytes travel in the message that announces them, 0 to 183; 183 unless given.",
-        example: "0",
-        kind: OptionKind::Number,
+        meaning: "Payloads of up to so many bytes travel in the message that announces them, 0 to 16K; 183 unless given.",
+        example: "4K",
+        kind: OptionKind::Bytes,
     },
     OptionDoc {
         name: "immediate",
@@ -190,8 +190,6 @@ pub(crate) const OPTIONS: [OptionDoc; OWN.len() + OF_TCP] = {
 const SLAB_BYTES: u64 = 4 << 20;
 const SLABS: u64 = 4;
 const MESSAGE_BYTES: u64 = 256 << 10;
-const INLINE_BYTES: u16 = 183;
-const _: () = assert!(INLINE_BYTES as usize == MAX_INLINE_BYTES);
 const STALL: Duration = Duration::from_secs(3);
 
 /// The fastest path for which a ring is fitted, in bytes per second: 100 Gb/s.
@@ -243,7 +241,9 @@ impl Settings {
             burst: options.value("burst", options::bytes)?.unwrap_or(message),
             depth: options.value("depth", depth)?.flatten(),
             mode: options.value("mode", mode)?.unwrap_or(Mode::Put),
-            inline_bytes: options.value("inline", inline)?.unwrap_or(INLINE_BYTES),
+            inline_bytes: options
+                .value("inline", inline)?
+                .unwrap_or(USUAL_INLINE_BYTES),
             immediate: options.value("immediate", options::switch)?.unwrap_or(true),
             stall: options.value("stall", stall)?.unwrap_or(STALL),
             checksum: options.value("crc", options::switch)?.unwrap_or(false),
@@ -338,8 +338,11 @@ fn mode(text: &str) -> Result<Mode, String> {
 }
 
 fn inline(text: &str) -> Result<u16, String> {
-    let number = between(0, u64::from(INLINE_BYTES))(text)?;
-    Ok(u16::try_from(number).unwrap_or(INLINE_BYTES))
+    options::bytes(text)
+        .ok()
+        .and_then(|bytes| u16::try_from(bytes).ok())
+        .filter(|bytes| *bytes <= MAX_INLINE_BYTES)
+        .ok_or_else(|| format!("it is not a number of bytes from 0 to {MAX_INLINE_BYTES}"))
 }
 
 fn stall(text: &str) -> Result<Duration, String> {

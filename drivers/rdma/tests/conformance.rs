@@ -15,6 +15,10 @@ conformance_tests!(
     subject("rdma:provider=soft;qps=3;slab=4K;slabs=3;message=1K")
 );
 conformance_tests!(
+    in_messages,
+    subject("rdma:provider=soft;inline=16K;crc=on;qps=2")
+);
+conformance_tests!(
     fetched_by_the_receiver,
     subject("rdma:mode=get;qps=2;slab=64K;slabs=3;message=4K")
 );

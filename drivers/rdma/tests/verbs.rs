@@ -22,6 +22,11 @@ conformance_tests!(
 );
 conformance_tests!(
     #[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
+    in_messages,
+    subject("rdma:provider=verbs;inline=16K")
+);
+conformance_tests!(
+    #[ignore = "needs an RDMA device, and GRIDHAUL_RDMA_ADDRESS to name its address"]
     fetching,
     subject("rdma:provider=verbs;mode=get")
 );

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::crawl::{Crawl, Sample};
 use super::message::MessageError;
 use super::receiver::ReceiverError;
-use super::sender::{Post, SenderError};
+use super::sender::SenderError;
 use super::{Message, Reader, Receiver, Sender};
 use crate::memory::Memory;
 use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
@@ -25,8 +25,8 @@ pub(crate) struct Exchange {
     pub(crate) receiver: Receiver,
     /// Fetches what arrives, unless the peer writes it.
     reader: Option<Reader>,
-    /// Where pieces that travel in messages are copied from and to: our two rings.
-    rings: Option<[Arc<Memory>; 2]>,
+    /// Where pieces that travel in messages are copied to: our ring.
+    incoming: Option<Arc<Memory>>,
     queue_pairs: Vec<State>,
     /// `None` where nobody wants to know, or the device does not count.
     crawl: Option<Crawl>,
@@ -74,7 +74,7 @@ impl Exchange {
             sender,
             receiver,
             reader: None,
-            rings: None,
+            incoming: None,
             queue_pairs: vec![State::Living; queue_pairs],
             loss: None,
             stalls: 0,
@@ -92,15 +92,15 @@ impl Exchange {
         self
     }
 
-    /// Small pieces travel in messages: copied from the ring that is sent from, and to the one that is received into.
-    pub(crate) fn carry(mut self, outgoing: Arc<Memory>, incoming: Arc<Memory>) -> Self {
-        self.rings = Some([outgoing, incoming]);
+    /// Small pieces come in messages: they are copied to the ring that is received into.
+    pub(crate) fn carry(mut self, incoming: Arc<Memory>) -> Self {
+        self.incoming = Some(incoming);
         self
     }
 
-    /// All has gone, and what still comes is thrown away: the rings are given back.
+    /// All has gone, and what still comes is thrown away: the ring is given back.
     pub(crate) fn give_back(&mut self) {
-        self.rings = None;
+        self.incoming = None;
     }
 
     /// Does all that can be done without waiting. `now` is the time since some fixed moment, and does not go back.
@@ -162,9 +162,8 @@ impl Exchange {
         while posted < POSTED_BYTES
             && let Some(post) = self.sender.next(now)
         {
-            let request = self.load(post);
-            posted += request.work.bytes();
-            Self::post(endpoint, post.queue_pair, request)?;
+            posted += post.request.work.bytes();
+            Self::post(endpoint, post.queue_pair, post.request)?;
         }
         while posted < POSTED_BYTES
             && let Some(reader) = &mut self.reader
@@ -174,18 +173,6 @@ impl Exchange {
             Self::post(endpoint, queue_pair, request)?;
         }
         Ok(posted)
-    }
-
-    /// Puts the piece into a message that carries one.
-    fn load(&self, post: Post) -> Request {
-        let mut request = post.request;
-        if let (Some(payload), Some([outgoing, _])) = (post.payload, &self.rings)
-            && let Work::Send(message) = &mut request.work
-            && let Some(room) = message.extend(payload.length)
-        {
-            outgoing.copy_out(payload.offset, room);
-        }
-        request
     }
 
     /// Returns credit if it is due.
@@ -328,13 +315,13 @@ impl Exchange {
             Completion::Received {
                 queue_pair,
                 message,
-            } if message.as_bytes().is_empty() => {
+            } if message.is_empty() => {
                 // The peer's last on this queue pair, where nothing else tells its end.
                 if endpoint.close(queue_pair) {
                     self.lose(endpoint, queue_pair, Loss::Closed);
                 }
             }
-            Completion::Received { message, .. } => return self.hear(endpoint, message.as_bytes()),
+            Completion::Received { message, .. } => return self.hear(endpoint, &message),
             Completion::Written {
                 immediate, length, ..
             } => self.receiver.written(immediate, u64::from(length))?,
@@ -381,7 +368,7 @@ impl Exchange {
             }
             Message::Carried { start, length } => {
                 let place = self.receiver.carried(start, length as u64)?;
-                if let (Some(place), Some([_, incoming])) = (place, &self.rings) {
+                if let (Some(place), Some(incoming)) = (place, &self.incoming) {
                     incoming.copy_in(place.offset, &bytes[bytes.len() - length..]);
                 }
             }

@@ -28,7 +28,7 @@ mod sources;
 pub(crate) use exchange::Exchange;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use exchange::Fault;
-pub(crate) use message::{MAX_INLINE_BYTES, Message};
+pub(crate) use message::Message;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use pacing::time_of;
 pub(crate) use pacing::{Pacer, Path, Rate};

@@ -256,11 +256,7 @@ mod tests {
 
         fn post(&mut self) {
             while let Some(post) = self.sender.next(Duration::ZERO) {
-                let mut request = post.request;
-                if let (Some(payload), Work::Send(message)) = (post.payload, &mut request.work) {
-                    message.extend(payload.length).unwrap();
-                }
-                self.announced[post.queue_pair].push_back(request);
+                self.announced[post.queue_pair].push_back(post.request);
             }
             while let Some((queue_pair, request)) =
                 self.reader.next(&mut self.other, Duration::ZERO)
@@ -275,10 +271,14 @@ mod tests {
             let Some(Request { id, work }) = self.announced[queue_pair].pop_front() else {
                 return;
             };
-            let Work::Send(message) = work else {
-                panic!("nothing is written");
+            let message = match work {
+                Work::Send(message) => message.as_bytes().to_vec(),
+                Work::Carry { message, span, .. } => {
+                    [message.as_bytes(), &vec![0; span.length]].concat()
+                }
+                Work::Write { .. } | Work::Read { .. } => panic!("nothing is written"),
             };
-            match Message::decode(message.as_bytes()).unwrap() {
+            match Message::decode(&message).unwrap() {
                 Message::Arrived { start, length } => {
                     let pieces = self.reader.pieces();
                     let length = u64::from(length);

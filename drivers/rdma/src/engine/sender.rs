@@ -168,8 +168,6 @@ impl Piece {
 pub(crate) struct Post {
     pub(crate) queue_pair: usize,
     pub(crate) request: Request,
-    /// What of our ring travels in the message, behind what it says.
-    pub(crate) payload: Option<Span>,
 }
 
 /// How the peer lied, or what is no more.

@@ -15,13 +15,16 @@ use crate::engine::{
 };
 use crate::memory::Memory;
 use crate::provider::{
-    self, Access, Completion, Endpoint, Limits, Loss, PostError, Region, Remote, Request, Work,
+    Access, Completion, Endpoint, Limits, Loss, PostError, Region, Remote, Request, Work,
 };
 
 const RING_BYTES: u64 = 1000;
 const QUEUE_PAIRS: usize = 3;
 const PIECES: usize = 8;
 const DEPTH: usize = 16;
+
+/// Longer than a piece, so that every one of them may travel in a message.
+const INLINE_BYTES: usize = 300;
 
 /// Messages of a peer, true and false, with completions and losses between them, and what we send and consume. Ends with
 /// the first lie that is noticed.
@@ -41,7 +44,11 @@ pub fn messages(input: &[u8]) {
         piece_bytes: 250,
         max_pieces: PIECES,
         is_fetched: modes & 1 != 0,
-        inline_bytes: if modes & 16 != 0 { 40 } else { 0 },
+        inline_bytes: if modes & 16 != 0 {
+            INLINE_BYTES as u64
+        } else {
+            0
+        },
         immediate: modes & 4 != 0,
         completes_early: modes & 1 == 0,
         stall: None,
@@ -53,12 +60,12 @@ pub fn messages(input: &[u8]) {
         receiver.take_immediates();
     }
     if modes & 16 != 0 {
-        receiver.take_inline(40);
+        receiver.take_inline(INLINE_BYTES as u64);
     }
     let mut exchange = Exchange::new(sender, receiver, QUEUE_PAIRS);
     let bytes = NonZeroUsize::try_from(ring_bytes).expect("a ring is memory of this process");
-    if let (Ok(outgoing), Ok(incoming)) = (Memory::new(bytes), Memory::new(bytes)) {
-        exchange = exchange.carry(Arc::new(outgoing), Arc::new(incoming));
+    if let Ok(incoming) = Memory::new(bytes) {
+        exchange = exchange.carry(Arc::new(incoming));
     }
     if modes & 2 != 0 {
         let settings = ReaderSettings {
@@ -102,11 +109,11 @@ pub fn messages(input: &[u8]) {
             }
             kind => {
                 let message = message(kind, &mut input, consumed);
-                let mut encoded = message.encode();
+                let mut encoded = message.encode().as_bytes().to_vec();
                 if let Message::Carried { length, .. } = message {
-                    encoded.extend(length);
+                    encoded.resize(encoded.len() + length, 0);
                 }
-                peer.say(encoded.as_bytes());
+                peer.say(&encoded);
             }
         }
         if exchange.advance(&mut peer, Duration::ZERO).is_err() {
@@ -122,7 +129,7 @@ fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
     match kind {
         176..=189 => Message::Carried {
             start: near,
-            length: usize::from(input.byte() % 64),
+            length: usize::from(input.byte()) * 2,
         },
         190..=219 => Message::Arrived {
             start: near,
@@ -159,11 +166,10 @@ impl Peer {
 
     fn say(&mut self, bytes: &[u8]) {
         let queue_pair = self.pending.iter().position(Option::is_some);
-        let message = provider::Message::new(bytes);
-        if let (Some(queue_pair), Some(message)) = (queue_pair, message) {
+        if let Some(queue_pair) = queue_pair {
             self.happens.push(Completion::Received {
                 queue_pair,
-                message,
+                message: bytes.to_vec(),
             });
         }
     }
@@ -201,6 +207,7 @@ impl Endpoint for Peer {
             depth: DEPTH,
             reads: 0,
             message_bytes: 100,
+            payload_bytes: INLINE_BYTES,
             immediate: true,
             over_tcp: false,
             needs_polling: false,
@@ -217,15 +224,21 @@ impl Endpoint for Peer {
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
         let pending = self.pending[queue_pair].as_mut().ok_or(PostError::Lost)?;
         assert!(pending.len() < DEPTH, "the engine counts what it posts");
-        if let Work::Write {
-            span, to: place, ..
-        }
-        | Work::Read {
-            span, from: place, ..
-        } = request.work
-        {
-            assert!((span.offset + span.length) as u64 <= RING_BYTES);
-            assert_eq!(place.address, span.offset as u64, "both rings are alike");
+        match request.work {
+            Work::Write {
+                span, to: place, ..
+            }
+            | Work::Read {
+                span, from: place, ..
+            } => {
+                assert!((span.offset + span.length) as u64 <= RING_BYTES);
+                assert_eq!(place.address, span.offset as u64, "both rings are alike");
+            }
+            Work::Carry { span, .. } => {
+                assert!((span.offset + span.length) as u64 <= RING_BYTES);
+                assert!(span.length <= INLINE_BYTES, "as was agreed");
+            }
+            Work::Send(_) => {}
         }
         pending.push(request.id);
         Ok(())

@@ -14,12 +14,15 @@ use crate::soft::segment::{Header, Queue, ReadRequest, Tagged};
 /// The length of each region, in bytes.
 const REGION_BYTES: usize = 4096;
 
+/// What a message may take along, in bytes.
+const PAYLOAD_BYTES: usize = 6000;
+
 /// Segments, each named by its first byte: sound ones with keys that are right, places that may not be, and payloads
 /// of any length; or bytes as they are.
 pub fn segments(input: &[u8]) {
     let mut input = Input(input);
     let has_checksum = input.byte() % 2 == 1;
-    let mut endpoint = SoftEndpoint::new().expect("a descriptor");
+    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES).expect("a descriptor");
     let rights = [
         Access::RemoteWrite,
         Access::RemoteRead,
@@ -91,7 +94,10 @@ fn segment(
             queue: Queue::Send,
             last,
             message: number,
-            offset: 0,
+            offset: match kind >> 4 {
+                7 => u32::from(input.byte()) * 16,
+                _ => 0,
+            },
         },
         8 | 9 => {
             let request = ReadRequest {

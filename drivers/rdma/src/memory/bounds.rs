@@ -94,6 +94,15 @@ impl Bounds {
         self.change(holder, |budget| budget.take(bytes));
     }
 
+    /// A holder has so many bytes more, if all bounds spare them.
+    pub(super) fn grow(&mut self, holder: Holder, bytes: u64) -> bool {
+        let is_spared = self.applying(holder).all(|budget| budget.spares(bytes));
+        if is_spared {
+            self.change(holder, |budget| budget.grow(bytes));
+        }
+        is_spared
+    }
+
     /// A holder has enough with less.
     pub(super) fn shrink(&mut self, holder: Holder, bytes: u64) {
         self.change(holder, |budget| budget.shrink(bytes));

@@ -59,6 +59,16 @@ impl Budget {
         self.holders += 1;
     }
 
+    /// Whether a holder may have so much more, beside what it has: no more than would be there for a further one.
+    pub(super) fn spares(&self, bytes: u64) -> bool {
+        self.offer(bytes, 1) == Some(bytes)
+    }
+
+    /// A holder has more.
+    pub(super) fn grow(&mut self, bytes: u64) {
+        self.taken += bytes;
+    }
+
     /// A holder has enough with less.
     pub(super) fn shrink(&mut self, bytes: u64) {
         self.taken = self.taken.saturating_sub(bytes);

@@ -207,6 +207,7 @@ impl Pool {
             pool: Arc::clone(self),
             holder,
             ring_bytes,
+            beside: 0,
         }
     }
 
@@ -321,6 +322,8 @@ pub(crate) struct Share {
     holder: Holder,
     /// The length of each of two rings.
     ring_bytes: NonZeroU64,
+    /// What the channel has beside them, in bytes.
+    beside: u64,
 }
 
 impl Share {
@@ -338,6 +341,23 @@ impl Share {
             state.bounds.shrink(self.holder, spare);
             state.serve();
         }
+    }
+
+    /// Counts so many bytes that the channel has beside its rings, instead of what it had there before; `false` if there is
+    /// no room for more.
+    pub(crate) fn set_beside(&mut self, bytes: u64) -> bool {
+        let mut state = self.pool.lock();
+        if bytes > self.beside {
+            if !state.bounds.grow(self.holder, bytes - self.beside) {
+                return false;
+            }
+            state.evict();
+        } else if bytes < self.beside {
+            state.bounds.shrink(self.holder, self.beside - bytes);
+            state.serve();
+        }
+        self.beside = bytes;
+        true
     }
 
     /// Memory to send from and memory to receive in. They hold what was in them before. Both are as long as the rings may
@@ -379,7 +399,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        let bytes = both(self.ring_bytes.get());
+        let bytes = both(self.ring_bytes.get()) + self.beside;
         state.bounds.give_back(self.holder, bytes);
         // The bound may be lower than when this was taken.
         state.evict();

@@ -105,9 +105,7 @@ impl Opening<'_> {
             for completion in completions.drain(..) {
                 match completion {
                     Completion::Done { .. } => seen += 1,
-                    Completion::Received { message, .. } if message.as_bytes().is_empty() => {
-                        seen += 1;
-                    }
+                    Completion::Received { message, .. } if message.is_empty() => seen += 1,
                     Completion::Lost { .. } => return Err(ChannelError::Aborted.into()),
                     _ => return Err(OpenError::Unexpected),
                 }

@@ -136,6 +136,7 @@ impl Opening<'_> {
             local: self.local_address()?,
             queue_pairs: chosen.queue_pairs,
             pieces: chosen.pieces,
+            payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),
         };
         match (way, &abilities.place) {
@@ -144,9 +145,9 @@ impl Opening<'_> {
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
                 Ok(Carrier::Iwarp(Box::new(endpoint)))
             }
-            (Way::Soft | Way::Iwarp, _) if abilities.ways.has(Way::Soft) => {
-                Ok(Carrier::Soft(SoftEndpoint::new().map_err(local_error)?))
-            }
+            (Way::Soft | Way::Iwarp, _) if abilities.ways.has(Way::Soft) => Ok(Carrier::Soft(
+                SoftEndpoint::new(wanted.payload_bytes).map_err(local_error)?,
+            )),
             (Way::Roce | Way::InfiniBand, Some(place)) if place.way() == way => {
                 let endpoint = VerbsEndpoint::new(place, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;

@@ -46,7 +46,7 @@ impl Opening<'_> {
         let pieces = usize::from(chosen.pieces);
         // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
         let message = self.settings.message.min(ring.bytes().div_ceil(3));
-        let inline_bytes = u64::from(chosen.inline_bytes);
+        let inline_bytes = limits.payload_bytes.min(usize::from(chosen.inline_bytes)) as u64;
         let immediate = chosen.immediate && limits.immediate && ring.fits_immediates();
         let settings = SenderSettings {
             ring,
@@ -92,9 +92,8 @@ impl Opening<'_> {
             receiver.take_immediates();
         }
         receiver.take_inline(inline_bytes);
-        let [outgoing, incoming] = [rings.outgoing.memory(), &rings.incoming].map(Arc::clone);
         let exchange = Exchange::new(sender, receiver, limits.queue_pairs);
-        let mut exchange = exchange.carry(outgoing, incoming);
+        let mut exchange = exchange.carry(Arc::clone(&rings.incoming));
         if chosen.mode == Mode::Get {
             if limits.reads == 0 {
                 return Err(OpenError::Local(

@@ -62,7 +62,7 @@ impl Fabric {
         let (remote, span, access) = match pending.request.work {
             Work::Write { span, to, .. } => (to, span, Access::RemoteWrite),
             Work::Read { span, from, .. } => (from, span, Access::RemoteRead),
-            Work::Send(_) => return Ok(()),
+            Work::Send(_) | Work::Carry { .. } => return Ok(()),
         };
         let regions = &self.end(place).regions;
         regions
@@ -105,15 +105,29 @@ impl Fabric {
                 }
             }
             Work::Send(message) if end == pending.first + pending.packets => {
-                let queue_pair = place.queue_pair;
-                let received = Completion::Received {
-                    queue_pair,
-                    message,
-                };
-                self.complete(place, received);
+                self.receive(place, message.as_bytes().to_vec());
             }
-            Work::Send(_) | Work::Read { .. } => {}
+            Work::Carry {
+                message,
+                region,
+                span,
+            } if end == pending.first + pending.packets => {
+                let there = &self.hosts[1 - place.host].ends[place.channel].regions;
+                let payload = there.content(region, span);
+                self.receive(place, [message.as_bytes(), &payload].concat());
+            }
+            Work::Send(_) | Work::Carry { .. } | Work::Read { .. } => {}
         }
+    }
+
+    /// The other device has sent all of a message.
+    fn receive(&mut self, place: Place, message: Vec<u8>) {
+        let queue_pair = place.queue_pair;
+        let received = Completion::Received {
+            queue_pair,
+            message,
+        };
+        self.complete(place, received);
     }
 
     /// Where in a request's bytes its packets from `from` up to `end` are, and how many these are.

@@ -12,6 +12,7 @@ use rustix::time::{
 };
 
 use super::fabric::{Fabric, FabricSettings, Place};
+use crate::handshake::MAX_INLINE_BYTES;
 use crate::memory::Memory;
 use crate::provider::{Access, Completion, Endpoint, Limits, PostError, Region, Request, Work};
 
@@ -221,6 +222,7 @@ impl Endpoint for SimEndpoint {
             depth: settings.depth,
             reads: READS,
             message_bytes: MESSAGE_BYTES,
+            payload_bytes: usize::from(MAX_INLINE_BYTES),
             needs_polling: false,
             immediate: settings.immediate,
             over_tcp: false,

@@ -154,7 +154,7 @@ impl QueuePair {
         let train = Train {
             kind: match pending.request.work {
                 Work::Read { .. } => Kind::Read,
-                Work::Write { .. } | Work::Send(_) => Kind::Message,
+                Work::Write { .. } | Work::Send(_) | Work::Carry { .. } => Kind::Message,
             },
             first: self.sent,
             packets: pending.first + pending.packets - self.sent,
@@ -277,5 +277,6 @@ fn length(request: &Request) -> u64 {
     match &request.work {
         Work::Write { span, .. } | Work::Read { span, .. } => span.length as u64,
         Work::Send(message) => message.as_bytes().len() as u64,
+        Work::Carry { message, span, .. } => (message.as_bytes().len() + span.length) as u64,
     }
 }

@@ -71,6 +71,15 @@ impl Regions {
         Ok((named.region.id, span))
     }
 
+    /// What is in a part of our memory; zeros where there are only addresses.
+    pub(crate) fn content(&self, region: usize, span: Span) -> Vec<u8> {
+        let mut content = vec![0; span.length];
+        if let Some(memory) = self.memory(region) {
+            memory.copy_out(span.offset, &mut content);
+        }
+        content
+    }
+
     fn memory(&self, region: usize) -> Option<&Memory> {
         self.0.get(region)?.memory.as_deref()
     }

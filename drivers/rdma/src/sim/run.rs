@@ -10,10 +10,9 @@ use super::endpoint::{SharedFabric, SimEndpoint};
 use super::fabric::FabricSettings;
 use super::random::Random;
 use crate::engine::{
-    Exchange, Fault, MAX_INLINE_BYTES, Pacer, Path, Reader, ReaderSettings, Receiver, Ring, Sender,
-    SenderSettings,
+    Exchange, Fault, Pacer, Path, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
-use crate::handshake::Mode;
+use crate::handshake::{Mode, USUAL_INLINE_BYTES};
 use crate::memory::Memory;
 use crate::open::tuning::piece_bytes;
 use crate::provider::{Endpoint, Remote};
@@ -107,7 +106,7 @@ impl Run {
             let pacer = Pacer::new(Arc::clone(&path), settings.queue_pairs);
             let mut sender = settings.sender(ring, remote, &endpoint);
             if memories.is_some() {
-                sender.inline_bytes = MAX_INLINE_BYTES as u64;
+                sender.inline_bytes = u64::from(USUAL_INLINE_BYTES);
             }
             let (inline_bytes, immediate) = (sender.inline_bytes, sender.immediate);
             let sender = Sender::new(sender, pacer);
@@ -117,8 +116,8 @@ impl Run {
             }
             receiver.take_inline(inline_bytes);
             let mut exchange = Exchange::new(sender, receiver, settings.queue_pairs);
-            if let Some([outgoing, incoming]) = &memories {
-                exchange = exchange.carry(Arc::clone(outgoing), Arc::clone(incoming));
+            if let Some([_, incoming]) = &memories {
+                exchange = exchange.carry(Arc::clone(incoming));
             }
             if settings.mode == Mode::Get {
                 let settings = settings.reader(ring, remote, &endpoint);

@@ -31,7 +31,9 @@ use queue_pair::QueuePair;
 use regions::Regions;
 
 use crate::memory::{Memory, Span};
-use crate::provider::{Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request};
+use crate::provider::{
+    Access, Completion, Endpoint, Limits, Loss, MAX_MESSAGE_BYTES, PostError, Region, Request,
+};
 
 /// Requests of one queue pair at a time. Each is some bytes of memory here; what is under way is in
 /// TCP's buffers.
@@ -41,7 +43,7 @@ const DEPTH: usize = 1024;
 pub(crate) const READ_DEPTH: u16 = 64;
 
 /// The largest WRITE or READ: their lengths are 32-bit numbers.
-const MAX_MESSAGE_BYTES: usize = 1 << 30;
+const MAX_TRANSFER_BYTES: usize = 1 << 30;
 
 /// One channel's queue pairs, each a TCP connection.
 #[derive(Debug)]
@@ -60,12 +62,13 @@ pub(crate) struct SoftEndpoint {
 }
 
 impl SoftEndpoint {
-    /// An endpoint without queue pairs.
+    /// An endpoint without queue pairs. What messages take along is bounded, in bytes: at both ends alike, no matter how
+    /// many segments an adapter makes of it.
     ///
     /// # Errors
     ///
     /// When the process has no descriptor left.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(payload_bytes: usize) -> io::Result<Self> {
         Ok(Self {
             queue_pairs: Vec::new(),
             regions: Regions::default(),
@@ -73,7 +76,8 @@ impl SoftEndpoint {
                 queue_pairs: 0,
                 depth: DEPTH,
                 reads: usize::from(READ_DEPTH),
-                message_bytes: MAX_MESSAGE_BYTES,
+                message_bytes: MAX_TRANSFER_BYTES,
+                payload_bytes,
                 immediate: false,
                 over_tcp: true,
                 needs_polling: true,
@@ -98,7 +102,8 @@ impl SoftEndpoint {
         self.limits.reads = self.limits.reads.min(usize::from(connection.reads));
         self.watches_room.push(false);
         self.has_checksum |= connection.terms.has_checksum;
-        let queue_pair = QueuePair::new(connection.socket, connection.terms);
+        let message_bytes = MAX_MESSAGE_BYTES + self.limits.payload_bytes;
+        let queue_pair = QueuePair::new(connection.socket, connection.terms, message_bytes);
         self.queue_pairs.push(queue_pair);
         Ok(())
     }

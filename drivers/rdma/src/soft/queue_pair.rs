@@ -49,12 +49,13 @@ const ANSWER: u64 = u64::MAX;
 const TURN: usize = 64;
 
 impl QueuePair {
-    pub(super) fn new(socket: OwnedFd, terms: Terms) -> Self {
+    /// The peer's messages have at most `message_bytes`.
+    pub(super) fn new(socket: OwnedFd, terms: Terms, message_bytes: usize) -> Self {
         Self {
             socket: Some(socket),
             has_ended: false,
             transmit: Transmit::new(terms.segment_bytes, terms.has_checksum),
-            receive: Receive::new(terms.has_checksum),
+            receive: Receive::new(terms.has_checksum, message_bytes),
             reads: Reads::default(),
             pending: 0,
             answers: 0,
@@ -102,11 +103,22 @@ impl QueuePair {
                 }
                 let message = self.reads.add(request.id, region, span, from, regions);
                 let queue = Queue::ReadRequest;
-                self.transmit.push(Job::Untagged { queue, message }, None);
+                self.transmit.push(Job::untagged(queue, message), None);
             }
             Work::Send(message) => {
-                let queue = Queue::Send;
-                let job = Job::Untagged { queue, message };
+                let job = Job::untagged(Queue::Send, message);
+                self.transmit.push(job, Some(request.id));
+            }
+            Work::Carry {
+                message,
+                region,
+                span,
+            } => {
+                let job = Job::Untagged {
+                    queue: Queue::Send,
+                    message,
+                    payload: Some((Arc::clone(regions.memory(region)), span)),
+                };
                 self.transmit.push(job, Some(request.id));
             }
         }
@@ -248,8 +260,8 @@ impl QueuePair {
     /// Gives the connection up, and tells the peer why if it is to blame.
     fn lose(&mut self, number: usize, error: &ReceiveError, completions: &mut Vec<Completion>) {
         if let (Some(socket), Some(message)) = (&self.socket, terminate(error)) {
-            let queue = Queue::Terminate;
-            self.transmit.push(Job::Untagged { queue, message }, None);
+            let job = Job::untagged(Queue::Terminate, message);
+            self.transmit.push(job, None);
             // It goes if there is room; the connection ends in any case.
             let _ = self.transmit.send(socket.as_fd(), &mut Vec::new());
         }
@@ -292,7 +304,8 @@ fn terminate(error: &ReceiveError) -> Option<Message> {
         ReceiveError::Access(AccessError::Rights(_)) => [0x01, 0x02],
         ReceiveError::Checksum => [0x20, 0x02],
         ReceiveError::Order { .. } => [0x12, 0x02],
-        ReceiveError::TooLong(_) => [0x12, 0x05],
+        ReceiveError::Offset { .. } => [0x12, 0x04],
+        ReceiveError::TooLong { .. } => [0x12, 0x05],
         ReceiveError::Segment(_) | ReceiveError::Answer | ReceiveError::TooManyReads(_) => {
             [0x02, 0xff]
         }

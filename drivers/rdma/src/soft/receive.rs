@@ -20,7 +20,7 @@ use super::mpa::{CHECKSUM_BYTES, Checksum, LENGTH_BYTES, Trailer, padding, trail
 use super::regions::{AccessError, Regions};
 use super::segment::{Header, Queue, ReadRequest, SegmentError, TAGGED_BYTES, Tagged};
 use crate::memory::{Memory, Span};
-use crate::provider::{Access, Loss, MAX_MESSAGE_BYTES, Message, Remote};
+use crate::provider::{Access, Loss, Remote};
 
 /// Two FPDUs of any size, and what else is received with one call.
 const STAGING_BYTES: usize = 512 * 1024;
@@ -51,13 +51,17 @@ pub(super) struct Receive {
     expects_large: bool,
     /// For each queue the number of the next message.
     next_message: [u32; 3],
+    /// The longest message.
+    message_bytes: usize,
+    /// The first segments of a message that has more: adapters cut it where a packet ends.
+    begun: Vec<u8>,
 }
 
 /// What the peer did.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     /// It sent a message.
-    Message(Message),
+    Message(Vec<u8>),
     /// It wants to read memory of ours.
     Read(ReadRequest),
     /// A part of the answer to the READ that was asked first.
@@ -81,8 +85,10 @@ pub(super) enum ReceiveError {
     Access(#[from] AccessError),
     #[error("the other end sent message {seen} of a queue, not message {wanted}")]
     Order { seen: u32, wanted: u32 },
-    #[error("the other end sent a message of {0} bytes; {MAX_MESSAGE_BYTES} are the limit")]
-    TooLong(usize),
+    #[error("the other end sent byte {seen} of a message, not byte {wanted}")]
+    Offset { seen: u32, wanted: usize },
+    #[error("the other end sent a message of {bytes} bytes; {limit} are the limit")]
+    TooLong { bytes: usize, limit: usize },
     #[error("the other end sent a message with a wrong checksum")]
     Checksum,
     #[error("the other end sent an answer to a READ that is not the one asked for")]
@@ -136,7 +142,7 @@ enum Step {
 }
 
 impl Receive {
-    pub(super) fn new(has_checksum: bool) -> Self {
+    pub(super) fn new(has_checksum: bool, message_bytes: usize) -> Self {
         Self {
             has_checksum,
             foresight: Foresight::default(),
@@ -148,6 +154,8 @@ impl Receive {
             is_drained: false,
             expects_large: false,
             next_message: [1; 3],
+            message_bytes,
+            begun: Vec::new(),
         }
     }
 
@@ -243,22 +251,22 @@ impl Receive {
                 message,
                 offset,
             } => {
+                self.check_message(queue, message, offset, payload)?;
                 if !is_whole {
-                    return match payload {
-                        0..=MAX_MESSAGE_BYTES => Ok(Step::Wanted(whole)),
-                        _ => Err(ReceiveError::TooLong(payload)),
-                    };
+                    return Ok(Step::Wanted(whole));
                 }
                 self.verify(length)?;
-                self.count(queue, message)?;
                 let start = self.start + LENGTH_BYTES + header_bytes;
-                let content = start..start + payload;
+                self.begun
+                    .extend_from_slice(&self.staging[start..start + payload]);
                 self.start += whole;
-                // All messages of ours are short: one segment each.
-                if !last || offset != 0 {
-                    return Err(ReceiveError::TooLong(payload.max(offset as usize)));
+                if !last {
+                    return Ok(Step::Again);
                 }
-                Ok(Step::Event(message_event(queue, &self.staging[content])?))
+                let number = &mut self.next_message[queue as usize];
+                *number = number.wrapping_add(1);
+                let content = std::mem::take(&mut self.begun);
+                Ok(Step::Event(message_event(queue, content)?))
             }
         }
     }
@@ -281,17 +289,30 @@ impl Receive {
         }
     }
 
-    /// RFC 5041 5.2: the messages of a queue come in order.
-    fn count(&mut self, queue: Queue, seen: u32) -> Result<(), ReceiveError> {
-        let wanted = &mut self.next_message[queue as usize];
-        if seen != *wanted {
-            return Err(ReceiveError::Order {
-                seen,
-                wanted: *wanted,
+    /// RFC 5041 5.2: the messages of a queue come in order, and so do the segments of a message, which have its number.
+    fn check_message(
+        &self,
+        queue: Queue,
+        seen: u32,
+        offset: u32,
+        payload: usize,
+    ) -> Result<(), ReceiveError> {
+        let wanted = self.next_message[queue as usize];
+        if seen != wanted {
+            return Err(ReceiveError::Order { seen, wanted });
+        }
+        let begun = self.begun.len();
+        if offset as usize != begun {
+            return Err(ReceiveError::Offset {
+                seen: offset,
+                wanted: begun,
             });
         }
-        *wanted = wanted.wrapping_add(1);
-        Ok(())
+        let limit = self.message_bytes;
+        match begun + payload {
+            bytes if bytes > limit => Err(ReceiveError::TooLong { bytes, limit }),
+            _ => Ok(()),
+        }
     }
 
     /// Receives more, until `wanted` bytes are staged or as much as there is; `false` if there is nothing.
@@ -334,13 +355,10 @@ fn written(regions: &Regions, to: Remote, payload: usize) -> Result<Sink, Access
     })
 }
 
-fn message_event(queue: Queue, content: &[u8]) -> Result<Incoming, ReceiveError> {
+fn message_event(queue: Queue, content: Vec<u8>) -> Result<Incoming, ReceiveError> {
     Ok(match queue {
-        Queue::Send => {
-            let message = Message::new(content).ok_or(ReceiveError::TooLong(content.len()))?;
-            Incoming::Message(message)
-        }
-        Queue::ReadRequest => Incoming::Read(ReadRequest::decode(content)?),
+        Queue::Send => Incoming::Message(content),
+        Queue::ReadRequest => Incoming::Read(ReadRequest::decode(&content)?),
         // RFC 5040 4.8: four bits of layer, four of type, eight of code.
         Queue::Terminate => Incoming::Terminate {
             layer: content.first().map_or(0, |layers| layers >> 4),

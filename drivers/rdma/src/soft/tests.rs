@@ -17,6 +17,9 @@ use crate::provider::{Message, Remote, Work};
 
 const BYTES: usize = 1 << 20;
 
+/// What a message may take along.
+const PAYLOAD_BYTES: usize = 10_000;
+
 fn sockets() -> (OwnedFd, OwnedFd) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let connector = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -57,7 +60,7 @@ fn pair(queue_pairs: usize, offer: &Offer) -> [Peer; 2] {
         ends[1].push(acceptor);
     }
     ends.map(|connections| {
-        let mut endpoint = SoftEndpoint::new().unwrap();
+        let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES).unwrap();
         for connection in connections {
             endpoint.attach(connection).unwrap();
         }
@@ -169,7 +172,7 @@ fn a_message_comes_after_the_writes_before_it() {
             run(&mut peers, |[_, other]| !other.completions.is_empty());
             let received = Completion::Received {
                 queue_pair: 0,
-                message: Message::new(b"there").unwrap(),
+                message: b"there".to_vec(),
             };
             assert_eq!(peers[1].completions, [received]);
             assert_eq!(peers[1].content(WRITABLE, Span::new(0, BYTES)), bytes);
@@ -277,9 +280,31 @@ fn an_end_of_the_connection_is_told() {
             has_checksum: false,
             segment_bytes: 1,
         },
+        PAYLOAD_BYTES,
     );
     run(&mut peers, |[one, _]| lost(one).is_some());
     assert_eq!(lost(&peers[0]), Some("closed"));
+}
+
+#[test]
+fn a_message_takes_memory_along() {
+    for checksum in [false, true] {
+        let mut peers = pair(1, &offer(checksum, 2, 60_000));
+        let bytes = noise(7, PAYLOAD_BYTES);
+        peers[0].memory[LOCAL].copy_in(5, &bytes);
+        let work = Work::Carry {
+            message: Message::new(b"there").unwrap(),
+            region: peers[0].regions[LOCAL].id,
+            span: Span::new(5, PAYLOAD_BYTES),
+        };
+        peers[0].post(1, work);
+        run(&mut peers, |[_, other]| !other.completions.is_empty());
+        let received = Completion::Received {
+            queue_pair: 0,
+            message: [&b"there"[..], &bytes].concat(),
+        };
+        assert_eq!(peers[1].completions, [received]);
+    }
 }
 
 #[test]
@@ -402,7 +427,7 @@ proptest! {
             }
         }
         peers[0].post(0, Work::Send(Message::new(b"end").unwrap()));
-        let end = Completion::Received { queue_pair: 0, message: Message::new(b"end").unwrap() };
+        let end = Completion::Received { queue_pair: 0, message: b"end".to_vec() };
         run(&mut peers, |[one, other]| {
             one.completions.len() == posted + 1 && other.completions.last() == Some(&end)
         });

@@ -9,7 +9,7 @@ use super::mpa::{Checksum, LENGTH_BYTES, Trailer};
 use super::segment::{Header, Queue, Tagged, UNTAGGED_BYTES};
 use super::socket::{self, Piece};
 use crate::memory::{Memory, Span};
-use crate::provider::{Message, Remote};
+use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
 
 /// Segments that are made before any of them has gone: as many as one call sends.
 const MAX_SEGMENTS: usize = socket::MAX_PIECES / 3;
@@ -24,8 +24,23 @@ pub(super) enum Job {
         span: Span,
         to: Remote,
     },
-    /// A message to one of the peer's queues.
-    Untagged { queue: Queue, message: Message },
+    /// A message to one of the peer's queues, and memory of ours behind what it says.
+    Untagged {
+        queue: Queue,
+        message: Message,
+        payload: Option<(Arc<Memory>, Span)>,
+    },
+}
+
+impl Job {
+    /// A message that takes nothing along.
+    pub(super) fn untagged(queue: Queue, message: Message) -> Self {
+        Self::Untagged {
+            queue,
+            message,
+            payload: None,
+        }
+    }
 }
 
 /// The sending half of a queue pair.
@@ -48,19 +63,16 @@ pub(super) struct Transmit {
 /// An FPDU on its way.
 #[derive(Debug)]
 struct Segment {
-    head: [u8; LENGTH_BYTES + UNTAGGED_BYTES],
+    /// Length and header, and what a message says.
+    head: [u8; MAX_HEAD_BYTES],
     head_bytes: usize,
-    payload: Payload,
+    payload: Option<(Arc<Memory>, Span)>,
     trailer: Trailer,
     /// The request that is done when it has gone.
     completes: Option<u64>,
 }
 
-#[derive(Debug)]
-enum Payload {
-    Memory(Arc<Memory>, Span),
-    Message(Message),
-}
+const MAX_HEAD_BYTES: usize = LENGTH_BYTES + UNTAGGED_BYTES + MAX_MESSAGE_BYTES;
 
 impl Transmit {
     pub(super) fn new(segment_bytes: usize, has_checksum: bool) -> Self {
@@ -120,7 +132,7 @@ impl Transmit {
         while self.segments.len() < MAX_SEGMENTS
             && let Some((job, completes)) = self.jobs.front_mut()
         {
-            let (header, payload, is_last) = match job {
+            let (header, message, payload, is_last) = match job {
                 Job::Tagged {
                     kind,
                     memory,
@@ -142,10 +154,14 @@ impl Transmit {
                     };
                     *span = span.skip(piece.length);
                     to.address += piece.length as u64;
-                    let payload = Payload::Memory(Arc::clone(memory), piece);
-                    (header, payload, span.length == 0)
+                    let payload = Some((Arc::clone(memory), piece));
+                    (header, None, payload, span.length == 0)
                 }
-                Job::Untagged { queue, message } => {
+                Job::Untagged {
+                    queue,
+                    message,
+                    payload,
+                } => {
                     let number = &mut self.next_message[*queue as usize];
                     let header = Header::Untagged {
                         queue: *queue,
@@ -154,7 +170,7 @@ impl Transmit {
                         offset: 0,
                     };
                     *number = number.wrapping_add(1);
-                    (header, Payload::Message(*message), true)
+                    (header, Some(*message), payload.take(), true)
                 }
             };
             let completes = completes.filter(|_| is_last);
@@ -162,7 +178,8 @@ impl Transmit {
                 self.jobs.pop_front();
                 self.cut = None;
             }
-            let segment = Segment::new(header, payload, self.has_checksum, completes);
+            let message = message.as_ref().map_or(&[][..], Message::as_bytes);
+            let segment = Segment::new(&header, message, payload, self.has_checksum, completes);
             self.segments.push_back(segment);
         }
     }
@@ -180,22 +197,30 @@ impl Transmit {
 }
 
 impl Segment {
-    fn new(header: Header, payload: Payload, has_checksum: bool, completes: Option<u64>) -> Self {
+    fn new(
+        header: &Header,
+        message: &[u8],
+        payload: Option<(Arc<Memory>, Span)>,
+        has_checksum: bool,
+        completes: Option<u64>,
+    ) -> Self {
         let header = header.encode();
         let header = header.as_bytes();
-        let length = u16::try_from(header.len() + payload.length())
+        let payload_bytes = payload.as_ref().map_or(0, |(_, span)| span.length);
+        let length = u16::try_from(header.len() + message.len() + payload_bytes)
             .expect("a segment's payload is bounded by MAX_PAYLOAD_BYTES");
-        let mut head = [0; LENGTH_BYTES + UNTAGGED_BYTES];
-        let head_bytes = LENGTH_BYTES + header.len();
+        let mut head = [0; MAX_HEAD_BYTES];
+        let says = LENGTH_BYTES + header.len();
+        let head_bytes = says + message.len();
         head[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-        head[LENGTH_BYTES..head_bytes].copy_from_slice(header);
+        head[LENGTH_BYTES..says].copy_from_slice(header);
+        head[says..head_bytes].copy_from_slice(message);
         let covered = usize::from(length);
         let checksum = has_checksum.then(|| {
             let mut checksum = Checksum::new();
             checksum.update(&head[..head_bytes]);
-            match &payload {
-                Payload::Memory(memory, span) => checksum.update_memory(memory, *span),
-                Payload::Message(message) => checksum.update(message.as_bytes()),
+            if let Some((memory, span)) = &payload {
+                checksum.update_memory(memory, *span);
             }
             checksum.finish(covered)
         });
@@ -209,28 +234,23 @@ impl Segment {
     }
 
     fn length(&self) -> usize {
-        self.head_bytes + self.payload.length() + self.trailer.as_bytes().len()
+        self.head_bytes + self.payload_bytes() + self.trailer.as_bytes().len()
+    }
+
+    fn payload_bytes(&self) -> usize {
+        self.payload.as_ref().map_or(0, |(_, span)| span.length)
     }
 
     fn pieces(&self) -> [Piece<'_>; 3] {
         let payload = match &self.payload {
-            Payload::Memory(memory, span) => Piece::Memory(memory, *span),
-            Payload::Message(message) => Piece::Bytes(message.as_bytes()),
+            Some((memory, span)) => Piece::Memory(memory, *span),
+            None => Piece::Bytes(&[]),
         };
         [
             Piece::Bytes(&self.head[..self.head_bytes]),
             payload,
             Piece::Bytes(self.trailer.as_bytes()),
         ]
-    }
-}
-
-impl Payload {
-    fn length(&self) -> usize {
-        match self {
-            Self::Memory(_, span) => span.length,
-            Self::Message(message) => message.as_bytes().len(),
-        }
     }
 }
 
@@ -278,7 +298,7 @@ mod tests {
         }
         transmit.fill();
         let payloads = transmit.segments.iter();
-        let payloads: Vec<_> = payloads.map(|segment| segment.payload.length()).collect();
+        let payloads: Vec<_> = payloads.map(Segment::payload_bytes).collect();
         let (first, second) = payloads.split_at(9);
         assert_eq!(first, [&[58_255; 8][..], &[58_248]].concat());
         assert_eq!(second, [&[56_174; 6][..], &[56_172]].concat());

@@ -101,7 +101,7 @@ impl VerbsEndpoint {
                 }
             }
             Subject::Message(place) => match queue_pair.take_message(place, completion.length) {
-                Ok(Some(message)) if self.has_ended && !message.as_bytes().is_empty() => {}
+                Ok(Some(message)) if self.has_ended && !message.is_empty() => {}
                 Ok(Some(message)) => completions.push(Completion::Received {
                     queue_pair: number,
                     message,

@@ -198,6 +198,11 @@ impl Endpoint for VerbsEndpoint {
                 queue_pair.read(id, registered(&self.regions, *region), *span, *from)
             }
             Work::Send(message) => queue_pair.send(id, message),
+            Work::Carry {
+                message,
+                region,
+                span,
+            } => queue_pair.carry(id, message, registered(&self.regions, *region), *span),
         };
         posted.map_err(|error| {
             let words = format!("{}: {error}", self.place.port.device);

@@ -335,6 +335,8 @@ impl Drop for CompletionQueue {
 pub(super) struct Depths {
     pub(super) sends: usize,
     pub(super) receives: usize,
+    /// The longest message that may come.
+    pub(super) message_bytes: usize,
 }
 
 /// A queue pair, of the kind that connects reliably.
@@ -364,7 +366,8 @@ impl OwnQueuePair {
             capacity: Capacity {
                 sends: number(depths.sends)?,
                 receives: number(depths.receives)?,
-                send_segments: 1,
+                // A message, and what it takes along.
+                send_segments: 2,
                 receive_segments: 1,
                 inline_bytes: 0,
             },
@@ -403,20 +406,21 @@ impl OwnQueuePair {
         })
     }
 
-    /// Posts a request whose memory is a part of a registration, which outlives the queue pair.
-    pub(super) fn send(
+    /// Posts a request whose memory is parts of registrations, which outlive the queue pair, one behind the other.
+    pub(super) fn send<const N: usize>(
         &self,
         mut request: SendRequest,
-        source: &Registration,
-        span: Span,
+        parts: [(&Registration, Span); N],
     ) -> io::Result<()> {
-        let mut segment = source.segment(span);
-        request.segments = &raw mut segment;
-        request.segment_count = c_int::from(span.length > 0);
+        // A message may have no byte; what it takes along has some.
+        let counts = parts.iter().map(|(_, span)| c_int::from(span.length > 0));
+        request.segment_count = counts.sum();
+        let mut segments = parts.map(|(source, span)| source.segment(span));
+        request.segments = segments.as_mut_ptr();
         let mut refused = ptr::null_mut();
         // SAFETY: the context is open.
         let post = unsafe { self.domain.device.context.as_ref() }.post_send;
-        // SAFETY: the queue pair lives; request and segment are copied before it returns. What the device reads or
+        // SAFETY: the queue pair lives; request and segments are copied before it returns. What the device reads or
         // writes is registered memory, which nobody has a slice of.
         check(unsafe { post(self.queue_pair.as_ptr(), &raw mut request, &raw mut refused) })
     }

@@ -15,9 +15,9 @@ use super::ports::Protocol;
 use super::queue_pair::{QueuePair, Shared, slot_bytes};
 use super::slot::{Coming, Slot};
 use super::{Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint, locked};
-use crate::handshake::{FabricRecord, PortRecord};
+use crate::handshake::{FabricRecord, PortRecord, messages};
 use crate::memory::Memory;
-use crate::provider::{Access, Fabric, Limits, Wanted};
+use crate::provider::{Access, Fabric, Limits, MAX_MESSAGE_BYTES, Wanted};
 use crate::random::random_bytes;
 
 /// Requests of one queue pair at a time, if the device has room for so many.
@@ -25,10 +25,6 @@ const DEPTH: usize = 1024;
 
 /// The largest WRITE or READ, in bytes: devices allow 2 GiB, and count in 32 bits.
 const MAX_TRANSFER_BYTES: u32 = 1 << 30;
-
-/// Messages that may come beside those that announce pieces: credit for each of the batches of a ring, the end, and queue
-/// pairs that were abandoned.
-const OTHER_MESSAGES: usize = 64;
 
 impl VerbsEndpoint {
     /// An endpoint whose queue pairs are not connected.
@@ -55,10 +51,11 @@ impl VerbsEndpoint {
         let entries = count(attributes.max_completions) / queue_pairs;
         let requests = count(attributes.max_requests);
         // Where the device cannot hold that many, the peer's asks again after a while.
-        let receives = (2 * pieces + OTHER_MESSAGES).min(entries / 2).min(requests);
+        let receives = messages(pieces).min(entries / 2).min(requests);
         let depths = Depths {
             sends: DEPTH.min(requests).min(entries - receives),
             receives,
+            message_bytes: MAX_MESSAGE_BYTES + wanted.payload_bytes,
         };
         let is_iwarp = place.port.protocol == Protocol::Iwarp;
         let reads = |number: i32| u8::try_from(number).unwrap_or(MAX_READS).min(MAX_READS);
@@ -113,6 +110,7 @@ impl VerbsEndpoint {
                 depth: depths.sends,
                 reads: usize::from(path.reads),
                 message_bytes: port.max_message_bytes.min(MAX_TRANSFER_BYTES) as usize,
+                payload_bytes: wanted.payload_bytes,
                 // RFC 5040 has none.
                 immediate: !is_iwarp,
                 over_tcp: is_iwarp,

@@ -71,9 +71,12 @@ pub(super) struct QueuePair {
     sent: usize,
     /// First the messages that may come, then those that go.
     slots: Arc<Registration>,
-    /// Where in `slots` those of this queue pair begin.
+    /// Where in `slots` those of this queue pair begin, in bytes.
     first_slot: usize,
 }
+
+/// What requests name that do not get at the peer's memory.
+const NOWHERE: Remote = Remote { address: 0, key: 0 };
 
 /// What all queue pairs of an endpoint share.
 #[derive(Debug)]
@@ -90,7 +93,7 @@ pub(super) struct Shared {
 
 /// The memory that the messages of one queue pair take.
 pub(super) fn slot_bytes(depths: Depths) -> usize {
-    (depths.receives + depths.sends) * MAX_MESSAGE_BYTES
+    depths.receives * depths.message_bytes + depths.sends * MAX_MESSAGE_BYTES
 }
 
 impl QueuePair {
@@ -106,7 +109,7 @@ impl QueuePair {
             requests: Requests::new(depths.sends),
             sent: 0,
             slots: Arc::clone(&shared.slots),
-            first_slot: usize::from(number) * (depths.receives + depths.sends),
+            first_slot: usize::from(number) * slot_bytes(depths),
         })
     }
 
@@ -136,7 +139,7 @@ impl QueuePair {
 
     fn expect_message(&self, slot: u32) -> io::Result<()> {
         let name = self.name(Subject::Message(slot));
-        let span = self.slot(slot as usize, MAX_MESSAGE_BYTES);
+        let span = self.receive_slot(slot as usize);
         self.own.receive(name.encode(), &self.slots, span)
     }
 
@@ -165,7 +168,7 @@ impl QueuePair {
         let mut request = self.request(operation, to);
         // ibv_post_send(3): in network byte order.
         request.immediate = immediate.map_or(0, u32::to_be);
-        self.own.send(request, source, span)?;
+        self.own.send(request, [(source, span)])?;
         self.requests.posted(id);
         Ok(())
     }
@@ -178,22 +181,45 @@ impl QueuePair {
         from: Remote,
     ) -> io::Result<()> {
         let request = self.request(OPERATION_READ, from);
-        self.own.send(request, sink, span)?;
+        self.own.send(request, [(sink, span)])?;
         self.requests.posted(id);
         Ok(())
     }
 
     pub(super) fn send(&mut self, id: u64, message: &Message) -> io::Result<()> {
-        // No more than `sends` are under way, and they end in order: this slot is free.
-        let slot = self.depths.receives + self.sent % self.depths.sends;
-        let span = self.slot(slot, message.as_bytes().len());
-        self.slots.memory().copy_in(span.offset, message.as_bytes());
-        let nowhere = Remote { address: 0, key: 0 };
-        let request = self.request(OPERATION_SEND, nowhere);
-        self.own.send(request, &self.slots, span)?;
+        let span = self.prepare(message);
+        let request = self.request(OPERATION_SEND, NOWHERE);
+        self.own.send(request, [(&*self.slots, span)])?;
         self.sent = self.sent.wrapping_add(1);
         self.requests.posted(id);
         Ok(())
+    }
+
+    /// Sends a message that takes a part of a region along.
+    pub(super) fn carry(
+        &mut self,
+        id: u64,
+        message: &Message,
+        source: &Registration,
+        payload: Span,
+    ) -> io::Result<()> {
+        let span = self.prepare(message);
+        let request = self.request(OPERATION_SEND, NOWHERE);
+        self.own
+            .send(request, [(&*self.slots, span), (source, payload)])?;
+        self.sent = self.sent.wrapping_add(1);
+        self.requests.posted(id);
+        Ok(())
+    }
+
+    /// Puts a message where the device can get at it.
+    fn prepare(&self, message: &Message) -> Span {
+        // No more than `sends` are under way, and they end in order: this slot is free.
+        let slot = self.sent % self.depths.sends;
+        let sends = self.first_slot + self.depths.receives * self.depths.message_bytes;
+        let offset = sends + slot * MAX_MESSAGE_BYTES;
+        self.slots.memory().copy_in(offset, message.as_bytes());
+        Span::new(offset, message.as_bytes().len())
     }
 
     /// A request is done. Returns what those are called whose turn it is.
@@ -202,17 +228,16 @@ impl QueuePair {
     }
 
     /// Takes a message out of its slot, and makes room for another there. `None` for one that cannot be.
-    pub(super) fn take_message(&self, slot: u32, length: u32) -> io::Result<Option<Message>> {
+    pub(super) fn take_message(&self, slot: u32, length: u32) -> io::Result<Option<Vec<u8>>> {
         let (slot_number, length) = (slot as usize, length as usize);
-        if slot_number >= self.depths.receives || length > MAX_MESSAGE_BYTES {
+        if slot_number >= self.depths.receives || length > self.depths.message_bytes {
             return Ok(None);
         }
-        let mut bytes = [0; MAX_MESSAGE_BYTES];
-        let bytes = &mut bytes[..length];
-        let span = self.slot(slot_number, length);
-        self.slots.memory().copy_out(span.offset, bytes);
+        let mut message = vec![0; length];
+        let offset = self.receive_slot(slot_number).offset;
+        self.slots.memory().copy_out(offset, &mut message);
         self.expect_message(slot)?;
-        Ok(Message::new(bytes))
+        Ok(Some(message))
     }
 
     /// Makes room for another message where a WRITE has used it up, which puts nothing there.
@@ -223,8 +248,9 @@ impl QueuePair {
         self.expect_message(slot)
     }
 
-    fn slot(&self, slot: usize, length: usize) -> Span {
-        Span::new((self.first_slot + slot) * MAX_MESSAGE_BYTES, length)
+    fn receive_slot(&self, slot: usize) -> Span {
+        let bytes = self.depths.message_bytes;
+        Span::new(self.first_slot + slot * bytes, bytes)
     }
 
     fn name(&self, subject: Subject) -> Name {

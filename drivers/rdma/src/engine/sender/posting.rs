@@ -85,17 +85,18 @@ impl Sender {
         let piece = &mut self.pieces[number];
         (piece.posted, piece.announced, piece.told) = (end, true, true);
         self.count_announced();
-        let payload = self.settings.ring.place(start, end - start);
+        let span = self.settings.ring.place(start, end - start);
         let message = Message::Carried {
             start,
-            length: payload.length,
+            length: span.length,
+        };
+        let work = Work::Carry {
+            message: message.encode(),
+            region: self.settings.region,
+            span,
         };
         let id = end | if is_paced { WRITE } else { 0 };
-        let post = self.post(queue_pair, id, Work::Send(message.encode()), now);
-        Some(Post {
-            payload: Some(payload),
-            ..post
-        })
+        Some(self.post(queue_pair, id, work, now))
     }
 
     /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
@@ -178,7 +179,6 @@ impl Sender {
         Some(Post {
             queue_pair,
             request: Request { id: 0, work },
-            payload: None,
         })
     }
 
@@ -187,7 +187,6 @@ impl Sender {
         Post {
             queue_pair,
             request: Request { id, work },
-            payload: None,
         }
     }
 }

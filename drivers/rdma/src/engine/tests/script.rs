@@ -30,6 +30,7 @@ impl Endpoint for Script {
             depth: 8,
             reads: 0,
             message_bytes: 1000,
+            payload_bytes: 0,
             immediate: false,
             over_tcp: false,
             needs_polling: false,
@@ -47,7 +48,6 @@ impl Endpoint for Script {
         self.posted.push(Post {
             queue_pair,
             request,
-            payload: None,
         });
         Ok(())
     }
@@ -153,14 +153,16 @@ fn said(queue_pair: usize, message: Message) -> Post {
     Post {
         queue_pair,
         request,
-        payload: None,
     }
 }
 
 fn abandon(queue_pair: usize, life: u32) -> Completion {
     Completion::Received {
         queue_pair: 0,
-        message: Message::Abandon { queue_pair, life }.encode(),
+        message: Message::Abandon { queue_pair, life }
+            .encode()
+            .as_bytes()
+            .to_vec(),
     }
 }
 

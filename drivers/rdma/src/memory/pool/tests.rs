@@ -67,6 +67,20 @@ fn idle_mappings_make_room() {
 }
 
 #[test]
+fn what_a_channel_has_beside_its_rings_counts() {
+    let pool = Pool::new(64 * MIB, u64::MAX);
+    let mut share = take(&pool, ACCEPTOR, MIB).unwrap();
+    assert!(share.set_beside(MIB));
+    assert!(!share.set_beside(64 * MIB), "it would be all there is");
+    assert_eq!(pool.load().used_bytes, 3 * MIB);
+    assert!(share.set_beside(MIB / 2));
+    assert_eq!(pool.load().used_bytes, 5 * MIB / 2);
+    share.shrink(bytes(MIB / 2));
+    drop(share.map(0).unwrap());
+    assert_eq!(pool.load().used_bytes, 0);
+}
+
+#[test]
 fn whoever_waits_gets_what_comes_back() {
     let pool = Pool::new(256 << 10, u64::MAX);
     let mut held = Vec::new();

@@ -29,6 +29,7 @@ conformance_tests!(
         "rdma:slab=64K;message=4K"
     )
 );
+conformance_tests!(in_messages, subject(lossy_path(), "rdma:inline=16K;qps=2"));
 conformance_tests!(
     fetching,
     subject(

@@ -179,7 +179,7 @@ fn a_reliable_connection_is_reliable() {
         let received: Vec<_> = (0..id)
             .map(|id| Completion::Received {
                 queue_pair: 0,
-                message: Message::new(&id.to_be_bytes()).unwrap(),
+                message: id.to_be_bytes().to_vec(),
             })
             .collect();
         assert_eq!(pair.happened[1], received);
@@ -304,7 +304,7 @@ fn a_peer_that_leaves_or_aborts_does_not_come_back() {
             let queue_pair = 0;
             let received = Completion::Received {
                 queue_pair,
-                message,
+                message: message.as_bytes().to_vec(),
             };
             wanted.insert(0, received);
         }

@@ -6,11 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 
 use super::*;
+use crate::provider::Message;
 use crate::soft::transmit::{Job, Transmit};
 
 /// As much as a socket holds. The payloads of its 15 segments cannot all be alike.
 const BYTES: usize = 128 * 1024;
 const SEGMENT_BYTES: usize = 9000;
+
+/// The longest message.
+const MESSAGE_BYTES: usize = 192;
 
 /// More than are needed.
 const CALLS: usize = 64;
@@ -33,6 +37,65 @@ fn nobody_looks_for_more_than_there_was() {
     let (before, after) = messages[1].split_at(messages[1].len() / 2);
     assert_eq!(ends.calls_for(before), (false, 2));
     assert_eq!(ends.calls_for(after), (true, 1));
+}
+
+/// Adapters cut messages where their packets end.
+#[test]
+fn a_message_comes_in_segments() {
+    let mut ends = Ends::new();
+    let segments = [
+        segment(1, 0, false, 100),
+        segment(1, 100, true, MESSAGE_BYTES - 100),
+        segment(2, 0, true, 5),
+    ];
+    let received = ends.receive(&segments.concat());
+    let Some(Incoming::Message(message)) = received.unwrap() else {
+        panic!("no message");
+    };
+    assert_eq!(message.len(), MESSAGE_BYTES);
+    let received = ends.receive(&[]);
+    assert_eq!(received.unwrap(), Some(Incoming::Message(vec![7; 5])));
+}
+
+#[test]
+fn segments_that_do_not_fit_are_refused() {
+    let refused = |second: Vec<u8>| {
+        let first = segment(1, 0, false, 100);
+        let received = Ends::new().receive(&[first, second].concat());
+        received.unwrap_err()
+    };
+    assert!(matches!(
+        refused(segment(1, 101, true, 1)),
+        ReceiveError::Offset {
+            seen: 101,
+            wanted: 100
+        }
+    ));
+    assert!(matches!(
+        refused(segment(2, 100, true, 1)),
+        ReceiveError::Order { seen: 2, wanted: 1 }
+    ));
+    assert!(matches!(
+        refused(segment(1, 100, true, MESSAGE_BYTES - 99)),
+        ReceiveError::TooLong { .. }
+    ));
+}
+
+/// A part of a message, as it goes over the wire.
+fn segment(message: u32, offset: u32, last: bool, count: usize) -> Vec<u8> {
+    let header = Header::Untagged {
+        queue: Queue::Send,
+        last,
+        message,
+        offset,
+    };
+    let header = header.encode();
+    let length = header.as_bytes().len() + count;
+    let mut bytes = u16::try_from(length).unwrap().to_be_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.resize(LENGTH_BYTES + length, 7);
+    bytes.extend(Trailer::new(length, None).as_bytes());
+    bytes
 }
 
 /// A sender, a receiver, and what is between them.
@@ -59,7 +122,7 @@ impl Ends {
                 key: region.key,
             },
             transmit: Transmit::new(SEGMENT_BYTES, false),
-            receive: Receive::new(false),
+            receive: Receive::new(false, MESSAGE_BYTES),
             sockets: sockets(),
         }
     }
@@ -73,9 +136,9 @@ impl Ends {
             to: self.to,
         };
         self.transmit.push(write, None);
-        let queue = Queue::Send;
         let message = Message::new(b"there").unwrap();
-        self.transmit.push(Job::Untagged { queue, message }, None);
+        self.transmit
+            .push(Job::untagged(Queue::Send, message), None);
         let [ours, theirs] = sockets();
         let mut bytes = Vec::new();
         let mut some = vec![0; 2 * BYTES];
@@ -89,11 +152,16 @@ impl Ends {
 
     /// Receives these bytes; returns whether the message has come, and how many calls looked for it.
     fn calls_for(&mut self, bytes: &[u8]) -> (bool, usize) {
+        let event = self.receive(bytes);
+        (event.unwrap().is_some(), CALLS - self.receive.calls)
+    }
+
+    /// What these bytes say, or those before them did.
+    fn receive(&mut self, bytes: &[u8]) -> Result<Option<Incoming>, ReceiveError> {
         let [ours, theirs] = &self.sockets;
         assert_eq!(send(ours, bytes, SendFlags::empty()), Ok(bytes.len()));
         self.receive.begin(CALLS);
-        let event = self.receive.next(theirs.as_fd(), &self.regions, &NoReads);
-        (event.unwrap().is_some(), CALLS - self.receive.calls)
+        self.receive.next(theirs.as_fd(), &self.regions, &NoReads)
     }
 }
 

@@ -97,8 +97,8 @@ fn be_server(offer: &Offer) {
     let mut announced = 0;
     while let Some(message) = peer.next_message() {
         let remote = Remote {
-            address: u64::from_be_bytes(message.as_bytes()[..8].try_into().unwrap()),
-            key: u32::from_be_bytes(message.as_bytes()[8..12].try_into().unwrap()),
+            address: u64::from_be_bytes(message[..8].try_into().unwrap()),
+            key: u32::from_be_bytes(message[8..12].try_into().unwrap()),
         };
         if announced % 2 == 0 {
             let from = remote;
@@ -159,6 +159,7 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
         local,
         queue_pairs: 1,
         pieces: 16,
+        payload_bytes: PAYLOAD_BYTES,
         round_trip: Duration::from_millis(1),
     };
     let mut endpoint = VerbsEndpoint::new(&place, wanted).unwrap();
@@ -211,13 +212,13 @@ fn peer(socket: TcpStream, side: Side, offer: &Offer) -> Peer {
         cancel: &cancel,
     };
     let connection = establish(socket.into(), side, offer, &|_| true, &operation).unwrap();
-    let mut endpoint = SoftEndpoint::new().unwrap();
+    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES).unwrap();
     endpoint.attach(connection).unwrap();
     Peer::new(endpoint)
 }
 
 impl<E: Endpoint> Peer<E> {
-    /// WRITEs what others may read.
+    /// WRITEs what others may read, and sends the beginning of it.
     fn give(&mut self, to: Remote) {
         let write = Work::Write {
             region: self.regions[READABLE].id,
@@ -226,12 +227,20 @@ impl<E: Endpoint> Peer<E> {
             immediate: None,
         };
         self.post(1, write);
-        self.post(2, Work::Send(Message::new(b"written").unwrap()));
+        let carry = Work::Carry {
+            message: Message::new(b"written").unwrap(),
+            region: self.regions[READABLE].id,
+            span: Span::new(0, PAYLOAD_BYTES),
+        };
+        self.post(2, carry);
     }
 
     /// The other end WRITEs this.
     fn is_given(&mut self, expected: &[u8]) {
-        self.next_message().expect("it says so");
+        let message = self.next_message().expect("it says so");
+        let (says, payload) = message.split_at(7);
+        assert_eq!(says, b"written");
+        assert!(payload == &expected[..PAYLOAD_BYTES]);
         assert!(self.content(WRITABLE, Span::new(0, BYTES)) == expected);
     }
 
@@ -245,9 +254,9 @@ impl<E: Endpoint> Peer<E> {
     }
 
     /// Works until the other end has sent a message; `None` if it is gone.
-    fn next_message(&mut self) -> Option<Message> {
+    fn next_message(&mut self) -> Option<Vec<u8>> {
         self.wait(|completion| match completion {
-            Completion::Received { message, .. } => Some(Some(*message)),
+            Completion::Received { message, .. } => Some(Some(message.clone())),
             Completion::Lost { loss, .. } => {
                 assert_eq!(*loss, Loss::Closed);
                 Some(None)

@@ -1,0 +1,100 @@
+//! How much of the stream may travel in one message.
+//!
+//! A queue pair has a slot for every message that may come, and an adapter pins them: what a message may take along costs
+//! that for each. So there is no more than a part of the ring has, and what it takes counts as rings do.
+
+use super::Offer;
+
+/// What messages may take along unless somebody says otherwise, in bytes.
+pub(crate) const USUAL_INLINE_BYTES: u16 = 183;
+
+/// What they may take along at all.
+pub(crate) const MAX_INLINE_BYTES: u16 = 16 << 10;
+
+/// Slots that are longer than usual take no more than this part of the ring.
+const PART_OF_RING: u64 = 4;
+
+/// Messages that may come on a queue pair at a time, with so many pieces: those that announce them, which may come twice,
+/// credit for each of the batches of a ring, the end, and queue pairs that were abandoned.
+pub(crate) fn messages(pieces: usize) -> usize {
+    const OTHERS: usize = 64;
+    2 * pieces + OTHERS
+}
+
+impl Offer {
+    /// The same with no more in a message than slots in pinned memory may have.
+    pub(crate) fn within_slots(self) -> Self {
+        let most = self.ring_bytes.get() / PART_OF_RING / self.slots();
+        let most = u16::try_from(most).unwrap_or(u16::MAX);
+        Self {
+            inline_bytes: self.inline_bytes.min(most.max(USUAL_INLINE_BYTES)),
+            ..self
+        }
+    }
+
+    /// The same with no more in a message than usual.
+    pub(crate) fn with_usual_slots(self) -> Self {
+        Self {
+            inline_bytes: self.inline_bytes.min(USUAL_INLINE_BYTES),
+            ..self
+        }
+    }
+
+    /// What slots take beyond usual ones, in bytes.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        let longer = self.inline_bytes.saturating_sub(USUAL_INLINE_BYTES);
+        u64::from(longer) * self.slots()
+    }
+
+    /// Slots of all queue pairs.
+    fn slots(&self) -> u64 {
+        (messages(usize::from(self.pieces)) * usize::from(self.queue_pairs)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::handshake::Mode;
+
+    fn offer(ring_bytes: u64, queue_pairs: u16, pieces: u16, inline_bytes: u16) -> Offer {
+        Offer {
+            ring_bytes: NonZeroU64::new(ring_bytes).unwrap(),
+            queue_pairs,
+            pieces,
+            mode: Mode::Put,
+            immediate: true,
+            inline_bytes,
+        }
+    }
+
+    #[test]
+    fn a_ring_as_it_is_leaves_room_for_the_longest() {
+        let usual = offer(16 << 20, 1, 64, MAX_INLINE_BYTES);
+        assert_eq!(usual.within_slots(), usual);
+        assert_eq!(usual.slot_bytes(), (16_384 - 183) * 192);
+        let small = offer(64 << 10, 3, 64, MAX_INLINE_BYTES);
+        assert_eq!(small.within_slots(), small.with_usual_slots());
+        assert_eq!(small.with_usual_slots().slot_bytes(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn slots_take_a_part_of_the_ring(
+            ring_bytes in 1..=4_u64 << 30,
+            queue_pairs in 1..=16_u16,
+            pieces in 1..=16_384_u16,
+            inline_bytes in 0..=MAX_INLINE_BYTES,
+        ) {
+            let offer = offer(ring_bytes, queue_pairs, pieces, inline_bytes);
+            let fitted = offer.within_slots();
+            prop_assert!(fitted.slot_bytes() <= ring_bytes / PART_OF_RING);
+            prop_assert!(fitted.inline_bytes >= inline_bytes.min(USUAL_INLINE_BYTES));
+            prop_assert_eq!(fitted.within_slots(), fitted);
+        }
+    }
+}
