@@ -126,7 +126,7 @@ pub enum PumpError {
 }
 
 /// A channel's connecting end, which sends, and its accepting end.
-type Pair = (Box<dyn Channel>, Box<dyn Channel>);
+pub(super) type Pair = (Box<dyn Channel>, Box<dyn Channel>);
 
 impl Load<'_> {
     /// Moves it.
@@ -135,22 +135,13 @@ impl Load<'_> {
     ///
     /// When no byte could be sent. What goes wrong later is in [`Moved::failure`].
     pub fn run(&self) -> Result<Moved, PumpError> {
-        let mut registry = Registry::new();
-        registry.register(Rdma);
-        registry.register(Splice);
-        registry.register(Tcp);
-        let stack = registry.build(&StackSpec::parse(self.stack)?)?;
         let cancel = Cancel::new();
         // Many channels take seconds to open, while nothing moves: that time does not count.
         let operation = || Operation {
             deadline: Some(Instant::now() + self.limit),
             cancel: &cancel,
         };
-        let opening = operation();
-        let mut listener = stack.listen(self.to, &SocketOptions::default())?;
-        let mut pairs = (0..self.channels)
-            .map(|_| meet(&stack, &mut listener, &opening))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut pairs = meet_all(self.stack, self.to, self.channels, &operation())?;
         self.pump(&mut pairs, &operation())
     }
 
@@ -245,6 +236,28 @@ impl Load<'_> {
     }
 }
 
+/// Opens channels of a stack, as clients write it, to an address of this machine.
+///
+/// # Errors
+///
+/// When one does not open.
+pub(super) fn meet_all(
+    stack: &str,
+    to: IpAddr,
+    channels: usize,
+    operation: &Operation<'_>,
+) -> Result<Vec<Pair>, PumpError> {
+    let mut registry = Registry::new();
+    registry.register(Rdma);
+    registry.register(Splice);
+    registry.register(Tcp);
+    let stack = registry.build(&StackSpec::parse(stack)?)?;
+    let mut listener = stack.listen(to, &SocketOptions::default())?;
+    (0..channels)
+        .map(|_| meet(&stack, &mut listener, operation))
+        .collect()
+}
+
 fn meet(
     stack: &Stack,
     listener: &mut StackListener,
@@ -278,7 +291,7 @@ fn watch(arrived: &[AtomicU64], started: Instant, is_over: &AtomicBool) -> Vec<(
 const SCRATCH_BYTES: usize = 1 << 20;
 
 /// How long all processors together were not idle since the machine started.
-fn busy_time() -> io::Result<Duration> {
+pub(super) fn busy_time() -> io::Result<Duration> {
     /// USER_HZ.
     const TICKS_PER_SECOND: u64 = 100;
     let stat = fs::read_to_string("/proc/stat")?;

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::perftest::Device;
-use super::{loopback, many, policer, processor, sizes};
+use super::{inline, loopback, many, policer, processor, sizes};
 use crate::bench::record::section::Section;
 use crate::bench::registration;
 use crate::guest::{Network, RIGHT};
@@ -20,6 +20,10 @@ pub enum Table {
     Iwarp,
     /// Processor time over one link.
     Processor,
+    /// Small payloads in messages, over RoCE and iWARP in user space.
+    Inline,
+    /// Small payloads in messages, over iWARP.
+    InlineIwarp,
     /// What registering memory costs.
     Registration,
     /// Many channels that share a pool of memory.
@@ -30,11 +34,13 @@ pub enum Table {
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Policer,
         Self::Roce,
         Self::Iwarp,
         Self::Processor,
+        Self::Inline,
+        Self::InlineIwarp,
         Self::Registration,
         Self::Many,
         Self::Loopback,
@@ -43,10 +49,13 @@ impl Table {
     /// The network of its guest, unless it is measured on the host.
     pub fn network(self) -> Option<Network> {
         match self {
-            Self::Roce | Self::Policer | Self::Processor | Self::Registration | Self::Many => {
-                Some(Network::Rxe)
-            }
-            Self::Iwarp => Some(Network::Siw),
+            Self::Roce
+            | Self::Policer
+            | Self::Processor
+            | Self::Inline
+            | Self::Registration
+            | Self::Many => Some(Network::Rxe),
+            Self::Iwarp | Self::InlineIwarp => Some(Network::Siw),
             Self::Loopback => None,
         }
     }
@@ -62,6 +71,14 @@ impl Table {
             Self::Roce => Ok(sizes::measure(Device::Roce)),
             Self::Iwarp => Ok(sizes::measure(Device::Iwarp)),
             Self::Processor => Ok(processor::measure()),
+            Self::Inline => {
+                let stacks = ["rdma:provider=verbs", "rdma:provider=soft"];
+                Ok(inline::measure("RoCE", "rdma-inline.svg", &stacks))
+            }
+            Self::InlineIwarp => {
+                let stacks = ["rdma:provider=verbs"];
+                Ok(inline::measure("iWARP", "rdma-inline-iwarp.svg", &stacks))
+            }
             Self::Registration => {
                 let bench = registration::Bench {
                     options: "provider=verbs".into(),

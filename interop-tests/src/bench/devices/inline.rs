@@ -1,0 +1,200 @@
+//! Small payloads: in the message that announces them, or written beside it.
+
+use std::num::NonZeroU32;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_stack::{Body, Cancel, Channel, ChannelError, Operation, Received};
+
+use super::pump::{busy_time, meet_all};
+use super::runs::{Runs, in_one_line, share};
+use crate::bench::record::plot::{Axis, Plot, PlotLine};
+use crate::bench::record::section::{Picture, Section};
+use crate::bench::record::table;
+use crate::bench::sample::median;
+use crate::guest::RIGHT;
+
+const ROUNDS: usize = 3;
+
+/// How long payloads are sent in each run.
+const TIME: Duration = Duration::from_millis(400);
+
+/// How long a run may take, the opening of its channel included.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// In bytes.
+const PAYLOADS: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
+
+/// What is given to the driver: everything in messages, and nothing.
+const WAYS: [&str; 2] = ["inline=16K", "inline=0"];
+
+/// Both ways for one stack and payload.
+struct Cell {
+    stack: &'static str,
+    payload_bytes: usize,
+    runs: [Runs; 2],
+    /// For each payload, in microseconds.
+    processor: [Option<f64>; 2],
+}
+
+/// What one run gave.
+struct Sent {
+    per_second: f64,
+    /// Of all processors, for each payload.
+    processor: Duration,
+}
+
+/// `name` is that of the picture.
+pub(super) fn measure(over: &str, name: &str, stacks: &[&'static str]) -> Section {
+    let cells = stacks
+        .iter()
+        .flat_map(|stack| PAYLOADS.map(|payload_bytes| cell(stack, payload_bytes)));
+    let cells: Vec<Cell> = cells.collect();
+    Section {
+        title: format!("Small payloads in messages, {over}"),
+        words: format!(
+            "The paper on PVFS over InfiniBand: one channel, each payload sent by a call of its own, in the message that \
+             announces it (`inline=16K`) or beside it (`inline=0`). Processor time is that of both ends for each payload. \
+             The median of {ROUNDS}, in turn."
+        ),
+        table: cells_table(&cells),
+        targets: Vec::new(),
+        pictures: vec![Picture {
+            name: name.to_owned(),
+            plot: plot(over, stacks, &cells),
+        }],
+    }
+}
+
+fn cell(stack: &'static str, payload_bytes: usize) -> Cell {
+    let mut processor = [Vec::new(), Vec::new()];
+    let runs = Runs::take(ROUNDS, &[0, 1], |&way| {
+        let stack = format!("{stack};{}", WAYS[way]);
+        let sent = send(&stack, payload_bytes)?;
+        processor[way].push(sent.processor.as_secs_f64() * 1e6);
+        Ok(sent.per_second)
+    });
+    let mut runs = runs.into_iter();
+    Cell {
+        stack,
+        payload_bytes,
+        runs: [(); 2].map(|()| runs.next().unwrap_or_default()),
+        processor: processor.map(|times| (!times.is_empty()).then(|| median(&times))),
+    }
+}
+
+/// Sends payloads of this length for a time; what goes wrong, in one line of words.
+fn send(stack: &str, payload_bytes: usize) -> Result<Sent, String> {
+    let words = |error: &dyn std::error::Error| in_one_line(&error.to_string());
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: Some(Instant::now() + LIMIT),
+        cancel: &cancel,
+    };
+    let to = RIGHT.parse().expect("an address of ours");
+    let mut pairs = meet_all(stack, to, 1, &operation).map_err(|error| words(&error))?;
+    let (sender, receiver) = pairs.first_mut().expect("one was asked for");
+    let busy = busy_time().map_err(|error| words(&error))?;
+    let started = Instant::now();
+    let (sent, received) = thread::scope(|scope| {
+        let sending =
+            scope.spawn(|| send_all(&mut **sender, payload_bytes, started + TIME, &operation));
+        let received = receive_all(&mut **receiver, &operation);
+        (sending.join().expect("a sender does not panic"), received)
+    });
+    let elapsed = started.elapsed();
+    received.map_err(|error| words(&error))?;
+    let count = sent.map_err(|error| words(&error))?;
+    let busy = busy_time()
+        .map_err(|error| words(&error))?
+        .saturating_sub(busy);
+    Ok(Sent {
+        per_second: f64::from(count.get()) / elapsed.as_secs_f64(),
+        processor: busy / count.get(),
+    })
+}
+
+/// Returns how many payloads were sent.
+fn send_all(
+    channel: &mut dyn Channel,
+    payload_bytes: usize,
+    until: Instant,
+    operation: &Operation<'_>,
+) -> Result<NonZeroU32, ChannelError> {
+    let payload = vec![7; payload_bytes];
+    let mut count = NonZeroU32::MIN;
+    channel.send(&[], Body::Memory(&payload), operation)?;
+    while Instant::now() < until {
+        channel.send(&[], Body::Memory(&payload), operation)?;
+        count = count.saturating_add(1);
+    }
+    channel.finish(operation)?;
+    Ok(count)
+}
+
+fn receive_all(channel: &mut dyn Channel, operation: &Operation<'_>) -> Result<(), ChannelError> {
+    let mut scratch = vec![0; 1 << 20];
+    while channel.receive(&mut scratch, operation)? != Received::EndOfStream {}
+    Ok(())
+}
+
+fn cells_table(cells: &[Cell]) -> String {
+    let row = |cell: &Cell| {
+        let [inline, beside] = &cell.runs;
+        let processor = cell
+            .processor
+            .map(|time| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")));
+        let [in_message, written] = processor;
+        [
+            format!("`{}`", cell.stack),
+            cell.payload_bytes.to_string(),
+            inline.cell(),
+            beside.cell(),
+            share(inline.of(beside)),
+            in_message,
+            written,
+        ]
+    };
+    let heading = [
+        "stack",
+        "payload, bytes",
+        "in the message, a second",
+        "beside it, a second",
+        "ratio",
+        "in the message, us of processor",
+        "beside it, us of processor",
+    ];
+    table(heading, cells.iter().map(row).collect())
+}
+
+fn plot(over: &str, stacks: &[&'static str], cells: &[Cell]) -> Plot {
+    let line = |stack: &&str| {
+        let of_stack = cells.iter().filter(|cell| cell.stack == *stack);
+        let points = of_stack.filter_map(|cell| {
+            let [inline, beside] = &cell.runs;
+            let place = PAYLOADS
+                .iter()
+                .position(|&bytes| bytes == cell.payload_bytes)?;
+            Some([place as f64, inline.of(beside)?])
+        });
+        PlotLine {
+            name: (*stack).to_owned(),
+            is_model: false,
+            points: points.collect(),
+        }
+    };
+    let mut lines: Vec<_> = stacks.iter().map(line).collect();
+    lines.push(PlotLine {
+        name: "beside it".to_owned(),
+        is_model: true,
+        points: (0..PAYLOADS.len())
+            .map(|place| [place as f64, 1.0])
+            .collect(),
+    });
+    Plot {
+        title: format!("Payloads in the message that announces them, {over}"),
+        horizontal: Axis::steps("payload in bytes", PAYLOADS.map(|bytes| bytes.to_string())),
+        vertical: "messages a second, as a ratio".to_owned(),
+        lines,
+    }
+}
