@@ -28,22 +28,28 @@ pub(super) struct Misses {
     judged_until: Duration,
     /// Something was missed at this rate once: that may be chance.
     is_suspect: bool,
+    /// How often the rate became less since misses were rare.
+    eases: u32,
 }
 
 /// A device on a short path has time for some repetitions before its queue pair is given up.
 pub(super) const MENDED_AFTER: Duration = Duration::from_secs(1);
 
-/// After so many times what has passed at once, one miss is chance, or the rate is too much by a quarter of a percent at most.
-const RARE: u64 = 400;
+/// After so many times what has passed at once, a miss is chance, or the rate is too much by next to nothing.
+const RARE: u64 = 1500;
 /// After fewer it is too much by some percent.
 const OFTEN: u64 = 25;
 
-/// By how much a rate becomes less that was held to be good.
-const EASE: f64 = 0.01;
+/// By how much a rate becomes less that was held to be good: a little more than what it is too much by, so that there is room for
+/// what a device repeats.
+const EASE: f64 = 0.0125;
 const MUCH_EASE: f64 = 0.04;
 
-/// What policers take at once, in bytes: more than that may pass for another reason.
-const MOST_BURST_BYTES: u64 = 1 << 20;
+/// If it becomes less so often, and misses no rarer, that is no remedy.
+const MOST_EASES: u32 = 8;
+
+/// What has passed at once may be more without a policer.
+const MOST_BURST_BYTES: u64 = 256 << 10;
 
 impl Misses {
     pub(super) fn is_recovering(&self) -> bool {
@@ -179,11 +185,19 @@ impl Search {
         self.trial = None;
     }
 
-    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed.
+    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed. Of
+    /// what is lost by chance no rate is the reason: after some steps the search begins anew.
     fn ease(&mut self) {
         let passed = self.trial.as_ref().map_or(0, Trial::bytes);
         let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
         if passed >= RARE * burst {
+            self.misses.eases = 0;
+            return;
+        }
+        self.misses.eases += 1;
+        if self.misses.eases > MOST_EASES {
+            self.misses.eases = 0;
+            self.go(Phase::Climbing, self.rates.low());
             return;
         }
         let is_often = passed < OFTEN * burst;
