@@ -15,7 +15,7 @@
 //! | `qps=4` | queue pairs of a channel |
 //! | `depth=64` | messages under way on each queue pair at most; `auto`, all that ring and device take, unless given |
 //! | `mode=get` | who moves bytes: `put` their sender, by WRITEs; `get` their receiver, by READs of what is announced. The connecting end decides |
-//! | `inline=4K` | payloads of up to so many bytes travel in the message that announces them, at most 16K; 183 unless given |
+//! | `inline=4K` | payloads of up to so many bytes travel in the message that announces them, at most 16K; 1K unless given |
 //! | `immediate=off` | announces every piece by a message of its own; `on`, by the WRITE itself where RoCE or InfiniBand carry it, unless given |
 //! | `stall=10s` | a queue pair of a device on which nothing completes for so long, or less than the device repeats, is given up; 3 s unless given |
 //! | `provider=auto` | `verbs` is an RDMA adapter, `soft` iWARP over TCP by this program (RFC 5040), which works on every machine; `auto` takes `verbs` where both ends have it |

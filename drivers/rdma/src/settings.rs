@@ -105,7 +105,7 @@ const OWN: [OptionDoc; 18] = [
     },
     OptionDoc {
         name: "inline",
-        meaning: "Payloads of up to so many bytes travel in the message that announces them, 0 to 16K; 183 unless given.",
+        meaning: "Payloads of up to so many bytes travel in the message that announces them, 0 to 16K; 1K unless given.",
         example: "4K",
         kind: OptionKind::Bytes,
     },
