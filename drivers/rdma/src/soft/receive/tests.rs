@@ -44,9 +44,9 @@ fn nobody_looks_for_more_than_there_was() {
 fn a_message_comes_in_segments() {
     let mut ends = Ends::new();
     let segments = [
-        segment(1, 0, false, 100),
-        segment(1, 100, true, MESSAGE_BYTES - 100),
-        segment(2, 0, true, 5),
+        segment(Queue::Send, 1, 0, false, 100),
+        segment(Queue::Send, 1, 100, true, MESSAGE_BYTES - 100),
+        segment(Queue::Send, 2, 0, true, 5),
     ];
     let received = ends.receive(&segments.concat());
     let Some(Incoming::Message(message)) = received.unwrap() else {
@@ -60,31 +60,48 @@ fn a_message_comes_in_segments() {
 #[test]
 fn segments_that_do_not_fit_are_refused() {
     let refused = |second: Vec<u8>| {
-        let first = segment(1, 0, false, 100);
+        let first = segment(Queue::Send, 1, 0, false, 100);
         let received = Ends::new().receive(&[first, second].concat());
         received.unwrap_err()
     };
     assert!(matches!(
-        refused(segment(1, 101, true, 1)),
+        refused(segment(Queue::Send, 1, 101, true, 1)),
         ReceiveError::Offset {
             seen: 101,
             wanted: 100
         }
     ));
     assert!(matches!(
-        refused(segment(2, 100, true, 1)),
+        refused(segment(Queue::Send, 2, 100, true, 1)),
         ReceiveError::Order { seen: 2, wanted: 1 }
     ));
     assert!(matches!(
-        refused(segment(1, 100, true, MESSAGE_BYTES - 99)),
+        refused(segment(Queue::Send, 1, 100, true, MESSAGE_BYTES - 99)),
         ReceiveError::TooLong { .. }
     ));
 }
 
+/// A TERMINATE may be longer than the peer's other messages, and come in the middle of one of them.
+#[test]
+fn an_end_is_told_whatever_was_begun() {
+    let mut ends = Ends::new();
+    ends.receive = Receive::new(false, 32);
+    let segments = [
+        segment(Queue::Send, 1, 0, false, 10),
+        segment(Queue::Terminate, 1, 0, true, 52),
+    ];
+    let received = ends.receive(&segments.concat());
+    assert!(matches!(received, Ok(Some(Incoming::Terminate { .. }))));
+
+    let too_long = segment(Queue::Terminate, 1, 0, true, MAX_CONTROL_BYTES + 1);
+    let received = Ends::new().receive(&too_long);
+    assert!(matches!(received, Err(ReceiveError::TooLong { .. })));
+}
+
 /// A part of a message, as it goes over the wire.
-fn segment(message: u32, offset: u32, last: bool, count: usize) -> Vec<u8> {
+fn segment(queue: Queue, message: u32, offset: u32, last: bool, count: usize) -> Vec<u8> {
     let header = Header::Untagged {
-        queue: Queue::Send,
+        queue,
         last,
         message,
         offset,
