@@ -96,8 +96,20 @@ pub fn cancel_ends_an_idle_call(subject: &Subject) {
     }
 }
 
-/// A call that never has to wait ends as soon when it is cancelled.
+/// A call that never has to wait ends within a second of being cancelled, once in three times: a machine may stand still for
+/// as long.
 pub fn cancel_ends_a_busy_call(subject: &Subject) {
+    let mut times = Vec::new();
+    let is_in_time = (0..3).any(|_| {
+        times.push(time_to_cancel_a_busy_call(subject));
+        times
+            .last()
+            .is_some_and(|time| *time < Duration::from_secs(1))
+    });
+    assert!(is_in_time, "{times:?}");
+}
+
+fn time_to_cancel_a_busy_call(subject: &Subject) -> Duration {
     let (mut sender, mut receiver) = subject.pair(Side::Connector);
     let moved = AtomicU64::new(0);
     let cancel = Cancel::new();
@@ -131,8 +143,8 @@ pub fn cancel_ends_a_busy_call(subject: &Subject) {
             matches!(outcome, Err(ChannelError::Cancelled)),
             "{outcome:?}"
         );
-        assert!(ended.saturating_duration_since(thrown) < Duration::from_secs(1));
-    });
+        ended.saturating_duration_since(thrown)
+    })
 }
 
 /// Runs a measurement five times, up to three times over: see the module's words on busy machines. What a machine needs
