@@ -7,8 +7,6 @@
 //! A policer sees the path and not the channels on it, so they share one bucket: a [`Path`], by peer and options. What
 //! nobody knows, a [`search`] finds: how fast that path is, and how long its messages may be.
 
-use std::time::Duration;
-
 mod bucket;
 mod excuses;
 mod pacer;
@@ -19,6 +17,8 @@ mod search;
 mod sizing;
 mod trial;
 mod window;
+
+use std::time::Duration;
 
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use bucket::time_of;
