@@ -81,7 +81,7 @@ const OWN: [OptionDoc; 18] = [
     },
     OptionDoc {
         name: "burst",
-        meaning: "Bytes that may leave at once where a rate is given; one message unless given.",
+        meaning: "Bytes that may leave at once where a rate is given; one and a half messages unless given.",
         example: "1M",
         kind: OptionKind::Bytes,
     },
@@ -238,7 +238,10 @@ impl Settings {
             message,
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate,
-            burst: options.value("burst", options::bytes)?.unwrap_or(message),
+            // With less, each message would wait until it is sure that the one before did not leave late.
+            burst: options
+                .value("burst", options::bytes)?
+                .unwrap_or(message + message / 2),
             depth: options.value("depth", depth)?.flatten(),
             mode: options.value("mode", mode)?.unwrap_or(Mode::Put),
             inline_bytes: options

@@ -85,7 +85,13 @@ impl Opening<'_> {
             Rate::Any | Rate::Fixed(_) => self.settings.burst,
         };
         let path = Path::to(self.peer.ip(), rate, burst);
-        let pacer = Pacer::new(Arc::clone(&path), limits.queue_pairs);
+        // TCP does not send late and at once, and requests complete before it has sent anything.
+        let watched = if limits.over_tcp {
+            0
+        } else {
+            limits.queue_pairs
+        };
+        let pacer = Pacer::new(Arc::clone(&path), watched);
         let sender = Sender::new(settings, pacer);
         let mut receiver = Receiver::new(ring, pieces);
         if immediate && chosen.mode == Mode::Put {

@@ -9,6 +9,7 @@
 
 mod bucket;
 mod excuses;
+mod flight;
 mod pacer;
 mod path;
 mod patience;
@@ -24,6 +25,9 @@ use std::time::Duration;
 pub(crate) use bucket::time_of;
 pub(crate) use pacer::Pacer;
 pub(crate) use path::{Path, Rate};
+
+/// Who may not send because of what is under way looks again after so long, if nothing happens before.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// How often a device is asked what it has counted, which costs its driver some reads of files.
 const LOOKS: Duration = Duration::from_millis(10);

@@ -25,7 +25,7 @@ pub(crate) struct Pacer {
     /// How many bytes that are, in all, and how many have completed.
     under_way_bytes: u64,
     completed_bytes: u64,
-    /// It matters when messages complete.
+    /// It matters to the path what becomes of messages.
     learns: bool,
 }
 
@@ -40,9 +40,10 @@ struct Posted {
 const OVERSLEPT: Duration = Duration::from_millis(5);
 
 impl Pacer {
+    /// Without `queue_pairs` nobody tells it what becomes of messages.
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
         Self {
-            learns: path.learns(),
+            learns: queue_pairs > 0 && path.learns(),
             path,
             turn: None,
             due: None,
@@ -97,17 +98,17 @@ impl Pacer {
     pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         let turn = self.turn;
         let turn = turn.map_or_else(|| self.path.ready_at(bytes, now), |turn| turn.max(now));
-        self.hold(now).map_or(turn, |until| turn.max(until))
+        self.hold(bytes, now).map_or(turn, |until| turn.max(until))
     }
 
     /// Until when nothing may leave, whoever's turn it is.
-    fn hold(&self, now: Duration) -> Option<Duration> {
-        self.learns().then(|| self.path.hold(now)).flatten()
+    fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
+        self.learns.then(|| self.path.hold(bytes, now)).flatten()
     }
 
     /// Takes a turn for a message, and uses it if it has come. `false` if it has not.
     pub(crate) fn pass(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
-        if let Some(until) = self.hold(now) {
+        if let Some(until) = self.hold(bytes, now) {
             self.due = Some(until);
             return false;
         }
@@ -143,8 +144,8 @@ impl Pacer {
     }
 
     /// Whether it matters when messages complete.
-    pub(crate) fn learns(&self) -> bool {
-        self.learns
+    pub(crate) fn awaits_completions(&self) -> bool {
+        self.learns && self.path.awaits_arrivals()
     }
 
     /// Bytes that left and have not completed, and bytes that have.

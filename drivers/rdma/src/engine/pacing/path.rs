@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::bucket::Bucket;
+use super::flight::Flight;
 use super::search::Search;
 
 /// How fast messages may leave.
@@ -28,6 +29,9 @@ pub(crate) struct Path {
 #[derive(Debug)]
 struct State {
     bucket: Bucket,
+    /// Of [`Rate::Fixed`].
+    flight: Option<Flight>,
+    /// Of [`Rate::Auto`].
     search: Option<Search>,
 }
 
@@ -46,6 +50,10 @@ impl Path {
             Rate::Auto { port } => Some(Search::new(port, burst)),
             Rate::Any | Rate::Fixed(_) => None,
         };
+        let flight = match rate {
+            Rate::Fixed(rate) => Some(Flight::new(rate, burst)),
+            Rate::Any | Rate::Auto { .. } => None,
+        };
         let fixed = match rate {
             Rate::Fixed(rate) => Some(rate),
             Rate::Any => None,
@@ -53,6 +61,7 @@ impl Path {
         };
         let state = State {
             bucket: Bucket::new(fixed, burst),
+            flight,
             search,
         };
         Arc::new(Self {
@@ -107,33 +116,41 @@ impl Path {
 
     /// So many bytes leave.
     pub(super) fn posted(&self, bytes: u64, now: Duration) {
-        self.state().learn(|search| search.posted(bytes, now));
+        let mut state = self.state();
+        if let Some(flight) = &mut state.flight {
+            flight.posted(bytes);
+        }
+        state.learn(|search| search.posted(bytes, now));
     }
 
     /// A message that left at `posted_at` is there, and nothing that left before it is missing.
     pub(super) fn completed(&self, bytes: u64, posted_at: Duration, now: Duration) {
-        self.state()
-            .learn(|search| search.completed(bytes, posted_at, now));
+        let mut state = self.state();
+        if let Some(flight) = &mut state.flight {
+            flight.arrived(bytes, posted_at, now);
+        }
+        state.learn(|search| search.completed(bytes, posted_at, now));
     }
 
     /// Messages from `posted_at` on, so many bytes, were lost: their queue pair broke, or nothing was heard of them in time.
     pub(super) fn lost(&self, bytes: u64, posted_at: Duration) {
-        self.state().learn(|search| {
-            search.gone(bytes);
-            search.lost(posted_at);
-        });
+        let mut state = self.state();
+        state.gone(bytes);
+        state.learn(|search| search.lost(posted_at));
     }
 
     /// Nobody will say what becomes of so many bytes.
     pub(super) fn forget(&self, bytes: u64) {
-        self.state().learn(|search| search.gone(bytes));
+        self.state().gone(bytes);
     }
 
-    /// Until when nothing may leave, whoever's turn it is. To ask may be how too much under way is noticed, and counts as a
-    /// loss.
-    pub(super) fn hold(&self, now: Duration) -> Option<Duration> {
-        let mut until = None;
-        self.state().learn(|search| until = search.hold(now));
+    /// Until when so many bytes may not leave, whoever's turn it is. To ask may be how too much under way is noticed, and counts
+    /// as a loss.
+    pub(super) fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
+        let mut state = self.state();
+        let flight = state.flight.as_ref();
+        let mut until = flight.and_then(|flight| flight.hold(bytes, now));
+        state.learn(|search| until = search.hold(now));
         until
     }
 
@@ -155,7 +172,15 @@ impl Path {
 
     /// Whether it wants to know what becomes of messages.
     pub(super) fn learns(&self) -> bool {
-        self.state().search.is_some()
+        let state = self.state();
+        state.search.is_some() || state.flight.is_some()
+    }
+
+    /// Whether it wants to know when messages arrive, as soon as they do.
+    pub(super) fn awaits_arrivals(&self) -> bool {
+        let state = self.state();
+        let flight = state.flight.as_ref();
+        flight.map_or_else(|| state.search.is_some(), Flight::is_bounded)
     }
 
     /// When a message that left at `posted_at` counts as lost; `None` leaves that to others.
@@ -177,6 +202,14 @@ impl State {
 
     fn pause(&self) -> Duration {
         self.search.as_ref().map_or(Duration::ZERO, Search::pause)
+    }
+
+    /// So many bytes are not under way any more.
+    fn gone(&mut self, bytes: u64) {
+        if let Some(flight) = &mut self.flight {
+            flight.gone(bytes);
+        }
+        self.learn(|search| search.gone(bytes));
     }
 
     fn learn(&mut self, event: impl FnOnce(&mut Search)) {

@@ -17,6 +17,7 @@ mod misses;
 
 use std::time::Duration;
 
+use super::RETRY;
 use super::patience::{Arrival, Patience};
 use super::rates::Rates;
 use super::sizing::Sizing;
@@ -78,9 +79,6 @@ const STEP_TIME: Duration = Duration::from_millis(20);
 const TRIAL_TIME: Duration = Duration::from_millis(250);
 
 const FIRST_REST: Duration = Duration::from_secs(30);
-
-/// Who may not send because of what is under way looks again after so long, if nothing happens before.
-const RETRY: Duration = Duration::from_millis(2);
 
 impl Search {
     /// `port` is the rate of the port, in bytes per second; `message_bytes` the longest message that is wanted.

@@ -10,7 +10,10 @@ impl Sender {
         let is_full =
             |queue_pair: &QueuePair| !queue_pair.lost && queue_pair.pending >= self.settings.depth;
         let is_ending = self.is_posted() && matches!(self.end, End::Told { .. });
-        is_ending || self.held > 0 || self.pacer.learns() || self.queue_pairs.iter().any(is_full)
+        is_ending
+            || self.held > 0
+            || self.pacer.awaits_completions()
+            || self.queue_pairs.iter().any(is_full)
     }
 
     /// Since when requests are waiting on a queue pair, without a moment in between.

@@ -208,6 +208,28 @@ fn the_rate_is_found_from_a_busy_host() {
     }
 }
 
+/// What a device sends late, and at once, is no more than the burst.
+#[test]
+fn a_known_rate_passes_from_a_busy_host() {
+    for seed in seeds(6) {
+        let _replay = Replay(seed);
+        let rate = SLOW / 100 * 98;
+        let experiment = Experiment {
+            message_bytes: [32 << 10, 64 << 10][usize::from(seed % 2 == 1)],
+            pace: Pace::Paced {
+                rate,
+                burst: 112 << 10,
+            },
+            ..busy(seed)
+        };
+        let outcome = experiment.run().unwrap();
+        let share = outcome.rate_from(0) / rate as f64;
+        let dropped: u64 = outcome.intervals.iter().map(|part| part.dropped).sum();
+        let found = || format!("{share}, {dropped} dropped: {:?}", outcome.intervals);
+        assert!(share > 0.95 && dropped == 0, "{}", found());
+    }
+}
+
 /// Two thirds of the ring are filled and drained while one flies.
 #[test]
 fn a_ring_of_three_bandwidth_delay_products_fills_the_path() {

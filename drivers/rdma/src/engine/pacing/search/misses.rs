@@ -10,10 +10,10 @@
 use std::time::Duration;
 
 use super::losses::MOST_REST;
-use super::{Phase, RETRY, STEP_TIME, Search};
-use crate::engine::pacing::LOOKS;
+use super::{Phase, STEP_TIME, Search};
 use crate::engine::pacing::bucket::time_of;
 use crate::engine::pacing::trial::Trial;
+use crate::engine::pacing::{LOOKS, RETRY};
 
 /// What is known of what the peer's device has missed.
 #[derive(Debug, Default)]

@@ -1,0 +1,136 @@
+//! What is under way on a path of which the rate and the burst are known.
+//!
+//! A bucket counts what is given to a device, and a policer what the device sends. Between the two is a host that may be busy:
+//! then all that it was given leaves late, and at once. So on a path on which the burst covers a round trip no more than that is under
+//! way, and a policer of that rate and burst takes it however late it comes ([`Window`]). On a longer path there has to be more.
+
+use std::time::Duration;
+
+use super::RETRY;
+use super::bucket::time_of;
+use super::window::Window;
+
+/// Counts what leaves and arrives. Time is that since some moment, as everywhere in pacing.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// In bytes per second.
+    rate: u64,
+    /// How many bytes may leave together.
+    burst: u64,
+    window: Window,
+    /// Bytes that left, and neither arrived nor were lost.
+    under_way: u64,
+    /// What the quickest message took.
+    round_trip: Option<Duration>,
+}
+
+impl Flight {
+    /// `rate` is in bytes per second, `burst` in bytes.
+    pub(super) fn new(rate: u64, burst: u64) -> Self {
+        let mut window = Window::new();
+        window.set(rate, burst);
+        Self {
+            rate,
+            burst,
+            window,
+            under_way: 0,
+            round_trip: None,
+        }
+    }
+
+    /// So many bytes leave.
+    pub(super) fn posted(&mut self, bytes: u64) {
+        self.under_way += bytes;
+    }
+
+    /// So many bytes that left at `posted_at` are there.
+    pub(super) fn arrived(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
+        self.gone(bytes);
+        let took = now.saturating_sub(posted_at);
+        let least = self.round_trip.map_or(took, |least| least.min(took));
+        self.round_trip = Some(least);
+        self.window.arrived(bytes, now.saturating_sub(least));
+    }
+
+    /// So many bytes are not under way any more.
+    pub(super) fn gone(&mut self, bytes: u64) {
+        self.under_way = self.under_way.saturating_sub(bytes);
+    }
+
+    /// Until when so many bytes may not leave because of what is under way, if that is so, or when to look again.
+    pub(super) fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
+        if self.round_trip.is_none() || !self.is_bounded() {
+            return None;
+        }
+        let under_way = match self.under_way {
+            // A message that is longer than the burst goes alone.
+            0 => bytes.min(self.burst),
+            others => others + bytes,
+        };
+        let ready_at = self.window.ready_at(under_way, now);
+        Some(ready_at.unwrap_or(now + RETRY)).filter(|&at| at > now)
+    }
+
+    /// Whether it matters when messages arrive: the burst covers what two round trips bring, one of them for acknowledgements that a
+    /// busy host sends late, or nothing is known of the path.
+    pub(super) fn is_bounded(&self) -> bool {
+        let brings_burst = time_of(self.burst, self.rate);
+        self.round_trip
+            .is_none_or(|round_trip| 2 * round_trip <= brings_burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    const NOW: Duration = Duration::from_secs(1);
+
+    /// A path that takes 3000 bytes at once, which is what three milliseconds bring, after a message that took so long.
+    fn after(round_trip: Duration) -> Flight {
+        let mut flight = Flight::new(1_000_000, 3000);
+        flight.posted(1);
+        flight.arrived(1, Duration::ZERO, round_trip);
+        flight
+    }
+
+    #[test]
+    fn a_short_path_has_no_more_than_the_burst_under_way() {
+        let mut flight = after(MILLISECOND);
+        assert!(flight.is_bounded());
+        flight.posted(2000);
+        assert_eq!(flight.hold(1000, NOW), None);
+        assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY));
+        // It left one millisecond before it arrived, at the latest, and counts from then on.
+        flight.arrived(2000, NOW - 5 * MILLISECOND, NOW);
+        assert_eq!(flight.hold(2000, NOW), None);
+        assert_eq!(flight.hold(3000, NOW), Some(NOW + MILLISECOND));
+    }
+
+    #[test]
+    fn a_long_path_has_as_much_as_comes() {
+        let mut flight = after(2 * MILLISECOND);
+        assert!(!flight.is_bounded());
+        flight.posted(1 << 30);
+        assert_eq!(flight.hold(1000, NOW), None);
+    }
+
+    #[test]
+    fn before_anything_has_arrived_nothing_is_held() {
+        let mut flight = Flight::new(1_000_000, 3000);
+        assert!(flight.is_bounded());
+        flight.posted(1 << 30);
+        assert_eq!(flight.hold(1000, NOW), None);
+    }
+
+    #[test]
+    fn a_message_that_is_longer_than_the_burst_goes_alone() {
+        let mut flight = after(MILLISECOND);
+        assert_eq!(flight.hold(5000, NOW), None);
+        flight.posted(5000);
+        assert_eq!(flight.hold(1, NOW), Some(NOW + RETRY));
+        flight.gone(5000);
+        assert_eq!(flight.hold(5000, NOW), None);
+    }
+}
