@@ -96,16 +96,19 @@ impl TimeValue {
     pub(crate) fn append(self, text: &mut Vec<u8>) {
         let time = Offset::UTC.to_datetime(self.0);
         // A file system may say anything, and there is no sign in this form.
-        append_padded(text, time.year().max(0).unsigned_abs().into(), 4);
-        for part in [
+        let year = time.year().max(0).unsigned_abs();
+        let parts = [
             time.month(),
             time.day(),
             time.hour(),
             time.minute(),
             time.second(),
-        ] {
-            append_padded(text, part.unsigned_abs().into(), 2);
+        ];
+        let mut number = u64::from(year);
+        for part in parts {
+            number = number * 100 + u64::from(part.unsigned_abs());
         }
+        append_padded(text, number, DIGITS);
     }
 }
 
