@@ -1,6 +1,7 @@
 //! The facts of files, and who may do what with them.
 
 use std::ffi::OsStr;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -71,11 +72,13 @@ impl View {
         &self,
         facts: &Statx,
         link_target: Option<PathBuf>,
-        before: Option<Metadata>,
+        before: Option<&mut Metadata>,
     ) -> Metadata {
         let access = self.access_by_mode(facts);
+        // The kernel has no account of the highest number.
+        let take = |account: &mut Account| mem::replace(account, Account::number(u32::MAX));
         let (owner, group) = before.map_or((None, None), |before| {
-            (Some(before.owner), Some(before.group))
+            (Some(take(&mut before.owner)), Some(take(&mut before.group)))
         });
         let accounts = (
             owner

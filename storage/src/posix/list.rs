@@ -156,11 +156,29 @@ impl Run {
         self.places.sort_unstable_by_key(|place| place.name(text));
     }
 
-    /// The facts of an entry. `before` are those of another, most likely with the same accounts.
-    fn metadata(&self, place: Place, before: Option<Metadata>) -> Result<Metadata, Errno> {
+    /// The directory once more, for one thread alone: runs that are worked at beside each other would
+    /// take turns at the count of references to one open file. `None` where it may not be searched,
+    /// and for few names.
+    fn open_again(&self) -> Option<OwnedFd> {
+        /// Names for which it pays.
+        const MANY: usize = 256;
+
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let again = || rustix::fs::openat(&*self.directory, c".", flags, Mode::empty()).ok();
+        (self.places.len() >= MANY).then(again).flatten()
+    }
+
+    /// The facts of an entry of `directory`. `before` are those of another, most likely with the same
+    /// accounts, which it gives away.
+    fn metadata(
+        &self,
+        directory: BorrowedFd<'_>,
+        place: Place,
+        before: Option<&mut Metadata>,
+    ) -> Result<Metadata, Errno> {
         let name = CStr::from_bytes_with_nul(&self.text[place.start..place.end]);
         let name = name.map_err(|_| Errno::INVAL)?;
-        let facts = facts::facts_at(&*self.directory, name)?;
+        let facts = facts::facts_at(directory, name)?;
         if facts::kind(&facts) != FileKind::Symlink {
             return Ok(self.view.entry(&facts, None, before));
         }
@@ -171,7 +189,7 @@ impl Run {
             Ok(metadata) => Ok(metadata),
             // It leads nowhere, or nowhere that this account can see.
             Err(_) => {
-                let target = facts::link_target(self.directory.as_fd(), name).ok();
+                let target = facts::link_target(directory, name).ok();
                 Ok(self.view.entry(&facts, target, before))
             }
         }
@@ -197,13 +215,12 @@ impl DirectoryRun for Run {
 
     fn entries(&mut self, show: &mut dyn FnMut(&OsStr, &Metadata)) -> Result<(), StorageError> {
         self.sort();
+        let own = self.open_again();
+        let directory = own.as_ref().unwrap_or(&self.directory).as_fd();
         let mut before = None;
         for &place in &self.places {
-            match self.metadata(place, before.take()) {
-                Ok(metadata) => {
-                    show(place.name(&self.text), &metadata);
-                    before = Some(metadata);
-                }
+            match self.metadata(directory, place, before.as_mut()) {
+                Ok(metadata) => show(place.name(&self.text), before.insert(metadata)),
                 // It is gone already.
                 Err(Errno::NOENT | Errno::STALE) => {}
                 Err(errno) => return Err(StorageError::new("stat", errno)),
