@@ -64,7 +64,8 @@ impl Charge for Departure {
 
     fn attend(&mut self) -> Option<Duration> {
         let now = clock::now();
-        let moved = self.exchange.advance(self.endpoint.as_mut(), now);
+        let endpoint = self.endpoint.as_mut();
+        let moved = self.exchange.advance(endpoint, now);
         let sender = &self.exchange.sender;
         let has_all_gone = sender.is_posted() && sender.is_idle() && !sender.has_unfetched();
         if self.rings.is_some() && has_all_gone {
@@ -80,6 +81,7 @@ impl Charge for Departure {
         if moved.is_err() || self.exchange.is_over() || now >= self.until {
             return None;
         }
+        self.exchange.watch(self.endpoint.as_mut(), now).ok()?;
         let next = self.exchange.next_at(now);
         Some(next.map_or(self.until, |next| next.min(self.until)))
     }

@@ -108,6 +108,11 @@ pub trait Endpoint: Send + fmt::Debug {
     /// Moves what can be moved without waiting, and adds what happened to `completions`.
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
+    /// Whoever sleeps on the descriptor afterwards is woken by what happens from here on: what the peer says, the loss of a
+    /// queue pair, and where `heeds_requests` is set, requests that complete. What has happened since the last poll is added to
+    /// `completions`. A device that is asked to tell less, and less often, wakes its user less often.
+    fn watch(&mut self, _heeds_requests: bool, _completions: &mut Vec<Completion>) {}
+
     /// How fast the port sends, in bytes of payload per second, if anybody knows.
     fn port_rate(&self) -> Option<u64> {
         None
@@ -125,12 +130,7 @@ pub trait Endpoint: Send + fmt::Debug {
         None
     }
 
-    /// Whether the descriptor is to become readable when requests complete as well, and not only when the peer says something
-    /// or a queue pair is lost; it is until somebody says otherwise. Counts from the next poll. A device that is asked to
-    /// tell less wakes its user less often.
-    fn heed_requests(&mut self, _heeds: bool) {}
-
-    /// Becomes readable when [`Endpoint::poll`] has something to do.
+    /// Becomes readable when [`Endpoint::poll`] has something to do, of whatever happens after [`Endpoint::watch`].
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Throws one queue pair away: what the peer sends on it counts no more, and it does not complete anything.

@@ -7,7 +7,7 @@ mod pinned;
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ const LEAST_PINNED_PAGES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Streams {
     opened: Opened,
+    /// When it moved last.
+    now: Duration,
     /// What the device had counted before.
     repeats_before: Option<u64>,
     /// A call failed: what was sent must not look whole.
@@ -43,6 +45,7 @@ impl Streams {
         Self {
             repeats_before: opened.endpoint.repeats(),
             opened,
+            now: clock::now(),
             failed: false,
             fault: None,
         }
@@ -76,7 +79,7 @@ impl Streams {
         }
         while done < range.length {
             // The other end may be so quick that nothing here ever waits.
-            operation.check()?;
+            operation.check_at(clock::instant(self.now))?;
             let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
             let room = self.room(operation)?.first(left.min(READ_BYTES));
             let offset = range.offset + done;
@@ -127,8 +130,8 @@ impl Streams {
     /// Does between two calls what can be done without waiting. Returns when to come again at the latest, and `None`
     /// when there is no need.
     pub(crate) fn attend(&mut self) -> Option<Duration> {
-        self.fault = self.move_on().err();
-        let next = self.opened.exchange.next_at(clock::now());
+        self.fault = self.move_on().and_then(|()| self.watch()).err();
+        let next = self.opened.exchange.next_at(self.now);
         self.needs_attendance()
             .then(|| next.unwrap_or(Duration::MAX))
     }
@@ -251,9 +254,16 @@ impl Streams {
     }
 
     fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
-        self.opened.exchange.receiver.consume(count);
-        let endpoint = self.opened.endpoint.as_mut();
-        let returned = self.opened.exchange.return_credit(endpoint, clock::now());
+        let Opened {
+            exchange, endpoint, ..
+        } = &mut self.opened;
+        exchange.receiver.consume(count);
+        if !exchange.receiver.owes_credit() {
+            return Ok(());
+        }
+        // A file may have taken its time to be written.
+        self.now = clock::now();
+        let returned = exchange.return_credit(endpoint.as_mut(), self.now);
         returned.map_err(|fault| protocol(fault.to_string()))
     }
 
@@ -335,20 +345,25 @@ impl Streams {
 
     /// Does all that can be done without waiting.
     fn move_on(&mut self) -> Result<(), ChannelError> {
+        self.now = clock::now();
         let endpoint = self.opened.endpoint.as_mut();
-        let moved = self.opened.exchange.advance(endpoint, clock::now());
+        let moved = self.opened.exchange.advance(endpoint, self.now);
         moved.map_err(|fault| protocol(fault.to_string()))
     }
 
+    /// Has the descriptor tell what happens from here on.
+    fn watch(&mut self) -> Result<(), ChannelError> {
+        let endpoint = self.opened.endpoint.as_mut();
+        let watched = self.opened.exchange.watch(endpoint, self.now);
+        watched.map_err(|fault| protocol(fault.to_string()))
+    }
+
     /// Sleeps until something happens, or the pacer lets the next message go.
-    fn wait(&self, operation: &Operation<'_>) -> Result<(), ChannelError> {
-        let paced_until = self
-            .opened
-            .exchange
-            .next_at(clock::now())
-            .map(clock::instant);
+    fn wait(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
+        self.watch()?;
+        let paced_until = self.opened.exchange.next_at(self.now).map(clock::instant);
         let Some(paced_until) = paced_until else {
-            return operation.wait_readable(self.opened.endpoint.descriptor().as_fd());
+            return operation.wait_readable(self.descriptor());
         };
         let until = Operation {
             deadline: Some(
@@ -358,7 +373,7 @@ impl Streams {
             ),
             cancel: operation.cancel,
         };
-        match until.wait_readable(self.opened.endpoint.descriptor().as_fd()) {
+        match until.wait_readable(self.descriptor()) {
             Err(ChannelError::DeadlineExceeded) => operation.check(),
             outcome => outcome,
         }

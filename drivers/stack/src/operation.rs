@@ -29,13 +29,16 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 impl Operation<'_> {
     /// Fails if the operation was cancelled or its deadline has passed.
     pub fn check(&self) -> Result<(), ChannelError> {
-        if self.cancel.is_cancelled() {
-            return Err(ChannelError::Cancelled);
-        }
-        match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(ChannelError::DeadlineExceeded),
-            _ => Ok(()),
-        }
+        self.time_left().map(drop)
+    }
+
+    /// As [`Operation::check`], for whoever has just looked at the clock.
+    ///
+    /// # Errors
+    ///
+    /// When the operation was cancelled or its deadline had passed at `now`.
+    pub fn check_at(&self, now: Instant) -> Result<(), ChannelError> {
+        self.time_left_at(|| now).map(drop)
     }
 
     /// The time left, `None` if there is no deadline.
@@ -50,7 +53,7 @@ impl Operation<'_> {
     ///
     /// When the operation was cancelled or its deadline passed before.
     pub fn wait_readable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::IN, self.switch())
+        self.wait(descriptor, PollFlags::IN)
     }
 
     /// Sleeps until `descriptor` can be written to or has an error.
@@ -59,7 +62,7 @@ impl Operation<'_> {
     ///
     /// When the operation was cancelled or its deadline passed before.
     pub fn wait_writable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::OUT, self.switch())
+        self.wait(descriptor, PollFlags::OUT)
     }
 
     /// Sleeps until `descriptor` has an error, or something in its queue of errors.
@@ -68,7 +71,7 @@ impl Operation<'_> {
     ///
     /// When the operation was cancelled or its deadline passed before.
     pub fn wait_error(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
-        self.wait(descriptor, PollFlags::empty(), self.switch())
+        self.wait(descriptor, PollFlags::empty())
     }
 
     /// Sleeps for `duration`.
@@ -94,43 +97,67 @@ impl Operation<'_> {
         }
     }
 
-    /// The switch as something to sleep on. A sleep that is short anyway does without: to make a descriptor and
-    /// to close it costs a small file more than its bytes do.
-    fn switch(&self) -> Option<BorrowedFd<'_>> {
-        match self.remaining() {
-            Some(left) if left <= CANCEL_TICK => None,
-            _ => self.cancel.descriptor().ok(),
+    /// Fails as [`Operation::check`] does; tells the time left otherwise, `None` if there is no deadline.
+    fn time_left(&self) -> Result<Option<Duration>, ChannelError> {
+        self.time_left_at(Instant::now)
+    }
+
+    fn time_left_at(
+        &self,
+        now: impl FnOnce() -> Instant,
+    ) -> Result<Option<Duration>, ChannelError> {
+        if self.cancel.is_cancelled() {
+            return Err(ChannelError::Cancelled);
+        }
+        let Some(deadline) = self.deadline else {
+            return Ok(None);
+        };
+        match deadline.checked_duration_since(now()) {
+            None | Some(Duration::ZERO) => Err(ChannelError::DeadlineExceeded),
+            left => Ok(left),
         }
     }
 
-    /// Polls `descriptor` beside the switch. A process that has no descriptor left for the switch
-    /// looks at the flag from time to time: transfers that run must not fail for that.
-    fn wait(
+    /// Sleeps until something happens to `descriptor`, or the switch is thrown. A sleep that is short anyway does without the
+    /// switch: to make a descriptor and to close it costs a small file more than its bytes do.
+    fn wait(&self, descriptor: BorrowedFd<'_>, interest: PollFlags) -> Result<(), ChannelError> {
+        let left = self.time_left()?;
+        let switch = match left {
+            Some(left) if left <= CANCEL_TICK => None,
+            _ => self.cancel.descriptor().ok(),
+        };
+        self.wait_beside(switch, descriptor, interest, left)
+    }
+
+    /// Polls `descriptor` beside the switch, first for the time that is left. A process that has no descriptor left for the
+    /// switch looks at the flag from time to time: transfers that run must not fail for that.
+    fn wait_beside(
         &self,
+        switch: Option<BorrowedFd<'_>>,
         descriptor: BorrowedFd<'_>,
         interest: PollFlags,
-        switch: Option<BorrowedFd<'_>>,
+        mut left: Option<Duration>,
     ) -> Result<(), ChannelError> {
         let longest = match switch {
             Some(_) => LONGEST_SLEEP,
             None => CANCEL_TICK,
         };
         loop {
-            self.check()?;
-            let left = self.remaining().unwrap_or(longest).min(longest);
+            let sleep = left.unwrap_or(longest).min(longest);
             let subject = PollFd::from_borrowed_fd(descriptor, interest);
             let is_ready = match switch {
                 Some(switch) => {
                     let switch = PollFd::from_borrowed_fd(switch, PollFlags::IN);
                     let mut both = [subject, switch];
-                    poll_for(&mut both, left)?;
+                    poll_for(&mut both, sleep)?;
                     !both[0].revents().is_empty()
                 }
-                None => poll_for(&mut [subject], left)? > 0,
+                None => poll_for(&mut [subject], sleep)? > 0,
             };
             if is_ready {
                 return Ok(());
             }
+            left = self.time_left()?;
         }
     }
 }
@@ -236,7 +263,8 @@ mod tests {
             };
             let switch = with_descriptor.then(|| cancel.descriptor().unwrap());
             let outcome = thread::scope(|scope| {
-                let waiter = scope.spawn(|| operation.wait(reader.as_fd(), PollFlags::IN, switch));
+                let waiter = scope
+                    .spawn(|| operation.wait_beside(switch, reader.as_fd(), PollFlags::IN, None));
                 cancel.cancel();
                 waiter.join().unwrap()
             });

@@ -114,8 +114,6 @@ impl Exchange {
         now: Duration,
     ) -> Result<(), Fault> {
         self.sender.wake(now, endpoint);
-        let heeds_requests = self.awaits_completions();
-        endpoint.heed_requests(heeds_requests);
         self.poll(endpoint, now)?;
         self.give_up_stalled(endpoint, now);
         let posted = self.post_some(endpoint, now)?;
@@ -123,10 +121,28 @@ impl Exchange {
             self.work(endpoint, now)?;
         }
         self.return_credit(endpoint, now)?;
-        // Who is to be told of requests from here on has to look whether they have completed already.
-        let has_unheeded = !heeds_requests && self.awaits_completions();
-        self.has_more = posted >= POSTED_BYTES || has_unheeded;
+        self.has_more = posted >= POSTED_BYTES;
         Ok(())
+    }
+
+    /// Has the endpoint's descriptor tell what happens from here on. To be called before [`Exchange::next_at`] by whoever
+    /// sleeps until then, and by nobody else: it costs calls of the system.
+    ///
+    /// # Errors
+    ///
+    /// As [`Exchange::advance`].
+    pub(crate) fn watch(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        now: Duration,
+    ) -> Result<(), Fault> {
+        if self.has_more {
+            return Ok(());
+        }
+        let mut completions = std::mem::take(&mut self.completions);
+        endpoint.watch(self.awaits_completions(), &mut completions);
+        self.has_more = !completions.is_empty();
+        self.complete_all(endpoint, completions, now)
     }
 
     /// When to advance again though nothing happens: `now` or later, or `None` if there is no need.
@@ -288,6 +304,15 @@ impl Exchange {
         }
         let mut completions = std::mem::take(&mut self.completions);
         endpoint.poll(&mut completions);
+        self.complete_all(endpoint, completions, now)
+    }
+
+    fn complete_all(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        mut completions: Vec<Completion>,
+        now: Duration,
+    ) -> Result<(), Fault> {
         let mut outcome = Ok(());
         for completion in completions.drain(..) {
             outcome = outcome.and_then(|()| self.complete(endpoint, completion, now));

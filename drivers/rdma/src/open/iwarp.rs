@@ -111,6 +111,9 @@ impl Opening<'_> {
                 }
             }
             if seen < count {
+                endpoint.watch(true, &mut completions);
+            }
+            if seen < count && completions.is_empty() {
                 self.operation.wait_readable(endpoint.descriptor())?;
             }
         }

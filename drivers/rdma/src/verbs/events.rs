@@ -8,7 +8,7 @@ use super::bindings::{
 };
 use super::queue_pair::{Name, Shared, Subject};
 use super::slot::Content;
-use super::{DEVICE, MESSAGES, REQUESTS, VerbsEndpoint};
+use super::{Armed, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint};
 use crate::provider::{Completion, Loss};
 
 /// Descriptors that are watched.
@@ -115,6 +115,15 @@ impl VerbsEndpoint {
         }
     }
 
+    /// Takes the events that completions have made; whether there were any.
+    pub(super) fn take_events(&mut self) -> bool {
+        let Armed { requests, messages } = &mut self.is_armed;
+        let was_armed = (*requests, *messages);
+        *messages = *messages && !self.shared.messages.take_event();
+        *requests = *requests && !self.shared.requests.take_event();
+        was_armed != (*requests, *messages)
+    }
+
     /// Looks what else has happened.
     pub(super) fn look(&mut self, completions: &mut Vec<Completion>) {
         let mut events = [epoll::Event {
@@ -212,7 +221,8 @@ impl VerbsEndpoint {
         self.beside.as_ref().map_or(Peer::There, Beside::peer)
     }
 
-    pub(super) fn rearm(&mut self, completions: &mut Vec<Completion>) {
+    /// Makes the next completions events.
+    pub(super) fn arm(&mut self, heeds_requests: bool, completions: &mut Vec<Completion>) {
         let Shared {
             requests, messages, ..
         } = &self.shared;
@@ -221,7 +231,7 @@ impl VerbsEndpoint {
         if !self.is_armed.messages {
             (outcome, arms, self.is_armed.messages) = (messages.arm(), true, true);
         }
-        if self.heeds_requests && !self.is_armed.requests && outcome.is_ok() {
+        if heeds_requests && !self.is_armed.requests && outcome.is_ok() {
             (outcome, arms, self.is_armed.requests) = (requests.arm(), true, true);
         }
         match outcome {

@@ -2,9 +2,9 @@
 //!
 //! The libraries are opened at first use, so the program neither needs them to be built nor to start. A channel has a
 //! protection domain of its own, so that what a peer was told of one is worth nothing on another; a device that is
-//! open costs little beside its ring. Completions are events: what is asked for anew is told once, so
-//! [`Endpoint::poll`] takes what is there, asks to be told, and takes what came in between. Of requests it asks to be told
-//! only while somebody waits for them.
+//! open costs little beside its ring. Completions are taken without a call of the system. Only whoever is about to sleep asks
+//! to be told of the next one, of requests only while somebody waits for them, and takes what came in between: each
+//! asking is told once, and the asking, the telling and the sleep are calls.
 //!
 //! The device works while nobody polls. The data connection stays open beside the queue pairs: it tells how the peer
 //! went, and carries what it takes to replace a queue pair that was lost.
@@ -53,6 +53,9 @@ const MESSAGES: u64 = 1;
 const DEVICE: u64 = 2;
 const CONNECTION: u64 = 3;
 
+/// So many polls in a row may go without asking the system what has happened beside completions.
+const MAX_POLLS: u32 = 16;
+
 /// One channel's queue pairs.
 #[derive(Debug)]
 pub(crate) struct VerbsEndpoint {
@@ -71,8 +74,10 @@ pub(crate) struct VerbsEndpoint {
     watch: OwnedFd,
     /// What the peer says does not count any more.
     has_ended: bool,
-    /// Requests that complete make events, too.
-    heeds_requests: bool,
+    /// Somebody was about to sleep after the last poll.
+    is_watched: bool,
+    /// Polls since the system was asked what has happened beside completions.
+    polls: u32,
     is_armed: Armed,
     /// The next poll tells them.
     failures: Vec<Failure>,
@@ -213,15 +218,22 @@ impl Endpoint for VerbsEndpoint {
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
         self.drain(completions);
-        self.look(completions);
-        self.rearm(completions);
+        self.polls += 1;
+        let was_watched = std::mem::take(&mut self.is_watched);
+        if was_watched && !self.take_events() || self.polls >= MAX_POLLS {
+            self.polls = 0;
+            self.look(completions);
+        }
         self.follow_peer(completions);
         self.tell_failures(completions);
         self.blame_peer(completions);
     }
 
-    fn heed_requests(&mut self, heeds: bool) {
-        self.heeds_requests = heeds;
+    fn watch(&mut self, heeds_requests: bool, completions: &mut Vec<Completion>) {
+        self.is_watched = true;
+        self.arm(heeds_requests, completions);
+        self.tell_failures(completions);
+        self.blame_peer(completions);
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

@@ -119,7 +119,8 @@ impl VerbsEndpoint {
             },
             beside: None,
             has_ended: false,
-            heeds_requests: true,
+            is_watched: false,
+            polls: 0,
             is_armed: Armed::default(),
             failures: Vec::new(),
         };

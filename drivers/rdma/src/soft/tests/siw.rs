@@ -285,6 +285,9 @@ impl<E: Endpoint> Peer<E> {
             }
             self.endpoint.poll(&mut self.completions);
             if self.completions.is_empty() {
+                self.endpoint.watch(true, &mut self.completions);
+            }
+            if self.completions.is_empty() {
                 let descriptor = self.endpoint.descriptor();
                 let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
                 let limit = Timespec::try_from(Duration::from_secs(30)).unwrap();
