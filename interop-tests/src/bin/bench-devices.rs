@@ -93,7 +93,9 @@ fn measure(table: Table) -> Result<Section, Box<dyn std::error::Error>> {
     let name = clap::ValueEnum::to_possible_value(&table).expect("no table is hidden");
     let words = ["--here", "--table", name.get_name()].map(Into::into);
     let words = std::iter::once(program.into_os_string()).chain(words);
-    let guest = Guest::new(network, words).time_limit(Duration::from_secs(900));
+    let guest = Guest::new(network, words)
+        .memory_mib(table.memory_mib())
+        .time_limit(Duration::from_secs(900));
     let report = guest.run()?;
     let section =
         (report.status == 0).then(|| toml::from_str(&String::from_utf8_lossy(&report.output)));

@@ -88,6 +88,16 @@ impl Moved {
         slowest as f64 / fastest.max(1) as f64
     }
 
+    /// The least of what the sending ends have chosen under this name.
+    pub fn setting(&self, name: &str) -> Option<u64> {
+        let details = self.details.iter().filter(|detail| detail.name == name);
+        let settings = details.filter_map(|detail| match detail.value {
+            DetailValue::Setting(value) => Some(value),
+            _ => None,
+        });
+        settings.min()
+    }
+
     /// How often something happened that the sending ends count under this name.
     pub fn count(&self, name: &str) -> u64 {
         let counts = self.details.iter().filter(|detail| detail.name == name);

@@ -1,5 +1,7 @@
 //! Block size against depth, beside `ib_write_bw`.
 
+use gridhaul_rdma::limit_memory;
+
 use super::perftest::{Device, WriteBandwidth};
 use super::runs::{MIB, Runs, load, share};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
@@ -29,6 +31,8 @@ struct Cell {
 }
 
 pub(super) fn measure(device: Device) -> Section {
+    // A quarter of the memory, as it is where nobody says, would shorten the rings of many channels, and messages with them.
+    limit_memory(u64::MAX);
     let mut cells = Vec::new();
     for channels in CHANNELS {
         for message_bytes in MESSAGES {
@@ -67,8 +71,13 @@ fn cell(device: Device, message_bytes: u64, depth: u64, channels: usize) -> Cell
         bytes: BYTES,
     };
     let mut runs = Runs::take(ROUNDS, &[true, false], |is_ours| match is_ours {
-        true => load(&stack, RIGHT, channels, BYTES / channels as u64)
-            .map(|moved| moved.megabytes_per_second()),
+        true => {
+            let moved = load(&stack, RIGHT, channels, BYTES / channels as u64)?;
+            match moved.setting("ring-bytes") {
+                Some(bytes) if bytes == message_bytes * depth => Ok(moved.megabytes_per_second()),
+                shortest => Err(format!("rings of {shortest:?} bytes")),
+            }
+        }
         false => bandwidth.megabytes_per_second(),
     })
     .into_iter();

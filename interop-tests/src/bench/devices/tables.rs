@@ -60,6 +60,15 @@ impl Table {
         }
     }
 
+    /// The memory of its guest, in MiB.
+    pub fn memory_mib(self) -> u32 {
+        match self {
+            // The longest rings of eight channels take 2 GiB.
+            Self::Roce | Self::Iwarp => 4096,
+            _ => 1024,
+        }
+    }
+
     /// Measures it, here.
     ///
     /// # Errors
