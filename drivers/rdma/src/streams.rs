@@ -23,6 +23,9 @@ use crate::provider::Loss;
 /// How much of a file is read before it is posted, so that reading and sending go on together.
 const READ_BYTES: usize = 1 << 20;
 
+/// Where messages are paced, a message is read, and no less than this: who reads for longer is late for the next one.
+const LEAST_READ_BYTES: usize = 64 << 10;
+
 /// Where files are pinned, shorter ranges are read nevertheless: to copy them is cheaper.
 const LEAST_PINNED_PAGES: usize = 16;
 
@@ -81,7 +84,8 @@ impl Streams {
             // The other end may be so quick that nothing here ever waits.
             operation.check_at(clock::instant(self.now))?;
             let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
-            let room = self.room(operation)?.first(left.min(READ_BYTES));
+            let most = self.read_bytes();
+            let room = self.room(operation)?.first(left.min(most));
             let offset = range.offset + done;
             let memory = self.opened.outgoing.memory();
             let count = match memory.read_from(range.file, offset, room) {
@@ -96,6 +100,16 @@ impl Streams {
             range.moved.fetch_add(count as u64, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// How much of a file is read at a time.
+    fn read_bytes(&self) -> usize {
+        let sender = &self.opened.exchange.sender;
+        let message_bytes = usize::try_from(sender.message_bytes()).unwrap_or(READ_BYTES);
+        match sender.rate() {
+            Some(_) => message_bytes.clamp(LEAST_READ_BYTES, READ_BYTES),
+            None => READ_BYTES,
+        }
     }
 
     /// Ends the stream that we send.
