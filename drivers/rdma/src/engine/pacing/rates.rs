@@ -100,6 +100,11 @@ impl Rates {
         self.low = (self.low / STEP).max(LEAST_RATE);
     }
 
+    /// What passes may be too much by so many bytes per second.
+    pub(super) fn lower(&mut self, by: f64) {
+        self.low = (self.low - by).max(LEAST_RATE);
+    }
+
     /// What passes turned out to be too much by some share of it.
     pub(super) fn ease(&mut self, share: f64) {
         self.high = self.low;

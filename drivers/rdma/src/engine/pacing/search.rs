@@ -76,6 +76,11 @@ enum Phase {
 /// How long a step of the climb takes. The burst of a policer hides at most a few of them.
 const STEP_TIME: Duration = Duration::from_millis(20);
 
+/// A rate is used by whoever sends so much of what might have left; on a short path, where a loss costs little, by whoever sends so
+/// much that a policer notices.
+const USED: f64 = 0.8;
+const CLOSELY_USED: f64 = 0.97;
+
 const TRIAL_TIME: Duration = Duration::from_millis(250);
 
 const FIRST_REST: Duration = Duration::from_secs(30);
@@ -117,8 +122,8 @@ impl Search {
     pub(super) fn burst(&self) -> u64 {
         match self.phase {
             Phase::Sizing => self.sizing.group_bytes(),
-            // Who is woken late catches up.
-            _ if self.is_short() => 2 * self.sizing.message_bytes(),
+            // Who is woken late catches up, and a window tells how far.
+            _ if self.is_short() => self.sizing.passed_bytes(),
             _ => self.sizing.message_bytes(),
         }
     }
@@ -198,7 +203,8 @@ impl Search {
         let trial = self.trial.get_or_insert_with(|| Trial::new(now, slept));
         trial.posted(bytes);
         let time = self.misses.step_time();
-        let is_step = now - trial.began() >= time && trial.is_used(self.rates.rate(), now, slept);
+        let is_used = trial.use_of(self.rates.rate(), now, slept) >= USED;
+        let is_step = now - trial.began() >= time && is_used;
         // Nothing is known of a path on which nothing has arrived.
         let knows = self.patience.knows();
         if self.phase == Phase::Climbing && self.rates.is_below_port() && is_step && knows {
@@ -239,7 +245,9 @@ impl Search {
             return;
         }
         let slept = self.patience.slept_in_all();
-        if self.phase != Phase::Resting && !trial.is_used(self.rates.rate(), now, slept) {
+        let least_use = if self.is_short() { CLOSELY_USED } else { USED };
+        let is_used = trial.use_of(self.rates.rate(), now, slept) >= least_use;
+        if self.phase != Phase::Resting && !is_used {
             // Nobody sent so much: it proves nothing.
             self.trial = None;
             return;
@@ -283,9 +291,7 @@ impl Search {
         match self.phase {
             Phase::Sizing => {}
             Phase::Climbing => self.go(Phase::Resting, self.rates.low()),
-            Phase::Narrowing if self.rates.is_narrow(self.is_short()) => {
-                self.go(Phase::Resting, self.rates.low());
-            }
+            Phase::Narrowing if self.rates.is_narrow(self.is_short()) => self.settle(),
             Phase::Narrowing => self.halve(),
             Phase::Probing if std::mem::take(&mut self.tries_longer) => {
                 self.go(Phase::Resting, self.rates.low());
@@ -307,6 +313,14 @@ impl Search {
     /// So many bytes are not under way any more.
     pub(super) fn gone(&mut self, bytes: u64) {
         self.under_way = self.under_way.saturating_sub(bytes);
+    }
+
+    /// A rate passed, and one that is little more does not.
+    pub(super) fn settle(&mut self) {
+        if self.is_short() {
+            self.rates.lower(self.hidden());
+        }
+        self.go(Phase::Resting, self.rates.low());
     }
 
     fn go(&mut self, phase: Phase, rate: f64) {

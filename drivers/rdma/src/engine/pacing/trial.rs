@@ -12,9 +12,6 @@ pub(super) struct Trial {
     slept: Duration,
 }
 
-/// A rate is used by whoever sends so much of what might have left.
-const USED: f64 = 0.8;
-
 impl Trial {
     /// `slept` is how long nobody has looked at the path, in all.
     pub(super) fn new(now: Duration, slept: Duration) -> Self {
@@ -40,13 +37,17 @@ impl Trial {
         self.bytes += bytes;
     }
 
-    /// Whether as much left as might have at `rate`, in bytes per second, while somebody looked. `slept` is as in
+    /// How much of what might have left at `rate`, in bytes per second, did, while somebody looked. `slept` is as in
     /// [`Trial::new`].
-    pub(super) fn is_used(&self, rate: f64, now: Duration, slept: Duration) -> bool {
+    pub(super) fn use_of(&self, rate: f64, now: Duration, slept: Duration) -> f64 {
         let slept = slept - self.slept;
         let awake = now.saturating_sub(self.began).saturating_sub(slept);
         let allowed = awake.as_secs_f64() * rate;
-        self.bytes as f64 >= USED * allowed
+        if allowed > 0.0 {
+            self.bytes as f64 / allowed
+        } else {
+            1.0
+        }
     }
 }
 
@@ -58,18 +59,19 @@ mod tests {
     const RATE: f64 = 1000.0;
 
     #[test]
-    fn who_sends_little_proves_nothing() {
+    fn what_left_is_compared_with_what_might_have() {
         let mut trial = Trial::new(SECOND, Duration::ZERO);
+        assert_eq!(trial.use_of(RATE, SECOND, Duration::ZERO), 1.0);
         trial.posted(800);
-        assert!(trial.is_used(RATE, 2 * SECOND, Duration::ZERO));
-        assert!(!trial.is_used(RATE, 2 * SECOND + SECOND / 10, Duration::ZERO));
+        assert_eq!(trial.use_of(RATE, 2 * SECOND, Duration::ZERO), 0.8);
+        assert_eq!(trial.use_of(RATE, 3 * SECOND, Duration::ZERO), 0.4);
     }
 
     #[test]
     fn what_was_overslept_does_not_count() {
         let mut trial = Trial::new(SECOND, 5 * SECOND);
         trial.posted(800);
-        assert!(trial.is_used(RATE, 4 * SECOND, 7 * SECOND));
-        assert!(!trial.is_used(RATE, 4 * SECOND, 6 * SECOND));
+        assert_eq!(trial.use_of(RATE, 4 * SECOND, 7 * SECOND), 0.8);
+        assert_eq!(trial.use_of(RATE, 4 * SECOND, 6 * SECOND), 0.4);
     }
 }

@@ -153,6 +153,12 @@ impl Search {
         }
     }
 
+    /// By how much a rate that passed may be too much, in bytes per second: a policer took it at once.
+    pub(super) fn hidden(&self) -> f64 {
+        let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
+        burst as f64 / self.trial_time.as_secs_f64()
+    }
+
     /// Something was lost on a short path: perhaps the rate is to blame.
     pub(super) fn blame(&mut self) {
         self.misses.is_recovering = true;
@@ -176,7 +182,7 @@ impl Search {
             Phase::Narrowing => {
                 self.rates.failed();
                 if self.rates.is_narrow(true) {
-                    self.go(Phase::Resting, self.rates.low());
+                    self.settle();
                 } else {
                     self.halve();
                 }
