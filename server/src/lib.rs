@@ -14,6 +14,7 @@ pub mod config;
 mod descriptors;
 mod events;
 mod in_place;
+mod lateness;
 mod limits;
 mod listener;
 pub mod logging;

@@ -18,6 +18,7 @@ use crate::checksum_key::{self, ChecksumKeyError};
 use crate::config::Config;
 use crate::events::Journal;
 use crate::in_place::InPlace;
+use crate::lateness;
 use crate::limits::{ConnectionLimits, TransferLimit};
 use crate::listener;
 use crate::memory;
@@ -228,6 +229,8 @@ impl PreparedServer {
                 shutdown.watch(),
             ));
         }
+        let (shared, phase) = (Arc::clone(&self.shared), shutdown.watch());
+        tokio::spawn(async move { lateness::watch(&shared.transfers, phase).await });
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
             tokio::spawn(metrics::respond(

@@ -215,7 +215,7 @@ settings! {
     #[arg(long, value_name = "SECONDS")]
     grace: u64,
 
-    /// Transfers at a time; more of them wait. Default: 500
+    /// Transfers at a time, and fewer while processors are short; more of them wait. Default: 500
     #[arg(long, value_name = "COUNT")]
     max_transfers: usize,
 

@@ -75,7 +75,7 @@ fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
     text.single(
         "gridhaul_transfers_waiting",
         Kind::Gauge,
-        "Transfers that wait because max-transfers are running.",
+        "Transfers that wait because max-transfers, or as many as the processors can serve, are running.",
         waiting,
     );
     let name = "gridhaul_transfers_total";
