@@ -99,13 +99,16 @@ pub trait Endpoint: Send + fmt::Debug {
     /// provider may use them before it knows whether what comes belongs there. Until it is told, there are none.
     fn spare(&mut self, _parts: [Span; 2]) {}
 
-    /// Hands a request to a queue pair. The memory that it names belongs to the device until its
-    /// completion comes.
+    /// Hands a request to a queue pair. It goes at the latest when the doorbell is rung. The memory that it names belongs to
+    /// the device until its completion comes.
     ///
     /// # Errors
     ///
     /// When the queue pair is lost, or has [`Limits::depth`] requests already: whoever posts counts them.
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError>;
+
+    /// What was posted goes, if it has not gone before: a device is told of many requests with one call.
+    fn ring_doorbell(&mut self) {}
 
     /// Moves what can be moved without waiting, and adds what happened to `completions`.
     fn poll(&mut self, completions: &mut Vec<Completion>);

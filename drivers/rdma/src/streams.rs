@@ -23,6 +23,9 @@ use crate::provider::Loss;
 /// How much of a file is read before it is posted, so that reading and sending go on together.
 const READ_BYTES: usize = 1 << 20;
 
+/// The same for a device, which is told of several messages with one call, and wakes the peer less often.
+const READ_BYTES_FOR_DEVICE: usize = 4 << 20;
+
 /// Where messages are paced, a message is read, and no less than this: who reads for longer is late for the next one.
 const LEAST_READ_BYTES: usize = 64 << 10;
 
@@ -102,13 +105,15 @@ impl Streams {
         Ok(())
     }
 
-    /// How much of a file is read at a time.
+    /// How much of a file is read at a time: no more than half of the ring for a device, so that the other half is on its way.
     fn read_bytes(&self) -> usize {
         let sender = &self.opened.exchange.sender;
         let message_bytes = usize::try_from(sender.message_bytes()).unwrap_or(READ_BYTES);
+        let half = self.opened.incoming.length() / 2;
         match sender.rate() {
             Some(_) => message_bytes.clamp(LEAST_READ_BYTES, READ_BYTES),
-            None => READ_BYTES,
+            None if self.opened.endpoint.limits().needs_polling => READ_BYTES,
+            None => half.clamp(READ_BYTES, READ_BYTES_FOR_DEVICE),
         }
     }
 

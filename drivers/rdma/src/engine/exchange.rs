@@ -188,6 +188,9 @@ impl Exchange {
             posted += request.work.bytes();
             Self::post(endpoint, queue_pair, request)?;
         }
+        if posted > 0 {
+            endpoint.ring_doorbell();
+        }
         Ok(posted)
     }
 
@@ -210,6 +213,7 @@ impl Exchange {
         let work = Work::Send(self.receiver.credit().encode());
         self.credits += 1;
         Self::post(endpoint, queue_pair, Request { id: 0, work })?;
+        endpoint.ring_doorbell();
         self.work(endpoint, now)
     }
 

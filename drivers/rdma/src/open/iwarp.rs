@@ -96,6 +96,7 @@ impl Opening<'_> {
                 let posted = endpoint.post(queue_pair, Request { id: 0, work });
                 posted.map_err(|error| OpenError::Local(error.to_string()))?;
             }
+            endpoint.ring_doorbell();
         }
         // A device sends by itself; what the peer does after that is for whoever uses the channel.
         let is_done = side == Side::Connector && !limits.needs_polling;

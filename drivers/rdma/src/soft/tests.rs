@@ -105,6 +105,7 @@ impl<E: Endpoint> Peer<E> {
 
     fn post(&mut self, id: u64, work: Work) {
         self.endpoint.post(0, Request { id, work }).unwrap();
+        self.endpoint.ring_doorbell();
     }
 
     fn content(&self, kind: usize, span: Span) -> Vec<u8> {

@@ -116,6 +116,7 @@ fn trespass(streams: &mut Streams, to: Remote) {
     // The engine does not wait for requests of this name.
     let posted = streams.opened.endpoint.post(0, Request { id: 0, work });
     assert_ne!(posted, Err(PostError::Full));
+    streams.opened.endpoint.ring_doorbell();
 }
 
 #[test]

@@ -430,6 +430,14 @@ pub(super) struct Segment {
     pub(super) local_key: u32,
 }
 
+impl Segment {
+    pub(super) const EMPTY: Self = Self {
+        address: 0,
+        length: 0,
+        local_key: 0,
+    };
+}
+
 /// `struct ibv_send_wr`, with the part of its unions that RDMA uses.
 #[repr(C)]
 #[derive(Debug)]

@@ -39,7 +39,7 @@ use self::objects::{OpenDevice, Registration};
 pub use self::place::Place;
 pub(crate) use self::place::{VerbsError, Wishes};
 use self::ports::Protocol;
-use self::queue_pair::Shared;
+use self::queue_pair::{QueuePair, Shared};
 use self::slot::Slot;
 use crate::handshake::PortRecord;
 use crate::memory::Memory;
@@ -109,8 +109,7 @@ impl VerbsEndpoint {
         let farewell = Message::new(&[]).expect("it has no byte");
         for slot in &mut self.slots {
             if let Some(queue_pair) = &mut slot.living {
-                // One that refuses is lost, and will be told so.
-                let _ = queue_pair.send(0, &farewell);
+                queue_pair.send(0, &farewell);
             }
         }
     }
@@ -189,7 +188,7 @@ impl Endpoint for VerbsEndpoint {
             return Err(PostError::Full);
         }
         let id = request.id;
-        let posted = match &request.work {
+        match &request.work {
             Work::Write {
                 region,
                 span,
@@ -208,12 +207,18 @@ impl Endpoint for VerbsEndpoint {
                 region,
                 span,
             } => queue_pair.carry(id, message, registered(&self.regions, *region), *span),
-        };
-        posted.map_err(|error| {
-            let words = format!("{}: {error}", self.place.port.device);
-            self.fail(number, words);
-            PostError::Lost
-        })
+        }
+        Ok(())
+    }
+
+    fn ring_doorbell(&mut self) {
+        for number in 0..self.slots.len() {
+            let living = self.slots[number].living.as_mut();
+            if let Some(Err(error)) = living.map(QueuePair::ring_doorbell) {
+                let words = format!("{}: {error}", self.place.port.device);
+                self.fail(number, words);
+            }
+        }
     }
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
@@ -258,7 +263,7 @@ impl Endpoint for VerbsEndpoint {
             // RFC 5040 7.2: what the peer writes to memory that is not registered ends the stream at once, with all that is
             // still on its way to the peer. It may write until it has heard the farewell.
             self.say_farewell();
-            return;
+            return self.ring_doorbell();
         }
         if let Some(beside) = &mut self.beside {
             beside.close();

@@ -339,6 +339,36 @@ pub(super) struct Depths {
     pub(super) message_bytes: usize,
 }
 
+/// Requests that the device has not been told of.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    requests: Vec<(SendRequest, [Segment; MAX_PARTS])>,
+}
+
+/// Parts of memory that a request names: a message, and what it takes along.
+const MAX_PARTS: usize = 2;
+
+// SAFETY: its pointers point into itself, and are set anew whenever it is posted.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// Adds a request whose memory is parts of registrations, one behind the other.
+    pub(super) fn add<const N: usize>(
+        &mut self,
+        mut request: SendRequest,
+        parts: [(&Registration, Span); N],
+    ) {
+        // A message may have no byte; what it takes along has some.
+        let counts = parts.iter().map(|(_, span)| c_int::from(span.length > 0));
+        request.segment_count = counts.sum();
+        let mut segments = [Segment::EMPTY; MAX_PARTS];
+        for (segment, (source, span)) in segments.iter_mut().zip(parts) {
+            *segment = source.segment(span);
+        }
+        self.requests.push((request, segments));
+    }
+}
+
 /// A queue pair, of the kind that connects reliably.
 #[derive(Debug)]
 pub(super) struct OwnQueuePair {
@@ -366,8 +396,7 @@ impl OwnQueuePair {
             capacity: Capacity {
                 sends: number(depths.sends)?,
                 receives: number(depths.receives)?,
-                // A message, and what it takes along.
-                send_segments: 2,
+                send_segments: number(MAX_PARTS)?,
                 receive_segments: 1,
                 inline_bytes: 0,
             },
@@ -406,23 +435,25 @@ impl OwnQueuePair {
         })
     }
 
-    /// Posts a request whose memory is parts of registrations, which outlive the queue pair, one behind the other.
-    pub(super) fn send<const N: usize>(
-        &self,
-        mut request: SendRequest,
-        parts: [(&Registration, Span); N],
-    ) -> io::Result<()> {
-        // A message may have no byte; what it takes along has some.
-        let counts = parts.iter().map(|(_, span)| c_int::from(span.length > 0));
-        request.segment_count = counts.sum();
-        let mut segments = parts.map(|(source, span)| source.segment(span));
-        request.segments = segments.as_mut_ptr();
+    /// Posts all requests of a batch, whose registrations outlive the queue pair.
+    pub(super) fn send(&self, batch: &mut Batch) -> io::Result<()> {
+        let mut first = ptr::null_mut();
+        for (request, segments) in batch.requests.iter_mut().rev() {
+            request.segments = segments.as_mut_ptr();
+            request.next = first;
+            first = request;
+        }
+        if first.is_null() {
+            return Ok(());
+        }
         let mut refused = ptr::null_mut();
         // SAFETY: the context is open.
         let post = unsafe { self.domain.device.context.as_ref() }.post_send;
-        // SAFETY: the queue pair lives; request and segments are copied before it returns. What the device reads or
+        // SAFETY: the queue pair lives; requests and segments are copied before it returns. What the device reads or
         // writes is registered memory, which nobody has a slice of.
-        check(unsafe { post(self.queue_pair.as_ptr(), &raw mut request, &raw mut refused) })
+        let code = unsafe { post(self.queue_pair.as_ptr(), first, &raw mut refused) };
+        batch.requests.clear();
+        check(code)
     }
 
     /// Posts room for a message.

@@ -9,7 +9,7 @@ use super::bindings::{
     QueuePairAttributes, SEND_SIGNALED, SendRequest,
 };
 use super::connection_manager::Connection;
-use super::objects::{CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
+use super::objects::{Batch, CompletionQueue, Depths, Domain, OwnQueuePair, Registration};
 use super::requests::Requests;
 use crate::memory::Span;
 use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
@@ -67,6 +67,8 @@ pub(super) struct QueuePair {
     life: u16,
     depths: Depths,
     requests: Requests,
+    /// The last of them, which the device does not know of.
+    batch: Batch,
     /// Messages that were posted.
     sent: usize,
     /// First the messages that may come, then those that go.
@@ -107,6 +109,7 @@ impl QueuePair {
             life,
             depths,
             requests: Requests::new(depths.sends),
+            batch: Batch::default(),
             sent: 0,
             slots: Arc::clone(&shared.slots),
             first_slot: usize::from(number) * slot_bytes(depths),
@@ -160,7 +163,7 @@ impl QueuePair {
         span: Span,
         to: Remote,
         immediate: Option<u32>,
-    ) -> io::Result<()> {
+    ) {
         let operation = match immediate {
             None => OPERATION_WRITE,
             Some(_) => OPERATION_WRITE_WITH_IMMEDIATE,
@@ -168,31 +171,22 @@ impl QueuePair {
         let mut request = self.request(operation, to);
         // ibv_post_send(3): in network byte order.
         request.immediate = immediate.map_or(0, u32::to_be);
-        self.own.send(request, [(source, span)])?;
+        self.batch.add(request, [(source, span)]);
         self.requests.posted(id);
-        Ok(())
     }
 
-    pub(super) fn read(
-        &mut self,
-        id: u64,
-        sink: &Registration,
-        span: Span,
-        from: Remote,
-    ) -> io::Result<()> {
+    pub(super) fn read(&mut self, id: u64, sink: &Registration, span: Span, from: Remote) {
         let request = self.request(OPERATION_READ, from);
-        self.own.send(request, [(sink, span)])?;
+        self.batch.add(request, [(sink, span)]);
         self.requests.posted(id);
-        Ok(())
     }
 
-    pub(super) fn send(&mut self, id: u64, message: &Message) -> io::Result<()> {
+    pub(super) fn send(&mut self, id: u64, message: &Message) {
         let span = self.prepare(message);
         let request = self.request(OPERATION_SEND, NOWHERE);
-        self.own.send(request, [(&*self.slots, span)])?;
+        self.batch.add(request, [(&*self.slots, span)]);
         self.sent = self.sent.wrapping_add(1);
         self.requests.posted(id);
-        Ok(())
     }
 
     /// Sends a message that takes a part of a region along.
@@ -202,14 +196,18 @@ impl QueuePair {
         message: &Message,
         source: &Registration,
         payload: Span,
-    ) -> io::Result<()> {
+    ) {
         let span = self.prepare(message);
         let request = self.request(OPERATION_SEND, NOWHERE);
-        self.own
-            .send(request, [(&*self.slots, span), (source, payload)])?;
+        self.batch
+            .add(request, [(&*self.slots, span), (source, payload)]);
         self.sent = self.sent.wrapping_add(1);
         self.requests.posted(id);
-        Ok(())
+    }
+
+    /// Hands the device all requests since the last time, with one call.
+    pub(super) fn ring_doorbell(&mut self) -> io::Result<()> {
+        self.own.send(&mut self.batch)
     }
 
     /// Puts a message where the device can get at it.
