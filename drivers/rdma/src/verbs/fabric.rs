@@ -132,7 +132,7 @@ impl Path {
         }
         /// The timer of rxe also ends when nothing is missing (see [`super::ports`]), so seldom is better; but a crawl is told by how
         /// often it ends, and takes longer to be noticed.
-        const PACED: Duration = Duration::from_millis(200);
+        const PACED: Duration = Duration::from_millis(100);
         let channels = Pool::of_process().load().channels;
         let turns = TURN.saturating_mul(u32::try_from(channels).unwrap_or(u32::MAX));
         turns.max(if self.is_paced { PACED } else { TURN })
