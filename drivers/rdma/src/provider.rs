@@ -56,8 +56,6 @@ pub struct Wanted {
     pub payload_bytes: usize,
     /// To the peer and back.
     pub round_trip: Duration,
-    /// Messages leave at a rate that somebody knows the path to bear.
-    pub is_paced: bool,
 }
 
 /// An endpoint whose queue pairs are connected by what the two ends tell each other.

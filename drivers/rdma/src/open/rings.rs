@@ -7,7 +7,6 @@ use gridhaul_stack::{ChannelError, Side};
 
 use super::abilities::Abilities;
 use super::{OpenError, Opening, local_error};
-use crate::engine::Rate;
 use crate::handshake::{Mode, Offer, RingRecord, Way, Ways};
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
@@ -139,7 +138,6 @@ impl Opening<'_> {
             pieces: chosen.pieces,
             payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),
-            is_paced: matches!(self.settings.rate, Rate::Fixed(_)),
         };
         match (way, &abilities.place) {
             (Way::Iwarp, Some(place)) if place.way() == way => {

@@ -45,8 +45,6 @@ pub(super) struct Path {
     pub(super) reads: u8,
     /// How long a packet takes to the peer and its acknowledgement back.
     pub(super) round_trip: Duration,
-    /// Messages leave at a rate that the path bears.
-    pub(super) is_paced: bool,
     /// The device is a program of the kernel.
     pub(super) is_software: bool,
 }
@@ -122,20 +120,15 @@ impl Path {
 
     /// How long the device may not come to acknowledge anything. An adapter always does. A program does when it gets a
     /// processor, which it shares with those who use it: where each of them has its turn first, a shorter time has
-    /// everything repeated that is under way, and the more of it is repeated the longer they wait. Where messages are paced, what is
-    /// repeated in vain comes on top of the rate.
+    /// everything repeated that is under way, and the more of it is repeated the longer they wait.
     fn absence(&self) -> Duration {
         /// A turn of the scheduler where the kernel counts 100 in a second.
         const TURN: Duration = Duration::from_millis(10);
         if !self.is_software {
             return Duration::ZERO;
         }
-        /// The timer of rxe also ends when nothing is missing (see [`super::ports`]), so seldom is better; but a crawl is told by how
-        /// often it ends, and takes longer to be noticed.
-        const PACED: Duration = Duration::from_millis(100);
         let channels = Pool::of_process().load().channels;
-        let turns = TURN.saturating_mul(u32::try_from(channels).unwrap_or(u32::MAX));
-        turns.max(if self.is_paced { PACED } else { TURN })
+        TURN.saturating_mul(u32::try_from(channels).unwrap_or(u32::MAX))
     }
 
     fn address(&self, peer: &PortRecord) -> Address {

@@ -73,7 +73,6 @@ impl VerbsEndpoint {
             service_level: place.wishes.service_level,
             reads: reads(attributes.max_reads),
             round_trip: wanted.round_trip,
-            is_paced: wanted.is_paced,
             is_software: place.port.is_software,
         };
         let domain = Arc::new(Domain::new(&device).map_err(at("a protection domain"))?);

@@ -161,7 +161,6 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
         pieces: 16,
         payload_bytes: PAYLOAD_BYTES,
         round_trip: Duration::from_millis(1),
-        is_paced: false,
     };
     let mut endpoint = VerbsEndpoint::new(&place, wanted).unwrap();
     let cancel = Cancel::new();
