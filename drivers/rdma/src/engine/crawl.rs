@@ -70,10 +70,12 @@ impl Crawl {
         let messages = repeats.saturating_mul(message_bytes) / 4;
         let little = under_way.min(bursts).max(messages);
         let is_crawl = self.is_full() && repeats >= LEAST_REPEATS;
-        (is_crawl && arrived < little).then(|| {
-            self.samples.clear();
-            first.at
-        })
+        (is_crawl && arrived < little).then_some(first.at)
+    }
+
+    /// Something was done about it; what was seen before counts no more.
+    pub(super) fn forget(&mut self) {
+        self.samples.clear();
     }
 
     /// There are samples from the beginning of the first interval to the end of the last.
@@ -103,6 +105,23 @@ mod tests {
             assert!(since < sample.at);
             Some(sample.at.as_secs())
         })
+    }
+
+    #[test]
+    fn a_crawl_is_told_until_it_is_dealt_with() {
+        let mut crawl = Crawl::new(3 * SECOND);
+        let look = |crawl: &mut Crawl, second: u32| {
+            let sample = Sample {
+                at: second * SECOND,
+                repeats: 100 * u64::from(second),
+                arrived: 0,
+            };
+            crawl.look(sample, 16 * MIB, 64 << 10)
+        };
+        let told: Vec<_> = (0..4).map(|second| look(&mut crawl, second)).collect();
+        assert_eq!(told, [None, None, Some(Duration::ZERO), Some(SECOND)]);
+        crawl.forget();
+        assert_eq!(look(&mut crawl, 4), None);
     }
 
     #[test]

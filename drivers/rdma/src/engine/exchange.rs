@@ -259,6 +259,7 @@ impl Exchange {
             if stalls && endpoint.close(queue_pair) {
                 self.stalls += 1;
                 let what = if crawls {
+                    self.crawl.iter_mut().for_each(Crawl::forget);
                     "the device repeated more than arrived"
                 } else {
                     "nothing completed for too long"
