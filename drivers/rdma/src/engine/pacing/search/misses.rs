@@ -191,8 +191,9 @@ impl Search {
         self.trial = None;
     }
 
-    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed. Of
-    /// what is lost by chance no rate is the reason: after some steps the search begins anew.
+    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed. If
+    /// some steps are no remedy the rate is not the reason: perhaps more has passed at once than a policer takes, because a busy
+    /// host sent it late. Then the search begins anew, with half of that.
     fn ease(&mut self) {
         let passed = self.trial.as_ref().map_or(0, Trial::bytes);
         let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
@@ -203,11 +204,37 @@ impl Search {
         self.misses.eases += 1;
         if self.misses.eases > MOST_EASES {
             self.misses.eases = 0;
+            self.sizing.shorten();
             self.go(Phase::Climbing, self.rates.low());
             return;
         }
         let is_often = passed < OFTEN * burst;
         self.rates.ease(if is_often { MUCH_EASE } else { EASE });
         self.go(Phase::Resting, self.rates.low());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_rate_mends_is_too_much_at_once() {
+        let mut search = Search::new(Some(250_000_000), 64 << 10);
+        search.misses.are_counted = true;
+        search.sizing.lengthen();
+        search.sizing.passed();
+        search.rates.set(50e6);
+        search.rates.passed();
+        search.phase = Phase::Resting;
+        for _ in 0..=MOST_EASES {
+            assert_eq!(search.phase, Phase::Resting);
+            assert_eq!(search.message_bytes(), 64 << 10);
+            search.trial = Some(Trial::new(Duration::ZERO, Duration::ZERO));
+            search.blame();
+        }
+        assert_eq!(search.phase, Phase::Climbing);
+        assert_eq!(search.message_bytes(), 32 << 10);
+        assert_eq!(search.sizing.passed_bytes(), 112 << 10);
     }
 }
