@@ -133,8 +133,8 @@ pub(crate) enum Turn {
     },
 }
 
-/// With so many transfers, each processor always has one that need not wait for the network.
-const ALWAYS_PER_PROCESSOR: usize = 8;
+/// With so many transfers, each processor always has one that need not wait for the network; with fewer, bytes are lost.
+const ALWAYS_PER_PROCESSOR: usize = 32;
 
 /// From this lateness of the runtime on, fewer transfers may run.
 const LATE: Duration = Duration::from_millis(50);
