@@ -133,7 +133,7 @@ pub(crate) enum Turn {
     },
 }
 
-/// With so many transfers, each processor always has one that need not wait for the network; with fewer, bytes are lost.
+/// With so many transfers, each processor always has some that need not wait for the network.
 const ALWAYS_PER_PROCESSOR: usize = 32;
 
 /// From this lateness of the runtime on, fewer transfers may run.
