@@ -339,14 +339,14 @@ pub(super) struct Depths {
     pub(super) message_bytes: usize,
 }
 
+/// Parts of memory that a request names: a message, and what it takes along.
+const MAX_PARTS: usize = 2;
+
 /// Requests that the device has not been told of.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     requests: Vec<(SendRequest, [Segment; MAX_PARTS])>,
 }
-
-/// Parts of memory that a request names: a message, and what it takes along.
-const MAX_PARTS: usize = 2;
 
 // SAFETY: its pointers point into itself, and are set anew whenever it is posted.
 unsafe impl Send for Batch {}
@@ -358,6 +358,7 @@ impl Batch {
         mut request: SendRequest,
         parts: [(&Registration, Span); N],
     ) {
+        const { assert!(N <= MAX_PARTS) };
         // A message may have no byte; what it takes along has some.
         let counts = parts.iter().map(|(_, span)| c_int::from(span.length > 0));
         request.segment_count = counts.sum();
