@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::direct::{Direct, Wish};
 use crate::judge::{self, Direction, MEASURED_BYTES, Peer, Record, Watch, Way};
+use crate::pipes::Keeper;
 use crate::readahead::ReadAhead;
 use crate::{receiving, sending};
 
@@ -35,6 +36,7 @@ pub(crate) struct SpliceChannel {
     /// Whether the peer is on this machine.
     is_local: bool,
     read_ahead: ReadAhead,
+    _pipes: Keeper,
     /// Of the file and the direction that were asked about last.
     record: Option<((RawFd, Direction), Arc<Record>)>,
     /// Bytes of ranges, in both directions.
@@ -98,6 +100,7 @@ impl SpliceChannel {
             choice,
             is_local,
             read_ahead: ReadAhead::default(),
+            _pipes: Keeper::new(),
             record: None,
             moved: 0,
             last: None,

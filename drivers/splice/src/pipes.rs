@@ -11,7 +11,7 @@ use rustix::pipe::{
 /// The pipes of this process.
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     idle: Vec::new(),
-    in_use: 0,
+    channels: 0,
 });
 
 /// So many are kept: each takes two descriptors, and a part of what an account's pipes may hold
@@ -32,13 +32,17 @@ pub(crate) struct Pipe {
     held: usize,
 }
 
-/// None is kept when the last is given back: a server without transfers holds no descriptors of them.
+/// A channel that may take pipes. As long as there is one they are kept, since a channel takes one for each mebibyte.
+#[derive(Debug)]
+pub(crate) struct Keeper(());
+
+/// None is kept without channels: an idle server holds no descriptors of them.
 #[derive(Debug)]
 struct Pool {
     /// Pipes that nobody uses. All of them are empty.
     idle: Vec<Ends>,
-    /// Pipes that somebody uses.
-    in_use: usize,
+    /// Channels that may take one.
+    channels: usize,
 }
 
 #[derive(Debug)]
@@ -60,7 +64,6 @@ impl Pipe {
             Some(ends) => ends,
             None => Ends::open()?,
         };
-        pool().in_use += 1;
         Ok(Self {
             ends: Some(ends),
             held: 0,
@@ -106,13 +109,36 @@ impl Pipe {
 /// A pipe with bytes of one channel in it never comes to another.
 impl Drop for Pipe {
     fn drop(&mut self) {
-        let mut pool = pool();
-        pool.in_use -= 1;
-        if self.held == 0 && pool.idle.len() < MOST_IDLE {
-            pool.idle.extend(self.ends.take());
+        if self.held == 0 {
+            pool().keep(self.ends.take());
         }
-        if pool.in_use == 0 {
-            pool.idle.clear();
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new() -> Self {
+        pool().channels += 1;
+        Self(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        pool().channel_closed();
+    }
+}
+
+impl Pool {
+    fn keep(&mut self, ends: Option<Ends>) {
+        if self.channels > 0 && self.idle.len() < MOST_IDLE {
+            self.idle.extend(ends);
+        }
+    }
+
+    fn channel_closed(&mut self) {
+        self.channels -= 1;
+        if self.channels == 0 {
+            self.idle.clear();
         }
     }
 }
@@ -138,5 +164,29 @@ impl Ends {
             writer,
             capacity,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipes_are_kept_for_channels_only() {
+        let mut pool = Pool {
+            idle: Vec::new(),
+            channels: 0,
+        };
+        pool.keep(Some(Ends::open().unwrap()));
+        assert!(pool.idle.is_empty());
+        pool.channels = 2;
+        for _ in 0..=MOST_IDLE {
+            pool.keep(Some(Ends::open().unwrap()));
+        }
+        assert_eq!(pool.idle.len(), MOST_IDLE);
+        pool.channel_closed();
+        assert_eq!(pool.idle.len(), MOST_IDLE);
+        pool.channel_closed();
+        assert!(pool.idle.is_empty());
     }
 }
