@@ -1,5 +1,6 @@
 //! Waits for connections.
 
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -44,7 +45,7 @@ impl TcpListener {
         let local = local.to_canonical();
         let ip = settings.bind.unwrap_or(local);
         let (socket, port) = match settings.ports {
-            None => open_at(settings, SocketAddr::new(ip, 0), options)?,
+            None => open_anywhere(settings, ip, options)?,
             Some(range) => open_within(range, settings, ip, options)?,
         };
         let ip = if ip.is_unspecified() { local } else { ip };
@@ -77,6 +78,37 @@ impl TcpListener {
     }
 }
 
+/// Takes a port that the system gives. It gives none whose connections are open or rest, a minute each (tcp(7)), so that
+/// a file for each connection uses all of them up; a listener may have these.
+fn open_anywhere(
+    settings: &Settings,
+    ip: IpAddr,
+    options: &SocketOptions,
+) -> Result<(OwnedFd, u16), ListenError> {
+    match open_at(settings, SocketAddr::new(ip, 0), options) {
+        Err(error) if is_taken(&error) => match systems_range() {
+            Some(range) => open_within(range, settings, ip, options),
+            None => Err(error),
+        },
+        outcome => outcome,
+    }
+}
+
+/// The ports that the system gives.
+fn systems_range() -> Option<PortRange> {
+    parse_range(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?)
+}
+
+fn parse_range(text: &str) -> Option<PortRange> {
+    let (first, last) = text.trim().split_once(char::is_whitespace)?;
+    let [first, last] = [first, last.trim()].map(|port| port.parse().ok());
+    let range = PortRange {
+        first: first?,
+        last: last?,
+    };
+    (0 < range.first && range.first <= range.last).then_some(range)
+}
+
 /// Takes a free port of the range. The search starts anywhere, so that sessions do not queue up for
 /// the same ports, and a port that was just used rests.
 fn open_within(
@@ -91,8 +123,7 @@ fn open_within(
     let start = range.first + u16::from_le_bytes([low, high]) % count;
     for port in (start..=range.last).chain(range.first..start) {
         match open_at(settings, SocketAddr::new(ip, port), options) {
-            Err(ListenError::Network { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
-            }
+            Err(error) if is_taken(&error) => {}
             outcome => return outcome,
         }
     }
@@ -102,6 +133,10 @@ fn open_within(
     })
 }
 
+fn is_taken(error: &ListenError) -> bool {
+    matches!(error, ListenError::Network { error, .. } if error.kind() == io::ErrorKind::AddrInUse)
+}
+
 fn open_at(
     settings: &Settings,
     address: SocketAddr,
@@ -109,16 +144,22 @@ fn open_at(
 ) -> Result<(OwnedFd, u16), ListenError> {
     let open = || -> io::Result<(OwnedFd, u16)> {
         let socket = settings.socket(&address, options)?;
+        let reuse = || sockopt::set_socket_reuseaddr(&socket, true);
         if address.port() != 0 {
             // Old connections of the port may still be closing. Two listeners do not get the same
             // port for that: the second fails.
-            sockopt::set_socket_reuseaddr(&socket, true)?;
+            reuse()?;
         }
         if address.ip() == Ipv6Addr::UNSPECIFIED {
             // Every address of the machine is meant, whatever net.ipv6.bindv6only says.
             sockopt::set_ipv6_v6only(&socket, false)?;
         }
         rustix::net::bind(&socket, &address)?;
+        if address.port() == 0 {
+            // Connections inherit it, and a later listener gets the port while they close. Before the call it would have
+            // the system look at half of its ports only.
+            reuse()?;
+        }
         rustix::net::listen(&socket, BACKLOG)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
         Ok((socket, bound.port()))
@@ -171,4 +212,19 @@ fn listener_error(error: Errno) -> ChannelError {
     ChannelError::Network(io::Error::other(format!(
         "cannot accept data connections: {words}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_range_is_read() {
+        let range = parse_range("32768\t60999\n").unwrap();
+        assert_eq!((range.first, range.last), (32768, 60999));
+        for text in ["", "1", "a b", "0 7", "9 8", "1 65536"] {
+            assert!(parse_range(text).is_none(), "{text}");
+        }
+        assert!(systems_range().is_some());
+    }
 }

@@ -90,6 +90,24 @@ fn a_port_range_is_used_up_and_then_exhausted() {
     assert!(is_used_up);
 }
 
+/// When the system has no port left to give, those have to do.
+#[test]
+fn a_port_from_the_system_can_be_had_again_while_its_connections_are_open() {
+    // Another process may take the port; it does not do so three times in a row.
+    let is_had_again = (0..3).any(|_| {
+        let mut listener = listen(&stack("tcp"), LOCALHOST);
+        let address = listener.address();
+        let _open = connect(&stack("tcp"), address).unwrap();
+        let _accepted = accept(&mut listener);
+        drop(listener);
+        let port = address.port();
+        let stack = stack(&format!("tcp:port={port}-{port}"));
+        let again = stack.listen(LOCALHOST, &SocketOptions::default());
+        again.is_ok_and(|again| again.address() == address)
+    });
+    assert!(is_had_again);
+}
+
 #[test]
 fn the_search_for_a_port_starts_anywhere() {
     let stack = stack("tcp:port=20000-30000");
