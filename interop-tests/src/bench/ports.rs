@@ -17,16 +17,19 @@ const SAMPLES: usize = 256;
 /// How long to wait: twice as long as a port rests.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Waits until this share of the ports is free, from 0 to 1.
+/// The share of ports that must be free before files go over a port each.
+const FREE_SHARE: f64 = 0.75;
+
+/// Waits until most of the ports are free.
 ///
 /// # Errors
 ///
 /// `TimedOut` when they are not after two minutes.
-pub fn wait_for_free(share: f64) -> io::Result<()> {
+pub fn wait_for_free() -> io::Result<()> {
     let deadline = Instant::now() + LIMIT;
     loop {
         let free = free_share()?;
-        if free >= share {
+        if free >= FREE_SHARE {
             return Ok(());
         }
         if Instant::now() > deadline {
@@ -47,7 +50,8 @@ fn free_share() -> io::Result<f64> {
     let [first, last] = ends[..] else {
         return Err(io::Error::other(format!("not a range of ports: {range}")));
     };
-    let step = (usize::from(last - first) / SAMPLES).max(1);
+    // The kernel looks for a listener's port among the odd ones first, and for a connection's among the even.
+    let step = (usize::from(last - first) / SAMPLES) | 1;
     let tried: Vec<bool> = (first..=last).step_by(step).map(is_free).collect();
     Ok(tried.iter().filter(|free| **free).count() as f64 / tried.len() as f64)
 }

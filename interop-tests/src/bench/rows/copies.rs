@@ -10,9 +10,6 @@ use crate::bench::ports;
 use crate::bench::sample::{Contender, Reading, Sample, Unit};
 use crate::bench::target::Target;
 
-/// The share of ports that must be free before files are copied over a port each.
-const FREE_PORTS: f64 = 0.5;
-
 /// How long rows of very many files may take.
 const LIMIT: Duration = Duration::from_secs(40);
 
@@ -194,7 +191,7 @@ impl Work for Copy {
         };
         let (from, to) = self.urls(arena, kind)?;
         if self.files != Files::Large && !self.options.contains(&"-fast") {
-            ports::wait_for_free(FREE_PORTS)?;
+            ports::wait_for_free()?;
         }
         let servers = arena.servers(kind, self.place)?.each_ref();
         let before = processor_times(servers);

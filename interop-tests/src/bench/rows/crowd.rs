@@ -6,6 +6,7 @@ use super::{Group, Row, Work};
 use crate::Kind;
 use crate::bench::arena::{BenchArena, RunError, launch};
 use crate::bench::crowd::{Crowd, Shape, concurrent};
+use crate::bench::ports;
 use crate::bench::sample::{Contender, Reading, Sample, Unit, gigabytes};
 use crate::bench::target::{Bound, Target};
 
@@ -76,6 +77,9 @@ impl Work for Together {
             file: arena.sizes.crowd_bytes,
             duration: arena.sizes.crowd_times[self.size],
         };
+        if matches!(self.shape, Shape::GetStream | Shape::PutStream) {
+            ports::wait_for_free()?;
+        }
         let fared = concurrent(crowd, &server, self.shape)?;
         if let Some(first) = fared.errors.first() {
             let count = fared.errors.len();

@@ -14,9 +14,6 @@ use crate::bench::target::Target;
 /// Clients that log in beside each other.
 const CLIENTS: usize = 4;
 
-/// The share of ports that must be free before.
-const FREE_PORTS: f64 = 0.5;
-
 #[derive(Debug)]
 struct LogIn;
 
@@ -35,7 +32,7 @@ impl Work for LogIn {
         };
         let [server, _] = arena.servers(kind, Place::Certified)?;
         let from = server.url(arena.name(Place::Certified, Files::Few)?) + "f00000";
-        ports::wait_for_free(FREE_PORTS)?;
+        ports::wait_for_free()?;
         let logins = arena.sizes.logins;
         let next = AtomicUsize::new(0);
         let client = || {
