@@ -18,7 +18,8 @@ pub(super) struct Rates {
     past: VecDeque<(Duration, f64)>,
 }
 
-/// Where the climb begins, in bytes per second, where the port does not tell.
+/// Where the climb begins at least, in bytes per second, unless the port is slower: from less than that, long messages take
+/// seconds to climb.
 const FIRST_RATE: f64 = 12_500_000.0;
 /// The share of the port's rate where it begins.
 const FIRST_SHARE: f64 = 1.0 / 64.0;
@@ -158,11 +159,12 @@ fn whole_bytes(bytes: f64) -> u64 {
 
 /// Where the climb begins, in bytes per second.
 fn first_rate(port: f64) -> f64 {
-    if port.is_finite() {
-        (port * FIRST_SHARE).max(LEAST_RATE)
+    let share = if port.is_finite() {
+        port * FIRST_SHARE
     } else {
-        FIRST_RATE
-    }
+        0.0
+    };
+    share.max(FIRST_RATE).min(port)
 }
 
 #[cfg(test)]

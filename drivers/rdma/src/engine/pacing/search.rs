@@ -121,7 +121,8 @@ impl Search {
     /// How many bytes may leave together.
     pub(super) fn burst(&self) -> u64 {
         match self.phase {
-            Phase::Sizing => self.sizing.group_bytes(),
+            // The first of a group may be the rest of a piece.
+            Phase::Sizing => self.sizing.group_bytes() + self.sizing.message_bytes(),
             // Who is woken late catches up, and a window tells how far.
             _ if self.is_short() => self.sizing.passed_bytes(),
             _ => self.sizing.message_bytes(),

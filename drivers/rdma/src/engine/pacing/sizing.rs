@@ -17,8 +17,8 @@ pub(super) struct Sizing {
     wanted_bytes: u64,
     /// The longest group that has passed, in bytes.
     passed_bytes: u64,
-    /// Messages of the full length of the group that are there.
-    whole: u64,
+    /// Bytes of the group that are there.
+    arrived_bytes: u64,
     /// When the next group may leave: the policer's burst is whole again.
     next_group: Duration,
 }
@@ -39,7 +39,7 @@ impl Sizing {
             message_bytes: wanted_bytes.min(FIRST_MESSAGE_BYTES),
             wanted_bytes,
             passed_bytes: 0,
-            whole: 0,
+            arrived_bytes: 0,
             next_group: Duration::ZERO,
         }
     }
@@ -64,10 +64,10 @@ impl Sizing {
         self.next_group
     }
 
-    /// A message of a group is there. Whether it was the last one, and all had the full length.
+    /// A message of a group is there. Whether it was the last one.
     pub(super) fn arrived(&mut self, bytes: u64) -> bool {
-        self.whole += u64::from(bytes == self.message_bytes);
-        self.whole == GROUP
+        self.arrived_bytes += bytes;
+        self.arrived_bytes >= self.group_bytes()
     }
 
     /// The group has passed.
@@ -77,7 +77,7 @@ impl Sizing {
 
     /// Another group follows, when a burst at `rate`, in bytes per second, has room for it.
     pub(super) fn follow(&mut self, now: Duration, rate: u64) {
-        self.whole = 0;
+        self.arrived_bytes = 0;
         self.next_group = now + time_of(self.group_bytes(), rate);
     }
 
@@ -87,7 +87,7 @@ impl Sizing {
 
     /// What is there of a group was too long, and no longer counts.
     pub(super) fn shorten(&mut self) {
-        self.whole = 0;
+        self.arrived_bytes = 0;
         self.message_bytes =
             (self.message_bytes / 2).max(LEAST_MESSAGE_BYTES.min(self.wanted_bytes));
         self.passed_bytes = self.passed_bytes.min(self.group_bytes());
@@ -136,12 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn a_group_counts_if_all_messages_have_the_full_length() {
+    fn a_group_counts_when_as_much_as_its_messages_is_there() {
         let mut sizing = Sizing::new(1 << 20);
+        // The rest of a piece, and then whole ones.
         assert!(!sizing.arrived(1));
         for _ in 1..GROUP {
             assert!(!sizing.arrived(32 << 10));
         }
+        assert!(sizing.arrived(32 << 10));
         sizing.follow(Duration::from_secs(1), RATE);
         assert!(!sizing.arrived(32 << 10), "a group has its own messages");
         let refilled = Duration::from_secs(1) + time_of(128 << 10, RATE);

@@ -133,6 +133,33 @@ fn chance_does_not_drive_the_rate_down() {
     }
 }
 
+/// A channel on a short path that loses packets by chance, with long messages.
+fn lossy(loss: f64, seed: u64) -> Experiment {
+    let mut link = Link::new(2 * GIGABIT, Duration::from_micros(100));
+    link.loss = loss;
+    let mut fabric = FabricSettings::new(link);
+    fabric.seed = seed;
+    Experiment {
+        fabric,
+        message_bytes: 1 << 20,
+        ring_bytes: NonZeroU64::new(64 << 20).unwrap(),
+        ..policed(Pace::Auto)
+    }
+}
+
+/// Long messages go in groups that take long at the first rate, and rarely begin where a piece does.
+#[test]
+fn a_short_path_is_used_in_time() {
+    for seed in seeds(6) {
+        let _replay = Replay(seed);
+        for loss in [0.0, 1e-5] {
+            let outcome = lossy(loss, seed).run().unwrap();
+            let share = outcome.rate_from(5) / (2 * GIGABIT) as f64;
+            assert!(share > 0.9, "{loss}, {share}: {:?}", outcome.intervals);
+        }
+    }
+}
+
 /// Whatever the policer, and whoever shares the path.
 #[test]
 fn any_policer_is_found() {
