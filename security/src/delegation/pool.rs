@@ -29,6 +29,9 @@ struct Keys {
     is_dropped: bool,
 }
 
+/// Nobody waits for a key of the pool, but transfers wait for processors: a key takes as long as some hundred megabytes.
+const LEAST_PRIORITY: i32 = 19;
+
 impl KeyPool {
     /// Starts to fill a pool that holds `size` keys.
     ///
@@ -71,6 +74,8 @@ impl Shared {
     }
 
     fn fill(&self) {
+        // Of this thread alone (nice(2), "C library/kernel differences").
+        let _ = rustix::process::nice(LEAST_PRIORITY);
         loop {
             let keys = self
                 .changed
