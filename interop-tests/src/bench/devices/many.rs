@@ -12,16 +12,19 @@ use crate::guest::RIGHT;
 
 const CHANNELS: usize = 64;
 
-const TIME: Duration = Duration::from_secs(10);
+/// The last one has no pool: beside it can be seen what the guest does to so many threads.
+const STACKS: [&str; 3] = ["rdma:provider=soft", "rdma:provider=verbs", "tcp"];
+
+/// Long enough that chance evens out: the guest's one processor goes round 128 threads some times in a second.
+const TIME: Duration = Duration::from_secs(30);
 
 /// Slowest over fastest.
 const FAIR: f64 = 0.7;
 
 pub(super) fn measure() -> Section {
-    let stacks = ["rdma:provider=soft", "rdma:provider=verbs"];
-    let outcomes = stacks.map(|stack| load_for(TIME, stack, RIGHT, CHANNELS));
+    let outcomes = STACKS.map(|stack| load_for(TIME, stack, RIGHT, CHANNELS));
     let bound = memory_load().limit_bytes >> 20;
-    let rows = stacks.iter().zip(&outcomes);
+    let rows = STACKS.iter().zip(&outcomes);
     let heading = [
         "stack",
         "MB/s together",
@@ -38,7 +41,7 @@ pub(super) fn measure() -> Section {
             heading,
             rows.map(|(stack, outcome)| row(stack, outcome)).collect(),
         ),
-        targets: vec![target(&outcomes)],
+        targets: vec![target(&outcomes[..2])],
         pictures: Vec::new(),
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -160,18 +161,25 @@ impl Load<'_> {
         let sink = File::options().write(true).open("/dev/null")?;
         let arrived: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(0)).collect();
         let is_over = AtomicBool::new(false);
+        // Who is started first has the processor, and those that are still to be started wait for it.
+        let all_there = Barrier::new(2 * pairs.len());
         let busy = busy_time()?;
         let started = Instant::now();
         let (elapsed, failures, progress) = thread::scope(|scope| {
-            let (source, sink) = (&source, &sink);
+            let (source, sink, all_there) = (&source, &sink, &all_there);
             let watching = scope.spawn(|| watch(&arrived, started, &is_over));
             let ends = pairs.iter_mut().zip(&arrived);
             let ends: Vec<_> = ends
                 .flat_map(|((sender, receiver), arrived)| {
                     [
-                        scope.spawn(move || self.send(&mut **sender, source, operation)),
-                        scope
-                            .spawn(move || self.receive(&mut **receiver, sink, arrived, operation)),
+                        scope.spawn(move || {
+                            all_there.wait();
+                            self.send(&mut **sender, source, operation)
+                        }),
+                        scope.spawn(move || {
+                            all_there.wait();
+                            self.receive(&mut **receiver, sink, arrived, operation)
+                        }),
                     ]
                 })
                 .collect();
