@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub(crate) tcp: gridhaul_tcp::Settings,
     /// The length of the ring of each direction, in bytes.
     pub(crate) ring_bytes: NonZeroU64,
-    /// Nobody asked for that length: over TCP, a short path has a shorter ring.
+    /// Nobody asked for that length: a short path may have a shorter ring.
     fits_ring_to_path: bool,
     /// The largest WRITE, in bytes.
     pub(crate) message: u64,
@@ -56,7 +56,7 @@ pub(crate) enum Provider {
 const OWN: [OptionDoc; 18] = [
     OptionDoc {
         name: "slab",
-        meaning: "The size of a slab in bytes; 4M unless given, and less over TCP on a short path.",
+        meaning: "The size of a slab in bytes; 4M unless given, and less on a short path.",
         example: "64M",
         kind: OptionKind::Bytes,
     },

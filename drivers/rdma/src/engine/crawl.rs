@@ -5,12 +5,18 @@
 //! goes back again and again, and that little arrives nevertheless.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What was seen of a channel's progress lately.
 #[derive(Debug)]
 pub(super) struct Crawl {
     interval: Duration,
+    /// Bytes that arrived over all channels of the path: a device counts what it repeats for all of them.
+    arrived: Arc<AtomicU64>,
+    /// What this channel has added to them.
+    added: u64,
     /// The oldest first, one for each interval.
     samples: VecDeque<Sample>,
 }
@@ -21,7 +27,7 @@ pub(super) struct Sample {
     pub(super) at: Duration,
     /// How often the device went back.
     pub(super) repeats: u64,
-    /// Bytes that arrived.
+    /// Bytes that arrived over this channel.
     pub(super) arrived: u64,
 }
 
@@ -34,11 +40,16 @@ const LEAST_REPEATS: u64 = 8;
 /// What policers take at once. Who loses one packet of a thousand by chance brings some times as much before each repetition.
 const BURST_BYTES: u64 = 1 << 20;
 
+/// What arrives at least where nothing crawls, however little a short ring keeps under way.
+const LEAST_BYTES: u64 = 8 << 20;
+
 impl Crawl {
     /// Notices it within `time`.
-    pub(super) fn new(time: Duration) -> Self {
+    pub(super) fn new(time: Duration, arrived: Arc<AtomicU64>) -> Self {
         Self {
             interval: time / (INTERVALS + 1),
+            arrived,
+            added: 0,
             samples: VecDeque::new(),
         }
     }
@@ -53,10 +64,13 @@ impl Crawl {
     /// has and that have not arrived.
     pub(super) fn look(
         &mut self,
-        sample: Sample,
+        mut sample: Sample,
         under_way: u64,
         message_bytes: u64,
     ) -> Option<Duration> {
+        let more = sample.arrived.saturating_sub(self.added);
+        self.added += more;
+        sample.arrived = self.arrived.fetch_add(more, Ordering::Relaxed) + more;
         if self.is_full() {
             self.samples.pop_front();
         }
@@ -68,7 +82,7 @@ impl Crawl {
         // device sends little ahead it is some messages.
         let bursts = repeats.saturating_mul(BURST_BYTES);
         let messages = repeats.saturating_mul(message_bytes) / 4;
-        let little = under_way.min(bursts).max(messages);
+        let little = under_way.max(LEAST_BYTES).min(bursts).max(messages);
         let is_crawl = self.is_full() && repeats >= LEAST_REPEATS;
         (is_crawl && arrived < little).then_some(first.at)
     }
@@ -93,7 +107,11 @@ mod tests {
 
     /// When a channel is said to crawl on which so much happens each second, with 16 MiB under way.
     fn noticed(repeats: u64, arrived: u64) -> Option<u64> {
-        let mut crawl = Crawl::new(3 * SECOND);
+        noticed_with(16 * MIB, repeats, arrived)
+    }
+
+    fn noticed_with(under_way: u64, repeats: u64, arrived: u64) -> Option<u64> {
+        let mut crawl = Crawl::new(3 * SECOND, Arc::default());
         (0..20_u32).find_map(|second| {
             let sample = Sample {
                 at: second * SECOND,
@@ -101,7 +119,7 @@ mod tests {
                 arrived: u64::from(second) * arrived,
             };
             assert!(crawl.due_at() <= sample.at);
-            let since = crawl.look(sample, 16 * MIB, 64 << 10)?;
+            let since = crawl.look(sample, under_way, 64 << 10)?;
             assert!(since < sample.at);
             Some(sample.at.as_secs())
         })
@@ -109,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_crawl_is_told_until_it_is_dealt_with() {
-        let mut crawl = Crawl::new(3 * SECOND);
+        let mut crawl = Crawl::new(3 * SECOND, Arc::default());
         let look = |crawl: &mut Crawl, second: u32| {
             let sample = Sample {
                 at: second * SECOND,
@@ -129,6 +147,29 @@ mod tests {
         assert_eq!(noticed(1000, 2 * MIB), Some(2));
         assert_eq!(noticed(8, MIB), Some(2));
         assert_eq!(noticed(100, 0), Some(2));
+    }
+
+    #[test]
+    fn a_crawl_with_a_short_ring_is_noticed() {
+        assert_eq!(noticed_with(MIB / 2, 100, 2 * MIB), Some(2));
+        assert_eq!(noticed_with(MIB / 2, 100, 5 * MIB), None);
+        assert_eq!(noticed_with(MIB / 2, 3, MIB), None, "chance");
+    }
+
+    #[test]
+    fn one_of_many_channels_does_not_crawl_while_much_arrives_over_all() {
+        let path = Arc::default();
+        let mut channels = [(); 64].map(|()| Crawl::new(3 * SECOND, Arc::clone(&path)));
+        for second in 0..20_u32 {
+            for crawl in &mut channels {
+                let sample = Sample {
+                    at: second * SECOND,
+                    repeats: u64::from(second) * 1000,
+                    arrived: u64::from(second) * MIB,
+                };
+                assert_eq!(crawl.look(sample, MIB, 64 << 10), None);
+            }
+        }
     }
 
     #[test]

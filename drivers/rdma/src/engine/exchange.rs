@@ -70,7 +70,7 @@ impl Exchange {
     /// All `queue_pairs` are connected.
     pub(crate) fn new(sender: Sender, receiver: Receiver, queue_pairs: usize) -> Self {
         Self {
-            crawl: sender.stall().map(Crawl::new),
+            crawl: sender.crawl(),
             sender,
             receiver,
             reader: None,

@@ -51,10 +51,12 @@ impl Bounds {
     }
 
     /// The length of the rings that many holders can all have, while shares are set aside for all others that are expected.
-    pub(super) fn common_ring_bytes(&self) -> u64 {
+    pub(super) fn common_ring_bytes(&self, pins: bool) -> u64 {
         /// Two ends of 64 channels.
         const MANY: u64 = 128;
-        let limit = self.memory.all.limit();
+        let pinned = self.pinned.all.limit();
+        let memory = self.memory.all.limit();
+        let limit = if pins { memory.min(pinned) } else { memory };
         (limit / (2 * MANY) / 4 * 3).max(LEAST_RING_BYTES)
     }
 
@@ -216,7 +218,7 @@ mod tests {
     fn many_channels_have_rings_of_one_length() {
         for limit in [64, 247, 1000, 6000] {
             let mut bounds = Bounds::new(limit * MIB, u64::MAX);
-            let ring = bounds.common_ring_bytes().next_multiple_of(PAGE) - PAGE;
+            let ring = bounds.common_ring_bytes(false).next_multiple_of(PAGE) - PAGE;
             for _ in 0..64 {
                 for side in [Side::Connector, Side::Acceptor] {
                     let holder = holder(side, false);

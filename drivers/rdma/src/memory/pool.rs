@@ -128,11 +128,11 @@ impl Pool {
         }
     }
 
-    /// The length of the rings that many holders can all have where nothing is pinned: those who need none that are longer are equal, whoever
+    /// The length of the rings that many holders of a kind can all have: those who need none that are longer are equal, whoever
     /// comes first.
-    pub(crate) fn common_ring_bytes(&self) -> u64 {
+    pub(crate) fn common_ring_bytes(&self, pins: bool) -> u64 {
         let state = self.lock();
-        let bytes = state.bounds.common_ring_bytes();
+        let bytes = state.bounds.common_ring_bytes(pins);
         bytes - bytes % page_bytes()
     }
 

@@ -57,15 +57,18 @@ impl Opening<'_> {
     /// How long a ring the connecting end wants. The accepting end takes that, or a shorter one.
     pub(super) fn offered_ring_bytes(&self, abilities: &Abilities) -> NonZeroU64 {
         let wanted = self.settings.ring_bytes;
-        if abilities.ways != Ways::default().with(Way::Soft) {
-            return wanted;
-        }
         let fitted = self.settings.ring_bytes_over_tcp(round_trip(&self.socket));
-        // On a short path a ring is long enough that all can have.
-        let common = NonZeroU64::new(Pool::of_process().common_ring_bytes());
+        let ring_bytes = if abilities.ways == Ways::default().with(Way::Soft) {
+            fitted
+        } else {
+            wanted
+        };
+        // Where a shorter ring would do, nobody has a longer one than all can have.
+        let common =
+            NonZeroU64::new(Pool::of_process().common_ring_bytes(abilities.place.is_some()));
         match common {
-            Some(common) if fitted < wanted => fitted.min(common),
-            _ => fitted,
+            Some(common) if fitted < wanted => ring_bytes.min(common),
+            _ => ring_bytes,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::LOOKS;
@@ -151,6 +152,11 @@ impl Pacer {
     /// Bytes that left and have not completed, and bytes that have.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.under_way_bytes, self.completed_bytes)
+    }
+
+    /// Where all channels of the path count what arrives.
+    pub(crate) fn arrived(&self) -> Arc<AtomicU64> {
+        Arc::clone(self.path.arrived())
     }
 
     /// Nothing that is under way on a queue pair arrives any more.

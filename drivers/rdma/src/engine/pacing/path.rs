@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(crate) enum Rate {
 #[derive(Debug)]
 pub(crate) struct Path {
     state: Mutex<State>,
+    /// Bytes that arrived over all of its channels, as far as somebody counts them.
+    arrived: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -66,6 +69,7 @@ impl Path {
         };
         Arc::new(Self {
             state: Mutex::new(state),
+            arrived: Arc::default(),
         })
     }
 
@@ -87,6 +91,11 @@ impl Path {
     /// How fast messages leave, in bytes per second, if they are held back.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.state().bucket.rate()
+    }
+
+    /// Where its channels count together what arrives.
+    pub(super) fn arrived(&self) -> &Arc<AtomicU64> {
+        &self.arrived
     }
 
     /// The longest message that should be tried, if that had to be found out.

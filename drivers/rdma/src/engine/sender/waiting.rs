@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{End, QueuePair, Sender};
+use crate::engine::crawl::Crawl;
 
 impl Sender {
     /// Whether something waits until requests complete, and not only until the peer says something.
@@ -22,9 +23,10 @@ impl Sender {
         (pending > 0).then_some(busy)
     }
 
-    /// When a queue pair on which nothing completes is given up, if it is.
-    pub(crate) fn stall(&self) -> Option<Duration> {
-        self.settings.stall
+    /// What notices a crawl as soon as it does that nothing completes, where queue pairs are given up.
+    pub(in crate::engine) fn crawl(&self) -> Option<Crawl> {
+        let stall = self.settings.stall?;
+        Some(Crawl::new(stall, self.pacer.arrived()))
     }
 
     /// Whether requests are waiting on a queue pair, and none has completed for too long.
