@@ -216,13 +216,15 @@ mod tests {
 
     #[test]
     fn many_channels_have_rings_of_one_length() {
-        for limit in [64, 247, 1000, 6000] {
-            let mut bounds = Bounds::new(limit * MIB, u64::MAX);
-            let ring = bounds.common_ring_bytes(false).next_multiple_of(PAGE) - PAGE;
+        let free = [64, 247, 1000, 6000].map(|memory| (memory, u64::MAX, false));
+        let pinning = [(247, u64::MAX, true), (1000, 247 * MIB, true)];
+        for (memory, pinned, pins) in free.into_iter().chain(pinning) {
+            let mut bounds = Bounds::new(memory * MIB, pinned);
+            let ring = bounds.common_ring_bytes(pins).next_multiple_of(PAGE) - PAGE;
             for _ in 0..64 {
                 for side in [Side::Connector, Side::Acceptor] {
-                    let holder = holder(side, false);
-                    assert_eq!(bounds.offer(holder, ring, PAGE), Some(ring), "{limit}");
+                    let holder = holder(side, pins);
+                    assert_eq!(bounds.offer(holder, ring, PAGE), Some(ring), "{memory}");
                     bounds.take(holder, 2 * ring);
                 }
             }
