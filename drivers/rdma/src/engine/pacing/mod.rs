@@ -8,6 +8,7 @@
 //! nobody knows, a [`search`] finds: how fast that path is, and how long its messages may be.
 
 mod bucket;
+mod chance;
 mod excuses;
 mod flight;
 mod pacer;

@@ -14,6 +14,8 @@ pub(super) struct Rates {
     low: f64,
     high: f64,
     port: f64,
+    /// What does not pass did so in a climb, and nothing below it failed since.
+    is_doubtful: bool,
     /// Rates and since when, of what may still be under way.
     past: VecDeque<(Duration, f64)>,
 }
@@ -48,6 +50,7 @@ impl Rates {
             low: LEAST_RATE,
             high: f64::INFINITY,
             port,
+            is_doubtful: false,
             past: VecDeque::new(),
         }
     }
@@ -88,12 +91,19 @@ impl Rates {
     /// The rate does not pass.
     pub(super) fn failed(&mut self) {
         self.high = self.rate;
+        self.is_doubtful = false;
     }
 
     /// What left at `posted_at`, in a climb, does not pass. What left in the steps before that did.
     pub(super) fn climbed_too_far(&mut self, posted_at: Duration) {
         self.high = self.at(posted_at);
         self.low = self.low.max(self.high / (STEP * STEP)).min(self.high);
+        self.is_doubtful = true;
+    }
+
+    /// Only a climb has shown what does not pass, and all below it does: perhaps that was chance.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// What passed before did so on the policer's burst, or is no longer true.
@@ -110,6 +120,11 @@ impl Rates {
     pub(super) fn ease(&mut self, share: f64) {
         self.high = self.low;
         self.low = (self.low * (1.0 - share)).max(LEAST_RATE);
+    }
+
+    /// This rate passes after all.
+    pub(super) fn restore(&mut self, rate: f64) {
+        self.low = rate;
     }
 
     /// Between what passes and what does not is little.

@@ -33,8 +33,8 @@ pub(super) struct Search {
     sizing: Sizing,
     /// Longer messages are tried, and not a higher rate.
     tries_longer: bool,
-    /// Since when the rate climbs, if it does: from the first message on.
-    climbs_since: Option<Duration>,
+    /// Since when the phase lasts: from its first message on.
+    phase_since: Option<Duration>,
     /// What leaves at this rate.
     trial: Option<Trial>,
     /// How long a rate is tried.
@@ -93,7 +93,7 @@ impl Search {
             rates: Rates::new(port),
             sizing: Sizing::new(message_bytes),
             tries_longer: false,
-            climbs_since: None,
+            phase_since: None,
             trial: None,
             trial_time: TRIAL_TIME,
             pause: None,
@@ -199,7 +199,7 @@ impl Search {
         if self.trial.is_none() {
             self.rates.begin(now);
         }
-        self.climbs_since.get_or_insert(now);
+        self.phase_since.get_or_insert(now);
         let slept = self.patience.slept_in_all();
         let trial = self.trial.get_or_insert_with(|| Trial::new(now, slept));
         trial.posted(bytes);
@@ -230,6 +230,11 @@ impl Search {
         let Some(trial) = self.trial else {
             return;
         };
+        let since = match self.phase {
+            // Chance does not make it longer.
+            Phase::Resting => self.phase_since.unwrap_or_else(|| trial.began()),
+            _ => trial.began(),
+        };
         let time = match self.phase {
             Phase::Sizing => {
                 if posted_at >= trial.began() {
@@ -242,7 +247,7 @@ impl Search {
             Phase::Climbing | Phase::Narrowing | Phase::Probing => self.trial_time,
             Phase::Resting => self.rest,
         };
-        if posted_at < trial.began() + time {
+        if posted_at < since + time {
             return;
         }
         let slept = self.patience.slept_in_all();
@@ -292,8 +297,12 @@ impl Search {
         match self.phase {
             Phase::Sizing => {}
             Phase::Climbing => self.go(Phase::Resting, self.rates.low()),
-            Phase::Narrowing if self.rates.is_narrow(self.is_short()) => self.settle(),
-            Phase::Narrowing => self.halve(),
+            Phase::Narrowing if !self.rates.is_narrow(self.is_short()) => self.halve(),
+            // Seldom is a policer's rate so little less than what was lost at: it may have been chance.
+            Phase::Narrowing if self.rates.is_doubtful() => {
+                self.go(Phase::Climbing, self.rates.low());
+            }
+            Phase::Narrowing => self.settle(),
             Phase::Probing if std::mem::take(&mut self.tries_longer) => {
                 self.go(Phase::Resting, self.rates.low());
             }
@@ -307,7 +316,7 @@ impl Search {
             Phase::Resting if self.rates.is_below_port() => {
                 self.go(Phase::Probing, self.rates.probe());
             }
-            Phase::Resting => self.trial = None,
+            Phase::Resting => self.go(Phase::Resting, self.rates.low()),
         }
     }
 
@@ -325,8 +334,11 @@ impl Search {
     }
 
     fn go(&mut self, phase: Phase, rate: f64) {
+        if phase != Phase::Resting {
+            self.misses.look_anew();
+        }
         self.phase = phase;
-        self.climbs_since = None;
+        self.phase_since = None;
         self.try_rate(rate);
     }
 

@@ -153,7 +153,24 @@ fn a_short_path_is_used_in_time() {
     for seed in seeds(6) {
         let _replay = Replay(seed);
         for loss in [0.0, 1e-5] {
-            let outcome = lossy(loss, seed).run().unwrap();
+            let mut experiment = lossy(loss, seed);
+            experiment.time = 5 * SECOND;
+            let outcome = experiment.run().unwrap();
+            let share = outcome.rate_from(4) / (2 * GIGABIT) as f64;
+            assert!(share > 0.9, "{loss}, {share}: {:?}", outcome.intervals);
+        }
+    }
+}
+
+/// What is lost by chance is lost at any rate.
+#[test]
+fn chance_on_a_short_path_does_not_drive_the_rate_down() {
+    for seed in seeds(12) {
+        let _replay = Replay(seed);
+        for loss in [1e-5, 1e-4] {
+            let mut experiment = lossy(loss, seed);
+            experiment.time = 60 * SECOND;
+            let outcome = experiment.run().unwrap();
             let share = outcome.rate_from(5) / (2 * GIGABIT) as f64;
             assert!(share > 0.9, "{loss}, {share}: {:?}", outcome.intervals);
         }

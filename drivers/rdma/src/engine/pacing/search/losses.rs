@@ -27,7 +27,7 @@ impl Search {
     /// Messages from `posted_at` on were lost.
     pub(in crate::engine::pacing) fn lost(&mut self, posted_at: Duration) {
         let began = match self.phase {
-            Phase::Climbing => self.climbs_since,
+            Phase::Climbing => self.phase_since,
             _ => self.trial.as_ref().map(Trial::began),
         };
         let is_early = began.is_none_or(|began| posted_at < began);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::losses::MOST_REST;
 use super::{Phase, STEP_TIME, Search};
 use crate::engine::pacing::bucket::time_of;
+use crate::engine::pacing::chance::Chance;
 use crate::engine::pacing::trial::Trial;
 use crate::engine::pacing::{LOOKS, RETRY};
 
@@ -30,6 +31,7 @@ pub(super) struct Misses {
     is_suspect: bool,
     /// How often the rate became less since misses were rare.
     eases: u32,
+    chance: Chance,
 }
 
 /// A device on a short path has time for some repetitions before its queue pair is given up.
@@ -40,9 +42,7 @@ const RARE: u64 = 1500;
 /// After fewer it is too much by some percent.
 const OFTEN: u64 = 25;
 
-/// By how much a rate becomes less that was held to be good: a little more than what it is too much by, so that there is room for
-/// what a device repeats.
-const EASE: f64 = 0.0125;
+/// By how much a rate becomes less then that was held to be good.
 const MUCH_EASE: f64 = 0.04;
 
 /// If it becomes less so often, and misses no rarer, that is no remedy.
@@ -73,6 +73,11 @@ impl Misses {
         } else {
             STEP_TIME
         }
+    }
+
+    /// Another rate is looked for.
+    pub(super) fn look_anew(&mut self) {
+        self.chance.forget();
     }
 
     /// Another rate is tried.
@@ -117,7 +122,7 @@ impl Search {
                 self.recovered(now);
             }
         } else if has_missed {
-            self.missed(since);
+            self.missed(since, now);
         } else if let Some(whole) = self.misses.whole_since
             // By then every channel has asked.
             && now >= whole + 2 * LOOKS
@@ -137,7 +142,7 @@ impl Search {
     }
 
     /// Something was missed, at `since` or later.
-    fn missed(&mut self, since: Duration) {
+    fn missed(&mut self, since: Duration, now: Duration) {
         if since < self.misses.judged_until || self.trial.is_none() {
             return;
         }
@@ -147,6 +152,9 @@ impl Search {
             let arrived = std::mem::take(&mut self.arrived);
             self.group_lost(arrived);
             self.trial = None;
+        } else if self.is_short() && self.misses.chance.explains(self.passed_bytes()) {
+            self.misses.judged_until = now;
+            self.excuse();
         } else if self.is_short() {
             self.arrived = 0;
             self.blame();
@@ -191,16 +199,38 @@ impl Search {
         self.trial = None;
     }
 
-    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed. If
-    /// some steps are no remedy the rate is not the reason: perhaps more has passed at once than a policer takes, because a busy
-    /// host sent it late. Then the search begins anew, with half of that.
+    /// What has left since something was missed, or since the rate is what it is.
+    fn passed_bytes(&self) -> u64 {
+        self.trial.as_ref().map_or(0, Trial::bytes)
+    }
+
+    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed.
     fn ease(&mut self) {
-        let passed = self.trial.as_ref().map_or(0, Trial::bytes);
+        let passed = self.passed_bytes();
         let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
+        let misses = &mut self.misses;
         if passed >= RARE * burst {
-            self.misses.eases = 0;
-            return;
+            misses.eases = 0;
+            if misses.chance.is_rarer(passed) {
+                misses.chance.forget();
+                return;
+            }
         }
+        misses.chance.suspect(self.rates.low());
+        if passed < OFTEN * burst {
+            self.ease_much();
+        } else if let Some(share) = misses.chance.count(passed) {
+            self.ease_by(share);
+        } else {
+            self.excuse();
+            // What ended the climb was perhaps no more than that.
+            self.go(Phase::Climbing, self.rates.low());
+        }
+    }
+
+    /// If some steps are no remedy the rate is not the reason: perhaps more has passed at once than a policer takes, because a busy
+    /// host sent it late. Then the search begins anew, with half of that.
+    fn ease_much(&mut self) {
         self.misses.eases += 1;
         if self.misses.eases > MOST_EASES {
             self.misses.eases = 0;
@@ -208,9 +238,22 @@ impl Search {
             self.go(Phase::Climbing, self.rates.low());
             return;
         }
-        let is_often = passed < OFTEN * burst;
-        self.rates.ease(if is_often { MUCH_EASE } else { EASE });
-        self.go(Phase::Resting, self.rates.low());
+        self.ease_by(MUCH_EASE);
+    }
+
+    fn ease_by(&mut self, share: f64) {
+        self.rates.ease(share);
+        self.try_rate(self.rates.low());
+    }
+
+    /// Something was missed that no rate mends: it would have been at a higher one as well.
+    fn excuse(&mut self) {
+        self.misses.eases = 0;
+        self.trial = None;
+        if let Some(rate) = self.misses.chance.forget() {
+            self.rates.restore(rate);
+            self.try_rate(rate);
+        }
     }
 }
 
