@@ -83,6 +83,9 @@ const CLOSELY_USED: f64 = 0.97;
 
 const TRIAL_TIME: Duration = Duration::from_millis(250);
 
+/// By what share of it a rate becomes less where trials had to become longer: half of what is left of an interval.
+const SPARE: f64 = 0.0125;
+
 const FIRST_REST: Duration = Duration::from_secs(30);
 
 impl Search {
@@ -329,6 +332,9 @@ impl Search {
     pub(super) fn settle(&mut self) {
         if self.is_short() {
             self.rates.lower(self.hidden());
+        } else if self.trial_time > TRIAL_TIME {
+            // What passed has failed once: a policer's burst hides for long that it is too much by little.
+            self.rates.lower(self.rates.low() * SPARE);
         }
         self.go(Phase::Resting, self.rates.low());
     }
