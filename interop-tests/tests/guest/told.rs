@@ -10,7 +10,7 @@ use gridhaul_interop::{Kind, Launch, Server, content, give_away};
 use crate::path;
 use crate::sites::number;
 
-const STACK: &str = "rdma:provider=verbs;qps=2;rate=800m;message=64K;depth=32";
+const STACK: &str = "rdma:provider=verbs;slab=4M;qps=2;rate=800m;message=64K;depth=32";
 
 /// Of every server: in a guest nobody else has it.
 const METRICS_PORT: u16 = 9100;
