@@ -59,9 +59,7 @@ impl Flight {
 
     /// Until when so many bytes may not leave because of what is under way, if that is so, or when to look again.
     pub(super) fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
-        if self.round_trip.is_none() || !self.is_bounded() {
-            return None;
-        }
+        self.bounding_burst()?;
         let under_way = match self.under_way {
             // A message that is longer than the burst goes alone.
             0 => bytes.min(self.burst),
@@ -69,6 +67,11 @@ impl Flight {
         };
         let ready_at = self.window.ready_at(under_way, now);
         Some(ready_at.unwrap_or(now + RETRY)).filter(|&at| at > now)
+    }
+
+    /// The burst, if no more than that may be under way.
+    pub(super) fn bounding_burst(&self) -> Option<u64> {
+        (self.round_trip.is_some() && self.is_bounded()).then_some(self.burst)
     }
 
     /// Whether it matters when messages arrive: the burst covers what two round trips bring, one of them for acknowledgements that a

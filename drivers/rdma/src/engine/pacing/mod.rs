@@ -11,6 +11,7 @@ mod bucket;
 mod chance;
 mod excuses;
 mod flight;
+mod line;
 mod pacer;
 mod path;
 mod patience;

@@ -13,6 +13,8 @@ use crate::provider::Endpoint;
 #[derive(Debug)]
 pub(crate) struct Pacer {
     path: Arc<Path>,
+    /// By which the path knows it.
+    channel: u64,
     /// The turn that was taken and not used: when it comes.
     turn: Option<Duration>,
     /// When somebody should look again who was told to wait.
@@ -45,6 +47,7 @@ impl Pacer {
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
         Self {
             learns: queue_pairs > 0 && path.learns(),
+            channel: path.join(),
             path,
             turn: None,
             due: None,
@@ -104,7 +107,9 @@ impl Pacer {
 
     /// Until when nothing may leave, whoever's turn it is.
     fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
-        self.learns.then(|| self.path.hold(bytes, now)).flatten()
+        self.learns
+            .then(|| self.path.hold(self.channel, bytes, now))
+            .flatten()
     }
 
     /// Takes a turn for a message, and uses it if it has come. `false` if it has not.
@@ -126,7 +131,7 @@ impl Pacer {
             under_way.push_back(Posted { bytes, at: now });
             self.under_way_bytes += bytes;
             if self.learns {
-                self.path.posted(bytes, now);
+                self.path.posted(self.channel, bytes, now);
             }
         }
         true
@@ -185,6 +190,7 @@ impl Pacer {
 /// What a dropped channel had under way is in nobody's way.
 impl Drop for Pacer {
     fn drop(&mut self) {
+        self.path.leave(self.channel);
         if self.under_way_bytes > 0 {
             self.path.forget(self.under_way_bytes);
         }

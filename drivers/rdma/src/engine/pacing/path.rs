@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::bucket::Bucket;
 use super::flight::Flight;
+use super::line::Line;
 use super::search::Search;
 
 /// How fast messages may leave.
@@ -36,6 +37,9 @@ struct State {
     flight: Option<Flight>,
     /// Of [`Rate::Auto`].
     search: Option<Search>,
+    line: Line,
+    /// How many channels there were so far.
+    channels: u64,
 }
 
 /// Paths that are remembered: for long enough that the next transfer knows what the last one found out.
@@ -66,6 +70,8 @@ impl Path {
             bucket: Bucket::new(fixed, burst),
             flight,
             search,
+            line: Line::default(),
+            channels: 0,
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -103,6 +109,18 @@ impl Path {
         self.state().search.as_ref().map(Search::message_bytes)
     }
 
+    /// There is one more channel: its number.
+    pub(super) fn join(&self) -> u64 {
+        let mut state = self.state();
+        state.channels += 1;
+        state.channels
+    }
+
+    /// A channel does not want to send any more.
+    pub(super) fn leave(&self, channel: u64) {
+        self.state().line.leaves(channel);
+    }
+
     /// When so many bytes could pass.
     pub(super) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         self.state().ready_at(bytes, now)
@@ -123,9 +141,10 @@ impl Path {
         now.saturating_sub(turn) > state.bucket.time_of(bytes) || state.pause() > now
     }
 
-    /// So many bytes leave.
-    pub(super) fn posted(&self, bytes: u64, now: Duration) {
+    /// So many bytes of a channel leave.
+    pub(super) fn posted(&self, channel: u64, bytes: u64, now: Duration) {
         let mut state = self.state();
+        state.line.sends(channel, bytes, now);
         if let Some(flight) = &mut state.flight {
             flight.posted(bytes);
         }
@@ -153,14 +172,18 @@ impl Path {
         self.state().gone(bytes);
     }
 
-    /// Until when so many bytes may not leave, whoever's turn it is. To ask may be how too much under way is noticed, and counts
-    /// as a loss.
-    pub(super) fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
+    /// Until when so many bytes of a channel may not leave because of what is under way, or because others wait for that. To ask may
+    /// be how too much under way is noticed, and counts as a loss.
+    pub(super) fn hold(&self, channel: u64, bytes: u64, now: Duration) -> Option<Duration> {
         let mut state = self.state();
         let flight = state.flight.as_ref();
         let mut until = flight.and_then(|flight| flight.hold(bytes, now));
         state.learn(|search| until = search.hold(now));
-        until
+        let Some(burst) = state.bounding_burst() else {
+            return until;
+        };
+        let until = until.or_else(|| state.line.yields(channel, burst, now))?;
+        Some(state.line.wait(channel, until, now))
     }
 
     /// A channel looked at the path later than it wanted to, by so much.
@@ -207,6 +230,13 @@ impl Path {
 impl State {
     fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         self.bucket.ready_at(bytes, now.max(self.pause()))
+    }
+
+    /// What may be under way, if the path is so short that this bounds it.
+    fn bounding_burst(&self) -> Option<u64> {
+        let flight = self.flight.as_ref().and_then(Flight::bounding_burst);
+        let search = self.search.as_ref();
+        flight.or_else(|| search.filter(|search| search.is_short()).map(Search::burst))
     }
 
     fn pause(&self) -> Duration {

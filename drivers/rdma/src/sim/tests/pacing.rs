@@ -318,3 +318,30 @@ fn channels_share_a_path_fairly() {
         assert!(fairness > 0.7, "{pace:?}: {fairness}");
     }
 }
+
+/// Whoever sees a message arrive is the first to know that there is room.
+#[test]
+fn channels_share_a_short_path_fairly() {
+    for seed in seeds(4) {
+        let _replay = Replay(seed);
+        for pace in [
+            Pace::Auto,
+            Pace::Paced {
+                rate: SLOW / 100 * 98,
+                burst: 112 << 10,
+            },
+        ] {
+            let experiment = Experiment {
+                channels: 4,
+                message_bytes: 64 << 10,
+                pace,
+                ..busy(seed)
+            };
+            let outcome = experiment.run().unwrap();
+            let share = outcome.rate_from(5) / SLOW as f64;
+            let fairness = outcome.fairness();
+            let found = || format!("{pace:?}: {share}, {:?}", outcome.channels);
+            assert!(share > 0.93 && fairness > 0.7, "{}", found());
+        }
+    }
+}

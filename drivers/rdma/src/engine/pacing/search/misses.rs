@@ -89,7 +89,7 @@ impl Misses {
 impl Search {
     /// Whether a round trip takes so little time that no more need be under way than what has passed at once, and devices
     /// tell what of it is missed.
-    pub(super) fn is_short(&self) -> bool {
+    pub(in crate::engine::pacing) fn is_short(&self) -> bool {
         // As much again for acknowledgements that a busy host sends late.
         let bytes = self.rates.bytes_in(2 * self.patience.round_trip());
         self.misses.are_counted && bytes + self.sizing.message_bytes() <= self.sizing.passed_bytes()
