@@ -36,7 +36,7 @@ struct Waiting {
 /// How many bursts make a turn.
 const TURN_BURSTS: u64 = 32;
 
-/// How soon the first in the line looks again.
+/// How soon the first in the line looks again while another one sends.
 const SOON: Duration = Duration::from_millis(1);
 
 /// Who has not looked again for so long has nothing to send any more.
@@ -49,7 +49,11 @@ impl Line {
             .waiting
             .front()
             .is_none_or(|first| first.channel == channel);
-        let due = if is_first {
+        let is_others = self
+            .turn
+            .as_ref()
+            .is_some_and(|turn| turn.channel != channel);
+        let due = if is_first && is_others {
             until.min(now + SOON)
         } else {
             until
@@ -119,6 +123,8 @@ mod tests {
         let mut line = Line::default();
         line.sends(1, TURN_BURSTS * BURST, NOW);
         assert_eq!(line.yields(1, BURST, NOW), None);
+        assert_eq!(line.wait(1, NOW + RETRY, NOW), NOW + RETRY, "by itself");
+        line.leaves(1);
         let due = line.wait(2, NOW + RETRY, NOW);
         assert_eq!(due, NOW + SOON);
         assert_eq!(line.wait(3, NOW + RETRY, NOW), NOW + RETRY);
