@@ -157,7 +157,7 @@ fn open_at(
         rustix::net::bind(&socket, &address)?;
         if address.port() == 0 {
             // Connections inherit it, and a later listener gets the port while they close. Before the call it would have
-            // the system look at half of its ports only.
+            // the system look among half of its ports first (inet_csk_find_open_port of Linux).
             reuse()?;
         }
         rustix::net::listen(&socket, BACKLOG)?;

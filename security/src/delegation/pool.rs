@@ -29,7 +29,7 @@ struct Keys {
     is_dropped: bool,
 }
 
-/// Nobody waits for a key of the pool, but transfers wait for processors: a key takes as long as some hundred megabytes.
+/// Nobody waits for a key of the pool, but transfers wait for the processor that makes it.
 const LEAST_PRIORITY: i32 = 19;
 
 impl KeyPool {
