@@ -13,6 +13,7 @@ pub mod pump;
 pub mod rdma;
 pub mod record;
 pub mod registration;
+pub mod reserve;
 pub mod rows;
 pub mod sample;
 pub mod scratch;

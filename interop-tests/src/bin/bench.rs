@@ -13,8 +13,12 @@ use gridhaul_interop::bench::arena::BenchArena;
 use gridhaul_interop::bench::cpus::Cpus;
 use gridhaul_interop::bench::files::Sizes;
 use gridhaul_interop::bench::measured::Measured;
+use gridhaul_interop::bench::reserve::Reserve;
 use gridhaul_interop::bench::rows::{self, Row};
 use gridhaul_interop::bench::{machine, pump, record, table};
+
+/// How much memory is kept for files, in large ones: files of several kinds are there at once.
+const RESERVED: u64 = 5;
 
 #[derive(Debug, Parser)]
 #[command(about = "Measure gridhaul-server beside globus-gridftp-server and the kernel's limit")]
@@ -76,6 +80,7 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         false => (Sizes::FULL, 7),
     };
     let repeat = arguments.repeat.unwrap_or(repeat).max(1);
+    let _reserve = Reserve::of(sizes.large * RESERVED);
     let disk = arguments.disk.clone().unwrap_or_else(std::env::temp_dir);
     let arena = BenchArena::new(sizes, &disk, std::env::current_exe()?)?;
     let mut facts = machine::facts();

@@ -1,0 +1,98 @@
+//! Memory that the machine has and keeps, for files of benchmarks.
+//!
+//! A virtual machine may give memory that nobody uses back to its host, which takes its time to return it: a file in
+//! memory then takes several times as long to write, and who gets how much such memory is luck. Only whole large
+//! pages are given back, so a small page in each of them is kept and the rest of it is free, for the length of a
+//! benchmark; and the kernel hands out pieces before it cuts a large page.
+//!
+//! It is no more than a wish: where there is no memory for it, everything runs without.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::param::page_size;
+
+/// The part of the memory that is available now that may be touched, one in so many.
+const SHARE: usize = 2;
+
+/// A page is kept of every piece of this length: half a large page, since pieces need not begin where one does.
+const PIECE: usize = 1 << 20;
+
+/// Pages that keep those around them from the host.
+#[derive(Debug)]
+pub struct Reserve {
+    start: NonNull<u8>,
+    length: NonZeroUsize,
+}
+
+impl Reserve {
+    /// Touches `wanted` bytes, or less on a machine with little memory, and frees all but a page of each piece.
+    pub fn of(wanted: u64) -> Option<Self> {
+        let wanted = usize::try_from(wanted).ok()?.min(available()? / SHARE);
+        let reserve = Self::map(NonZeroUsize::new(wanted / PIECE * PIECE)?)?;
+        reserve.advise(0, wanted / PIECE * PIECE, Advice::LinuxNoHugepage);
+        reserve.advise(0, wanted / PIECE * PIECE, Advice::LinuxPopulateWrite);
+        for piece in (0..reserve.length.get()).step_by(PIECE) {
+            reserve.advise(
+                piece + page_size(),
+                PIECE - page_size(),
+                Advice::LinuxDontNeed,
+            );
+        }
+        Some(reserve)
+    }
+
+    fn map(length: NonZeroUsize) -> Option<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let anywhere = std::ptr::null_mut();
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing else.
+        let start =
+            unsafe { mmap_anonymous(anywhere, length.get(), protection, MapFlags::PRIVATE) };
+        let start = NonNull::new(start.ok()?.cast())?;
+        Some(Self { start, length })
+    }
+
+    /// Advises on a part of the mapping.
+    fn advise(&self, offset: usize, length: usize, advice: Advice) {
+        assert!(offset + length <= self.length.get());
+        let part = self.start.as_ptr().wrapping_add(offset);
+        // SAFETY: the part belongs to the mapping, whose content nobody reads.
+        let _ = unsafe { madvise(part.cast(), length, advice) };
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        // SAFETY: `map` made the mapping, and nobody else knows where it is.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length.get()) };
+    }
+}
+
+/// Bytes of memory that programs can get without harm to others.
+fn available() -> Option<usize> {
+    let facts = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = facts
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: usize = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_each_piece_is_kept() {
+        let reserve = Reserve::of(3 << 20).unwrap();
+        // The advice keeps the kernel from joining it with mappings beside it.
+        let mapping = format!("\n{:x}-", reserve.start.as_ptr().addr());
+        let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let lines = maps.split(&mapping).nth(1).unwrap().lines();
+        let mut resident = lines.filter_map(|line| line.strip_prefix("Rss:"));
+        let kept = format!("{} kB", 3 * page_size() / 1024);
+        assert_eq!(resident.next().map(str::trim), Some(kept.as_str()));
+    }
+}
