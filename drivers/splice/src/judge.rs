@@ -5,6 +5,9 @@
 //! long enough, the cheaper one in processor time is kept, unless it is much slower, and the others who
 //! move files between the same file system and the same kind of peer begin with it. Now and then the trial
 //! is repeated.
+//!
+//! Between two programs of one machine, pages that were sent past memory are in no cache when the receiver copies
+//! them: what the sender spares, the receiver may pay. There the quicker way is kept.
 
 use std::fmt;
 use std::io;
@@ -17,6 +20,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// So much is moved in each way before they are compared.
 const TRIAL_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The same between programs of one machine, where each way has its turn as a whole, and the sockets, which hold
+/// some mebibytes, show how fast the receiver is.
+const LOCAL_TRIAL_BYTES: u64 = 256 * 1024 * 1024;
 
 /// After so much the trial is repeated.
 const KEPT_BYTES: u64 = 4 * 1024 * 1024 * 1024;
@@ -31,6 +38,9 @@ const MOST_RECORDS: usize = 64;
 /// slower the cheaper way may be.
 const CLEARLY_CHEAPER: f64 = 0.9;
 const MUCH_SLOWER: f64 = 1.5;
+
+/// How much less time the other way must take between programs of one machine.
+const CLEARLY_QUICKER: f64 = 0.95;
 
 /// A way of moving a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,8 +114,10 @@ struct Tally {
     bytes: u64,
     /// Processor time of the thread, for all pieces.
     busy: Duration,
+    /// From the beginnings to the ends of all pieces.
+    elapsed: Duration,
     /// Seconds per gigabyte, of the fastest piece: the others waited for somebody.
-    elapsed: f64,
+    fastest: f64,
 }
 
 /// Times a piece.
@@ -158,7 +170,11 @@ impl Record {
         let (way, left) = match &mut *phase {
             Phase::Trial { memory, kernel } => {
                 let may_measure = is_long && bytes >= MEASURED_BYTES;
-                return if may_measure && memory.bytes < kernel.bytes {
+                let is_memorys_turn = match self.route.is_within_the_machine() {
+                    true => memory.bytes < LOCAL_TRIAL_BYTES,
+                    false => memory.bytes < kernel.bytes,
+                };
+                return if may_measure && is_memorys_turn {
                     (Way::Memory, true)
                 } else {
                     (Way::Kernel, may_measure)
@@ -169,7 +185,7 @@ impl Record {
                 kernel,
                 left,
             } => {
-                let way = better(memory, kernel);
+                let way = self.route.better(memory, kernel);
                 let left = left.checked_sub(bytes).map(|rest| *left = rest);
                 (way, left)
             }
@@ -193,7 +209,7 @@ impl Record {
                 Way::Memory => memory.note(cost),
                 Way::Kernel => kernel.note(cost),
             }
-            if memory.bytes.min(kernel.bytes) >= TRIAL_BYTES {
+            if memory.bytes.min(kernel.bytes) >= self.route.trial_bytes() {
                 *phase = Phase::Settled {
                     memory: *memory,
                     kernel: *kernel,
@@ -228,8 +244,8 @@ impl fmt::Display for Record {
                 "CPU seconds per GB: {name} {:.3}, read {:.3}; seconds per GB: {name} {:.3}, read {:.3}",
                 kernel.busy(),
                 memory.busy(),
-                kernel.elapsed,
-                memory.elapsed
+                self.route.elapsed(&kernel),
+                self.route.elapsed(&memory)
             ),
             Phase::Refused { errno, .. } => {
                 write!(f, "{name} failed: {}", io::Error::from(errno))
@@ -238,15 +254,39 @@ impl fmt::Display for Record {
     }
 }
 
-fn better(memory: &Tally, kernel: &Tally) -> Way {
-    let is_cheaper = memory.busy() < kernel.busy() * CLEARLY_CHEAPER;
-    if is_cheaper && memory.elapsed <= kernel.elapsed * MUCH_SLOWER {
-        return Way::Memory;
+impl Route {
+    fn is_within_the_machine(self) -> bool {
+        self.peer.is_local && self.direction == Direction::Sending
     }
-    if kernel.elapsed > memory.elapsed * MUCH_SLOWER {
-        return Way::Memory;
+
+    fn trial_bytes(self) -> u64 {
+        match self.is_within_the_machine() {
+            true => LOCAL_TRIAL_BYTES,
+            false => TRIAL_BYTES,
+        }
     }
-    Way::Kernel
+
+    /// The seconds per gigabyte that count.
+    fn elapsed(self, tally: &Tally) -> f64 {
+        match self.is_within_the_machine() {
+            true => per_gigabyte(tally.elapsed, tally.bytes),
+            false => tally.fastest,
+        }
+    }
+
+    fn better(self, memory: &Tally, kernel: &Tally) -> Way {
+        let is_cheaper = memory.busy() < kernel.busy() * CLEARLY_CHEAPER;
+        let [memory, kernel] = [memory, kernel].map(|tally| self.elapsed(tally));
+        let tolerated = match self.is_within_the_machine() {
+            true => 1.0 / CLEARLY_QUICKER,
+            false => MUCH_SLOWER,
+        };
+        let is_quick_enough = memory <= kernel * tolerated;
+        if is_cheaper && is_quick_enough || kernel > memory * tolerated {
+            return Way::Memory;
+        }
+        Way::Kernel
+    }
 }
 
 impl Phase {
@@ -263,14 +303,16 @@ impl Tally {
         Self {
             bytes: 0,
             busy: Duration::ZERO,
-            elapsed: f64::INFINITY,
+            elapsed: Duration::ZERO,
+            fastest: f64::INFINITY,
         }
     }
 
     fn note(&mut self, cost: Cost) {
         self.bytes += cost.bytes;
         self.busy += cost.busy;
-        self.elapsed = self.elapsed.min(per_gigabyte(cost.elapsed, cost.bytes));
+        self.elapsed += cost.elapsed;
+        self.fastest = self.fastest.min(per_gigabyte(cost.elapsed, cost.bytes));
     }
 
     /// Seconds of processor time per gigabyte.
@@ -313,13 +355,13 @@ fn processor_time() -> Duration {
 mod tests {
     use super::*;
 
-    fn record() -> Record {
+    fn record(is_local: bool) -> Record {
         Record {
             route: Route {
                 file_system: 0,
                 direction: Direction::Sending,
                 peer: Peer {
-                    is_local: true,
+                    is_local,
                     is_protected: false,
                 },
             },
@@ -357,14 +399,14 @@ mod tests {
             Way::Memory => (100, 200),
             Way::Kernel => (300, 250),
         };
-        let one = record();
+        let one = record(false);
         run(&one, 2 * TRIAL_BYTES, memory_wins);
         assert_eq!(run(&one, 1 << 30, memory_wins), 1 << 30);
         let kernel_wins = |way| match way {
             Way::Memory => (300, 200),
             Way::Kernel => (100, 250),
         };
-        let other = record();
+        let other = record(false);
         let tried = run(&other, 2 * TRIAL_BYTES, kernel_wins);
         assert_eq!(tried, TRIAL_BYTES);
         assert_eq!(run(&other, 1 << 30, kernel_wins), 0);
@@ -377,7 +419,7 @@ mod tests {
     #[test]
     fn a_way_that_is_cheap_but_much_slower_is_not_kept() {
         for (slow, through_memory) in [(Way::Kernel, 1 << 20), (Way::Memory, 0)] {
-            let record = record();
+            let record = record(false);
             run(&record, 2 * TRIAL_BYTES, |way| {
                 if way == slow { (100, 1000) } else { (200, 300) }
             });
@@ -386,8 +428,30 @@ mod tests {
     }
 
     #[test]
+    fn within_a_machine_the_way_that_is_quicker_for_both_ends_is_kept() {
+        for (quick, through_memory) in [(Way::Memory, 1 << 20), (Way::Kernel, 0)] {
+            let record = record(true);
+            let tried = run(&record, 2 * LOCAL_TRIAL_BYTES, |way| {
+                if way == quick { (300, 400) } else { (100, 500) }
+            });
+            assert_eq!(tried, LOCAL_TRIAL_BYTES);
+            assert_eq!(run(&record, 1 << 20, |_| (0, 0)), through_memory);
+        }
+    }
+
+    #[test]
+    fn within_a_machine_the_cheaper_of_two_ways_that_are_as_quick_is_kept() {
+        let record = record(true);
+        run(&record, 2 * LOCAL_TRIAL_BYTES, |way| match way {
+            Way::Memory => (300, 400),
+            Way::Kernel => (100, 420),
+        });
+        assert_eq!(run(&record, 1 << 20, |_| (0, 0)), 0);
+    }
+
+    #[test]
     fn the_trial_is_repeated() {
-        let record = record();
+        let record = record(false);
         run(&record, 2 * TRIAL_BYTES + KEPT_BYTES, |way| match way {
             Way::Memory => (300, 300),
             Way::Kernel => (100, 100),
@@ -402,7 +466,7 @@ mod tests {
 
     #[test]
     fn what_is_short_is_not_measured_and_what_was_refused_is_not_tried_again() {
-        let record = record();
+        let record = record(false);
         assert_eq!(record.choose(1 << 30, false), (Way::Kernel, false));
         assert_eq!(
             record.choose(MEASURED_BYTES - 1, true),
