@@ -238,7 +238,7 @@ impl fmt::Display for Record {
         let direction = self.route.direction;
         let name = direction.call(Way::Kernel);
         match *self.phase() {
-            Phase::Trial { .. } => write!(f, "{name} comes first, and is being measured"),
+            Phase::Trial { .. } => write!(f, "{name} and read are being measured"),
             Phase::Settled { memory, kernel, .. } => write!(
                 f,
                 "CPU seconds per GB: {name} {:.3}, read {:.3}; seconds per GB: {name} {:.3}, read {:.3}",
