@@ -31,15 +31,13 @@ impl Reserve {
     /// Touches `wanted` bytes, or less on a machine with little memory, and frees all but a page of each piece.
     pub fn of(wanted: u64) -> Option<Self> {
         let wanted = usize::try_from(wanted).ok()?.min(available()? / SHARE);
-        let reserve = Self::map(NonZeroUsize::new(wanted / PIECE * PIECE)?)?;
-        reserve.advise(0, wanted / PIECE * PIECE, Advice::LinuxNoHugepage);
-        reserve.advise(0, wanted / PIECE * PIECE, Advice::LinuxPopulateWrite);
-        for piece in (0..reserve.length.get()).step_by(PIECE) {
-            reserve.advise(
-                piece + page_size(),
-                PIECE - page_size(),
-                Advice::LinuxDontNeed,
-            );
+        let length = wanted / PIECE * PIECE;
+        let reserve = Self::map(NonZeroUsize::new(length)?)?;
+        reserve.advise(0, length, Advice::LinuxNoHugepage);
+        reserve.advise(0, length, Advice::LinuxPopulateWrite);
+        let page = page_size();
+        for piece in (0..length).step_by(PIECE) {
+            reserve.advise(piece + page, PIECE - page, Advice::LinuxDontNeed);
         }
         Some(reserve)
     }

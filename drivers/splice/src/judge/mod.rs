@@ -9,14 +9,17 @@
 //! Between two programs of one machine, pages that were sent past memory are in no cache when the receiver copies
 //! them: what the sender spares, the receiver may pay. There the quicker way is kept.
 
+mod cost;
+
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
+
+use cost::Tally;
+pub(crate) use cost::{Cost, Watch};
 
 /// So much is moved in each way before they are compared.
 const TRIAL_BYTES: u64 = 16 * 1024 * 1024;
@@ -106,34 +109,6 @@ enum Phase {
     },
     /// The kernel cannot do it, and is not asked again for so many bytes.
     Refused { errno: Errno, left: u64 },
-}
-
-/// What one way cost in a trial.
-#[derive(Debug, Clone, Copy)]
-struct Tally {
-    bytes: u64,
-    /// Processor time of the thread, for all pieces.
-    busy: Duration,
-    /// From the beginnings to the ends of all pieces.
-    elapsed: Duration,
-    /// Seconds per gigabyte, of the fastest piece: the others waited for somebody.
-    fastest: f64,
-}
-
-/// Times a piece.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    busy: Duration,
-    begin: Instant,
-}
-
-/// What a piece cost.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cost {
-    bytes: u64,
-    /// Processor time of the thread.
-    busy: Duration,
-    elapsed: Duration,
 }
 
 /// Everything that was measured in this process.
@@ -269,8 +244,8 @@ impl Route {
     /// The seconds per gigabyte that count.
     fn elapsed(self, tally: &Tally) -> f64 {
         match self.is_within_the_machine() {
-            true => per_gigabyte(tally.elapsed, tally.bytes),
-            false => tally.fastest,
+            true => tally.elapsed(),
+            false => tally.fastest(),
         }
     }
 
@@ -298,61 +273,10 @@ impl Phase {
     }
 }
 
-impl Tally {
-    fn none() -> Self {
-        Self {
-            bytes: 0,
-            busy: Duration::ZERO,
-            elapsed: Duration::ZERO,
-            fastest: f64::INFINITY,
-        }
-    }
-
-    fn note(&mut self, cost: Cost) {
-        self.bytes += cost.bytes;
-        self.busy += cost.busy;
-        self.elapsed += cost.elapsed;
-        self.fastest = self.fastest.min(per_gigabyte(cost.elapsed, cost.bytes));
-    }
-
-    /// Seconds of processor time per gigabyte.
-    fn busy(&self) -> f64 {
-        per_gigabyte(self.busy, self.bytes)
-    }
-}
-
-impl Watch {
-    pub(crate) fn start() -> Self {
-        Self {
-            busy: processor_time(),
-            begin: Instant::now(),
-        }
-    }
-
-    /// What it cost to move so many bytes since the start.
-    pub(crate) fn stop(&self, bytes: u64) -> Cost {
-        Cost {
-            bytes,
-            busy: processor_time().saturating_sub(self.busy),
-            elapsed: self.begin.elapsed(),
-        }
-    }
-}
-
-fn per_gigabyte(time: Duration, bytes: u64) -> f64 {
-    // A trial moves so little that an f64 counts its bytes.
-    #[expect(clippy::cast_precision_loss, reason = "it is shown with two digits")]
-    let gigabytes = bytes as f64 / 1e9;
-    time.as_secs_f64() / gigabytes
-}
-
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn record(is_local: bool) -> Record {
