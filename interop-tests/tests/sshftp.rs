@@ -145,7 +145,8 @@ fn accept(
 fn prepare_sshd() {
     let directory = Path::new("/run/sshd");
     if rustix::process::geteuid().is_root() && !directory.exists() {
-        fs::create_dir(directory).unwrap();
+        // Another test may be doing the same.
+        fs::create_dir_all(directory).unwrap();
         fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
     }
 }
