@@ -61,13 +61,18 @@ fn machine() -> String {
         .map(|line| line.trim_start_matches(['\t', ' ', ':']))
         .collect();
     let model = models.first().copied().unwrap_or("unknown processor");
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let memory = memory
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))
-        .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    let gibibytes = memory.unwrap_or_default() >> 20;
+    let gibibytes = memory("MemTotal").unwrap_or_default() >> 30;
     format!("{} x {model}, {gibibytes} GiB of memory", models.len())
+}
+
+/// One of the quantities in proc_meminfo(5), in bytes.
+pub(super) fn memory(name: &str) -> Option<u64> {
+    let all = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = all
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 fn processors() -> String {

@@ -7,15 +7,16 @@
 //!
 //! It is no more than a wish: where there is no memory for it, everything runs without.
 
-use std::fs;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
+use super::machine;
+
 /// The part of the memory that is available now that may be touched, one in so many.
-const SHARE: usize = 2;
+const SHARE: u64 = 2;
 
 /// A page is kept of every piece of this length: half a large page, since pieces need not begin where one does.
 const PIECE: usize = 1 << 20;
@@ -30,8 +31,8 @@ pub struct Reserve {
 impl Reserve {
     /// Touches `wanted` bytes, or less on a machine with little memory, and frees all but a page of each piece.
     pub fn of(wanted: u64) -> Option<Self> {
-        let wanted = usize::try_from(wanted).ok()?.min(available()? / SHARE);
-        let length = wanted / PIECE * PIECE;
+        let wanted = wanted.min(machine::memory("MemAvailable")? / SHARE);
+        let length = usize::try_from(wanted).ok()? / PIECE * PIECE;
         let reserve = Self::map(NonZeroUsize::new(length)?)?;
         reserve.advise(0, length, Advice::LinuxNoHugepage);
         reserve.advise(0, length, Advice::LinuxPopulateWrite);
@@ -68,16 +69,6 @@ impl Drop for Reserve {
     }
 }
 
-/// Bytes of memory that programs can get without harm to others.
-fn available() -> Option<usize> {
-    let facts = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = facts
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: usize = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kibibytes.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +78,7 @@ mod tests {
         let reserve = Reserve::of(3 << 20).unwrap();
         // The advice keeps the kernel from joining it with mappings beside it.
         let mapping = format!("\n{:x}-", reserve.start.as_ptr().addr());
-        let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let lines = maps.split(&mapping).nth(1).unwrap().lines();
         let mut resident = lines.filter_map(|line| line.strip_prefix("Rss:"));
         let kept = format!("{} kB", 3 * page_size() / 1024);

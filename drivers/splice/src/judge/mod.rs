@@ -7,7 +7,7 @@
 //! is repeated.
 //!
 //! Between two programs of one machine, pages that were sent past memory are in no cache when the receiver copies
-//! them: what the sender spares, the receiver may pay. There the quicker way is kept.
+//! them: what the sender spares, the receiver may pay. There the quicker way is kept, if one is.
 
 mod cost;
 
