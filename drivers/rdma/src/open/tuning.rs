@@ -85,6 +85,10 @@ impl Opening<'_> {
             Rate::Any | Rate::Fixed(_) => self.settings.burst,
         };
         let path = Path::to(self.peer.ip(), rate, burst);
+        let round_trip = round_trip(&self.socket);
+        if !round_trip.is_zero() {
+            path.expect(round_trip);
+        }
         // TCP does not send late and at once, and requests complete before it has sent anything.
         let watched = if limits.over_tcp {
             0
@@ -125,7 +129,7 @@ impl Opening<'_> {
             tuning: Tuning {
                 message_bytes: settings.message_bytes,
                 depth: settings.depth,
-                round_trip: round_trip(&self.socket),
+                round_trip,
             },
             choice,
         })

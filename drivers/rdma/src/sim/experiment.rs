@@ -93,6 +93,7 @@ impl Experiment {
     /// When the process has too few descriptors, or the engine makes a mistake.
     pub fn run(&self) -> Result<Outcome, ExperimentError> {
         let path = self.path();
+        path.expect(self.fabric.links.iter().map(|link| link.delay).sum());
         let mut run = self.open(&path)?;
         let mut intervals = Vec::new();
         let mut before = Totals::default();

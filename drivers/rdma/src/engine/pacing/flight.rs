@@ -21,7 +21,11 @@ pub(super) struct Flight {
     /// Bytes that left, and neither arrived nor were lost.
     under_way: u64,
     /// What the quickest message took.
-    round_trip: Option<Duration>,
+    quickest: Option<Duration>,
+    /// What a round trip takes without a message, if somebody knows.
+    measured: Option<Duration>,
+    /// Bytes that have arrived.
+    arrived: u64,
 }
 
 impl Flight {
@@ -34,8 +38,15 @@ impl Flight {
             burst,
             window,
             under_way: 0,
-            round_trip: None,
+            quickest: None,
+            measured: None,
+            arrived: 0,
         }
+    }
+
+    /// Somebody has measured what a round trip takes without a message.
+    pub(super) fn expect(&mut self, round_trip: Duration) {
+        self.measured = Some(round_trip);
     }
 
     /// So many bytes leave.
@@ -47,9 +58,14 @@ impl Flight {
     pub(super) fn arrived(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
         self.gone(bytes);
         let took = now.saturating_sub(posted_at);
-        let least = self.round_trip.map_or(took, |least| least.min(took));
-        self.round_trip = Some(least);
-        self.window.arrived(bytes, now.saturating_sub(least));
+        self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
+        self.arrived = self.arrived.saturating_add(bytes);
+        // The first messages of a program that is not in the caches yet are given to the device long after somebody has looked
+        // at the clock, and did not leave then.
+        let measured = self.measured.filter(|_| self.arrived <= self.burst);
+        let least = [self.quickest, measured].into_iter().flatten().min();
+        let left_at = now.saturating_sub(least.unwrap_or(took));
+        self.window.arrived(bytes, left_at);
     }
 
     /// So many bytes are not under way any more.
@@ -71,15 +87,18 @@ impl Flight {
 
     /// The burst, if no more than that may be under way.
     pub(super) fn bounding_burst(&self) -> Option<u64> {
-        (self.round_trip.is_some() && self.is_bounded()).then_some(self.burst)
+        let round_trip = self.quickest.or(self.measured)?;
+        self.covers(round_trip).then_some(self.burst)
     }
 
-    /// Whether it matters when messages arrive: the burst covers what two round trips bring, one of them for acknowledgements that a
-    /// busy host sends late, or nothing is known of the path.
+    /// Whether it matters when messages arrive: the path is short, or none has arrived yet.
     pub(super) fn is_bounded(&self) -> bool {
-        let brings_burst = time_of(self.burst, self.rate);
-        self.round_trip
-            .is_none_or(|round_trip| 2 * round_trip <= brings_burst)
+        self.quickest.is_none() || self.bounding_burst().is_some()
+    }
+
+    /// Whether the burst covers what two round trips bring, one of them for acknowledgements that a busy host sends late.
+    fn covers(&self, round_trip: Duration) -> bool {
+        2 * round_trip <= time_of(self.burst, self.rate)
     }
 }
 
@@ -120,11 +139,28 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_has_arrived_nothing_is_held() {
+    fn before_anything_has_arrived_what_is_expected_counts() {
         let mut flight = Flight::new(1_000_000, 3000);
-        assert!(flight.is_bounded());
-        flight.posted(1 << 30);
-        assert_eq!(flight.hold(1000, NOW), None);
+        flight.posted(2000);
+        assert_eq!(flight.hold(1001, NOW), None, "nothing is known");
+        flight.expect(MILLISECOND);
+        assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY));
+        flight.expect(2 * MILLISECOND);
+        assert_eq!(flight.hold(1001, NOW), None);
+        assert!(flight.is_bounded(), "the first message tells more");
+        flight.arrived(2000, Duration::ZERO, 2 * MILLISECOND);
+        assert!(!flight.is_bounded());
+    }
+
+    #[test]
+    fn a_message_left_no_earlier_than_a_round_trip_before_it_arrived() {
+        let mut flight = Flight::new(1_000_000, 3000);
+        flight.expect(MILLISECOND / 10);
+        flight.posted(2000);
+        // It was posted a millisecond after somebody looked at the clock.
+        flight.arrived(2000, NOW - MILLISECOND, NOW);
+        let left_at = NOW - MILLISECOND / 10;
+        assert_eq!(flight.hold(2000, NOW), Some(left_at + MILLISECOND));
     }
 
     #[test]

@@ -94,6 +94,13 @@ impl Path {
         path
     }
 
+    /// How long a round trip takes, as somebody has measured it without a message.
+    pub(crate) fn expect(&self, round_trip: Duration) {
+        if let Some(flight) = &mut self.state().flight {
+            flight.expect(round_trip);
+        }
+    }
+
     /// How fast messages leave, in bytes per second, if they are held back.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.state().bucket.rate()
