@@ -136,16 +136,19 @@ impl Opening<'_> {
     }
 }
 
-/// Pieces of a sixteenth of the ring keep several queue pairs busy and the receiver informed; none is shorter than a
-/// message or longer than its length can be told.
+/// Pieces of a sixteenth of the ring keep several queue pairs busy and the receiver informed; they are whole messages, and
+/// none is longer than its length can be told.
 pub(crate) fn piece_bytes(ring: Ring, message: u64) -> u64 {
     const MAX_PIECE_BYTES: u64 = 16 << 20;
     let sixteenth = (ring.bytes() / 16).min(MAX_PIECE_BYTES);
-    sixteenth.max(message).min(ring.bytes())
+    let whole = sixteenth - sixteenth % message.max(1);
+    whole.max(message).min(ring.bytes())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     #[test]
@@ -159,5 +162,13 @@ mod tests {
         assert_eq!(tuning.wanted_ring_bytes(rate, 225_000_000), None);
         let wanted = tuning.wanted_ring_bytes(rate, 16 << 20);
         assert_eq!(wanted, Some(225_000_000));
+    }
+    #[test]
+    fn pieces_are_whole_messages() {
+        let piece = |ring| piece_bytes(Ring::new(NonZeroU64::new(ring).unwrap()), 32 << 10);
+        assert_eq!(piece(1 << 30), 16 << 20);
+        assert_eq!(piece(762_000), 32 << 10);
+        assert_eq!(piece(16 * 100_000), 96 << 10);
+        assert_eq!(piece(10_000), 10_000, "no longer than the ring");
     }
 }
