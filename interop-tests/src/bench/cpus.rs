@@ -44,6 +44,15 @@ impl Cpus {
         Ok(Self { numbers })
     }
 
+    /// The last of them, which has the least to do where interrupts go to the first.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn last(&self) -> usize {
+        *self.numbers.last().expect("some processor runs this")
+    }
+
     /// Keeps this thread to them, and every thread and program that it starts from then on.
     ///
     /// # Errors
@@ -72,6 +81,11 @@ mod tests {
         for wrong in ["", "a", "3-2", "0-99999"] {
             assert!(Cpus::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_last_one_is_one_of_them() {
+        assert_eq!(Cpus::parse("0,2-3").unwrap().last(), 3);
     }
 
     #[test]

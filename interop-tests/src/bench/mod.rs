@@ -1,6 +1,7 @@
 //! Measurements of a server: what the programs `bench` and `soak` are made of.
 
 pub mod arena;
+pub mod awake;
 pub mod cpus;
 pub mod crowd;
 pub mod devices;

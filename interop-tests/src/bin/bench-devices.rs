@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use gridhaul_interop::bench::awake::Awake;
+use gridhaul_interop::bench::cpus::Cpus;
 use gridhaul_interop::bench::devices::tables::Table;
 use gridhaul_interop::bench::machine;
 use gridhaul_interop::bench::record::section::{self, Section};
@@ -81,7 +83,9 @@ fn record(directory: &Path, introduction: &str, sections: &[Section]) -> io::Res
 const INTRODUCTION: &str = "# The driver rdma over devices in software
 
 This page and its plots are written by `make bench-rdma`. Zeros go from one end of a cable to the other through a driver
-stack, without a server or a file system, in a guest with one processor: both ends, the devices and the cable share it.
+stack, without a server or a file system, in a guest with one processor: both ends, the devices and the cable share it. The
+guest is kept to the last of the host's processors, where a program of the least priority is always busy: one that sleeps is
+slow to wake up on some hosts.
 
 ";
 
@@ -93,7 +97,10 @@ fn measure(table: Table) -> Result<Section, Box<dyn std::error::Error>> {
     let name = clap::ValueEnum::to_possible_value(&table).expect("no table is hidden");
     let words = ["--here", "--table", name.get_name()].map(Into::into);
     let words = std::iter::once(program.into_os_string()).chain(words);
+    let processor = Cpus::allowed()?.last();
+    let _awake = Awake::keep(processor)?;
     let guest = Guest::new(network, words)
+        .on_processor(processor)
         .memory_mib(table.memory_mib())
         .time_limit(Duration::from_secs(900));
     let report = guest.run()?;

@@ -73,7 +73,14 @@ fn machine(guest: &Guest, kernel: &Path, share: &Path) -> io::Result<Command> {
         Network::Siw => "siw",
     };
     let console = File::create(share.join("console"))?;
-    let mut machine = Command::new(kernel);
+    let mut machine = match guest.processor {
+        None => Command::new(kernel),
+        Some(number) => {
+            let mut pinned = Command::new("taskset");
+            pinned.args(["-c", &number.to_string()]).arg(kernel);
+            pinned
+        }
+    };
     machine
         .arg(format!("mem={}M", guest.memory_mib))
         .args(["rootfstype=hostfs", "rootflags=/", "ro"])

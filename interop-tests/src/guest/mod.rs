@@ -78,6 +78,8 @@ pub struct Guest {
     network: Network,
     memory_mib: u32,
     limit: Duration,
+    /// Of the host's, by its number; any without one.
+    processor: Option<usize>,
     words: Vec<OsString>,
     /// Where it shares its network with another guest: its end, and what the cable is for the host.
     cable: Option<(End, OwnedFd)>,
@@ -91,6 +93,7 @@ impl Guest {
             network,
             memory_mib: 1024,
             limit: Duration::from_secs(300),
+            processor: None,
             words: words.into_iter().map(Into::into).collect(),
             cable: None,
         }
@@ -107,6 +110,14 @@ impl Guest {
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// Keeps it to one processor of the host. It has one of its own, but is two programs that take turns, its kernel and the
+    /// process whose calls that carries out: where each has a processor, every call wakes the other one twice.
+    #[must_use]
+    pub fn on_processor(mut self, number: usize) -> Self {
+        self.processor = Some(number);
         self
     }
 

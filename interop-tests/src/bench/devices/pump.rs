@@ -161,41 +161,56 @@ impl Load<'_> {
         let sink = File::options().write(true).open("/dev/null")?;
         let arrived: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(0)).collect();
         let is_over = AtomicBool::new(false);
-        // Who is started first has the processor, and those that are still to be started wait for it.
-        let all_there = Barrier::new(2 * pairs.len());
-        let busy = busy_time()?;
-        let started = Instant::now();
-        let (elapsed, failures, progress) = thread::scope(|scope| {
-            let (source, sink, all_there) = (&source, &sink, &all_there);
-            let watching = scope.spawn(|| watch(&arrived, started, &is_over));
+        // Nobody begins, and no time counts, before all are there with their memory: user-mode Linux goes through all that a
+        // process has mapped for each thread that starts, and maps a page at a time, which took longer than to send a ring.
+        let barrier = Barrier::new(2 * pairs.len() + 2);
+        let begin = || {
+            barrier.wait();
+            // Meanwhile somebody looks at the clock.
+            barrier.wait();
+        };
+        let (elapsed, processors, failures, progress) = thread::scope(|scope| {
+            let (source, sink, begin) = (&source, &sink, &begin);
+            let watching = scope.spawn(|| {
+                begin();
+                watch(&arrived, Instant::now(), &is_over)
+            });
             let ends = pairs.iter_mut().zip(&arrived);
             let ends: Vec<_> = ends
                 .flat_map(|((sender, receiver), arrived)| {
                     [
                         scope.spawn(move || {
-                            all_there.wait();
-                            self.send(&mut **sender, source, operation)
+                            let mut scratch = vec![1; SCRATCH_BYTES];
+                            begin();
+                            self.send(&mut **sender, source, &mut scratch, operation)
                         }),
                         scope.spawn(move || {
-                            all_there.wait();
-                            self.receive(&mut **receiver, sink, arrived, operation)
+                            let mut scratch = vec![1; SCRATCH_BYTES];
+                            begin();
+                            self.receive(&mut **receiver, sink, arrived, &mut scratch, operation)
                         }),
                     ]
                 })
                 .collect();
+            barrier.wait();
+            let busy = busy_time();
+            let started = Instant::now();
+            barrier.wait();
             let failures: Vec<_> = ends
                 .into_iter()
                 .filter_map(|end| end.join().expect("an end does not panic").err())
                 .collect();
             let elapsed = started.elapsed();
+            let processors = busy.and_then(|busy| Ok(busy_time()?.saturating_sub(busy)));
             is_over.store(true, Ordering::Relaxed);
-            (elapsed, failures, watching.join().expect("it only looks"))
+            let progress = watching.join().expect("it only looks");
+            (elapsed, processors, failures, progress)
         });
         Ok(Moved {
             bytes: arrived.into_iter().map(AtomicU64::into_inner).collect(),
             elapsed,
             progress,
-            processors: busy_time()?.saturating_sub(busy),
+            processors: processors?,
             failure: failures.into_iter().next(),
             details: pairs
                 .iter()
@@ -208,12 +223,12 @@ impl Load<'_> {
         &self,
         channel: &mut dyn Channel,
         source: &File,
+        scratch: &mut [u8],
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        let mut scratch = vec![0; SCRATCH_BYTES];
         let moved = AtomicU64::new(0);
         let bytes = self.bytes.unwrap_or(ENDLESS);
-        let range = FileRange::new(source.as_fd(), 0, bytes, &mut scratch, &moved);
+        let range = FileRange::new(source.as_fd(), 0, bytes, scratch, &moved);
         let sent = channel.send(&[], Body::File(range), operation);
         self.judged(sent.and_then(|()| channel.finish(operation)), operation)
     }
@@ -223,14 +238,14 @@ impl Load<'_> {
         channel: &mut dyn Channel,
         sink: &File,
         arrived: &AtomicU64,
+        scratch: &mut [u8],
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
-        let mut scratch = vec![0; SCRATCH_BYTES];
         let bytes = self.bytes.unwrap_or(ENDLESS);
-        let range = FileRange::new(sink.as_fd(), 0, bytes, &mut scratch, arrived);
+        let range = FileRange::new(sink.as_fd(), 0, bytes, scratch, arrived);
         let mut received = channel.receive_into(range, operation).map(drop);
         while received.is_ok() {
-            match channel.receive(&mut scratch, operation) {
+            match channel.receive(scratch, operation) {
                 Ok(Received::EndOfStream) => break,
                 next => received = next.map(drop),
             }
@@ -305,7 +320,7 @@ fn watch(arrived: &[AtomicU64], started: Instant, is_over: &AtomicBool) -> Vec<(
     progress
 }
 
-/// For drivers that move bytes through memory.
+/// For drivers that move bytes through memory. It is written to before it is used: zeros come when somebody looks.
 const SCRATCH_BYTES: usize = 1 << 20;
 
 /// How long all processors together were not idle since the machine started.
