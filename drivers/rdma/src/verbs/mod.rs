@@ -12,6 +12,7 @@
 mod beside;
 mod bindings;
 mod connection_manager;
+mod counters;
 mod events;
 mod fabric;
 mod inspect;
@@ -32,6 +33,7 @@ use gridhaul_stack::Detail;
 
 use self::beside::{Beside, Peer};
 pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener};
+use self::counters::Counters;
 use self::fabric::Path;
 pub(crate) use self::inspect::inspect;
 use self::inspect::mtu_bytes;
@@ -66,6 +68,7 @@ pub(crate) struct VerbsEndpoint {
     shared: Shared,
     device: Arc<OpenDevice>,
     place: Place,
+    counters: Counters,
     path: Path,
     limits: Limits,
     /// The peer's port, and the data connection, from when the queue pairs were connected.
@@ -139,11 +142,11 @@ impl Endpoint for VerbsEndpoint {
     }
 
     fn repeats(&self) -> Option<u64> {
-        self.place.port.repeats()
+        self.counters.repeats()
     }
 
     fn misses(&self) -> Option<u64> {
-        self.place.port.misses()
+        self.counters.misses()
     }
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {

@@ -8,6 +8,7 @@ use rustix::event::epoll;
 
 use super::beside::Beside;
 use super::connection_manager::{Connection, Introduction};
+use super::counters::Counters;
 use super::fabric::{MAX_READS, Path};
 use super::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
 use super::place::{Place, VerbsError};
@@ -102,6 +103,7 @@ impl VerbsEndpoint {
             watch: watch(&shared, &device).map_err(at("its descriptors"))?,
             shared,
             device,
+            counters: Counters::open(&place.port.path()),
             place: place.clone(),
             path,
             peer_port: None,

@@ -66,22 +66,8 @@ impl Port {
         is_sane.then_some((gigabits * 1e9 / 8.0 * 0.975) as u64)
     }
 
-    /// How often queue pairs of the port have gone back to repeat something; `None` if its driver does not count that.
-    pub(super) fn repeats(&self) -> Option<u64> {
-        let port = self.path();
-        let [misses, overdue] = [MISSES, OVERDUE].map(|names| count(&port, names));
-        [misses, overdue]
-            .into_iter()
-            .flatten()
-            .reduce(u64::saturating_add)
-    }
-
-    /// How often that was because the other end missed something; `None` if its driver does not count that.
-    pub(super) fn misses(&self) -> Option<u64> {
-        count(&self.path(), MISSES)
-    }
-
-    fn path(&self) -> PathBuf {
+    /// Where the kernel describes it.
+    pub(super) fn path(&self) -> PathBuf {
         let ports = Path::new(CLASS).join(&self.device).join("ports");
         ports.join(self.number.to_string())
     }
@@ -137,24 +123,6 @@ pub(super) fn ports(class: &Path) -> io::Result<Vec<Port>> {
         }
     }
     Ok(ports)
-}
-
-/// What the drivers rxe, mlx5 and bnxt_re count where the other end asked for a packet again.
-const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
-
-/// What they count where it did not acknowledge one in time. The timer of rxe may run on when everything is acknowledged: what
-/// happens to be on its way when it ends is repeated though nothing is missing (rxe_comp.c: "some timeouts are spurious").
-const OVERDUE: [&str; 3] = [
-    "completer_retry_err",
-    "local_ack_timeout_err",
-    "to_retransmits",
-];
-
-/// The sum of those that there are.
-fn count(port: &Path, names: [&str; 3]) -> Option<u64> {
-    let counters = port.join("hw_counters");
-    let count = |name: &&str| line(&counters.join(name)).parse::<u64>().ok();
-    names.iter().filter_map(count).reduce(u64::saturating_add)
 }
 
 /// The table has as many places as the device likes, a thousand with soft-RoCE; empty ones are zeros. The kernel fills the
@@ -268,19 +236,6 @@ pub(super) mod tests {
         assert_eq!(rate("unknown"), None);
         fs::write(class.path().join("rxe0/parent"), "eth0").unwrap();
         assert_eq!(rate("100 Gb/sec (4X EDR)"), None, "of a program");
-    }
-
-    #[test]
-    fn repeats_are_what_drivers_count() {
-        let class = example();
-        let port = class.path().join("rxe0/ports/1");
-        assert_eq!(count(&port, MISSES), None);
-        fs::create_dir_all(port.join("hw_counters")).unwrap();
-        fs::write(port.join("hw_counters/rcvd_seq_err"), "7\n").unwrap();
-        fs::write(port.join("hw_counters/completer_retry_err"), "2\n").unwrap();
-        fs::write(port.join("hw_counters/sent_pkts"), "1000\n").unwrap();
-        assert_eq!(count(&port, MISSES), Some(7));
-        assert_eq!(count(&port, OVERDUE), Some(2));
     }
 
     #[test]

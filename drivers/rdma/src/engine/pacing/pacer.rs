@@ -30,6 +30,8 @@ pub(crate) struct Pacer {
     completed_bytes: u64,
     /// It matters to the path what becomes of messages.
     learns: bool,
+    /// And what devices count.
+    searches: bool,
 }
 
 /// A message that has left.
@@ -47,6 +49,7 @@ impl Pacer {
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
         Self {
             learns: queue_pairs > 0 && path.learns(),
+            searches: queue_pairs > 0 && path.searches(),
             channel: path.join(),
             path,
             turn: None,
@@ -73,7 +76,7 @@ impl Pacer {
 
     /// Somebody looks. Who does so late was kept from it, and so was perhaps the device.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
-        if self.learns && self.looked_at.is_none_or(|at| now >= at + LOOKS) {
+        if self.searches && self.looked_at.is_none_or(|at| now >= at + LOOKS) {
             self.look(now, endpoint);
         }
         if let Some(due) = self.due.take_if(|due| *due <= now)

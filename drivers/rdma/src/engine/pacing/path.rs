@@ -209,6 +209,11 @@ impl Path {
             .learn(|search| search.looked(since, has_missed, now));
     }
 
+    /// Whether it wants to know what devices count.
+    pub(super) fn searches(&self) -> bool {
+        self.state().search.is_some()
+    }
+
     /// Whether it wants to know what becomes of messages.
     pub(super) fn learns(&self) -> bool {
         let state = self.state();

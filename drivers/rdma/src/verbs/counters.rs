@@ -1,0 +1,96 @@
+//! What the driver of a port counts.
+//!
+//! The files stay open: to find one takes longer than to read it, and whoever looks for a rate reads them a hundred times in a
+//! second, between two messages.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What says that queue pairs have gone back. Drivers call it by other names, and some do not count it.
+#[derive(Debug)]
+pub(super) struct Counters {
+    misses: Vec<File>,
+    overdue: Vec<File>,
+}
+
+/// What the drivers rxe, mlx5 and bnxt_re count where the other end asked for a packet again.
+const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
+
+/// What they count where it did not acknowledge one in time. The timer of rxe may run on when everything is acknowledged: what
+/// happens to be on its way when it ends is repeated though nothing is missing (rxe_comp.c: "some timeouts are spurious").
+const OVERDUE: [&str; 3] = [
+    "completer_retry_err",
+    "local_ack_timeout_err",
+    "to_retransmits",
+];
+
+impl Counters {
+    /// Those of the port that the kernel describes there.
+    pub(super) fn open(port: &Path) -> Self {
+        let directory = port.join("hw_counters");
+        let open = |name: &&str| File::open(directory.join(name)).ok();
+        Self {
+            misses: MISSES.iter().filter_map(open).collect(),
+            overdue: OVERDUE.iter().filter_map(open).collect(),
+        }
+    }
+
+    /// How often queue pairs of the port have gone back to repeat something; `None` if its driver does not count that.
+    pub(super) fn repeats(&self) -> Option<u64> {
+        [self.misses(), sum(&self.overdue)]
+            .into_iter()
+            .flatten()
+            .reduce(u64::saturating_add)
+    }
+
+    /// How often that was because the other end missed something; `None` if its driver does not count that.
+    pub(super) fn misses(&self) -> Option<u64> {
+        sum(&self.misses)
+    }
+}
+
+/// The sum of those that can be read: of a device that was removed, none can.
+fn sum(files: &[File]) -> Option<u64> {
+    files.iter().filter_map(read).reduce(u64::saturating_add)
+}
+
+/// sysfs(5): a file that is read from its beginning tells anew.
+fn read(file: &File) -> Option<u64> {
+    // 2^64 has twenty digits, and a line has an end.
+    let mut text = [0; 21];
+    let count = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..count])
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn repeats_are_what_drivers_count() {
+        let port = tempfile::tempdir().unwrap();
+        let directory = port.path().join("hw_counters");
+        assert_eq!(Counters::open(port.path()).repeats(), None);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("rcvd_seq_err"), "7\n").unwrap();
+        fs::write(directory.join("completer_retry_err"), "2\n").unwrap();
+        fs::write(directory.join("sent_pkts"), "1000\n").unwrap();
+        let counters = Counters::open(port.path());
+        assert_eq!(counters.misses(), Some(7));
+        assert_eq!(counters.repeats(), Some(9));
+        let most = u64::MAX.to_string();
+        fs::write(directory.join("rcvd_seq_err"), format!("{most}\n")).unwrap();
+        assert_eq!(counters.misses(), Some(u64::MAX), "they are read anew");
+        assert_eq!(counters.repeats(), Some(u64::MAX));
+        fs::write(directory.join("rcvd_seq_err"), "none\n").unwrap();
+        assert_eq!(counters.misses(), None);
+        assert_eq!(counters.repeats(), Some(2));
+    }
+}
