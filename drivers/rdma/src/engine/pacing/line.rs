@@ -1,13 +1,15 @@
 //! Whose turn it is on a short path, where no more than a burst is under way.
 //!
 //! Whoever sees a message arrive is the first to know that there is room, and would have it each time: one channel would send, and
-//! the others wait for ever. So a channel sends alone for some bursts, and then leaves the room to the one that has waited longest.
-//! Turns are long, because nothing leaves until that one looks again.
+//! the others wait for ever. So a channel sends alone for some bursts, until the one that has waited longest takes over. Turns
+//! are long, because nothing leaves while that one waits for what is under way; and those that wait look seldom, because on a host
+//! with few processors each look takes time from the one that sends.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::RETRY;
+use super::bucket::time_of;
 
 /// Channels that wait, and the one whose turn it is. Time is that since some moment, as everywhere in pacing.
 #[derive(Debug, Default)]
@@ -36,78 +38,97 @@ struct Waiting {
 /// How many bursts make a turn.
 const TURN_BURSTS: u64 = 32;
 
-/// How soon the first in the line looks again while another one sends.
-const SOON: Duration = Duration::from_millis(1);
+/// How soon somebody looks again whose turn has come or is about to come.
+const SOON: Duration = Duration::from_micros(250);
 
-/// Who has not looked again for so long has nothing to send any more.
-const LATE: Duration = Duration::from_millis(5);
+/// The next one looks at least so often: the one whose turn it is may have nothing to send.
+const NEXT_LOOKS: Duration = Duration::from_millis(4);
+
+/// The others look at least so often: those ahead of them may have nothing to send.
+const OTHERS_LOOK: Duration = Duration::from_millis(100);
+
+/// Who has not looked for so long has nothing to send any more.
+const IDLE: Duration = Duration::from_millis(5);
+
+/// So late nobody comes who still wants the turn.
+const GONE: Duration = Duration::from_millis(20);
 
 impl Line {
-    /// A channel looks, and has to wait until then. Returns when it should look again.
-    pub(super) fn wait(&mut self, channel: u64, until: Duration, now: Duration) -> Duration {
-        let is_first = self
-            .waiting
-            .front()
-            .is_none_or(|first| first.channel == channel);
-        let is_others = self
-            .turn
-            .as_ref()
-            .is_some_and(|turn| turn.channel != channel);
-        let due = if is_first && is_others {
-            until.min(now + SOON)
-        } else {
-            until
-        };
-        self.see(channel, now);
-        match self.waiting.iter_mut().find(|one| one.channel == channel) {
-            Some(waiting) => waiting.due = due,
-            None => self.waiting.push_back(Waiting { channel, due }),
+    /// A channel would like to send. Returns when it should look again, if it is not its turn. `burst` is in bytes, `rate` in
+    /// bytes per second.
+    pub(super) fn look(
+        &mut self,
+        channel: u64,
+        burst: u64,
+        rate: u64,
+        now: Duration,
+    ) -> Option<Duration> {
+        if let Some(turn) = self.turn_of(channel) {
+            turn.seen = now;
+            return None;
         }
-        due
+        let most = TURN_BURSTS.saturating_mul(burst);
+        let turn = self.turn.as_ref().filter(|turn| now <= turn.seen + IDLE);
+        let left = turn.map_or(0, |turn| most.saturating_sub(turn.bytes));
+        let place = self.place_of(channel, now);
+        if place == 0 && left == 0 {
+            self.waiting.pop_front();
+            self.begin(channel, 0, now);
+            return None;
+        }
+        let ahead = most.saturating_mul(place as u64).saturating_add(left);
+        let longest = if place == 0 { NEXT_LOOKS } else { OTHERS_LOOK };
+        let due = now + time_of(ahead, rate).clamp(SOON, longest);
+        self.waiting[place].due = due;
+        Some(due)
     }
 
-    /// There is room for a message of a channel that looks. Until when it leaves that to another one, if it does.
-    pub(super) fn yields(&mut self, channel: u64, burst: u64, now: Duration) -> Option<Duration> {
-        self.see(channel, now);
-        while let Some(first) = self.waiting.front()
-            && now > first.due + LATE
-        {
-            self.waiting.pop_front();
+    /// When a channel that has to wait until then looks again, though it is its turn: what another one has under way arrives
+    /// without a word to it.
+    pub(super) fn first_look(&self, until: Duration, now: Duration) -> Duration {
+        let has_sent = self.turn.as_ref().is_none_or(|turn| turn.bytes > 0);
+        if has_sent || until > now + RETRY {
+            return until;
         }
-        let next = self.waiting.front()?.channel;
-        let most = TURN_BURSTS.saturating_mul(burst);
-        let turn = self.turn.as_ref();
-        let turn = turn.filter(|turn| turn.bytes < most && now <= turn.seen + LATE);
-        let next = turn.map_or(next, |turn| turn.channel);
-        (next != channel).then(|| now + RETRY)
+        until.min(now + SOON)
     }
 
     /// So many bytes of a channel leave.
     pub(super) fn sends(&mut self, channel: u64, bytes: u64, now: Duration) {
-        self.leaves(channel);
-        match &mut self.turn {
-            Some(turn) if turn.channel == channel => turn.bytes = turn.bytes.saturating_add(bytes),
-            turn => {
-                *turn = Some(Turn {
-                    channel,
-                    bytes,
-                    seen: now,
-                });
-            }
+        match self.turn_of(channel) {
+            Some(turn) => turn.bytes = turn.bytes.saturating_add(bytes),
+            None => self.begin(channel, bytes, now),
         }
     }
 
-    fn see(&mut self, channel: u64, now: Duration) {
-        if let Some(turn) = &mut self.turn
-            && turn.channel == channel
-        {
-            turn.seen = now;
-        }
-    }
-
-    /// A channel waits no longer.
+    /// A channel does not want to send any more.
     pub(super) fn leaves(&mut self, channel: u64) {
         self.waiting.retain(|one| one.channel != channel);
+        self.turn.take_if(|turn| turn.channel == channel);
+    }
+
+    fn turn_of(&mut self, channel: u64) -> Option<&mut Turn> {
+        self.turn.as_mut().filter(|turn| turn.channel == channel)
+    }
+
+    fn begin(&mut self, channel: u64, bytes: u64, seen: Duration) {
+        self.waiting.retain(|one| one.channel != channel);
+        self.turn = Some(Turn {
+            channel,
+            bytes,
+            seen,
+        });
+    }
+
+    /// How many wait ahead of a channel, which waits from now on if it did not.
+    fn place_of(&mut self, channel: u64, now: Duration) -> usize {
+        self.waiting
+            .retain(|one| one.channel == channel || now <= one.due + GONE);
+        let place = self.waiting.iter().position(|one| one.channel == channel);
+        place.unwrap_or_else(|| {
+            self.waiting.push_back(Waiting { channel, due: now });
+            self.waiting.len() - 1
+        })
     }
 }
 
@@ -116,39 +137,63 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1);
-    const BURST: u64 = 100;
+    const BURST: u64 = 1000;
+    const RATE: u64 = 1_000_000;
+    const TURN: Duration = Duration::from_millis(32);
+
+    fn look(line: &mut Line, channel: u64, at: Duration) -> Option<Duration> {
+        line.look(channel, BURST, RATE, at).map(|due| due - at)
+    }
 
     #[test]
-    fn a_turn_ends_when_somebody_else_waits() {
+    fn a_turn_goes_on_until_the_next_one_takes_it() {
         let mut line = Line::default();
-        line.sends(1, TURN_BURSTS * BURST, NOW);
-        assert_eq!(line.yields(1, BURST, NOW), None);
-        assert_eq!(line.wait(1, NOW + RETRY, NOW), NOW + RETRY, "by itself");
-        line.leaves(1);
-        let due = line.wait(2, NOW + RETRY, NOW);
-        assert_eq!(due, NOW + SOON);
-        assert_eq!(line.wait(3, NOW + RETRY, NOW), NOW + RETRY);
-        assert_eq!(line.yields(1, BURST, NOW), Some(NOW + RETRY));
-        assert_eq!(line.yields(3, BURST, NOW), Some(NOW + RETRY));
-        assert_eq!(line.yields(2, BURST, NOW), None);
-        line.sends(2, 1, NOW);
-        for other in [1, 3] {
-            assert_eq!(line.yields(other, BURST, NOW), Some(NOW + RETRY));
-        }
-        assert_eq!(line.yields(2, BURST, NOW), None, "a turn is long");
+        assert_eq!(look(&mut line, 1, NOW), None);
+        assert_eq!(look(&mut line, 2, NOW), Some(NEXT_LOOKS));
+        assert_eq!(look(&mut line, 3, NOW), Some(2 * TURN));
+        line.sends(1, 31 * BURST, NOW);
+        assert_eq!(look(&mut line, 2, NOW), Some(TURN / 32));
+        line.sends(1, BURST - 1, NOW);
+        assert_eq!(look(&mut line, 2, NOW), Some(SOON), "a moment is left");
+        line.sends(1, BURST, NOW);
+        assert_eq!(look(&mut line, 1, NOW), None, "nobody has taken it");
+        assert_eq!(look(&mut line, 3, NOW), Some(TURN), "another one is next");
+        assert_eq!(look(&mut line, 2, NOW), None);
+        assert_eq!(look(&mut line, 1, NOW), Some(2 * TURN), "behind the third");
+        line.sends(2, 40 * BURST, NOW);
+        assert_eq!(look(&mut line, 3, NOW), None);
     }
 
     #[test]
     fn nobody_waits_for_who_does_not_come() {
-        let later = |at: Duration| at + LATE + Duration::from_nanos(1);
         let mut line = Line::default();
+        assert_eq!(look(&mut line, 1, NOW), None);
+        assert_eq!(look(&mut line, 2, NOW), Some(NEXT_LOOKS));
+        assert_eq!(look(&mut line, 3, NOW), Some(2 * TURN));
+        assert_eq!(look(&mut line, 3, NOW + NEXT_LOOKS + GONE), Some(TURN));
+        let later = NOW + NEXT_LOOKS + GONE + Duration::from_nanos(1);
+        assert_eq!(look(&mut line, 3, later), None);
+    }
+
+    #[test]
+    fn who_leaves_gives_up_its_turn() {
+        let mut line = Line::default();
+        assert_eq!(look(&mut line, 1, NOW), None);
+        assert!(look(&mut line, 2, NOW).is_some());
+        line.leaves(1);
+        assert_eq!(look(&mut line, 2, NOW), None);
+    }
+
+    #[test]
+    fn who_takes_over_looks_soon_for_what_is_under_way() {
+        let mut line = Line::default();
+        let retry = NOW + RETRY;
+        assert_eq!(line.first_look(retry, NOW), retry, "by itself");
+        assert_eq!(look(&mut line, 1, NOW), None);
+        assert_eq!(line.first_look(retry, NOW), NOW + SOON);
+        let pause = retry + SOON;
+        assert_eq!(line.first_look(pause, NOW), pause, "it is not for that");
         line.sends(1, 1, NOW);
-        line.wait(2, NOW + RETRY, NOW);
-        assert_eq!(line.yields(2, BURST, NOW + LATE), Some(NOW + LATE + RETRY));
-        assert_eq!(line.yields(2, BURST, later(NOW)), None);
-        line.sends(1, TURN_BURSTS * BURST, later(NOW));
-        let due = line.wait(2, later(NOW), later(NOW));
-        assert!(line.yields(1, BURST, due).is_some());
-        assert_eq!(line.yields(1, BURST, later(due)), None);
+        assert_eq!(line.first_look(retry, NOW), retry);
     }
 }

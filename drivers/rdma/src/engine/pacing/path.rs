@@ -189,8 +189,11 @@ impl Path {
         let Some(burst) = state.bounding_burst() else {
             return until;
         };
-        let until = until.or_else(|| state.line.yields(channel, burst, now))?;
-        Some(state.line.wait(channel, until, now))
+        let rate = state.bucket.rate().unwrap_or(u64::MAX);
+        if let Some(again) = state.line.look(channel, burst, rate, now) {
+            return Some(again);
+        }
+        until.map(|until| state.line.first_look(until, now))
     }
 
     /// A channel looked at the path later than it wanted to, by so much.
