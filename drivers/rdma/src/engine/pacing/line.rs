@@ -68,7 +68,9 @@ impl Line {
             return None;
         }
         let most = TURN_BURSTS.saturating_mul(burst);
-        let turn = self.turn.as_ref().filter(|turn| now <= turn.seen + IDLE);
+        // A message takes as long as a burst at most, and nobody looks before it may leave.
+        let idle = IDLE.max(2 * time_of(burst, rate));
+        let turn = self.turn.as_ref().filter(|turn| now <= turn.seen + idle);
         let left = turn.map_or(0, |turn| most.saturating_sub(turn.bytes));
         let place = self.place_of(channel, now);
         if place == 0 && left == 0 {

@@ -319,6 +319,32 @@ fn channels_share_a_path_fairly() {
     }
 }
 
+/// Where a message takes longer than others wait for a sign of life, it is one nevertheless.
+#[test]
+fn channels_share_a_slow_path_fairly() {
+    const RATE: u64 = 2_500_000;
+    for seed in seeds(4) {
+        let _replay = Replay(seed);
+        let mut experiment = Experiment {
+            channels: 4,
+            message_bytes: 64 << 10,
+            pace: Pace::Paced {
+                rate: RATE / 100 * 98,
+                burst: 112 << 10,
+            },
+            time: 30 * SECOND,
+            ..busy(seed)
+        };
+        let policer = experiment.fabric.links[0].policer.as_mut();
+        policer.expect("a busy host has one").rate = RATE;
+        let outcome = experiment.run().unwrap();
+        let share = outcome.rate_from(0) / RATE as f64;
+        let fairness = outcome.fairness();
+        let found = || format!("{share}, {:?}", outcome.channels);
+        assert!(share > 0.95 && fairness > 0.7, "{}", found());
+    }
+}
+
 /// Whoever sees a message arrive is the first to know that there is room.
 #[test]
 fn channels_share_a_short_path_fairly() {
