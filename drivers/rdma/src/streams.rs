@@ -38,6 +38,8 @@ pub(crate) struct Streams {
     opened: Opened,
     /// When it moved last.
     now: Duration,
+    /// That was just now: to look at the clock once more may be a call of the system.
+    has_moved: bool,
     /// What the device had counted before.
     repeats_before: Option<u64>,
     /// A call failed: what was sent must not look whole.
@@ -52,6 +54,7 @@ impl Streams {
             repeats_before: opened.endpoint.repeats(),
             opened,
             now: clock::now(),
+            has_moved: false,
             failed: false,
             fault: None,
         }
@@ -99,7 +102,10 @@ impl Streams {
             };
             self.fill(count);
             done += count as u64;
-            self.progress()?;
+            // Whoever waits for room, or for the end, moves on by itself.
+            if done < range.length && self.has_room() {
+                self.progress()?;
+            }
             range.moved.fetch_add(count as u64, Ordering::Release);
         }
         Ok(())
@@ -161,6 +167,7 @@ impl Streams {
     ///
     /// That.
     pub(crate) fn check(&mut self) -> Result<(), ChannelError> {
+        self.has_moved = false;
         self.fault.take().map_or(Ok(()), Err)
     }
 
@@ -212,13 +219,16 @@ impl Streams {
 
     /// Waits for room in the memory that is sent from.
     fn room(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
-        let room = |opened: &mut Opened| opened.outgoing.room(&opened.exchange.sender);
-        if room(&mut self.opened).length == 0 {
+        if !self.has_room() {
             // What fills it must go, whatever comes after it.
             self.opened.exchange.sender.flush();
             self.until(operation, |opened| room(opened).length > 0)?;
         }
         Ok(room(&mut self.opened))
+    }
+
+    fn has_room(&mut self) -> bool {
+        room(&mut self.opened).length > 0
     }
 
     /// The first `count` bytes of the room are there.
@@ -244,12 +254,15 @@ impl Streams {
         loop {
             let ready = self.opened.exchange.receiver.ready();
             if ready.length > 0 || self.opened.exchange.receiver.is_finished() {
+                self.has_moved = false;
                 return Ok(ready);
             }
             if self.opened.exchange.is_over() {
                 return Err(self.gone(ChannelError::Aborted));
             }
-            self.move_on()?;
+            if !std::mem::take(&mut self.has_moved) {
+                self.move_on()?;
+            }
             let has_come = self.opened.exchange.receiver.ready().length > 0
                 || self.opened.exchange.receiver.is_finished()
                 || self.opened.exchange.is_over();
@@ -273,17 +286,13 @@ impl Streams {
     }
 
     fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
-        let Opened {
-            exchange, endpoint, ..
-        } = &mut self.opened;
-        exchange.receiver.consume(count);
-        if !exchange.receiver.owes_credit() {
-            return Ok(());
+        let receiver = &mut self.opened.exchange.receiver;
+        receiver.consume(count);
+        if receiver.owes_credit() {
+            self.move_on()?;
+            self.has_moved = true;
         }
-        // A file may have taken its time to be written.
-        self.now = clock::now();
-        let returned = exchange.return_credit(endpoint.as_mut(), self.now);
-        returned.map_err(|fault| protocol(fault.to_string()))
+        Ok(())
     }
 
     /// Writes straight from the ring to a file.
@@ -406,6 +415,10 @@ impl Streams {
             Some(Loss::Failed(reason)) => protocol(reason.clone()),
         }
     }
+}
+
+fn room(opened: &mut Opened) -> Span {
+    opened.outgoing.room(&opened.exchange.sender)
 }
 
 fn protocol(reason: String) -> ChannelError {

@@ -195,15 +195,7 @@ impl Exchange {
     }
 
     /// Returns credit if it is due.
-    ///
-    /// # Errors
-    ///
-    /// As [`Exchange::advance`].
-    pub(crate) fn return_credit(
-        &mut self,
-        endpoint: &mut dyn Endpoint,
-        now: Duration,
-    ) -> Result<(), Fault> {
+    fn return_credit(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         if !self.receiver.owes_credit() {
             return Ok(());
         }
