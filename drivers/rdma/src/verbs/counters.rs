@@ -1,11 +1,12 @@
 //! What the driver of a port counts.
 //!
-//! The files stay open: to find one takes longer than to read it, and whoever looks for a rate reads them a hundred times in a
-//! second, between two messages.
+//! The files stay open, once for all channels of a port: to find one takes longer than to read it, and whoever looks for a
+//! rate reads them a hundred times in a second, between two messages.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What says that queue pairs have gone back. Drivers call it by other names, and some do not count it.
 #[derive(Debug)]
@@ -25,9 +26,28 @@ const OVERDUE: [&str; 3] = [
     "to_retransmits",
 ];
 
+/// Those that some channel uses, by the port's path.
+static USED: Mutex<Vec<(PathBuf, Weak<Counters>)>> = Mutex::new(Vec::new());
+
 impl Counters {
     /// Those of the port that the kernel describes there.
-    pub(super) fn open(port: &Path) -> Self {
+    pub(super) fn of(port: &Path) -> Arc<Self> {
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of a device that was removed tell nothing of the one that has its name now.
+        used.retain(|(_, counters)| {
+            let counters = counters.upgrade();
+            counters.is_some_and(|counters| counters.repeats().is_some())
+        });
+        let known = used.iter().find(|(path, _)| path == port);
+        if let Some(counters) = known.and_then(|(_, counters)| counters.upgrade()) {
+            return counters;
+        }
+        let counters = Arc::new(Self::open(port));
+        used.push((port.to_owned(), Arc::downgrade(&counters)));
+        counters
+    }
+
+    fn open(port: &Path) -> Self {
         let directory = port.join("hw_counters");
         let open = |name: &&str| File::open(directory.join(name)).ok();
         Self {
@@ -72,6 +92,23 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn channels_of_a_port_share_its_files() {
+        let port = tempfile::tempdir().unwrap();
+        let directory = port.path().join("hw_counters");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("rcvd_seq_err"), "7\n").unwrap();
+        let one = Counters::of(port.path());
+        assert!(Arc::ptr_eq(&one, &Counters::of(port.path())));
+        // Nothing can be read of a device that was removed.
+        fs::write(directory.join("rcvd_seq_err"), "").unwrap();
+        fs::remove_file(directory.join("rcvd_seq_err")).unwrap();
+        fs::write(directory.join("rcvd_seq_err"), "1\n").unwrap();
+        let other = Counters::of(port.path());
+        assert!(!Arc::ptr_eq(&one, &other));
+        assert_eq!(other.misses(), Some(1));
+    }
 
     #[test]
     fn repeats_are_what_drivers_count() {

@@ -68,7 +68,7 @@ pub(crate) struct VerbsEndpoint {
     shared: Shared,
     device: Arc<OpenDevice>,
     place: Place,
-    counters: Counters,
+    counters: Arc<Counters>,
     path: Path,
     limits: Limits,
     /// The peer's port, and the data connection, from when the queue pairs were connected.

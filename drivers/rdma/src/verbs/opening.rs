@@ -103,7 +103,7 @@ impl VerbsEndpoint {
             watch: watch(&shared, &device).map_err(at("its descriptors"))?,
             shared,
             device,
-            counters: Counters::open(&place.port.path()),
+            counters: Counters::of(&place.port.path()),
             place: place.clone(),
             path,
             peer_port: None,
