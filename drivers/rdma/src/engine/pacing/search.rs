@@ -88,6 +88,9 @@ const SPARE: f64 = 0.0125;
 
 const FIRST_REST: Duration = Duration::from_secs(30);
 
+/// How long it stays where it became less by more than it may have had to.
+const EASED_REST: Duration = Duration::from_secs(1);
+
 impl Search {
     /// `port` is the rate of the port, in bytes per second; `message_bytes` the longest message that is wanted.
     pub(super) fn new(port: Option<u64>, message_bytes: u64) -> Self {
@@ -233,9 +236,10 @@ impl Search {
         let Some(trial) = self.trial else {
             return;
         };
-        let since = match self.phase {
+        let is_resting = self.phase == Phase::Resting && !self.misses.is_eased();
+        let since = match self.phase_since {
             // Chance does not make it longer.
-            Phase::Resting => self.phase_since.unwrap_or_else(|| trial.began()),
+            Some(since) if is_resting => since,
             _ => trial.began(),
         };
         let time = match self.phase {
@@ -248,7 +252,8 @@ impl Search {
             // The next step comes before anything is known of this one, but for the last.
             Phase::Climbing if self.rates.is_below_port() => return,
             Phase::Climbing | Phase::Narrowing | Phase::Probing => self.trial_time,
-            Phase::Resting => self.rest,
+            Phase::Resting if is_resting => self.rest,
+            Phase::Resting => EASED_REST,
         };
         if posted_at < since + time {
             return;
@@ -256,7 +261,7 @@ impl Search {
         let slept = self.patience.slept_in_all();
         let least_use = if self.is_short() { CLOSELY_USED } else { USED };
         let is_used = trial.use_of(self.rates.rate(), now, slept) >= least_use;
-        if self.phase != Phase::Resting && !is_used {
+        if !is_resting && !is_used {
             // Nobody sent so much: it proves nothing.
             self.trial = None;
             return;
@@ -311,6 +316,7 @@ impl Search {
             }
             // There is more to be had: how much, another climb tells.
             Phase::Probing => self.go(Phase::Climbing, self.rates.low()),
+            Phase::Resting if self.misses.take_eased() => self.halve(),
             Phase::Resting if !self.sizing.is_longest() && !self.is_short() => {
                 self.tries_longer = true;
                 self.sizing.lengthen();

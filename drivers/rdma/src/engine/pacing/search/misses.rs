@@ -31,6 +31,8 @@ pub(super) struct Misses {
     is_suspect: bool,
     /// How often the rate became less since misses were rare.
     eases: u32,
+    /// It became less by much, and what it could be is somewhere in between.
+    is_eased: bool,
     chance: Chance,
 }
 
@@ -78,6 +80,19 @@ impl Misses {
     /// Another rate is looked for.
     pub(super) fn look_anew(&mut self) {
         self.chance.forget();
+    }
+
+    pub(super) fn is_eased(&self) -> bool {
+        self.is_eased
+    }
+
+    /// The rate that became less by much passes: that was the remedy, and the interval can become narrow again.
+    pub(super) fn take_eased(&mut self) -> bool {
+        let was_eased = std::mem::take(&mut self.is_eased);
+        if was_eased {
+            self.eases = 0;
+        }
+        was_eased
     }
 
     /// Another rate is tried.
@@ -235,9 +250,11 @@ impl Search {
         if self.misses.eases > MOST_EASES {
             self.misses.eases = 0;
             self.sizing.shorten();
+            self.misses.is_eased = false;
             self.go(Phase::Climbing, self.rates.low());
             return;
         }
+        self.misses.is_eased = true;
         self.ease_by(MUCH_EASE);
     }
 
@@ -279,5 +296,36 @@ mod tests {
         assert_eq!(search.phase, Phase::Climbing);
         assert_eq!(search.message_bytes(), 32 << 10);
         assert_eq!(search.sizing.passed_bytes(), 112 << 10);
+    }
+    /// A miss right after a rate was found: what was tried before it may have used up what a policer takes at once.
+    #[test]
+    fn what_became_less_by_much_is_looked_for_again() {
+        const MESSAGE: u64 = 16 << 10;
+        const INTERVAL: Duration = Duration::from_micros(341);
+        let mut search = Search::new(Some(250_000_000), MESSAGE);
+        search.misses.are_counted = true;
+        search.sizing.passed();
+        search.rates.set(50e6);
+        search.rates.passed();
+        search.phase = Phase::Resting;
+        search.trial = Some(Trial::new(Duration::ZERO, Duration::ZERO));
+        search.blame();
+        search.misses.is_recovering = false;
+        assert_eq!(search.rate(), 48_000_000);
+        let mut now = Duration::from_secs(1);
+        for _ in 0..2900 {
+            assert_eq!(search.phase, Phase::Resting);
+            search.posted(MESSAGE, now);
+            search.completed(MESSAGE, now, now + INTERVAL / 4);
+            now += INTERVAL;
+        }
+        while search.phase == Phase::Resting {
+            search.posted(MESSAGE, now);
+            search.completed(MESSAGE, now, now + INTERVAL / 4);
+            now += INTERVAL;
+        }
+        assert!(now < Duration::from_millis(2050));
+        assert_eq!(search.phase, Phase::Narrowing);
+        assert!((48_900_000..49_100_000).contains(&search.rate()));
     }
 }
