@@ -163,6 +163,7 @@ mod tests {
         let wanted = tuning.wanted_ring_bytes(rate, 16 << 20);
         assert_eq!(wanted, Some(225_000_000));
     }
+
     #[test]
     fn pieces_are_whole_messages() {
         let piece = |ring| piece_bytes(Ring::new(NonZeroU64::new(ring).unwrap()), 32 << 10);

@@ -74,7 +74,6 @@ impl Line {
         let left = turn.map_or(0, |turn| most.saturating_sub(turn.bytes));
         let place = self.place_of(channel, now);
         if place == 0 && left == 0 {
-            self.waiting.pop_front();
             self.begin(channel, 0, now);
             return None;
         }

@@ -79,6 +79,7 @@ impl Misses {
 
     /// Another rate is looked for.
     pub(super) fn look_anew(&mut self) {
+        self.is_eased = false;
         self.chance.forget();
     }
 
@@ -250,7 +251,6 @@ impl Search {
         if self.misses.eases > MOST_EASES {
             self.misses.eases = 0;
             self.sizing.shorten();
-            self.misses.is_eased = false;
             self.go(Phase::Climbing, self.rates.low());
             return;
         }
@@ -266,6 +266,7 @@ impl Search {
     /// Something was missed that no rate mends: it would have been at a higher one as well.
     fn excuse(&mut self) {
         self.misses.eases = 0;
+        self.misses.is_eased = false;
         self.trial = None;
         if let Some(rate) = self.misses.chance.forget() {
             self.rates.restore(rate);
@@ -297,6 +298,7 @@ mod tests {
         assert_eq!(search.message_bytes(), 32 << 10);
         assert_eq!(search.sizing.passed_bytes(), 112 << 10);
     }
+
     /// A miss right after a rate was found: what was tried before it may have used up what a policer takes at once.
     #[test]
     fn what_became_less_by_much_is_looked_for_again() {
