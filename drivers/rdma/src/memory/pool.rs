@@ -1,8 +1,9 @@
 //! The rings of all channels of the process, and who waits for one.
 //!
 //! Mappings that come back are kept for a while: the next channel then finds its pages there. They count against
-//! the bound, and go first when somebody needs the memory. What was in them stays in them: a peer that may only write
-//! learns nothing of it, and what a peer may read is cleared first. Registrations do not outlive their channel, because a key that one peer was
+//! the bound, and go first when somebody needs the memory. They are cleared before the next channel gets them, for writing and
+//! for reading alike: a peer that may only write to a ring can still announce bytes that it never wrote, and the channel would
+//! deliver what another session had left there. Registrations do not outlive their channel, because a key that one peer was
 //! told must not open what is another's.
 
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ use gridhaul_stack::Operation;
 
 use super::bounds::{Bounds, Holder, Narrowest};
 use super::limits;
-use super::pages::Pages;
+use super::recycled::{Cleared, Used};
 use super::region::Memory;
 
 /// The memory of all rings.
@@ -38,7 +39,7 @@ struct State {
 /// A mapping that nobody uses.
 #[derive(Debug)]
 struct Idle {
-    pages: Pages,
+    pages: Used,
     since: Instant,
 }
 
@@ -212,7 +213,7 @@ impl Pool {
     }
 
     /// Keeps what a channel does not need any more, if there is not too much of it.
-    pub(super) fn keep(self: &Arc<Self>, pages: Pages) {
+    pub(super) fn keep(self: &Arc<Self>, pages: Used) {
         let mut state = self.lock();
         let most = state.bounds.memory().limit() / 4;
         if state.idle_bytes() + pages.length() as u64 > most {
@@ -360,7 +361,7 @@ impl Share {
         true
     }
 
-    /// Memory to send from and memory to receive in. They hold what was in them before. Both are as long as the rings may
+    /// Memory to send from and memory to receive in, all of it zeros. Both are as long as the rings may
     /// be, but for the first where `elsewhere` bytes are pinned in other places as long as it lives.
     ///
     /// # Errors
@@ -377,21 +378,24 @@ impl Share {
         Ok([memory(here)?, memory(ring_bytes)?])
     }
 
-    fn pages(&self, bytes: u64) -> io::Result<Pages> {
+    fn pages(&self, bytes: u64) -> io::Result<Cleared> {
         let length = whole_pages(bytes);
         let mut state = self.pool.lock();
         let fits = |idle: &Idle| idle.pages.length() as u64 == length;
         // The one that was used last is the warmest.
-        if let Some(found) = state.idle.iter().rposition(fits) {
-            return Ok(state.idle.remove(found).pages);
-        }
+        let found = state.idle.iter().rposition(fits);
+        let found = found.map(|found| state.idle.remove(found));
         drop(state);
+        if let Some(Idle { pages, .. }) = found {
+            // Not when they came back: those that nobody wants in time need not be cleared.
+            return Ok(pages.clear());
+        }
         let length = usize::try_from(length).ok().and_then(NonZeroUsize::new);
-        Pages::map(length.ok_or(io::ErrorKind::OutOfMemory)?)
+        Cleared::map(length.ok_or(io::ErrorKind::OutOfMemory)?)
     }
 
     /// Takes back pages that came from [`Share::pages`].
-    pub(super) fn keep(&self, pages: Pages) {
+    pub(super) fn keep(&self, pages: Used) {
         self.pool.keep(pages);
     }
 }

@@ -4,15 +4,19 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::pages::{PageKind, Pages};
 use super::pool::Share;
+use super::recycled::{Cleared, Used};
 
 /// Mapped pages that a device may know.
 #[derive(Debug)]
 pub struct Memory {
     /// `None` only while it is dropped.
     pages: Option<Pages>,
+    /// No byte from this one on was ever written to.
+    used_bytes: AtomicUsize,
     /// Whom the pages go back to; released after them.
     share: Option<Arc<Share>>,
     is_file: bool,
@@ -59,15 +63,17 @@ impl Memory {
     pub(crate) fn new(length: NonZeroUsize) -> io::Result<Self> {
         Ok(Self {
             pages: Some(Pages::map(length)?),
+            used_bytes: AtomicUsize::new(0),
             share: None,
             is_file: false,
         })
     }
 
     /// Pages of a pool.
-    pub(super) fn shared(pages: Pages, share: Arc<Share>) -> Self {
+    pub(super) fn shared(pages: Cleared, share: Arc<Share>) -> Self {
         Self {
-            pages: Some(pages),
+            pages: Some(pages.into_pages()),
+            used_bytes: AtomicUsize::new(0),
             share: Some(share),
             is_file: false,
         }
@@ -87,6 +93,7 @@ impl Memory {
     ) -> io::Result<Self> {
         Ok(Self {
             pages: Some(Pages::of_file(file, offset, length, is_private)?),
+            used_bytes: AtomicUsize::new(0),
             share: None,
             is_file: true,
         })
@@ -117,12 +124,28 @@ impl Memory {
         self.pages().start().as_ptr().expose_provenance() as u64
     }
 
-    /// For a system call or a device.
+    /// For a system call or a device that writes to the span, or may do so from now on: its bytes count as used.
     ///
     /// # Panics
     ///
     /// When the span does not lie in the memory: every span comes from a check against its length.
     pub fn pointer(&self, span: Span) -> *mut u8 {
+        let start = self.pointer_to_read(span).cast_mut();
+        let end = span.offset + span.length;
+        // Whoever drops the memory last has seen all that others did with it (Arc), so no order is needed here.
+        if self.used_bytes.load(Ordering::Relaxed) < end {
+            self.used_bytes.fetch_max(end, Ordering::Relaxed);
+        }
+        start
+    }
+
+    /// For a system call or a device that only reads from the span. Who writes through this pointer hands its bytes to the
+    /// next channel.
+    ///
+    /// # Panics
+    ///
+    /// As [`Memory::pointer`].
+    pub fn pointer_to_read(&self, span: Span) -> *const u8 {
         let end = span.offset.checked_add(span.length);
         assert!(
             end.is_some_and(|end| end <= self.length()),
@@ -130,13 +153,6 @@ impl Memory {
         );
         // SAFETY: the offset is within the mapping, or at its end for an empty span.
         unsafe { self.pages().start().as_ptr().add(span.offset) }
-    }
-
-    /// Makes all of it zeros.
-    pub(crate) fn clear(&self) {
-        let all = self.pointer(Span::new(0, self.length()));
-        // SAFETY: it is all of the mapping, which may be written to; whoever else does so mixes its bytes.
-        unsafe { all.write_bytes(0, self.length()) };
     }
 
     /// Copies `bytes` to `offset`.
@@ -148,7 +164,7 @@ impl Memory {
 
     /// Copies from `offset` to all of `bytes`.
     pub(crate) fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
-        let from = self.pointer(Span::new(offset, bytes.len()));
+        let from = self.pointer_to_read(Span::new(offset, bytes.len()));
         // SAFETY: as in `copy_in`, the other way round.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
@@ -175,7 +191,7 @@ impl Memory {
         file_offset: u64,
         span: Span,
     ) -> io::Result<usize> {
-        let from = self.pointer(span);
+        let from = self.pointer_to_read(span);
         let offset = file_position(file_offset)?;
         // SAFETY: the kernel reads `span.length` bytes, which `pointer` has checked, and the descriptor
         // is open for as long as it is borrowed.
@@ -191,7 +207,7 @@ fn file_position(offset: u64) -> io::Result<libc::off_t> {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let (Some(pages), Some(share)) = (self.pages.take(), &self.share) {
-            share.keep(pages);
+            share.keep(Used::new(pages, *self.used_bytes.get_mut()));
         }
     }
 }

@@ -101,10 +101,7 @@ impl Opening<'_> {
             .flatten();
         let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
         let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
-        if chosen.mode == Mode::Get {
-            // The peer may read all of it, and it may have been another's.
-            outgoing.clear();
-        }
+        // Both hold zeros and nothing else: the peer may READ all of the one, or announce all of the other.
         let endpoint = carrier.endpoint();
         let [source, sink] = chosen.mode.access();
         let source = endpoint.register(&outgoing, source).map_err(local)?;

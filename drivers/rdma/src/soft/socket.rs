@@ -50,7 +50,10 @@ pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<u
                 iov_base: bytes.as_ptr().cast_mut().cast(),
                 iov_len: bytes.len(),
             },
-            Piece::Memory(memory, span) => part_of(memory, span),
+            Piece::Memory(memory, span) => libc::iovec {
+                iov_base: memory.pointer_to_read(span).cast_mut().cast(),
+                iov_len: span.length,
+            },
         };
     }
     let message = message(&mut vectors[..count]);
@@ -75,7 +78,10 @@ pub(super) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::R
                 iov_base: bytes.as_mut_ptr().cast(),
                 iov_len: bytes.len(),
             },
-            Place::Memory(memory, span) => part_of(memory, *span),
+            Place::Memory(memory, span) => libc::iovec {
+                iov_base: memory.pointer(*span).cast(),
+                iov_len: span.length,
+            },
         };
     }
     let mut message = message(&mut vectors[..count]);
@@ -89,13 +95,6 @@ const NOTHING: libc::iovec = libc::iovec {
     iov_base: std::ptr::null_mut(),
     iov_len: 0,
 };
-
-fn part_of(memory: &Memory, span: Span) -> libc::iovec {
-    libc::iovec {
-        iov_base: memory.pointer(span).cast(),
-        iov_len: span.length,
-    }
-}
 
 fn message(vectors: &mut [libc::iovec]) -> libc::msghdr {
     // SAFETY: all fields are integers or pointers, for which zero is a value.

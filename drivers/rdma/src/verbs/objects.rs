@@ -173,21 +173,25 @@ impl Registration {
         memory: &Arc<Memory>,
         access: Access,
     ) -> io::Result<Self> {
-        let access = match access {
-            // Pages of a file that is open for reading can be registered so, and no other way.
-            Access::Local => 0,
-            // The device writes there what we READ.
-            Access::Sink => ACCESS_LOCAL_WRITE,
-            // ibv_reg_mr(3): remote writing needs local writing.
-            Access::RemoteWrite => ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
-            Access::RemoteRead => ACCESS_REMOTE_READ,
-        };
         let all = Span::new(0, memory.length());
+        // What a device may write to counts as used, all of it: nobody is told where it wrote.
+        let (access, start) = match access {
+            // Pages of a file that is open for reading can be registered so, and no other way.
+            Access::Local => (0, memory.pointer_to_read(all).cast_mut()),
+            // The device writes there what we READ.
+            Access::Sink => (ACCESS_LOCAL_WRITE, memory.pointer(all)),
+            // ibv_reg_mr(3): remote writing needs local writing.
+            Access::RemoteWrite => (
+                ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+                memory.pointer(all),
+            ),
+            Access::RemoteRead => (ACCESS_REMOTE_READ, memory.pointer_to_read(all).cast_mut()),
+        };
         // SAFETY: the memory is mapped for as long as the registration holds it, and is nobody's slice.
         let region = unsafe {
             (domain.device.verbs.ibv_reg_mr)(
                 domain.domain.as_ptr(),
-                memory.pointer(all).cast(),
+                start.cast(),
                 all.length,
                 access,
             )
@@ -216,7 +220,7 @@ impl Registration {
     /// When the span does not lie in the memory, as [`Memory::pointer`].
     fn segment(&self, span: Span) -> Segment {
         Segment {
-            address: self.memory.pointer(span).expose_provenance() as u64,
+            address: self.memory.pointer_to_read(span).expose_provenance() as u64,
             length: u32::try_from(span.length)
                 .expect("a message is no longer than Limits::message_bytes"),
             // SAFETY: the region lives as long as this value.
@@ -227,8 +231,13 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // SAFETY: it is registered, and this is the only place that ends that. Should it fail, the device is gone.
-        unsafe { (self.domain.device.verbs.ibv_dereg_mr)(self.region.as_ptr()) };
+        // SAFETY: it is registered, and this is the only place that ends that.
+        let code = unsafe { (self.domain.device.verbs.ibv_dereg_mr)(self.region.as_ptr()) };
+        if code != 0 {
+            // A device that still knows the pages could write to them or read them when they are another channel's. So
+            // nobody gets them any more; they count as taken until the process ends.
+            std::mem::forget(Arc::clone(&self.memory));
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+mod handed_on;
+
 use std::sync::atomic::AtomicU64;
 
 use gridhaul_stack::{Cancel, Side};
