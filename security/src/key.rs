@@ -15,11 +15,15 @@ use rustls::sign::{Signer, SigningKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
 use zeroize::Zeroizing;
 
+use crate::secret::Secret;
+
 /// A private key that can sign. Its numbers are in the memory of the cryptographic library, which wipes
 /// what it frees.
 pub struct PrivateKey {
     key: Arc<dyn SigningKey>,
     public: Vec<u8>,
+    /// PKCS#8, of a key that was made here: it may have to be handed to another process.
+    made: Option<Secret>,
 }
 
 /// Why a private key cannot be used.
@@ -80,7 +84,7 @@ impl PrivateKey {
     pub fn generate_rsa() -> Result<Self, KeyError> {
         let pair = rsa::KeyPair::generate(KeySize::Rsa2048).map_err(|_| KeyError::Generation)?;
         let pkcs8 = AsDer::<Pkcs8V1Der<'_>>::as_der(&pair).map_err(|_| KeyError::Generation)?;
-        Self::from_der(&PrivatePkcs8KeyDer::from(pkcs8.as_ref()).into())
+        Self::from_pkcs8(&Secret::new(pkcs8.as_ref().to_vec()))
     }
 
     /// Makes a P-256 key.
@@ -92,7 +96,25 @@ impl PrivateKey {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING)
             .map_err(|_| KeyError::Generation)?;
         let pkcs8 = pair.to_pkcs8v1().map_err(|_| KeyError::Generation)?;
-        Self::from_der(&PrivatePkcs8KeyDer::from(pkcs8.as_ref()).into())
+        Self::from_pkcs8(&Secret::new(pkcs8.as_ref().to_vec()))
+    }
+
+    /// Reads a key that was made by this program, as [`Self::made_pkcs8`] gives it.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub fn from_pkcs8(der: &Secret) -> Result<Self, KeyError> {
+        let key = Self::from_der(&PrivatePkcs8KeyDer::from(der.bytes()).into())?;
+        Ok(Self {
+            made: Some(der.clone()),
+            ..key
+        })
+    }
+
+    /// The key in PKCS#8, if this program made it. Keys that were read from files are not given away.
+    pub fn made_pkcs8(&self) -> Option<&Secret> {
+        self.made.as_ref()
     }
 
     /// The DER `SubjectPublicKeyInfo`.
@@ -149,7 +171,11 @@ impl PrivateKey {
             .public_key()
             .map(|public| public.to_vec())
             .ok_or_else(|| KeyError::Malformed("its public half cannot be made".into()))?;
-        Ok(Self { key, public })
+        Ok(Self {
+            key,
+            public,
+            made: None,
+        })
     }
 }
 

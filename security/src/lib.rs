@@ -15,6 +15,7 @@ pub mod key;
 pub mod name;
 mod one_line;
 pub mod proxy;
+pub mod secret;
 mod signature;
 #[cfg(test)]
 mod test_pki;

@@ -8,9 +8,10 @@ use std::fmt;
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::CipherSuite;
-use zeroize::Zeroizing;
+use serde::{Deserialize, Serialize};
 
 use super::ContextError;
+use crate::secret::Secret;
 use crate::tls::Connection;
 
 const HEADER: [u8; 3] = [0x1a, 3, 0];
@@ -38,32 +39,54 @@ pub(super) struct IntegrityKeys {
     sequence: u64,
 }
 
-impl IntegrityKeys {
-    /// The keys of a connection. None exist for ChaCha20-Poly1305.
-    pub(super) fn new(tls: &Connection) -> Result<Self, ContextError> {
+/// What the keys are made from: values that another process can use.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct IntegritySecrets {
+    key: Secret,
+    fixed: [u8; IV_FIXED],
+}
+
+impl IntegritySecrets {
+    /// Those of a connection; `None` for ChaCha20-Poly1305, which has none.
+    pub(super) fn new(tls: &Connection) -> Result<Option<Self>, ContextError> {
         let suite = tls.suite().map(|suite| suite.suite());
         let key = match suite {
             Some(
                 CipherSuite::TLS13_AES_256_GCM_SHA384
                 | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
                 | CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-            ) => UnboundKey::new(&AES_256_GCM, &*Zeroizing::new(tls.export::<32>(KEY_LABEL)?)),
+            ) => tls.export::<32>(KEY_LABEL)?.to_vec(),
             Some(
                 CipherSuite::TLS13_AES_128_GCM_SHA256
                 | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
                 | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-            ) => UnboundKey::new(&AES_128_GCM, &*Zeroizing::new(tls.export::<16>(KEY_LABEL)?)),
-            _ => {
-                return Err(ContextError::protocol(
-                    "an integrity-only token came, but the cipher suite has none",
-                ));
-            }
+            ) => tls.export::<16>(KEY_LABEL)?.to_vec(),
+            _ => return Ok(None),
         };
         let iv = tls.export::<IV_EXPORT>(IV_LABEL)?;
         let (fixed, _) = iv.split_first_chunk().expect("it is longer");
-        Ok(Self {
-            key: LessSafeKey::new(key.map_err(|_| wrong())?),
+        Ok(Some(Self {
+            key: Secret::new(key),
             fixed: *fixed,
+        }))
+    }
+}
+
+impl IntegrityKeys {
+    /// The keys of a connection.
+    pub(super) fn new(secrets: Option<&IntegritySecrets>) -> Result<Self, ContextError> {
+        let secrets = secrets.ok_or_else(|| {
+            ContextError::protocol("an integrity-only token came, but the cipher suite has none")
+        })?;
+        let key = secrets.key.bytes();
+        let algorithm = match key.len() {
+            16 => &AES_128_GCM,
+            _ => &AES_256_GCM,
+        };
+        let key = UnboundKey::new(algorithm, key).map_err(|_| wrong())?;
+        Ok(Self {
+            key: LessSafeKey::new(key),
+            fixed: secrets.fixed,
             sequence: 0,
         })
     }

@@ -14,6 +14,7 @@
 //!
 //! A HelloRetryRequest adds two tokens in front. Observed from globus-gssapi-gsi 14.20.
 
+mod established;
 mod integrity;
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,9 @@ use crate::key::{KeyError, PrivateKey};
 use crate::proxy::ProxyPolicy;
 use crate::tls::{Connection, TlsError, TlsSettings, record_length};
 use crate::trust::{ChainError, Peer, TrustStore};
-use integrity::IntegrityKeys;
+use integrity::{IntegrityKeys, IntegritySecrets};
+
+pub use established::{Established, MessageKeys, MessageProtection};
 
 /// The longest token. A chain of VOMS proxies takes 10 KiB, the longest command or reply less.
 pub const MAX_TOKEN: usize = 1 << 18;
@@ -364,7 +367,10 @@ impl Context {
         if integrity::is_integrity_token(token) {
             let keys = match &mut self.integrity {
                 Some(keys) => keys,
-                none => none.insert(IntegrityKeys::new(&self.tls)?),
+                none => {
+                    let secrets = IntegritySecrets::new(&self.tls)?;
+                    none.insert(IntegrityKeys::new(secrets.as_ref())?)
+                }
             };
             return keys.open(token);
         }

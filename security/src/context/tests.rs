@@ -373,12 +373,97 @@ fn a_version_that_only_one_side_has_is_refused() {
     establish(&mut initiator(&user, false), &mut acceptor(&host)).expect_err("nothing in common");
 }
 
+fn integrity_keys(context: &Context) -> IntegrityKeys {
+    let secrets = IntegritySecrets::new(&context.tls).expect("established");
+    IntegrityKeys::new(secrets.as_ref()).expect("AES-GCM")
+}
+
+/// What protects messages after a login, having gone through bytes as to another process.
+fn handed_over(acceptor: Context) -> MessageProtection {
+    let established = acceptor.into_established().expect("complete");
+    let bytes = postcard::to_stdvec(&established.keys).expect("encoded");
+    let keys = postcard::from_bytes(&bytes).expect("decoded");
+    MessageProtection::new(keys).expect("sound keys")
+}
+
+#[test]
+fn another_process_goes_on_with_the_keys() {
+    let fixture = Fixture::new();
+    for versions in VERSIONS {
+        for delegate in [false, true] {
+            let [mut initiator, acceptor] = login(&fixture, versions, delegate);
+            let description = initiator.description();
+            let identity = acceptor.peer().expect("known").identity.clone();
+            let established = acceptor.into_established().expect("complete");
+            assert_eq!(established.peer.identity, identity);
+            assert_eq!(established.delegated.is_some(), delegate);
+            assert_eq!(established.keys.description(), description);
+            let mut protection = MessageProtection::new(established.keys).expect("sound keys");
+            for number in 0..3 {
+                let message = format!("message {number}");
+                let token = initiator.wrap(message.as_bytes()).expect("wrapped");
+                let opened = protection.unwrap(&token).expect("the next one");
+                assert_eq!(opened, message.as_bytes());
+                let reply = protection.wrap(b"632 reply").expect("wrapped");
+                assert_eq!(initiator.unwrap(&reply).expect("opened"), b"632 reply");
+            }
+            let sealed = integrity_keys(&initiator).seal(0, b"last");
+            assert_eq!(protection.unwrap(&sealed).expect("the first one"), b"last");
+            protection.unwrap(&sealed).expect_err("it was repeated");
+            protection.wrap(b"x").expect_err("the context is lost");
+        }
+    }
+}
+
+#[test]
+fn the_peer_may_change_its_keys_after_they_were_handed_over() {
+    let fixture = Fixture::new();
+    let [mut initiator, acceptor] = login(&fixture, TlsVersions::Only13, false);
+    let mut protection = handed_over(acceptor);
+    for _ in 0..3 {
+        let mut update = Vec::new();
+        initiator.tls.change_keys(&mut update);
+        assert_eq!(protection.unwrap(&update).expect("a key update"), b"");
+        let token = initiator.wrap(b"after it").expect("wrapped");
+        assert_eq!(protection.unwrap(&token).expect("opened"), b"after it");
+        let reply = protection.wrap(b"reply").expect("wrapped");
+        assert_eq!(initiator.unwrap(&reply).expect("opened"), b"reply");
+    }
+}
+
+#[test]
+fn keys_that_the_peer_changed_before_are_handed_over_as_they_are() {
+    let fixture = Fixture::new();
+    let [mut initiator, mut acceptor] = login(&fixture, TlsVersions::Only13, false);
+    let mut update = Vec::new();
+    initiator.tls.change_keys(&mut update);
+    acceptor.unwrap(&update).expect("a key update");
+    // The acceptor answers with an update of its own, which goes out with its next message.
+    let answer = acceptor.wrap(b"first").expect("wrapped");
+    assert_eq!(initiator.unwrap(&answer).expect("opened"), b"first");
+    let mut protection = handed_over(acceptor);
+    update.clear();
+    initiator.tls.change_keys(&mut update);
+    protection.unwrap(&update).expect("a key update");
+    let token = initiator.wrap(b"after it").expect("wrapped");
+    assert_eq!(protection.unwrap(&token).expect("opened"), b"after it");
+    let reply = protection.wrap(b"reply").expect("wrapped");
+    assert_eq!(initiator.unwrap(&reply).expect("opened"), b"reply");
+}
+
+#[test]
+fn an_incomplete_context_is_not_handed_over() {
+    let fixture = Fixture::new();
+    let (_, host) = fixture.pair(TlsVersions::Only13);
+    acceptor(&host).into_established().expect_err("no peer yet");
+}
+
 #[test]
 fn integrity_only_tokens_are_taken_in_order() {
     let fixture = Fixture::new();
     for versions in VERSIONS {
         let [initiator, mut acceptor] = login(&fixture, versions, false);
-        let keys = || IntegrityKeys::new(&initiator.tls).expect("AES-GCM");
+        let keys = || integrity_keys(&initiator);
         let token = |sequence, message: &[u8]| keys().seal(sequence, message);
         for sequence in 0..3 {
             let message = format!("message {sequence}");
@@ -398,10 +483,8 @@ fn integrity_only_tokens_are_taken_in_order() {
 fn integrity_only_tokens_that_are_changed_or_cut_are_refused() {
     let fixture = Fixture::new();
     let [initiator, acceptor] = login(&fixture, TlsVersions::Only13, false);
-    let keys = || IntegrityKeys::new(&acceptor.tls).expect("AES-GCM");
-    let token = IntegrityKeys::new(&initiator.tls)
-        .expect("AES-GCM")
-        .seal(0, b"message");
+    let keys = || integrity_keys(&acceptor);
+    let token = integrity_keys(&initiator).seal(0, b"message");
     keys().open(&token).expect("as it was made");
     for length in 0..token.len() {
         assert!(keys().open(&token[..length]).is_err(), "{length} bytes");

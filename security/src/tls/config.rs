@@ -18,7 +18,7 @@ use crate::credential::Credential;
 pub(super) fn server(
     settings: &TlsSettings,
     records: Records,
-) -> Result<(Arc<ServerConfig>, Arc<PeerVerifier>), TlsError> {
+) -> Result<(ServerConfig, Arc<PeerVerifier>), TlsError> {
     let provider = provider(records);
     let verifier = verifier(settings);
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -33,7 +33,7 @@ pub(super) fn server(
     // Files go by the cipher that the client likes best, so that nobody gets a weaker one for our speed.
     config.ignore_client_order = records == Records::Tokens;
     config.enable_secret_extraction = true;
-    Ok((Arc::new(config), verifier))
+    Ok((config, verifier))
 }
 
 /// As [`server`], for the side that begins.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use rustls::{ClientConnection, ProtocolVersion, ServerConnection, SupportedCipherSuite};
 
+use super::handover::{ConnectionKeys, TrafficSecrets};
 use super::hello::Hellos;
 use super::provider::Records;
+use super::traffic::Traffic;
 use super::verifier::PeerVerifier;
 use super::{TlsError, TlsSettings, config};
 use crate::trust::Peer;
@@ -17,7 +19,13 @@ pub(crate) struct Connection {
     connection: rustls::Connection,
     verifier: Arc<PeerVerifier>,
     hellos: Hellos,
+    /// Of the side that waits.
+    secrets: Arc<TrafficSecrets>,
 }
+
+/// The side that waited, after a handshake that another process made.
+#[derive(Debug)]
+pub(crate) struct HandedConnection(Traffic);
 
 impl Connection {
     /// The side that begins.
@@ -30,10 +38,15 @@ impl Connection {
 
     /// The side that waits.
     pub(crate) fn acceptor(settings: &TlsSettings) -> Result<Self, TlsError> {
-        let (config, verifier) = config::server(settings, Records::Tokens)?;
-        let connection =
-            ServerConnection::new(config).map_err(|error| TlsError::protocol(error.to_string()))?;
-        Ok(Self::new(connection.into(), verifier))
+        let (mut config, verifier) = config::server(settings, Records::Tokens)?;
+        let secrets = Arc::new(TrafficSecrets::default());
+        config.key_log = Arc::clone(&secrets) as Arc<_>;
+        let connection = ServerConnection::new(Arc::new(config))
+            .map_err(|error| TlsError::protocol(error.to_string()))?;
+        Ok(Self {
+            secrets,
+            ..Self::new(connection.into(), verifier)
+        })
     }
 
     fn new(mut connection: rustls::Connection, verifier: Arc<PeerVerifier>) -> Self {
@@ -42,6 +55,7 @@ impl Connection {
             connection,
             verifier,
             hellos: Hellos::default(),
+            secrets: Arc::default(),
         }
     }
 
@@ -133,9 +147,48 @@ impl Connection {
             .map_err(|error| TlsError::protocol(error.to_string()))
     }
 
+    /// The keys, after the handshake, for the process that protects the records from here on.
+    pub(crate) fn hand_over(self) -> Result<ConnectionKeys, TlsError> {
+        let description = self.description();
+        ConnectionKeys::of_acceptor(self.connection, &self.secrets, description)
+    }
+
+    /// Has the peer change keys, as it may at any time (RFC 8446 4.6.3).
+    #[cfg(test)]
+    pub(crate) fn change_keys(&mut self, output: &mut Vec<u8>) {
+        self.connection.refresh_traffic_keys().expect("TLS 1.3");
+        self.send(output);
+    }
+
     /// For the log, after the handshake.
     pub(crate) fn description(&self) -> String {
         describe(self.connection.protocol_version(), self.suite())
+    }
+}
+
+impl HandedConnection {
+    /// Continues with these keys.
+    pub(crate) fn new(keys: ConnectionKeys) -> Result<Self, TlsError> {
+        Traffic::handed_over(keys).map(Self)
+    }
+
+    /// Takes whole records. Appends what must be sent to `output`, and what the peer said to `plaintext`.
+    ///
+    /// # Errors
+    ///
+    /// When the connection cannot go on; `output` then has the alert to send.
+    pub(crate) fn advance(
+        &mut self,
+        records: &[u8],
+        output: &mut Vec<u8>,
+        plaintext: &mut Vec<u8>,
+    ) -> Result<(), TlsError> {
+        self.0.advance(records, output, plaintext)
+    }
+
+    /// Appends `plaintext` to `output` as records.
+    pub(crate) fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
+        self.0.wrap(plaintext, output)
     }
 }
 

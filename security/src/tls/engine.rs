@@ -13,7 +13,7 @@ use super::keys::{Direction, RecordKeys};
 use super::provider::Records;
 use super::traffic::{KeySchedule, Traffic};
 use super::verifier::PeerVerifier;
-use super::{TlsError, TlsSettings, config, record_length, wrapped_length};
+use super::{TlsError, TlsSettings, config, record_length};
 use crate::trust::Peer;
 
 /// How much may wait for the rest of a handshake message. rustls limits messages to 64 KiB.
@@ -84,7 +84,7 @@ impl TlsEngine {
     /// When the settings cannot be used.
     pub fn acceptor(settings: &TlsSettings) -> Result<Self, TlsError> {
         let (config, verifier) = config::server(settings, Records::Bulk)?;
-        let connection = UnbufferedServerConnection::new(config)
+        let connection = UnbufferedServerConnection::new(Arc::new(config))
             .map_err(|error| TlsError::protocol(error.to_string()))?;
         Ok(Self::new(Side::Acceptor(connection), verifier))
     }
@@ -174,11 +174,10 @@ impl TlsEngine {
     ///
     /// When there are no keys, or this end was closed.
     pub fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
-        let start = output.len();
-        output.resize(start + wrapped_length(plaintext.len()), 0);
-        let wrapped = self.wrap_into(plaintext, &mut output[start..]);
-        output.truncate(start + wrapped.as_ref().copied().unwrap_or(0));
-        wrapped.map(|_| ())
+        match &mut self.state {
+            State::Traffic(traffic) => traffic.wrap(plaintext, output),
+            State::Handshake(_) | State::Failed => Err(TlsError::protocol("there are no keys")),
+        }
     }
 
     /// Puts `plaintext` into `records` as records, after the handshake, and says how long they are:

@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use rustls::ConnectionTrafficSecrets;
+use serde::{Deserialize, Serialize};
+
+use crate::secret::Secret;
+
 /// One of the two ways of a connection, from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -36,7 +41,7 @@ pub enum RecordVersion {
 }
 
 /// An algorithm that protects records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordCipher {
     /// AES-GCM with a key of 128 bits.
     Aes128Gcm,
@@ -54,5 +59,32 @@ impl fmt::Debug for RecordKeys<'_> {
             .field("cipher", &self.cipher)
             .field("sequence", &self.sequence)
             .finish_non_exhaustive()
+    }
+}
+
+/// The keys of one direction, as values of our own: those of rustls can be neither made nor sent elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TrafficKeys {
+    pub(super) cipher: RecordCipher,
+    pub(super) key: Secret,
+    pub(super) iv: [u8; 12],
+}
+
+impl TrafficKeys {
+    /// The keys that rustls agreed on; `None` for a cipher that we do not use.
+    pub(super) fn new(secrets: &ConnectionTrafficSecrets) -> Option<Self> {
+        let (cipher, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (RecordCipher::Aes128Gcm, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (RecordCipher::Aes256Gcm, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+                (RecordCipher::ChaCha20Poly1305, key, iv)
+            }
+            _ => return None,
+        };
+        Some(Self {
+            cipher,
+            key: Secret::new(key.as_ref().to_vec()),
+            iv: iv.as_ref().try_into().ok()?,
+        })
     }
 }

@@ -9,6 +9,7 @@ mod connection;
 mod engine;
 #[cfg(test)]
 pub(crate) mod fixtures;
+mod handover;
 mod hello;
 #[cfg(test)]
 mod interop;
@@ -27,8 +28,9 @@ use crate::credential::Credential;
 use crate::name::Name;
 use crate::trust::{ChainError, TrustStore};
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, HandedConnection};
 pub use engine::TlsEngine;
+pub use handover::ConnectionKeys;
 pub use keys::{Direction, RecordCipher, RecordKeys, RecordVersion};
 use protection::MAX_OVERHEAD;
 

@@ -6,11 +6,12 @@ use std::ops::Range;
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
-use rustls::crypto::cipher::{AeadKey, Iv};
-use rustls::{AlertDescription, ConnectionTrafficSecrets, ProtocolVersion};
+use rustls::crypto::cipher::Iv;
+use rustls::{AlertDescription, ProtocolVersion};
 
-use super::keys::{RecordCipher, RecordKeys, RecordVersion};
+use super::keys::{RecordCipher, RecordKeys, RecordVersion, TrafficKeys};
 use super::{MAX_FRAGMENT, RECORD_HEADER};
+use crate::secret::Secret;
 
 /// Types of records (RFC 8446 5.1).
 pub(super) const ALERT: u8 = 21;
@@ -113,8 +114,8 @@ impl AsRef<[u8]> for AdditionalData {
 /// The keys of one direction.
 struct Keys {
     key: LessSafeKey,
-    /// The same as it was agreed on, for whoever takes it over.
-    secret: AeadKey,
+    /// The same as it was agreed on, for another program that takes it over.
+    secret: Secret,
     iv: Iv,
     layout: Layout,
     sequence: u64,
@@ -123,15 +124,12 @@ struct Keys {
 }
 
 impl Keys {
-    fn new(
-        version: ProtocolVersion,
-        (sequence, secrets): (u64, ConnectionTrafficSecrets),
-    ) -> Option<Self> {
-        let (algorithm, key, iv): (&'static Algorithm, AeadKey, Iv) = match secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
-            _ => return None,
+    fn new(version: ProtocolVersion, (sequence, keys): (u64, TrafficKeys)) -> Option<Self> {
+        let TrafficKeys { cipher, key, iv } = keys;
+        let algorithm: &'static Algorithm = match cipher {
+            RecordCipher::Aes128Gcm => &AES_128_GCM,
+            RecordCipher::Aes256Gcm => &AES_256_GCM,
+            RecordCipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
         };
         let layout = match version {
             ProtocolVersion::TLSv1_3 => Layout::Tls13,
@@ -139,9 +137,9 @@ impl Keys {
             _ => Layout::Tls12Gcm,
         };
         Some(Self {
-            key: LessSafeKey::new(UnboundKey::new(algorithm, key.as_ref()).ok()?),
+            key: LessSafeKey::new(UnboundKey::new(algorithm, key.bytes()).ok()?),
             secret: key,
-            iv,
+            iv: Iv::new(iv),
             layout,
             sequence,
             is_released: false,
@@ -172,7 +170,7 @@ impl Keys {
                 Layout::Tls12Gcm | Layout::Tls12ChaCha => RecordVersion::Tls12,
             },
             cipher,
-            key: self.secret.as_ref(),
+            key: self.secret.bytes(),
             iv,
             sequence: self.sequence,
         })
@@ -192,11 +190,8 @@ impl Keys {
 pub(super) struct Sealer(Keys);
 
 impl Sealer {
-    pub(super) fn new(
-        version: ProtocolVersion,
-        secrets: (u64, ConnectionTrafficSecrets),
-    ) -> Option<Self> {
-        Keys::new(version, secrets).map(Self)
+    pub(super) fn new(version: ProtocolVersion, keys: (u64, TrafficKeys)) -> Option<Self> {
+        Keys::new(version, keys).map(Self)
     }
 
     /// The keys, unless somebody else has them.
@@ -297,11 +292,8 @@ struct Sealed {
 }
 
 impl Opener {
-    pub(super) fn new(
-        version: ProtocolVersion,
-        secrets: (u64, ConnectionTrafficSecrets),
-    ) -> Option<Self> {
-        Keys::new(version, secrets).map(Self)
+    pub(super) fn new(version: ProtocolVersion, keys: (u64, TrafficKeys)) -> Option<Self> {
+        Keys::new(version, keys).map(Self)
     }
 
     /// Opens one whole record. Appends its content to `plaintext`, and gives its type. After an error

@@ -8,11 +8,12 @@ use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
 
-use super::keys::{Direction, RecordKeys};
+use super::handover::ConnectionKeys;
+use super::keys::{Direction, RecordKeys, TrafficKeys};
 use super::protection::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
 use super::{
     KEY_UPDATE_MESSAGE, MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, connection,
-    record_length,
+    record_length, wrapped_length,
 };
 
 /// The header of a handshake message: type and length.
@@ -49,6 +50,8 @@ pub(super) struct Traffic {
 pub(super) enum KeySchedule {
     Connector(KernelConnection<ClientConnectionData>),
     Acceptor(KernelConnection<ServerConnectionData>),
+    /// Another process made the handshake, and handed the keys over.
+    HandedOver(Box<ConnectionKeys>),
 }
 
 impl KeySchedule {
@@ -56,6 +59,7 @@ impl KeySchedule {
         match self {
             Self::Connector(connection) => connection.protocol_version(),
             Self::Acceptor(connection) => connection.protocol_version(),
+            Self::HandedOver(keys) => keys.version(),
         }
     }
 
@@ -63,23 +67,37 @@ impl KeySchedule {
         let suite = match self {
             Self::Connector(connection) => connection.negotiated_cipher_suite(),
             Self::Acceptor(connection) => connection.negotiated_cipher_suite(),
+            Self::HandedOver(keys) => return keys.description().to_owned(),
         };
         connection::describe(Some(self.version()), Some(suite))
     }
 
-    fn next_sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+    fn next_sending(&mut self) -> Result<(u64, TrafficKeys), Failure> {
         match self {
-            Self::Connector(connection) => connection.update_tx_secret(),
-            Self::Acceptor(connection) => connection.update_tx_secret(),
+            Self::Connector(connection) => of_rustls(connection.update_tx_secret()?),
+            Self::Acceptor(connection) => of_rustls(connection.update_tx_secret()?),
+            Self::HandedOver(keys) => keys.next_sending().ok_or_else(no_further_keys),
         }
     }
 
-    fn next_receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+    fn next_receiving(&mut self) -> Result<(u64, TrafficKeys), Failure> {
         match self {
-            Self::Connector(connection) => connection.update_rx_secret(),
-            Self::Acceptor(connection) => connection.update_rx_secret(),
+            Self::Connector(connection) => of_rustls(connection.update_rx_secret()?),
+            Self::Acceptor(connection) => of_rustls(connection.update_rx_secret()?),
+            Self::HandedOver(keys) => keys.next_receiving().ok_or_else(no_further_keys),
         }
     }
+}
+
+fn of_rustls(
+    (sequence, secrets): (u64, ConnectionTrafficSecrets),
+) -> Result<(u64, TrafficKeys), Failure> {
+    let keys = TrafficKeys::new(&secrets).ok_or_else(no_further_keys)?;
+    Ok((sequence, keys))
+}
+
+fn no_further_keys() -> Failure {
+    RecordError::Exhausted.into()
 }
 
 /// A failure, and what the peer is told of it.
@@ -111,11 +129,25 @@ impl From<rustls::Error> for Failure {
 
 impl Traffic {
     pub(super) fn new(keys: KeySchedule, secrets: ExtractedSecrets) -> Result<Self, TlsError> {
+        let of_rustls = |secrets| of_rustls(secrets).map_err(|_| unknown_suite());
+        Self::with_keys(keys, of_rustls(secrets.tx)?, of_rustls(secrets.rx)?)
+    }
+
+    /// A connection whose handshake another process made.
+    pub(super) fn handed_over(keys: ConnectionKeys) -> Result<Self, TlsError> {
+        let (sending, receiving) = keys.current();
+        Self::with_keys(KeySchedule::HandedOver(Box::new(keys)), sending, receiving)
+    }
+
+    fn with_keys(
+        keys: KeySchedule,
+        sending: (u64, TrafficKeys),
+        receiving: (u64, TrafficKeys),
+    ) -> Result<Self, TlsError> {
         let version = keys.version();
-        let unknown = || TlsError::protocol("the cipher suite is none that we know");
         Ok(Self {
-            sealer: Sealer::new(version, secrets.tx).ok_or_else(unknown)?,
-            opener: Opener::new(version, secrets.rx).ok_or_else(unknown)?,
+            sealer: Sealer::new(version, sending).ok_or_else(unknown_suite)?,
+            opener: Opener::new(version, receiving).ok_or_else(unknown_suite)?,
             keys,
             partial: Vec::new(),
             message: Vec::new(),
@@ -341,6 +373,15 @@ impl Traffic {
         Ok(())
     }
 
+    /// As [`super::TlsEngine::wrap`].
+    pub(super) fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
+        let start = output.len();
+        output.resize(start + wrapped_length(plaintext.len()), 0);
+        let wrapped = self.wrap_into(plaintext, &mut output[start..]);
+        output.truncate(start + wrapped.as_ref().copied().unwrap_or(0));
+        wrapped.map(|_| ())
+    }
+
     /// As [`super::TlsEngine::wrap_into`].
     pub(super) fn wrap_into(
         &mut self,
@@ -418,6 +459,10 @@ impl fmt::Debug for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Traffic").finish_non_exhaustive()
     }
+}
+
+fn unknown_suite() -> TlsError {
+    TlsError::protocol("the cipher suite is none that we know")
 }
 
 /// The length of the record that begins here, if that can be seen.

@@ -12,7 +12,8 @@ impl Rustls {
     fn established(fixture: &Fixture, versions: TlsVersions) -> (Self, TlsEngine) {
         let (user, host) = fixture.pair(versions);
         let (config, _) = config::server(&host, Records::Bulk).expect("sound settings");
-        let mut server = Self(rustls::ServerConnection::new(config).expect("sound settings"));
+        let mut server =
+            Self(rustls::ServerConnection::new(config.into()).expect("sound settings"));
         let mut engine = TlsEngine::connector(&user).expect("sound settings");
         let mut answer = Vec::new();
         while engine.is_handshaking() || server.0.is_handshaking() {
