@@ -26,10 +26,12 @@ mod monitor;
 mod own;
 mod pam;
 mod policy;
-mod process;
-mod socket;
+pub mod process;
+pub mod socket;
 
-pub use client::{AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits};
+pub use client::{
+    AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits, BrokerSource,
+};
 pub use kernel::kernel_has_landlock;
 pub use listed::OpenError;
 pub use monitor::{Monitor, MonitorError, MonitorOptions};

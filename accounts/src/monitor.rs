@@ -10,14 +10,17 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gridhaul_storage::PosixOptions;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::broker::{self, ROOTS_RIGHTS};
+use crate::client::{AccountRequest, BrokerSource};
 use crate::listed::{self, OpenError};
 use crate::messages::{Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::policy::AccountPolicy;
@@ -110,11 +113,6 @@ impl Monitor {
         Ok(descriptors.pop().ok_or(Errno::MFILE)?.into())
     }
 
-    /// Starts a broker, and returns the socket to it.
-    pub(crate) fn broker(&self, start: &Start<'_>) -> Result<OwnedFd, Errno> {
-        self.order(&Order::Broker(*start))
-    }
-
     /// Has a process started, and returns the socket to it.
     fn order(&self, order: &Order<'_>) -> Result<OwnedFd, Errno> {
         let message = postcard::to_stdvec(order).map_err(|_| Errno::INVAL)?;
@@ -135,6 +133,18 @@ impl Monitor {
         let Started(started) = postcard::from_bytes(&buffer[..bytes]).map_err(|_| Errno::PROTO)?;
         started.map_err(Errno::from_raw_os_error)?;
         descriptors.pop().ok_or(Errno::PROTO)
+    }
+}
+
+impl BrokerSource for Monitor {
+    fn broker(&self, request: &AccountRequest) -> Result<OwnedFd, Errno> {
+        self.order(&Order::Broker(Start {
+            account: &request.account,
+            root: request.root.as_os_str().as_bytes(),
+            read_only: request.read_only,
+            file_mode: request.file_mode,
+            directory_mode: PosixOptions::default().directory_mode,
+        }))
     }
 }
 

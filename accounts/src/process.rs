@@ -13,7 +13,7 @@ use rustix::process::Pid;
 /// # Errors
 ///
 /// When there is a second thread, or no process is left.
-pub(crate) fn fork(child: impl FnOnce()) -> io::Result<Pid> {
+pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other(
             "it must be started before any other thread",
@@ -36,7 +36,7 @@ pub(crate) fn fork(child: impl FnOnce()) -> io::Result<Pid> {
 
 /// Leaves the ends of child processes to the kernel, and takes no word but SIGKILL: signals to the
 /// whole service or terminal are for the server, which has transfers to finish. Children do the same.
-pub(crate) fn ignore_signals() {
+pub fn ignore_signals() {
     for signal in [libc::SIGCHLD, libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         // SAFETY: ignoring a signal runs no code of ours, and these signals can be ignored.
         unsafe { libc::signal(signal, libc::SIG_IGN) };

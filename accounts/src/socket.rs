@@ -16,13 +16,13 @@ use rustix::net::{
 };
 
 /// The most descriptors in a message.
-pub(crate) const MOST_DESCRIPTORS: usize = 16;
+pub const MOST_DESCRIPTORS: usize = 16;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS));
 
 /// What came.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub enum Received {
     /// A message of so many bytes.
     Message(usize),
     /// The other end is gone.
@@ -30,7 +30,7 @@ pub(crate) enum Received {
 }
 
 /// Two ends that are connected to each other.
-pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -40,7 +40,7 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 }
 
 /// Sends a message with descriptors. May wait until the other end has room for it.
-pub(crate) fn send(
+pub fn send(
     socket: impl AsFd,
     message: &[u8],
     descriptors: &[BorrowedFd<'_>],
@@ -63,7 +63,7 @@ pub(crate) fn send(
 /// # Errors
 ///
 /// Also when the message does not fit: it is lost then.
-pub(crate) fn receive(
+pub fn receive(
     socket: impl AsFd,
     buffer: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
@@ -96,7 +96,7 @@ pub(crate) fn receive(
 }
 
 /// Waits until there is something to read, or the end; false if there is not in this time.
-pub(crate) fn readable(socket: &OwnedFd, within: Duration) -> Result<bool, Errno> {
+pub fn readable(socket: &OwnedFd, within: Duration) -> Result<bool, Errno> {
     let deadline = Instant::now() + within;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

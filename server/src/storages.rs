@@ -43,7 +43,7 @@ impl Storages {
             opened: Mutex::default(),
             accounts: monitor
                 .filter(|_| config.security.gsi.is_some())
-                .map(|monitor| Accounts::new(monitor, config.accounts.brokers)),
+                .map(|monitor| Accounts::new(monitor as _, config.accounts.brokers)),
         };
         for key in own_keys(config) {
             storages.open_key(key)?;

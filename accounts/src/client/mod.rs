@@ -6,20 +6,18 @@ mod storage;
 mod talk;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use gridhaul_storage::PosixOptions;
 use rustix::io::Errno;
 use tracing::debug;
 
 use self::broker::Broker;
 pub use self::storage::AccountStorage;
-use crate::messages::{LONGEST_PATH, Start};
-use crate::monitor::Monitor;
+use crate::messages::LONGEST_PATH;
 use crate::policy::{Refusal, words};
 
 /// How long a broker serves new logins. A login that comes later gets another, which looks the account
@@ -85,9 +83,20 @@ pub enum AccountError {
     Monitor(Errno),
 }
 
+/// Has brokers started.
+pub trait BrokerSource: Send + Sync + fmt::Debug {
+    /// Has a broker started for an account, and returns the socket to it. May block, but not for what the account
+    /// database or the account's files take.
+    ///
+    /// # Errors
+    ///
+    /// When no process can be started, or this account may not have one.
+    fn broker(&self, request: &AccountRequest) -> Result<OwnedFd, Errno>;
+}
+
 #[derive(Debug)]
 struct Shared {
-    monitor: Arc<Monitor>,
+    source: Arc<dyn BrokerSource>,
     limits: BrokerLimits,
     table: Mutex<Table>,
     /// Wakes the thread that ends idle brokers.
@@ -107,10 +116,10 @@ struct Table {
 
 impl Accounts {
     /// Starts no broker and no thread yet.
-    pub fn new(monitor: impl Into<Arc<Monitor>>, limits: BrokerLimits) -> Self {
+    pub fn new(source: Arc<dyn BrokerSource>, limits: BrokerLimits) -> Self {
         Self {
             shared: Arc::new(Shared {
-                monitor: monitor.into(),
+                source,
                 limits,
                 table: Mutex::default(),
                 changed: Condvar::new(),
@@ -195,14 +204,7 @@ impl Shared {
     ) -> Result<OwnedFd, AccountError> {
         self.make_room(broker)?;
         self.watch();
-        let start = Start {
-            account: &request.account,
-            root: request.root.as_os_str().as_bytes(),
-            read_only: request.read_only,
-            file_mode: request.file_mode,
-            directory_mode: PosixOptions::default().directory_mode,
-        };
-        self.monitor.broker(&start).map_err(AccountError::Monitor)
+        self.source.broker(request).map_err(AccountError::Monitor)
     }
 
     /// Ends the broker that has been idle for longest, if there are as many as there may be.

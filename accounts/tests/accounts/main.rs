@@ -10,7 +10,7 @@ mod rights;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use gridhaul_accounts::{
@@ -44,7 +44,8 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
 }
 
 fn accounts(brokers: usize, idle: Duration) -> Accounts {
-    Accounts::new(monitored::take_monitor(), BrokerLimits { brokers, idle })
+    let monitor = Arc::new(monitored::take_monitor());
+    Accounts::new(monitor, BrokerLimits { brokers, idle })
 }
 
 fn request(account: &str, root: impl AsRef<Path>) -> AccountRequest {

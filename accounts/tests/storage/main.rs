@@ -44,7 +44,7 @@ static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| {
         brokers: 16,
         idle: Duration::from_secs(60),
     };
-    Accounts::new(monitor, limits)
+    Accounts::new(std::sync::Arc::new(monitor), limits)
 });
 
 fn open(root: &Path, options: PosixOptions) -> Result<Files, StorageError> {
