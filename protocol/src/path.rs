@@ -169,8 +169,8 @@ impl RemotePath {
     }
 }
 
-/// Reads the path of a 257 reply, which stands at the beginning of the text or, after `MKD`, behind other
-/// words. Not every server doubles quotation marks; then the path ends at the first one.
+/// Reads the path of a 257 reply, which stands at the beginning of the text or, in the answers of
+/// globus-gridftp-server 13.24 to `MKD`, behind other words. Not every server doubles quotation marks; then the path ends at the first one.
 pub fn parse_quoted(text: &[u8]) -> Option<PathArgument> {
     let start = text.iter().position(|&byte| byte == b'"')?;
     let mut path = Vec::new();

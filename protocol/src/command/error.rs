@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::ranges::RangeError;
 use crate::reply::Reply;
 use crate::time::TimeError;
 
@@ -94,7 +95,7 @@ pub enum ArgumentFault {
     },
     /// A restart marker that names no bytes of a file.
     #[error("{0}")]
-    Restart(Shown),
+    Restart(#[source] RangeError),
     /// A time that there is not.
     #[error("{0}")]
     Time(#[source] TimeError),
@@ -106,7 +107,8 @@ pub enum ArgumentFault {
     ProtectionLevel(Shown),
 }
 
-/// A piece of input in an error text: escaped, and cut where it is long.
+/// A piece of input in an error text: cut where it is long, with control characters and bytes that are not
+/// UTF-8 escaped. It is made of what the peer sent, never of a text that has such a piece in it already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown(String);
 
@@ -118,7 +120,18 @@ impl Shown {
             Some(head) if bytes.len() > Self::MAX_BYTES => (head, "..."),
             _ => (bytes, ""),
         };
-        Self(format!("{}{more}", head.escape_ascii()))
+        let mut shown = String::new();
+        for chunk in head.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if character.is_control() {
+                    shown.extend(character.escape_default());
+                } else {
+                    shown.push(character);
+                }
+            }
+            shown.push_str(&chunk.invalid().escape_ascii().to_string());
+        }
+        Self(shown + more)
     }
 
     /// Stands for input that no text may show.

@@ -397,11 +397,8 @@ fn restart(argument: Argument<'_>) -> Result<Restart, CommandError> {
             what: "the restart marker",
         }));
     }
-    let ranges = RangeSet::parse_rest(text).map_err(|error| {
-        argument.fault(ArgumentFault::Restart(Shown::new(
-            error.to_string().as_bytes(),
-        )))
-    })?;
+    let ranges = RangeSet::parse_rest(text)
+        .map_err(|error| argument.fault(ArgumentFault::Restart(error)))?;
     Ok(if text.contains(&b'-') {
         Restart::Ranges(ranges)
     } else {

@@ -142,9 +142,11 @@ impl BufferVerb {
 pub struct FileMode(u16);
 
 impl FileMode {
+    const BITS: u16 = 0o7777;
+
     /// Takes bits, or `None` if there are others than `0o7777`.
     pub fn new(bits: u16) -> Option<Self> {
-        (bits <= 0o7777).then_some(Self(bits))
+        (bits <= Self::BITS).then_some(Self(bits))
     }
 
     /// The bits.
@@ -184,9 +186,10 @@ pub struct StoreAttributes {
 impl SiteCommand {
     pub(super) fn parse(argument: Argument<'_>) -> Result<Self, CommandError> {
         let (name, rest) = argument.split_word("the command")?;
-        let name = format!("SITE {}", name.to_ascii_uppercase().escape_ascii());
-        let Some((verb, syntax)) = help::entry(&name) else {
-            return Err(CommandError::unknown(name.as_bytes()));
+        let name = [b"SITE ", name.to_ascii_uppercase().as_slice()].concat();
+        let known = std::str::from_utf8(&name).ok().and_then(help::entry);
+        let Some((verb, syntax)) = known else {
+            return Err(CommandError::unknown(&name));
         };
         let argument = Argument {
             verb,
@@ -204,7 +207,11 @@ impl SiteCommand {
     fn parse_file_command(argument: Argument<'_>) -> Option<Result<Self, CommandError>> {
         Some(match argument.verb {
             "SITE CHMOD" => {
-                let mode = valid("the mode", "octal and at most 7777", FileMode::parse);
+                let mode = valid(
+                    "the mode",
+                    "octal: permission bits, or a whole st_mode",
+                    FileMode::parse,
+                );
                 argument
                     .read((mode, last_path))
                     .map(|(mode, path)| Self::Chmod { mode, path })
@@ -327,13 +334,15 @@ impl BufferVerb {
 }
 
 impl FileMode {
-    /// globus-gridftp-server 13.24 also takes `999` and `u+x`, and makes nonsense of them.
+    /// Reads permission bits, or a whole `st_mode` with the file type above them, as gfal2 sends it: the type is
+    /// dropped, as globus-gridftp-server 13.24 does. That server also takes `999` and `u+x`, and sets wrong bits.
     fn parse(word: &[u8]) -> Option<Self> {
         if !word.iter().all(|digit| (b'0'..=b'7').contains(digit)) {
             return None;
         }
-        let bits = u16::from_str_radix(std::str::from_utf8(word).ok()?, 8);
-        Self::new(bits.ok()?)
+        // S_IFMT and the permission bits are 16 bits together (inode(7)).
+        let mode = u16::from_str_radix(std::str::from_utf8(word).ok()?, 8).ok()?;
+        Self::new(mode & Self::BITS)
     }
 }
 

@@ -231,7 +231,7 @@ fn sizes_are_bounded_by_their_types() {
         "SITE UTIME 202101020304 a",
         "SITE CHMOD u+x a",
         "SITE CHMOD 999 a",
-        "SITE CHMOD 10000 a",
+        "SITE CHMOD 1000000 a",
         "SITE TRNC x a",
         "SITE RETRBUFSIZE x",
         "SCKS MD5 xyz",
@@ -295,6 +295,33 @@ fn errors_say_what_would_be_right() {
         refusal("RETR").text(),
         "RETR: the path is missing. Syntax: RETR <sp> pathname"
     );
+}
+
+#[test]
+fn errors_show_input_as_it_came() {
+    assert_eq!(
+        refusal("REST it's").text(),
+        "REST: 'it's' is no range; a restart is written as 1234 or as 0-1000,2000-3000. \
+         Syntax: REST <sp> offset | start-end[,start-end]..."
+    );
+    assert!(refusal("SITE \"a\\b\"").text().contains("'SITE \"A\\B\"'"));
+    assert!(refusal("MODE ü").text().contains("'ü'"));
+    // What would not be seen, or is not text, is escaped once.
+    assert!(refusal("MODE \u{7}").text().contains("'\\u{7}'"));
+    let no_text = Command::parse(b"SITE \xff").expect_err("no command");
+    assert!(no_text.reply().text().contains("'SITE \\xff'"));
+}
+
+#[test]
+fn a_mode_may_have_a_file_type() {
+    let mode = |line| match parsed(line) {
+        Command::Site(SiteCommand::Chmod { mode, .. }) => mode.bits(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(mode("SITE CHMOD 40755 /d"), 0o755);
+    assert_eq!(mode("SITE CHMOD 100644 /f"), 0o644);
+    assert_eq!(mode("SITE CHMOD 0102755 /f"), 0o2755);
+    assert_eq!(mode("SITE CHMOD 177777 /f"), 0o7777);
 }
 
 #[test]
