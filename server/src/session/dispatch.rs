@@ -13,7 +13,7 @@ use super::authenticate::Protection;
 use super::control::{Control, Fault, Request};
 use super::features::{Told, features};
 use super::order::Motion;
-use super::{End, Session, User};
+use super::{End, Session, User, names};
 use crate::events::Event;
 
 impl Session {
@@ -82,7 +82,7 @@ impl Session {
         command: Command,
     ) -> Result<Reply, End> {
         Ok(match command {
-            Command::Quit => return Err(End::Quit(211)),
+            Command::Quit => return Err(End::Quit),
             _ if self.must_authenticate() => Reply::new(530, "Must perform GSSAPI authentication."),
             Command::User(name) => self.name(&name),
             Command::Pass(password) => self.password(control, &password).await?,
@@ -173,7 +173,7 @@ impl Session {
             Command::Feat => Ok(self.features()),
             Command::User(name) => Ok(self.name(&name)),
             Command::Pass(password) => self.password(control, &password).await,
-            Command::Quit => Err(End::Quit(221)),
+            Command::Quit => Err(End::Quit),
             Command::Site(command) => self.site(control, user, command).await,
             command if belongs_to_security(&command) => Ok(self.refuse_security(&command)),
             command => self.execute_on_name(control, user, command).await,
@@ -198,7 +198,9 @@ impl Session {
             Command::Rnfr(path) => self.rename_from(control, user, &path).await,
             Command::Rnto(path) => self.rename_to(control, user, &path).await,
             Command::Mfmt { modified, path } => {
-                self.set_modified(control, user, modified, &path).await
+                let done = names::modified(modified, &path);
+                self.set_modified(control, user, modified, &path, done)
+                    .await
             }
             Command::Cksm {
                 algorithm,

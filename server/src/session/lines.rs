@@ -18,14 +18,30 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// What is told of each entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `MLSD`, `MLSC`: facts of the entries of a directory.
+    /// `MLSD`: facts of the entries of a directory.
     Facts,
+    /// `MLSC`: facts of the entries of a directory, of itself and of its parent.
+    AllFacts,
     /// `MLSR`: facts of a whole tree.
     Tree,
     /// `LIST`: the long form of ls(1), in local time.
     Long,
     /// `NLST`: names.
     Names,
+}
+
+impl Form {
+    /// Whether a directory's listing has `.` and `..` in it; globus-gridftp-server 13.24 sends them in all.
+    ///
+    /// Names of `NLST` can be given to the commands that transfer files (RFC 1123 4.1.2.7). The entries are not
+    /// required in `MLSD` (RFC 3659 7.5.1), and arccp 6.17 -r takes them for files. No client but those of Globus knows
+    /// `MLSC` and `MLSR`.
+    pub(super) fn tells_current_and_parent(self) -> bool {
+        match self {
+            Self::AllFacts | Self::Tree | Self::Long => true,
+            Self::Facts | Self::Names => false,
+        }
+    }
 }
 
 /// How a listing is written.
@@ -108,7 +124,7 @@ impl Writer {
         kind: Kind,
     ) {
         pieces.line(|line| match self.style.form {
-            Form::Facts | Form::Tree => {
+            Form::Facts | Form::AllFacts | Form::Tree => {
                 let link = entry::link_target(directory, metadata);
                 entry::facts(metadata, kind, link.as_deref())
                     .is_some_and(|facts| facts.append_line(line, self.style.facts, name))

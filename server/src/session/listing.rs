@@ -70,10 +70,12 @@ impl Listing {
 
     fn open_directory(&mut self, path: &Path, found: &Metadata) -> Result<(), StorageError> {
         let stream = self.storage.list(path)?;
-        self.add(b".", path, found, Kind::Current);
-        // The parent may be out of reach; then the listing does without it.
-        if let Ok(parent) = self.storage.stat(&path.join("..")) {
-            self.add(b"..", path, &parent, Kind::Parent);
+        if self.writer.form().tells_current_and_parent() {
+            self.add(b".", path, found, Kind::Current);
+            // The parent may be out of reach; then the listing does without it.
+            if let Ok(parent) = self.storage.stat(&path.join("..")) {
+                self.add(b"..", path, &parent, Kind::Parent);
+            }
         }
         self.rest = if self.writer.form() == Form::Tree {
             Rest::Tree(Tree::new(Arc::clone(&self.storage), path, stream))
@@ -89,7 +91,7 @@ impl Listing {
         let name = path.file_name().map_or(&b"/"[..], OsStr::as_bytes);
         let name = match self.writer.form() {
             Form::Names | Form::Long => given.unwrap_or(name),
-            Form::Facts | Form::Tree => name,
+            Form::Facts | Form::AllFacts | Form::Tree => name,
         };
         self.add(name, path.parent().unwrap_or(path), found, Kind::Entry);
     }

@@ -116,9 +116,8 @@ struct User {
 /// Why a session ends.
 #[derive(Debug, thiserror::Error)]
 enum End {
-    /// With the code of the last reply.
     #[error("the client said goodbye")]
-    Quit(u16),
+    Quit,
     #[error("the client closed the connection")]
     ClosedByClient,
     #[error("the client did nothing for too long")]
@@ -140,7 +139,8 @@ impl End {
     fn reply(&self) -> Option<Reply> {
         match self {
             Self::ClosedByClient | Self::Handshake(_) | Self::Network(_) => None,
-            Self::Quit(code) => Some(Reply::new(*code, "Goodbye.")),
+            // RFC 959 5.4, before login as well; globus-gridftp-server 13.24 answers 211 there.
+            Self::Quit => Some(Reply::new(221, "Goodbye.")),
             Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
             // RFC 2228 3: a failed check. No later command could be believed.
             Self::Broken(reason) => Some(Reply::new(

@@ -2,6 +2,7 @@
 
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_protocol::time::TimeValue;
 use gridhaul_storage::{FileKind, StorageError};
 use gridhaul_transfer::Relabel;
 use jiff::Timestamp;
@@ -13,6 +14,13 @@ use super::{End, Session, User, replies};
 /// What most commands answer that changed something.
 pub(super) fn ok() -> Reply {
     Reply::new(250, "OK.")
+}
+
+/// The answer to `MFMT` (draft-somers-ftp-mfxx 3.1): the fact that was set, and the path as the client wrote it.
+/// rclone 1.60 takes any other code than 213 for an error; globus-gridftp-server 13.24 answers `250 OK.`
+pub(super) fn modified(modified: Timestamp, path: &PathArgument) -> Reply {
+    let fact = format!("Modify={}; ", TimeValue(modified));
+    Reply::new(213, [fact.as_bytes(), path.as_bytes()].concat())
 }
 
 impl Session {
@@ -55,12 +63,9 @@ impl Session {
     ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), |files, path| {
             files.storage.make_directory(path.as_path())?;
-            let text = [
-                b"Directory ",
-                path.quoted().as_slice(),
-                b" created successfully.",
-            ]
-            .concat();
+            // RFC 959, appendix II: the path in quotation marks comes first. Python's ftplib takes what follows
+            // for no path at all, and globus-gridftp-server 13.24 has the path behind other words.
+            let text = [&path.quoted(), &b" created successfully."[..]].concat();
             Ok(Reply::new(257, text))
         })
         .await
@@ -145,17 +150,18 @@ impl Session {
         .await
     }
 
-    /// `MFMT`, `SITE UTIME`.
+    /// `MFMT` and `SITE UTIME`, which answer `done`.
     pub(super) async fn set_modified(
         &mut self,
         control: &mut Control,
         user: &User,
         modified: Timestamp,
         path: &PathArgument,
+        done: Reply,
     ) -> Result<Reply, End> {
         self.on_path(control, user, Some(path), move |files, path| {
             files.node.set_modified(path.as_path(), modified.into())?;
-            Ok(ok())
+            Ok(done)
         })
         .await
     }

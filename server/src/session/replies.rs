@@ -149,7 +149,10 @@ pub(crate) fn connect_error(error: &StackError) -> Reply {
     Reply::new(500, format!("Command failed. : {error}"))
 }
 
-/// Code and class of an error of the operating system, as in globus-gridftp-server 13.24.
+/// Code and class of an error of the operating system. The classes are those of globus-gridftp-server 13.24, and so are
+/// the codes but for two: that server answers 553 to `MKD` of what exists, where RFC 959 5.4 lists 550 alone and rclone
+/// 1.60 knows no other code, and 451, for an error that may pass, to names that cannot be used and directories that are
+/// not empty.
 fn classify(errno: Errno) -> (u16, &'static str) {
     match errno {
         Errno::NOENT => (550, "PATH_NOT_FOUND"),
@@ -160,7 +163,8 @@ fn classify(errno: Errno) -> (u16, &'static str) {
         Errno::NOSPC => (552, "NO_SPACE_LEFT"),
         Errno::DQUOT => (552, "QUOTA_EXCEEDED"),
         Errno::FBIG => (552, "INTERNAL_ERROR"),
-        Errno::EXIST => (553, "PATH_EXISTS"),
+        Errno::EXIST => (550, "PATH_EXISTS"),
+        Errno::NOTEMPTY | Errno::NAMETOOLONG | Errno::LOOP | Errno::XDEV => (550, "INTERNAL_ERROR"),
         Errno::TXTBSY => (450, "INTERNAL_ERROR"),
         _ => (451, "INTERNAL_ERROR"),
     }
@@ -249,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn name_space_errors_are_those_of_the_real_server() {
+    fn name_space_errors_have_the_form_and_the_words_of_the_real_server() {
         assert_eq!(
             text(&storage_error(&StorageError::new("mkdir", Errno::EXIST))),
-            "553-GlobusError: v=1 c=PATH_EXISTS\r\n\
-             553-GridFTP-Errno: 17\r\n\
-             553-GridFTP-Reason: System error in mkdir\r\n\
-             553-GridFTP-Error-String: File exists\r\n\
-             553 End.\r\n"
+            "550-GlobusError: v=1 c=PATH_EXISTS\r\n\
+             550-GridFTP-Errno: 17\r\n\
+             550-GridFTP-Reason: System error in mkdir\r\n\
+             550-GridFTP-Error-String: File exists\r\n\
+             550 End.\r\n"
         );
         for (errno, code, class, words) in [
             (
@@ -283,15 +287,27 @@ mod tests {
             (Errno::DQUOT, 552, "QUOTA_EXCEEDED", "Disk quota exceeded"),
             (
                 Errno::NOTEMPTY,
-                451,
+                550,
                 "INTERNAL_ERROR",
                 "Directory not empty",
             ),
             (
                 Errno::NAMETOOLONG,
-                451,
+                550,
                 "INTERNAL_ERROR",
                 "File name too long",
+            ),
+            (
+                Errno::LOOP,
+                550,
+                "INTERNAL_ERROR",
+                "Too many levels of symbolic links",
+            ),
+            (
+                Errno::XDEV,
+                550,
+                "INTERNAL_ERROR",
+                "Invalid cross-device link",
             ),
         ] {
             let reply = storage_error(&StorageError::new("stat", errno));

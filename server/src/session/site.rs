@@ -41,7 +41,9 @@ impl Session {
                     .await;
             }
             SiteCommand::Utime { modified, path } => {
-                return self.set_modified(control, user, modified, &path).await;
+                return self
+                    .set_modified(control, user, modified, &path, ok())
+                    .await;
             }
             SiteCommand::Rdel(path) => {
                 return self

@@ -139,7 +139,7 @@ impl Session {
                 return Ok(());
             }
         };
-        let style = self.style(Form::Facts);
+        let style = self.style(Form::AllFacts);
         let (sender, mut pieces) = mpsc::channel(2);
         let storage = user.node.storage();
         let first = Reply::encode_first_line(250, [b"Contents of ", path.as_bytes()].concat());

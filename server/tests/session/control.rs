@@ -225,7 +225,7 @@ fn connections_that_are_too_many_are_turned_away() {
         "421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.\r\n"
     );
     second.expect_end();
-    first.expect("QUIT", 211);
+    first.expect("QUIT", 221);
     first.expect_end();
     while served.server().sessions() > 0 {
         std::thread::yield_now();
@@ -282,7 +282,7 @@ fn half_a_mebibyte_of_commands_does_not_overtake_itself() {
         sender.write_all(b"NOOP\r\n").expect("sent");
     });
     for _ in 0..128 {
-        client.expect_reply(451);
+        client.expect_reply(550);
     }
     client.expect_reply(200);
     writer.join().expect("no panic");

@@ -174,8 +174,8 @@ fn nothing_but_authentication_is_answered_before_it() {
     client.expect("auth gssapi", 334);
     client.expect("ADAT !!!!", 501);
     client.expect("ADAT A", 501);
-    let text = client.expect("QUIT", 211);
-    assert_eq!(text, "211 Goodbye.\r\n");
+    let text = client.expect("QUIT", 221);
+    assert_eq!(text, "221 Goodbye.\r\n");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn little_is_said_before_login() {
     client.expect("HELP", 214);
     client.expect("SITE HELP", 214);
     assert!(!client.expect("FEAT", 211).contains("CKSM"));
-    client.expect("QUIT", 211);
+    client.expect("QUIT", 221);
     client.expect_end();
 }
 

@@ -11,7 +11,7 @@ fn directories_are_changed_made_and_removed() {
         "257 \"/\" is current directory.\r\n"
     );
     let text = client.expect("MKD a/", 257);
-    assert_eq!(text, "257 Directory \"/a\" created successfully.\r\n");
+    assert_eq!(text, "257 \"/a\" created successfully.\r\n");
     client.expect("CWD a", 250);
     client.expect("MKD b", 257);
     client.expect("CWD ~/a/b", 250);
@@ -24,7 +24,9 @@ fn directories_are_changed_made_and_removed() {
         client.expect("PWD", 257),
         "257 \"/a\" is current directory.\r\n"
     );
-    let text = client.expect("RMD /a", 451);
+    let text = client.expect("MKD /a", 550);
+    assert!(text.contains("File exists"), "{text}");
+    let text = client.expect("RMD /a", 550);
     assert!(text.contains("Directory not empty"), "{text}");
     client.expect("RMD b", 250);
     client.expect("CWD ..", 250);
@@ -102,9 +104,15 @@ fn sizes_times_and_modes_are_told_and_set() {
     served.write("a b", "12345");
     let mut client = served.anonymous();
     assert_eq!(client.expect("SIZE a b", 213), "213 5\r\n");
-    client.expect("MFMT 20200102030405 a b", 250);
+    assert_eq!(
+        client.expect("MFMT 20200102030405 a b", 213),
+        "213 Modify=20200102030405; a b\r\n"
+    );
     assert_eq!(client.expect("MDTM a b", 213), "213 20200102030405\r\n");
-    client.expect("SITE UTIME 20210102030405 a b", 250);
+    assert_eq!(
+        client.expect("SITE UTIME 20210102030405 a b", 250),
+        "250 OK.\r\n"
+    );
     assert_eq!(client.expect("MDTM a b", 213), "213 20210102030405\r\n");
     client.expect("SITE CHMOD 0640 a b", 250);
     let mode = std::fs::metadata(served.path("a b"))
@@ -112,6 +120,12 @@ fn sizes_times_and_modes_are_told_and_set() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o7777, 0o640);
+    client.expect("SITE CHMOD 100604 a b", 250);
+    let mode = std::fs::metadata(served.path("a b"))
+        .expect("there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o604);
     client.expect("SITE TRNC 3 a b", 250);
     assert_eq!(served.read("a b"), b"123");
     assert_eq!(
@@ -154,7 +168,7 @@ fn names_are_bytes() {
         client.expect(&format!("RMD {name}"), 250);
     }
     let long = "x".repeat(256);
-    let text = client.expect(&format!("MKD {long}"), 451);
+    let text = client.expect(&format!("MKD {long}"), 550);
     assert!(text.contains("File name too long"), "{text}");
 }
 
