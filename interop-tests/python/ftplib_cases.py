@@ -97,6 +97,13 @@ def commands_before_login(it):
 
 
 @case
+def quit_before_login(it):
+    ftp = ftplib.FTP(timeout=30)
+    ftp.connect(it.host, it.port)
+    assert ftp.quit().startswith("221")
+
+
+@case
 def working_directory(it):
     directory(f"{it.remote}/a")
     directory(f"{it.remote}/a/b c")
@@ -130,11 +137,11 @@ def working_directory_errors(it):
 @case
 def mkd(it):
     with it.session() as ftp:
-        ftp.mkd("new")
+        equal(ftp.mkd("new"), it.path + "/new")
         assert os.path.isdir(f"{it.remote}/new")
-        ftp.mkd(it.path + "/new/below it/")
+        equal(ftp.mkd(it.path + "/new/below it/"), it.path + "/new/below it")
         assert os.path.isdir(f"{it.remote}/new/below it")
-        with refused(None, "File exists"):
+        with refused("550", "File exists"):
             ftp.mkd("new")
         with refused("550", NOT_FOUND):
             ftp.mkd("no/such")
@@ -143,7 +150,9 @@ def mkd(it):
 @case
 def mkd_with_quotes(it):
     with it.session() as ftp:
-        ftp.mkd('a "quoted" name')
+        made = ftp.mkd('a "quoted" name')
+        # The real server has other words in front, after which ftplib finds no path.
+        assert made in ("", it.path + '/a "quoted" name'), made
         equal(os.listdir(it.remote), ['a "quoted" name'])
 
 
@@ -158,7 +167,7 @@ def rmd(it):
             ftp.rmd("empty")
         with refused("550", "Not a directory"):
             ftp.rmd("full/file")
-        with raises(ftplib.Error, lambda error: "Directory not empty" in str(error)):
+        with refused("550", "Directory not empty"):
             ftp.rmd("full")
     equal(os.listdir(it.remote), ["full"])
 
@@ -221,7 +230,7 @@ def mdtm_and_mfmt(it):
     os.utime(f"{it.remote}/file", (1_000_000_000, 1_000_000_000))
     with it.session() as ftp:
         equal(ftp.sendcmd("MDTM file"), "213 20010909014640")
-        assert ftp.sendcmd("MFMT 20051231235959 file").startswith("2")
+        equal(ftp.sendcmd("MFMT 20051231235959 file"), "213 Modify=20051231235959; file")
         equal(int(os.stat(f"{it.remote}/file").st_mtime), 1_136_073_599)
         with refused("550", NOT_FOUND):
             ftp.sendcmd("MDTM nosuch")
@@ -235,8 +244,8 @@ def nlst(it):
     directory(f"{it.remote}/directory")
     write(f"{it.remote}/directory/below", b"x")
     with it.session() as ftp:
-        equal(set(ftp.nlst()) - {".", ".."}, {*names, "directory"})
-        equal({name.split("/")[-1] for name in ftp.nlst("directory")} - {".", ".."}, {"below"})
+        equal(set(ftp.nlst()), {*names, "directory"})
+        equal({name.split("/")[-1] for name in ftp.nlst("directory")}, {"below"})
         with refused("550", NOT_FOUND):
             ftp.nlst("nosuch")
 
@@ -286,8 +295,6 @@ def mlsd(it):
         ["file", "12345", "20010909014640", "0640"],
     )
     equal(entries["directory"]["type"], "dir")
-    equal(entries["."]["type"], "cdir")
-    equal(entries[".."]["type"], "pdir")
 
 
 @case
@@ -581,6 +588,15 @@ def names_that_are_not_utf8(it):
         equal(os.listdir(it.remote.encode()), [b"caf\xe9"])
         assert "caf\xe9" in ftp.nlst()
         equal(get(ftp, "caf\xe9"), b"x")
+
+
+@case
+def names_that_are_too_long(it):
+    """A code of 4yz would have clients try again."""
+    with it.session() as ftp:
+        for command in ["MKD", "RMD", "DELE", "SIZE", "RNFR", "MLST"]:
+            with refused("550", "File name too long"):
+                ftp.sendcmd(f"{command} {'x' * 300}")
 
 
 @case

@@ -196,6 +196,9 @@ def chmod(it):
     for mode in (0o600, 0o777, 0o640):
         it.gfal.chmod(it.destination + "file", mode)
         equal(oct(os.stat(f"{it.remote}/file").st_mode & 0o7777), oct(mode))
+    # A whole st_mode, as programs pass it on from a stat.
+    it.gfal.chmod(it.destination + "file", stat.S_IFREG | 0o604)
+    equal(oct(os.stat(f"{it.remote}/file").st_mode & 0o7777), oct(0o604))
     with number(errno.ENOENT):
         it.gfal.chmod(it.destination + "nosuch", 0o600)
 

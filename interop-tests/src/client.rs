@@ -17,7 +17,7 @@ use crate::group::Group;
 const OUTPUT_LIMIT: usize = 8 << 20;
 
 /// Debian's package for each program that the table needs.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 14] = [
     ("globus-url-copy", "globus-gass-copy-progs"),
     ("globus-gridftp-server", "globus-gridftp-server-progs"),
     (
@@ -26,6 +26,23 @@ const PACKAGES: [(&str, &str); 9] = [
     ),
     ("curl", "curl"),
     ("lftp", "lftp"),
+    ("rclone", "rclone"),
+    (
+        "arccp",
+        "nordugrid-arc-client nordugrid-arc-plugins-gridftp",
+    ),
+    (
+        "arcls",
+        "nordugrid-arc-client nordugrid-arc-plugins-gridftp",
+    ),
+    (
+        "arcmkdir",
+        "nordugrid-arc-client nordugrid-arc-plugins-gridftp",
+    ),
+    (
+        "arcrm",
+        "nordugrid-arc-client nordugrid-arc-plugins-gridftp",
+    ),
     ("python3", "python3"),
     ("openssl", "openssl"),
     ("grid-proxy-init", "globus-proxy-utils"),

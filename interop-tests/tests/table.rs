@@ -37,6 +37,8 @@ groups! {
     ftplib: "ftplib/",
     curl: "curl/",
     lftp: "lftp/",
+    rclone: "rclone/",
+    arc: "arc/",
     jglobus: "jglobus/",
     tls: "tls/",
     gsi_get: "gsi/get ",

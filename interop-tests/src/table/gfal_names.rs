@@ -108,7 +108,13 @@ fn list_all(context: &Context<'_>) -> Result<Observation, Failure> {
     let listing = gfal("gfal-ls", ["-a", &context.from("shown/")], context)
         .run()?
         .succeeded()?;
-    Ok(observed(context, &listing.says(&[".hidden\n"])?.output()))
+    // Only the real server's NLST has the directory itself and the one above it.
+    let names = listing.says(&[".hidden\n"])?.output();
+    let names: Vec<_> = names
+        .lines()
+        .filter(|name| !matches!(*name, "." | ".."))
+        .collect();
+    Ok(observed(context, &names.join("\n")))
 }
 
 fn list_one(context: &Context<'_>) -> Result<Observation, Failure> {

@@ -1,5 +1,6 @@
 //! The cases, by client program.
 
+mod arc;
 mod curl;
 mod curl_commands;
 mod errors;
@@ -11,6 +12,7 @@ mod names;
 mod options;
 mod partial;
 mod python;
+mod rclone;
 mod recursive;
 mod restart;
 mod sync;
@@ -37,8 +39,10 @@ pub fn cases() -> Vec<Case> {
         python::cases(),
         curl::cases(),
         lftp::cases(),
+        rclone::cases(),
         tls::cases(),
         gsi::cases(),
+        arc::cases(),
     ]
     .into_iter()
     .flatten()

@@ -48,11 +48,12 @@ const GFAL2_THIRD_PARTY: [&str; 6] = [
 ];
 
 /// Functions of `ftplib_cases.py`.
-const FTPLIB: [&str; 46] = [
+const FTPLIB: [&str; 48] = [
     "login",
     "login_as_ftp",
     "login_of_a_stranger",
     "commands_before_login",
+    "quit_before_login",
     "working_directory",
     "working_directory_errors",
     "mkd",
@@ -93,6 +94,7 @@ const FTPLIB: [&str; 46] = [
     "checksums",
     "names_on_the_wire",
     "names_that_are_not_utf8",
+    "names_that_are_too_long",
     "many_sessions",
     "many_transfers_in_one_session",
 ];
@@ -101,12 +103,26 @@ const FTPLIB: [&str; 46] = [
 const FTPLIB_ROLES: [(&str, Role); 2] = [("ipv6", Role::Ipv6), ("read_only", Role::ReadOnly)];
 
 /// Where the real server is odd.
-const FTPLIB_ODDITIES: [(&str, &str); 9] = [
-    ("nlst", LINE_ENDS),
+const FTPLIB_ODDITIES: [(&str, &str); 14] = [
+    (
+        "mkd",
+        "it answers 553 to MKD of what exists, and has other words before the path of its 257",
+    ),
+    (
+        "rmd",
+        "it answers 451 to RMD of a directory that is not empty",
+    ),
+    ("mdtm_and_mfmt", "it answers MFMT with 250"),
+    ("names_that_are_too_long", "it answers 451"),
+    (
+        "nlst",
+        "its NLST has . and .., and in TYPE A lines that end CR CR LF",
+    ),
     ("listing", LINE_ENDS),
     ("listing_of_a_file_and_a_pattern", LINE_ENDS),
     ("mlsd", LINE_ENDS),
     ("opts_utf8", "it answers 500 though its FEAT says UTF8"),
+    ("quit_before_login", "it answers 211"),
     (
         "unknown_commands",
         "its answer to TYPE X has a line end in the middle",
