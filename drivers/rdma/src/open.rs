@@ -291,7 +291,7 @@ impl Door {
 }
 
 /// What proves that a connection belongs to a data connection, and says which queue pair it is for.
-fn private_data(token: Token, number: u16) -> Vec<u8> {
+pub(crate) fn private_data(token: Token, number: u16) -> Vec<u8> {
     let mut private = token.to_vec();
     private.extend(number.to_be_bytes());
     private

@@ -97,6 +97,17 @@ pub trait Endpoint: Send + fmt::Debug {
     /// provider may use them before it knows whether what comes belongs there. Until it is told, there are none.
     fn spare(&mut self, _parts: [Span; 2]) {}
 
+    /// Whether the peer has written to every byte of this part of the memory that it may write to, since
+    /// [`Endpoint::expect_anew`] named that byte last. A provider that does not see what is written says that it has: nothing else
+    /// can be told then, and what is there are zeros, or bytes that came over this endpoint.
+    fn is_written(&self, _part: Span) -> bool {
+        true
+    }
+
+    /// The peer is about to be told that it may fill this part of the memory anew; what it wrote there before does not count
+    /// any more.
+    fn expect_anew(&mut self, _part: Span) {}
+
     /// Hands a request to a queue pair. It goes at the latest when the doorbell is rung. The memory that it names belongs to
     /// the device until its completion comes.
     ///

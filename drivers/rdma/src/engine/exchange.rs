@@ -202,6 +202,9 @@ impl Exchange {
         let Some(queue_pair) = self.sender.reserve(now) else {
             return Ok(());
         };
+        for place in self.receiver.freed() {
+            endpoint.expect_anew(place);
+        }
         let work = Work::Send(self.receiver.credit().encode());
         self.credits += 1;
         Self::post(endpoint, queue_pair, Request { id: 0, work })?;
@@ -380,7 +383,10 @@ impl Exchange {
             Message::Arrived { start, length } => {
                 let length = u64::from(length);
                 match &mut self.reader {
-                    None => self.receiver.arrived(start, length)?,
+                    None => {
+                        let is_written = |place| endpoint.is_written(place);
+                        self.receiver.announced(start, length, is_written)?;
+                    }
                     Some(reader) => {
                         if self.receiver.wants(start, length, reader.pieces())? {
                             reader.announced(start, length);

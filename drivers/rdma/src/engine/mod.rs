@@ -26,7 +26,7 @@ mod sender;
 mod sources;
 
 pub(crate) use exchange::Exchange;
-#[cfg(any(test, feature = "sim"))]
+#[cfg(any(test, fuzzing, feature = "sim"))]
 pub(crate) use exchange::Fault;
 pub(crate) use message::Message;
 #[cfg(any(test, feature = "sim"))]

@@ -45,6 +45,11 @@ pub(crate) enum ReceiverError {
     Empty,
     #[error("the peer wrote up to byte {end}, and had credit up to {limit}")]
     BeyondCredit { end: u64, limit: u64 },
+    #[error(
+        "the peer announced bytes {start} to {end} of the stream, and has not written all of them since it was last given \
+         their place"
+    )]
+    NotWritten { start: u64, end: u64 },
     #[error("the peer announced bytes twice, from {start} to {end}")]
     Overlap { start: u64, end: u64 },
     #[error("the peer announced bytes across the end of the ring")]
@@ -102,9 +107,9 @@ impl Receiver {
         if length > most {
             return Err(ReceiverError::Inline { length, most });
         }
-        let is_new = start >= self.ready && !self.early.contains_key(&start);
+        let is_news = self.is_news(start);
         self.arrived(start, length)?;
-        Ok(is_new.then(|| self.ring.place(start, length)))
+        Ok(is_news.then(|| self.ring.place(start, length)))
     }
 
     /// A WRITE has announced itself.
@@ -123,12 +128,12 @@ impl Receiver {
 
     /// Where the sender may write: from what is ready on to the end of its credit, around the end of the ring.
     pub(crate) fn window(&self) -> [Span; 2] {
-        let limit = self.credited + self.ring.bytes();
-        let split = limit.min(self.ready + self.ring.contiguous(self.ready));
-        [
-            self.ring.place(self.ready, split - self.ready),
-            self.ring.place(split, limit - split),
-        ]
+        self.places(self.ready, self.credited + self.ring.bytes())
+    }
+
+    /// Where the sender may write anew once it has the credit that is returned next.
+    pub(crate) fn freed(&self) -> [Span; 2] {
+        self.places(self.credited, self.consumed)
     }
 
     /// Whether a piece that the peer announced is still to be fetched, where `fetching` are, too.
@@ -146,7 +151,27 @@ impl Receiver {
         if fetching + self.early.len() > self.max_pieces {
             return Err(ReceiverError::TooManyPieces(self.max_pieces));
         }
-        Ok(start >= self.ready && !self.early.contains_key(&start))
+        Ok(self.is_news(start))
+    }
+
+    /// The peer says that it has written a piece to the ring; `is_written` says whether it has written to all of a place.
+    ///
+    /// # Errors
+    ///
+    /// When the piece cannot be there, or is not.
+    pub(crate) fn announced(
+        &mut self,
+        start: u64,
+        length: u64,
+        is_written: impl FnOnce(Span) -> bool,
+    ) -> Result<(), ReceiverError> {
+        self.check(start, length)?;
+        // What had arrived and comes again is not looked at.
+        if self.is_news(start) && !is_written(self.ring.place(start, length)) {
+            let end = start + length;
+            return Err(ReceiverError::NotWritten { start, end });
+        }
+        self.arrived(start, length)
     }
 
     /// A piece is in the ring.
@@ -251,6 +276,20 @@ impl Receiver {
     /// A queue pair was lost, and maybe the last credit on it.
     pub(crate) fn lost(&mut self) {
         self.repeats = self.credited > 0;
+    }
+
+    /// Whether no piece from here on has arrived.
+    fn is_news(&self, start: u64) -> bool {
+        start >= self.ready && !self.early.contains_key(&start)
+    }
+
+    /// The places of a part of the stream that is no longer than the ring, around its end.
+    fn places(&self, start: u64, end: u64) -> [Span; 2] {
+        let split = end.min(start + self.ring.contiguous(start));
+        [
+            self.ring.place(start, split - start),
+            self.ring.place(split, end - split),
+        ]
     }
 
     fn check(&self, start: u64, length: u64) -> Result<(), ReceiverError> {

@@ -3,10 +3,12 @@
 //! Programs do not have this: cargo-fuzz sets the `cfg` that it needs. Each function takes what a peer could send, and
 //! panics when that has an effect that no peer may have.
 
+mod liar;
 mod messages;
 mod records;
 mod segments;
 
+pub use liar::liar;
 pub use messages::messages;
 pub use records::{frame, records};
 pub use segments::segments;
@@ -54,6 +56,7 @@ mod tests {
             frame(&input);
             segments(&input);
             messages(&input);
+            liar(&input);
         }
     }
 }

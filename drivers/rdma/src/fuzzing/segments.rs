@@ -14,6 +14,9 @@ use crate::soft::segment::{Header, Queue, ReadRequest, Tagged};
 /// The length of each region, in bytes.
 const REGION_BYTES: usize = 4096;
 
+/// Pieces under way.
+const PIECES: usize = 8;
+
 /// What a message may take along, in bytes.
 const PAYLOAD_BYTES: usize = 6000;
 
@@ -22,7 +25,7 @@ const PAYLOAD_BYTES: usize = 6000;
 pub fn segments(input: &[u8]) {
     let mut input = Input(input);
     let has_checksum = input.byte() % 2 == 1;
-    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES).expect("a descriptor");
+    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, PIECES).expect("a descriptor");
     let rights = [
         Access::RemoteWrite,
         Access::RemoteRead,

@@ -146,7 +146,8 @@ impl Opening<'_> {
                 Ok(Carrier::Iwarp(Box::new(endpoint)))
             }
             (Way::Soft | Way::Iwarp, _) if abilities.ways.has(Way::Soft) => Ok(Carrier::Soft(
-                SoftEndpoint::new(wanted.payload_bytes).map_err(local_error)?,
+                SoftEndpoint::new(wanted.payload_bytes, usize::from(wanted.pieces))
+                    .map_err(local_error)?,
             )),
             (Way::Roce | Way::InfiniBand, Some(place)) if place.way() == way => {
                 let endpoint = VerbsEndpoint::new(place, wanted);

@@ -24,7 +24,7 @@ fn settled_file(bytes: usize) -> (File, FileState) {
 
 #[test]
 fn sections_are_used_again_while_the_file_is_the_same() {
-    let mut endpoint = SoftEndpoint::new(0).unwrap();
+    let mut endpoint = SoftEndpoint::new(0, 8).unwrap();
     let mut sections = Sections::beside(16 << 20).unwrap();
     let (file, state) = settled_file(3 * MIB);
     let mut pin = |sections: &mut Sections, state, offset| {
@@ -57,7 +57,7 @@ fn sections_are_used_again_while_the_file_is_the_same() {
 
 #[test]
 fn a_file_that_ends_before_is_not_pinned() {
-    let mut endpoint = SoftEndpoint::new(0).unwrap();
+    let mut endpoint = SoftEndpoint::new(0, 8).unwrap();
     let mut sections = Sections::beside(16 << 20).unwrap();
     let (file, state) = settled_file(MIB);
     file.set_len(8192).unwrap();
@@ -79,7 +79,7 @@ proptest! {
             // Pages are large here.
             return Ok(());
         };
-        let mut endpoint = SoftEndpoint::new(0).unwrap();
+        let mut endpoint = SoftEndpoint::new(0, 8).unwrap();
         let (file, state) = settled_file(4 * MIB);
         let (mut filled, mut free_to) = (0, 0);
         let mut needed: Vec<usize> = Vec::new();

@@ -10,6 +10,7 @@
 mod foresight;
 mod handshake;
 pub(crate) mod mpa;
+mod placed;
 mod queue_pair;
 mod receive;
 mod regions;
@@ -27,9 +28,11 @@ use rustix::event::epoll;
 use rustix::net::sockopt;
 
 pub(crate) use handshake::{Established, HandshakeError, Offer, establish};
+use placed::Placed;
 use queue_pair::QueuePair;
 use regions::Regions;
 
+use crate::handshake::messages;
 use crate::memory::{Memory, Span};
 use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, MAX_MESSAGE_BYTES, PostError, Region, Request,
@@ -50,6 +53,8 @@ const MAX_TRANSFER_BYTES: usize = 1 << 30;
 pub(crate) struct SoftEndpoint {
     queue_pairs: Vec<QueuePair>,
     regions: Regions,
+    /// What the peer has written to the region that it may write to.
+    placed: Placed,
     limits: Limits,
     /// Watches the connections. The number of a queue pair is its name there.
     watch: OwnedFd,
@@ -63,15 +68,17 @@ pub(crate) struct SoftEndpoint {
 
 impl SoftEndpoint {
     /// An endpoint without queue pairs. What messages take along is bounded, in bytes: at both ends alike, no matter how
-    /// many segments an adapter makes of it.
+    /// many segments an adapter makes of it. The peer has up to `pieces` under way.
     ///
     /// # Errors
     ///
     /// When the process has no descriptor left.
-    pub(crate) fn new(payload_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(payload_bytes: usize, pieces: usize) -> io::Result<Self> {
         Ok(Self {
             queue_pairs: Vec::new(),
             regions: Regions::default(),
+            // A piece is written before it is announced, and those of a lost queue pair come again.
+            placed: Placed::new(messages(pieces)),
             limits: Limits {
                 queue_pairs: 0,
                 depth: DEPTH,
@@ -177,13 +184,22 @@ impl Endpoint for SoftEndpoint {
         self.regions.set_spare(parts);
     }
 
+    fn is_written(&self, part: Span) -> bool {
+        self.placed.covers(part)
+    }
+
+    fn expect_anew(&mut self, part: Span) {
+        self.placed.forget(part);
+    }
+
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
         self.queue_pairs[queue_pair].post(request, &self.regions, &self.limits)
     }
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
         for (number, queue_pair) in self.queue_pairs.iter_mut().enumerate() {
-            queue_pair.poll(number, &self.regions, &self.limits, completions);
+            let (regions, placed) = (&self.regions, &mut self.placed);
+            queue_pair.poll(number, regions, placed, &self.limits, completions);
         }
         if let Err(error) = self.watch_room() {
             // The watch and the sockets are ours and open, so only the kernel's memory can be short.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, sockopt};
 
+use super::placed::Placed;
 use super::receive::{Incoming, Receive, ReceiveError, Sink, Sinks};
 use super::regions::{AccessError, Regions};
 use super::segment::{Queue, ReadRequest, Tagged};
@@ -132,6 +133,7 @@ impl QueuePair {
         &mut self,
         number: usize,
         regions: &Regions,
+        placed: &mut Placed,
         limits: &Limits,
         completions: &mut Vec<Completion>,
     ) {
@@ -141,7 +143,7 @@ impl QueuePair {
             // Whoever posts has just received what there was.
             self.send_some(number, completions)
         } else {
-            self.receive_some(number, regions, limits, completions)
+            self.receive_some(number, regions, placed, limits, completions)
                 .and_then(|()| self.send_some(number, completions))
         };
         if let Err(error) = outcome {
@@ -153,6 +155,7 @@ impl QueuePair {
         &mut self,
         number: usize,
         regions: &Regions,
+        placed: &mut Placed,
         limits: &Limits,
         completions: &mut Vec<Completion>,
     ) -> Result<(), ReceiveError> {
@@ -165,6 +168,7 @@ impl QueuePair {
                     queue_pair: number,
                     message,
                 }),
+                Incoming::Written(part) => placed.add(part)?,
                 Incoming::Read(request) => self.answer(request, regions, limits)?,
                 Incoming::Answer { bytes, last } => {
                     if let Some(id) = self.reads.answered(bytes, last)? {
@@ -306,9 +310,10 @@ fn terminate(error: &ReceiveError) -> Option<Message> {
         ReceiveError::Order { .. } => [0x12, 0x02],
         ReceiveError::Offset { .. } => [0x12, 0x04],
         ReceiveError::TooLong { .. } => [0x12, 0x05],
-        ReceiveError::Segment(_) | ReceiveError::Answer | ReceiveError::TooManyReads(_) => {
-            [0x02, 0xff]
-        }
+        ReceiveError::Segment(_)
+        | ReceiveError::Scattered(_)
+        | ReceiveError::Answer
+        | ReceiveError::TooManyReads(_) => [0x02, 0xff],
     };
     Message::new(&[layers, code, 0, 0])
 }

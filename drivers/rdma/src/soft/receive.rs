@@ -17,6 +17,7 @@ use direct::Direct;
 
 use super::foresight::{Begun, Foresight, HEAD_BYTES};
 use super::mpa::{CHECKSUM_BYTES, Checksum, LENGTH_BYTES, Trailer, padding, trailer_bytes};
+use super::placed::Scattered;
 use super::regions::{AccessError, Regions};
 use super::segment::{Header, Queue, ReadRequest, SegmentError, TAGGED_BYTES, Tagged};
 use crate::memory::{Memory, Span};
@@ -65,6 +66,8 @@ pub(super) struct Receive {
 pub(super) enum Incoming {
     /// It sent a message.
     Message(Vec<u8>),
+    /// It wrote to all of this part of the memory that it may write to.
+    Written(Span),
     /// It wants to read memory of ours.
     Read(ReadRequest),
     /// A part of the answer to the READ that was asked first.
@@ -94,6 +97,8 @@ pub(super) enum ReceiveError {
     TooLong { bytes: usize, limit: usize },
     #[error("the other end sent a message with a wrong checksum")]
     Checksum,
+    #[error("the other end sent {0}")]
+    Scattered(#[from] Scattered),
     #[error("the other end sent an answer to a READ that is not the one asked for")]
     Answer,
     #[error("the other end sent more than the {0} READs at a time that were agreed")]

@@ -43,12 +43,17 @@ impl Direct {
     }
 
     /// What to tell when it is there.
-    fn event(&self) -> Option<Incoming> {
-        let answer = Incoming::Answer {
-            bytes: self.bytes,
-            last: self.begun.last,
-        };
-        (self.begun.kind == Tagged::ReadResponse).then_some(answer)
+    fn event(&self) -> Incoming {
+        match self.begun.kind {
+            // What is left of the last segment is nothing, at its end, and all segments lie behind each other.
+            Tagged::Write => {
+                Incoming::Written(Span::new(self.span.offset - self.bytes, self.bytes))
+            }
+            Tagged::ReadResponse => Incoming::Answer {
+                bytes: self.bytes,
+                last: self.begun.last,
+            },
+        }
     }
 }
 
@@ -106,7 +111,7 @@ impl Receive {
             return Ok(Step::Wanted(wanted));
         }
         self.start += direct.trailer_bytes;
-        Ok(direct.event().map_or(Step::Again, Step::Event))
+        Ok(Step::Event(direct.event()))
     }
 
     /// Receives the rest of a segment and what probably follows, and goes on to the last segment of which something has

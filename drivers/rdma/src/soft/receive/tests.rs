@@ -7,6 +7,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 
 use super::*;
 use crate::provider::Message;
+use crate::soft::placed::Placed;
 use crate::soft::transmit::{Job, Transmit};
 
 /// As much as a socket holds. The payloads of its 15 segments cannot all be alike.
@@ -122,6 +123,7 @@ struct Ends {
     to: Remote,
     transmit: Transmit,
     receive: Receive,
+    placed: Placed,
     sockets: [OwnedFd; 2],
 }
 
@@ -140,6 +142,7 @@ impl Ends {
             },
             transmit: Transmit::new(SEGMENT_BYTES, false),
             receive: Receive::new(false, MESSAGE_BYTES),
+            placed: Placed::new(1),
             sockets: sockets(),
         }
     }
@@ -167,18 +170,30 @@ impl Ends {
         bytes
     }
 
-    /// Receives these bytes; returns whether the message has come, and how many calls looked for it.
+    /// Receives these bytes; returns whether the message has come, and how many calls looked for it. All that was written
+    /// has come before it.
     fn calls_for(&mut self, bytes: &[u8]) -> (bool, usize) {
-        let event = self.receive(bytes);
-        (event.unwrap().is_some(), CALLS - self.receive.calls)
+        let has_come = self.receive(bytes).unwrap().is_some();
+        let all = Span::new(0, BYTES);
+        assert_eq!(self.placed.covers(all), has_come);
+        if has_come {
+            self.placed.forget(all);
+        }
+        (has_come, CALLS - self.receive.calls)
     }
 
-    /// What these bytes say, or those before them did.
+    /// What these bytes say, or those before them did, beside what they write.
     fn receive(&mut self, bytes: &[u8]) -> Result<Option<Incoming>, ReceiveError> {
         let [ours, theirs] = &self.sockets;
         assert_eq!(send(ours, bytes, SendFlags::empty()), Ok(bytes.len()));
         self.receive.begin(CALLS);
-        self.receive.next(theirs.as_fd(), &self.regions, &NoReads)
+        loop {
+            let next = self.receive.next(theirs.as_fd(), &self.regions, &NoReads)?;
+            match next {
+                Some(Incoming::Written(part)) => self.placed.add(part)?,
+                other => return Ok(other),
+            }
+        }
     }
 }
 

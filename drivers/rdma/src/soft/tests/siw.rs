@@ -212,7 +212,7 @@ fn peer(socket: TcpStream, side: Side, offer: &Offer) -> Peer {
         cancel: &cancel,
     };
     let connection = establish(socket.into(), side, offer, &|_| true, &operation).unwrap();
-    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES).unwrap();
+    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, 8).unwrap();
     endpoint.attach(connection).unwrap();
     Peer::new(endpoint)
 }

@@ -1,0 +1,441 @@
+//! A peer over `soft` that goes through the whole exchange and lies in it: it announces what it never wrote, and READs what was
+//! never announced.
+//!
+//! The pool of rings has those of another session before, full of a secret. Neither what is delivered here nor what the
+//! peer reads may hold a byte of it, nor one that nobody has written.
+
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_stack::options::Options;
+use gridhaul_stack::{Cancel, Operation, Side, SocketOptions};
+use gridhaul_tcp::TcpListener;
+
+use super::Input;
+use crate::Rdma;
+use crate::clock;
+use crate::engine::{Fault, Message};
+use crate::handshake::{self, Mode, Offer, Record, RingRecord, Way, Ways};
+use crate::memory::{Holder, Memory, Pool, Span};
+use crate::open::{Opened, open, private_data};
+use crate::provider::{Access, Completion, Endpoint, Remote, Request, Work};
+use crate::settings::Settings;
+use crate::soft::{self, SoftEndpoint, establish};
+
+/// What the rings of another session were full of.
+const SECRET: u8 = 0xa5;
+
+/// What this session sends.
+const PUBLIC: u8 = 0x77;
+
+/// What the peer writes and sends along.
+const PEERS: u8 = 0x11;
+
+/// The length of each ring, in bytes.
+const RING_BYTES: usize = 16 << 10;
+
+/// The memory of the peer, in bytes: more than a ring.
+const PEER_BYTES: usize = RING_BYTES + 4096;
+
+/// What may travel in a message, in bytes.
+const INLINE_BYTES: u16 = 256;
+
+/// A step of the peer, or of whoever has the channel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// Writes to so many bytes of the ring from a place on.
+    Write(usize, usize),
+    /// Says something; what a message carries along is the peer's.
+    Say(Message),
+    /// READs so many bytes of the ring that is sent from, from a place on.
+    Read(usize, usize),
+    /// Writes the next piece and announces it, as it should.
+    Behave(usize),
+    /// So many of the bytes that are there are delivered.
+    Deliver(usize),
+    /// So many bytes are sent to the peer.
+    Send(usize),
+}
+
+/// The steps that the input says, over a channel that it opens. Ends with the first lie that is noticed.
+pub fn liar(input: &[u8]) {
+    let mut input = Input(input);
+    let modes = input.byte();
+    let mode = if modes & 1 == 0 { Mode::Put } else { Mode::Get };
+    if modes >= 240 {
+        // Records that make no sense, or none.
+        assert!(Meeting::open(mode, Some(input.0)).is_none());
+        return;
+    }
+    let Some(mut meeting) = Meeting::open(mode, None) else {
+        return;
+    };
+    while !input.is_empty() {
+        let step = step(&mut input, &meeting);
+        if meeting.take(step).is_err() {
+            break;
+        }
+    }
+}
+
+fn step(input: &mut Input<'_>, meeting: &Meeting) -> Step {
+    let kind = input.byte();
+    let place = usize::from(input.byte()) * 72;
+    let count = usize::from(input.byte()) * 16;
+    // Near what is true, in the stream.
+    let near = (meeting.behaved + u64::from(input.byte()) * 16).saturating_sub(1024);
+    match kind {
+        0..=47 => Step::Write(place, count),
+        48..=55 => Step::Write(place, 4 * count),
+        56..=95 => Step::Behave(count),
+        96..=127 => Step::Deliver(count),
+        128..=159 => Step::Read(place, 4 * count),
+        160..=175 => Step::Send(count),
+        176..=207 => Step::Say(Message::Arrived {
+            start: near,
+            length: u32::try_from(count).unwrap_or_default(),
+        }),
+        208..=223 => Step::Say(Message::Carried {
+            start: near,
+            length: count / 8,
+        }),
+        224..=239 => Step::Say(Message::Credit { consumed: near }),
+        240..=247 => Step::Say(Message::End { at: near }),
+        _ => Step::Say(Message::Abandon {
+            queue_pair: place % 2,
+            life: u32::from(kind) % 4,
+        }),
+    }
+}
+
+/// A channel of ours, and the peer.
+pub(crate) struct Meeting {
+    ours: Opened,
+    peer: SoftEndpoint,
+    /// The peer's memory to send from, its region, and the same to READ into.
+    source: (Arc<Memory>, usize),
+    sink: (Arc<Memory>, usize),
+    /// The ring that the peer gets at.
+    ring: RingRecord,
+    completions: Vec<Completion>,
+    /// The end of what the peer wrote and announced.
+    behaved: u64,
+}
+
+impl Meeting {
+    /// Opens a channel in rings that were another's. The peer sends `records` instead of its own if there are any, and
+    /// closes the connection; then there is no channel.
+    pub(crate) fn open(mode: Mode, records: Option<&[u8]>) -> Option<Self> {
+        leave_secrets();
+        let options = [("slab", "4K"), ("slabs", "4"), ("provider", "soft")];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = Options::new(&Rdma, &options).expect("options of the driver");
+        let settings = Settings::parse(&options).expect("options of the driver");
+        let cancel = Cancel::new();
+        let operation = Operation {
+            deadline: Some(Instant::now() + Duration::from_secs(30)),
+            cancel: &cancel,
+        };
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let sockets = SocketOptions::default();
+        let mut listener = TcpListener::open(&settings.tcp, local, &sockets).expect("a port");
+        let socket = TcpStream::connect((local, listener.port())).expect("a connection");
+        socket.set_nonblocking(true).expect("a socket");
+        socket.set_nodelay(true).expect("a socket");
+        let connection = listener.accept_channel(&operation).expect("a connection");
+        let (ours, theirs) = thread::scope(|scope| {
+            let ours =
+                scope.spawn(|| open(connection, Side::Acceptor, &settings, &sockets, &operation));
+            let theirs = match records {
+                None => greet(socket.into(), mode, &operation),
+                Some(records) => {
+                    let _ = handshake::write_all(&socket.into(), records, &operation);
+                    None
+                }
+            };
+            (ours.join().expect("no panic"), theirs)
+        });
+        let (mut peer, ring) = theirs?;
+        let mut memory = |access| {
+            let bytes = NonZeroUsize::new(PEER_BYTES).expect("a constant that is not zero");
+            let memory = Arc::new(Memory::new(bytes).expect("memory"));
+            let region = peer.register(&memory, access).expect("registered");
+            (memory, region.id)
+        };
+        let (source, sink) = (memory(Access::Local), memory(Access::Sink));
+        source.0.copy_in(0, &[PEERS; PEER_BYTES]);
+        Some(Self {
+            ours: ours.ok()?,
+            peer,
+            source,
+            sink,
+            ring,
+            completions: Vec::new(),
+            behaved: 0,
+        })
+    }
+
+    /// Takes a step, and lets both ends do what can be done.
+    ///
+    /// # Errors
+    ///
+    /// The lie that our end has noticed, or that the queue pair is lost.
+    pub(crate) fn take(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Write(place, length) => self.write(place, length),
+            Step::Say(message) => self.say(message),
+            Step::Read(place, length) => {
+                let span = Span::new(0, length.min(PEER_BYTES));
+                let region = self.sink.1;
+                let from = self.at(place);
+                self.post(Work::Read { region, span, from });
+            }
+            Step::Behave(length) => {
+                let place = usize::try_from(self.behaved).expect("short") % RING_BYTES;
+                let length = length.min(RING_BYTES - place);
+                self.write(place, length);
+                self.say(Message::Arrived {
+                    start: self.behaved,
+                    length: u32::try_from(length).expect("short"),
+                });
+                self.behaved += length as u64;
+            }
+            Step::Deliver(count) => self.deliver(count),
+            Step::Send(count) => {
+                let Opened {
+                    exchange, outgoing, ..
+                } = &mut self.ours;
+                let room = outgoing.room(&exchange.sender).first(count);
+                let bytes = vec![PUBLIC; room.length];
+                outgoing.memory().copy_in(room.offset, &bytes);
+                outgoing.fill(&mut exchange.sender, room.length);
+                exchange.sender.flush();
+            }
+        }
+        self.advance()
+    }
+
+    /// Lets both ends do what can be done.
+    fn advance(&mut self) -> Result<(), String> {
+        for _ in 0..3 {
+            self.peer.poll(&mut self.completions);
+            self.completions.clear();
+            let Opened {
+                endpoint, exchange, ..
+            } = &mut self.ours;
+            let moved = exchange.advance(endpoint.as_mut(), clock::now());
+            self.check_what_was_read();
+            moved.map_err(|fault: Fault| fault.to_string())?;
+        }
+        match self.ours.exchange.loss() {
+            Some(loss) if self.ours.exchange.is_over() => Err(format!("{loss:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes bytes out of the ring, as a channel does.
+    fn deliver(&mut self, count: usize) {
+        let ready = self.ours.exchange.receiver.ready().first(count);
+        let mut bytes = vec![0; ready.length];
+        self.ours.incoming.copy_out(ready.offset, &mut bytes);
+        let strange = bytes.iter().find(|byte| **byte != PEERS);
+        assert_eq!(
+            strange, None,
+            "bytes are delivered that the peer never sent"
+        );
+        self.ours.exchange.receiver.consume(ready.length);
+    }
+
+    /// The peer knows what this session has sent, and nothing else.
+    fn check_what_was_read(&self) {
+        let mut bytes = vec![0; PEER_BYTES];
+        self.sink.0.copy_out(0, &mut bytes);
+        let strange = bytes.iter().find(|byte| ![0, PUBLIC].contains(byte));
+        assert_eq!(strange, None, "the peer has read what was never sent to it");
+    }
+
+    fn write(&mut self, place: usize, length: usize) {
+        let to = self.at(place);
+        let (_, region) = self.source;
+        self.post(Work::Write {
+            region,
+            span: Span::new(0, length.min(PEER_BYTES)),
+            to,
+            immediate: None,
+        });
+    }
+
+    fn say(&mut self, message: Message) {
+        let (_, region) = self.source;
+        self.post(match message {
+            Message::Carried { length, .. } => Work::Carry {
+                message: message.encode(),
+                region,
+                span: Span::new(0, length.min(PEER_BYTES)),
+            },
+            other => Work::Send(other.encode()),
+        });
+    }
+
+    fn at(&self, place: usize) -> Remote {
+        Remote {
+            address: self.ring.address + place as u64,
+            key: self.ring.key,
+        }
+    }
+
+    /// What the peer has no room for it does not say.
+    fn post(&mut self, work: Work) {
+        let _ = self.peer.post(0, Request { id: 0, work });
+    }
+}
+
+/// Neither end waits for the other.
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        self.peer.abort();
+        self.ours.endpoint.abort();
+    }
+}
+
+/// Opens the peer's end of a channel; returns where our ring is that it gets at.
+fn greet(
+    socket: OwnedFd,
+    mode: Mode,
+    operation: &Operation<'_>,
+) -> Option<(SoftEndpoint, RingRecord)> {
+    let offer = Offer {
+        ring_bytes: NonZeroU64::new(RING_BYTES as u64)?,
+        queue_pairs: 1,
+        pieces: 64,
+        mode,
+        immediate: false,
+        inline_bytes: INLINE_BYTES,
+    };
+    let ways = Ways::default().with(Way::Soft);
+    handshake::write(&socket, &Record::Offer(offer, ways), operation).ok()?;
+    let Record::Answer(answer) = handshake::read(&socket, operation).ok()? else {
+        return None;
+    };
+    // Our end never gets at the peer's ring here: it is told of one that is not there.
+    let nowhere = RingRecord { address: 0, key: 0 };
+    handshake::write(&socket, &Record::Ring(nowhere), operation).ok()?;
+    let Record::Ring(ring) = handshake::read(&socket, operation).ok()? else {
+        return None;
+    };
+    let offer = soft::Offer {
+        checksum: false,
+        revision: 2,
+        segment_bytes: usize::MAX,
+        private: private_data(answer.token, 0),
+    };
+    let connection = establish(socket, Side::Connector, &offer, &|_| true, operation).ok()?;
+    let chosen = answer.chosen;
+    let mut peer = SoftEndpoint::new(chosen.inline_bytes.into(), chosen.pieces.into()).ok()?;
+    peer.attach(connection).ok()?;
+    Some((peer, ring))
+}
+
+/// Another session has had rings of this length, and both are full.
+fn leave_secrets() {
+    let cancel = Cancel::new();
+    let operation = Operation {
+        deadline: None,
+        cancel: &cancel,
+    };
+    let holder = Holder {
+        side: Side::Acceptor,
+        pins: false,
+    };
+    let ring_bytes = NonZeroU64::new(RING_BYTES as u64).expect("a constant that is not zero");
+    let rings = Pool::of_process()
+        .take(holder, ring_bytes, &operation)
+        .expect("memory for rings")
+        .map(0)
+        .expect("memory for rings");
+    for ring in rings {
+        ring.copy_in(0, &[SECRET; RING_BYTES]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(mode: Mode, steps: &[Step]) -> Result<(), String> {
+        let mut meeting = Meeting::open(mode, None).unwrap();
+        for step in steps {
+            meeting.take(*step)?;
+            if let Step::Behave(_) = step {
+                // The kernel may take a moment.
+                while meeting.ours.exchange.receiver.ready().length == 0 {
+                    meeting.advance()?;
+                }
+            }
+        }
+        for _ in 0..1000 {
+            meeting.advance()?;
+        }
+        meeting.deliver(usize::MAX);
+        Ok(())
+    }
+
+    const fn arrived(start: u64, length: u32) -> Step {
+        Step::Say(Message::Arrived { start, length })
+    }
+
+    #[test]
+    fn a_peer_that_behaves_is_believed() {
+        let pieces = [Step::Behave(4000), Step::Deliver(4000)].repeat(20);
+        assert_eq!(run(Mode::Put, &pieces), Ok(()));
+    }
+
+    #[test]
+    fn what_was_never_written_cannot_be_announced() {
+        let refused = run(Mode::Put, &[arrived(0, 16_000)]).unwrap_err();
+        assert!(refused.contains("announced bytes 0 to 16000"), "{refused}");
+        let partly = [
+            Step::Write(0, 999),
+            Step::Write(1000, 500),
+            arrived(0, 1500),
+        ];
+        let refused = run(Mode::Put, &partly).unwrap_err();
+        assert!(refused.contains("has not written"), "{refused}");
+    }
+
+    /// All of it was written, but for the files before.
+    #[test]
+    fn what_was_written_before_the_credit_cannot_be_announced_again() {
+        let ring = [Step::Behave(4096), Step::Deliver(4096)].repeat(4);
+        let start = RING_BYTES as u64;
+        let again = [&ring[..], &[arrived(start, 100)]].concat();
+        let refused = run(Mode::Put, &again).unwrap_err();
+        assert!(
+            refused.contains("announced bytes 16384 to 16484"),
+            "{refused}"
+        );
+        let anew = [&ring[..], &[Step::Write(0, 100), arrived(start, 100)]].concat();
+        assert_eq!(run(Mode::Put, &anew), Ok(()));
+    }
+
+    #[test]
+    fn what_was_never_announced_is_nothing_to_read() {
+        let all = [Step::Send(100), Step::Read(0, RING_BYTES)];
+        assert_eq!(run(Mode::Get, &all), Ok(()));
+        let other = Meeting::open(Mode::Put, None).unwrap();
+        drop(other);
+        let refused = run(Mode::Put, &[Step::Read(0, 100)]).unwrap_err();
+        assert!(refused.contains("may not be used in this way"), "{refused}");
+    }
+
+    #[test]
+    fn writes_to_everywhere_are_refused() {
+        let writes: Vec<_> = (0..8000).map(|place| Step::Write(2 * place, 1)).collect();
+        let refused = run(Mode::Put, &writes).unwrap_err();
+        assert!(refused.contains("places that do not touch"), "{refused}");
+    }
+}
