@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use gridhaul_storage::{PosixOptions, StorageError};
+use gridhaul_storage::{PosixOptions, Rights, Rule, StorageError};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -148,10 +148,12 @@ pub(crate) struct Failure {
     /// The place of the call's name in [`CALLS`].
     call: u8,
     errno: i32,
+    /// The place of the rule in [`Rule::ALL`], if one refused the call.
+    rule: Option<u8>,
 }
 
 /// The names that `Storage` gives to calls that fail.
-const CALLS: [&str; 17] = [
+const CALLS: [&str; 18] = [
     "open",
     "stat",
     "scandir",
@@ -168,6 +170,7 @@ const CALLS: [&str; 17] = [
     "read",
     "getxattr",
     "setxattr",
+    "statfs",
     "broker",
 ];
 
@@ -182,9 +185,13 @@ impl Failure {
     pub(crate) fn new(error: &StorageError) -> Self {
         let call = CALLS.iter().position(|&call| call == error.call);
         let call = call.unwrap_or(CALLS.len() - 1);
+        let rule = error
+            .rule
+            .and_then(|rule| Rule::ALL.iter().position(|&it| it == rule));
         Self {
             call: u8::try_from(call).unwrap_or(u8::MAX),
             errno: error.errno.raw_os_error(),
+            rule: rule.and_then(|place| u8::try_from(place).ok()),
         }
     }
 
@@ -196,7 +203,14 @@ impl Failure {
             number @ 1..=MOST => Errno::from_raw_os_error(number),
             _ => Errno::IO,
         };
-        StorageError::new(call.unwrap_or(BROKER), errno)
+        let call = call.unwrap_or(BROKER);
+        match self
+            .rule
+            .and_then(|place| Rule::ALL.get(usize::from(place)))
+        {
+            Some(&rule) => StorageError::refused(call, rule),
+            None => StorageError::new(call, errno),
+        }
     }
 }
 
@@ -206,6 +220,7 @@ impl Start<'_> {
             read_only: self.read_only,
             file_mode: self.file_mode,
             directory_mode: self.directory_mode,
+            rights: Rights::Account,
             account_names: false,
         }
     }
@@ -222,9 +237,15 @@ mod tests {
             let received = Failure::new(&error).into_error();
             assert_eq!((received.call, received.errno), (call, Errno::ACCESS));
         }
+        for rule in Rule::ALL {
+            let error = StorageError::refused("chmod", rule);
+            let received = Failure::new(&error).into_error();
+            assert_eq!(received.to_string(), error.to_string());
+        }
         let hostile = Failure {
             call: 200,
             errno: -1,
+            rule: Some(200),
         };
         let error = hostile.into_error();
         assert_eq!((error.call, error.errno), (BROKER, Errno::IO));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gridhaul_storage::{PosixOptions, PosixStorage};
+use gridhaul_storage::{PosixOptions, PosixStorage, Rights};
 use nix::unistd::Uid;
 
 use crate::account::LocalAccount;
@@ -31,6 +31,7 @@ pub fn open_own(request: &AccountRequest) -> Result<(PosixStorage, PathBuf), Acc
     let options = PosixOptions {
         read_only: request.read_only,
         file_mode: request.file_mode,
+        rights: Rights::Account,
         ..PosixOptions::default()
     };
     let storage = PosixStorage::open(&root, options).map_err(|error| Refusal::Directory {

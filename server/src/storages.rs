@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridhaul_accounts::{AccountRequest, Accounts, Monitor, open_own};
-use gridhaul_storage::{PosixOptions, PosixStorage, Storage, StorageError};
+use gridhaul_storage::{PosixOptions, PosixStorage, Rights, Storage, StorageError};
 use gridhaul_transfer::{AccountFiles, AttachError, NodeAccount};
 use tracing::warn;
 
@@ -36,6 +36,7 @@ impl Storages {
     ) -> Result<Self, StorageError> {
         let options = PosixOptions {
             file_mode: config.perms,
+            rights: Rights::Shared,
             ..PosixOptions::default()
         };
         let storages = Self {

@@ -20,9 +20,9 @@ pub use checksum::{
     Writing,
 };
 pub use entries::Entries;
-pub use error::{StorageError, StorageErrorKind};
+pub use error::{Rule, StorageError, StorageErrorKind};
 pub use metadata::{Access, Account, FileKind, Metadata};
-pub use posix::{PosixOptions, PosixStorage, group_number};
+pub use posix::{PosixOptions, PosixStorage, Rights, group_number};
 pub use store::{
     CHECKSUM_ATTRIBUTE, CHECKSUM_ATTRIBUTE_BYTES, DirectoryEntry, DirectoryRun, DirectoryStream,
     OpenedFile, Storage, StoredFile, WriteMode,

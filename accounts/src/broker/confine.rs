@@ -123,6 +123,8 @@ const ALWAYS: &[i64] = &[
     // Sizes and kinds of opened files.
     libc::SYS_fstat,
     libc::SYS_newfstatat,
+    // Whether a file is one of the kernel's own file systems.
+    libc::SYS_fstatfs,
     // Facts and listings.
     libc::SYS_statx,
     libc::SYS_readlinkat,

@@ -34,10 +34,11 @@ pub(super) const NAMES: [(&str, &str); 25] = [
     ("the words of an error", "No such file or directory"),
 ];
 
-/// Names of other bytes, each with a word for the report. The clients of Globus send them as they
-/// are.
-pub(super) const DROPPED: [(&str, &str); 4] = [
-    ("UTF-8", "ünï-漢字-🚀"),
+/// A name of other bytes, with a word for the report. The clients of Globus send it as it is.
+pub(super) const DROPPED: [(&str, &str); 1] = [("UTF-8", "ünï-漢字-🚀")];
+
+/// As above; our server sends such files and makes none.
+const CONTROL: [(&str, &str); 3] = [
     ("a newline", "new\nline"),
     ("a control character", "\u{1}x"),
     ("a byte of 0x7f", "x\u{7f}"),
@@ -73,6 +74,11 @@ pub(super) fn cases() -> Vec<Case> {
             newline_listed,
         ),
     ]);
+    for (word, name) in CONTROL {
+        let title = format!("globus-url-copy/names get, {word}");
+        let case = Case::new(title, move |context| get(context, name));
+        cases.push(case.oddity(super::DROPS));
+    }
     for (word, name) in DROPPED {
         let title = |direction: &str| format!("globus-url-copy/names {direction}, {word}");
         let third_party = Case::third_party(title("third-party"), move |context| {

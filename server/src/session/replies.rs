@@ -165,6 +165,8 @@ fn classify(errno: Errno) -> (u16, &'static str) {
         Errno::FBIG => (552, "INTERNAL_ERROR"),
         Errno::EXIST => (550, "PATH_EXISTS"),
         Errno::NOTEMPTY | Errno::NAMETOOLONG | Errno::LOOP | Errno::XDEV => (550, "INTERNAL_ERROR"),
+        // RFC 959 4.2.2: file name not allowed.
+        Errno::ILSEQ => (553, "INVALID_PATH"),
         Errno::TXTBSY => (450, "INTERNAL_ERROR"),
         _ => (451, "INTERNAL_ERROR"),
     }

@@ -160,7 +160,7 @@ fn names_are_bytes() {
         "-dash",
         "~tilde",
         "ümläut",
-        "new\nline",
+        "tab\tin it",
         "*",
     ] {
         client.expect(&format!("MKD {name}"), 257);
@@ -170,6 +170,60 @@ fn names_are_bytes() {
     let long = "x".repeat(256);
     let text = client.expect(&format!("MKD {long}"), 550);
     assert!(text.contains("File name too long"), "{text}");
+}
+
+#[test]
+fn names_with_control_characters_are_refused_by_every_command_that_makes_one() {
+    let served = Served::new();
+    served.write("file", "x");
+    let mut client = served.anonymous();
+    for name in ["a\nType=file; forged", "a\r226 done", "\u{1b}[2J", "\u{7f}"] {
+        let text = client.expect(&format!("MKD {name}"), 553);
+        assert!(text.contains("control characters"), "{name:?}: {text}");
+        for verb in ["STOR", "APPE", "ESTO A 5"] {
+            let _data = client.passive();
+            let text = client.expect(&format!("{verb} {name}"), 553);
+            assert!(text.contains("control characters"), "{verb}: {text}");
+        }
+        let mut second = |first: &str, line: &str| {
+            client.expect(first, 350);
+            let text = client.expect(line, 553);
+            assert!(text.contains("control characters"), "{line:?}: {text}");
+        };
+        second("RNFR file", &format!("RNTO {name}"));
+        second("SITE SYMLINKFROM file", &format!("SITE SYMLINKTO {name}"));
+        second(&format!("SITE SYMLINKFROM {name}"), "SITE SYMLINKTO link");
+    }
+    let left = std::fs::read_dir(served.path("")).expect("listed").count();
+    assert_eq!(left, 1);
+}
+
+#[test]
+fn users_of_a_shared_account_make_no_programs_with_its_rights_and_no_links_out() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let served = Served::new();
+    served.write("file", "x");
+    served.directory("d");
+    let mode = |name| {
+        let facts = std::fs::metadata(served.path(name)).expect("there");
+        facts.permissions().mode() & 0o7777
+    };
+    let before = (mode("file"), mode("d"));
+    let mut client = served.anonymous();
+    for bits in ["6755", "4755", "2755", "1755", "7777"] {
+        for name in ["file", "d"] {
+            let text = client.expect(&format!("SITE CHMOD {bits} {name}"), 550);
+            assert!(text.contains("set-user-ID"), "{text}");
+        }
+    }
+    assert_eq!((mode("file"), mode("d")), before);
+    for target in ["/etc/passwd", "../../etc/passwd", "d/../../x", ".."] {
+        client.expect(&format!("SITE SYMLINKFROM {target}"), 350);
+        let text = client.expect("SITE SYMLINKTO d/link", 550);
+        assert!(text.contains("must be relative"), "{text}");
+    }
+    assert!(std::fs::symlink_metadata(served.path("d/link")).is_err());
 }
 
 #[test]

@@ -4,25 +4,16 @@
 //! cannot be moved with it. So a file that is moved past the page cache is open twice. The path is not
 //! resolved again, which could meet another file.
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::OFlags;
 
-use super::resolve::path_of;
+use super::open::by_descriptor;
 use crate::OpenedFile;
 
 /// Opens a file once more, with `O_DIRECT`. Without is as correct, so what stands in the way is no
 /// error: a file system that has no direct I/O (`EINVAL`, open(2)), a machine without `/proc`, or a file
 /// that was made with permission bits which forbid to open it again.
 pub(super) fn opened_twice(file: OpenedFile, access: OFlags) -> OpenedFile {
-    let flags = access | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
-    // A broker may open files with `openat2` only. The link in `/proc` is to what is held.
-    let second = rustix::fs::openat2(
-        CWD,
-        path_of(&file),
-        flags,
-        Mode::empty(),
-        ResolveFlags::empty(),
-    );
-    match second {
+    match by_descriptor(&file, access | OFlags::DIRECT) {
         Ok(direct) => file.with_direct(direct),
         Err(_) => file,
     }

@@ -8,10 +8,11 @@ mod attribute;
 mod direct;
 mod facts;
 mod list;
+mod open;
 mod remove;
 mod resolve;
+mod rules;
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,10 +31,13 @@ use crate::{DirectoryStream, Metadata, OpenedFile, Storage, StorageError, WriteM
 pub struct PosixOptions {
     /// Every call that would change something fails with `EACCES`.
     pub read_only: bool,
-    /// Permission bits of new files, less the umask of the process.
+    /// Permission bits of new files, less the umask of the process. Set-user-ID, set-group-ID and sticky are
+    /// refused.
     pub file_mode: u32,
-    /// Permission bits of new directories, less the umask of the process.
+    /// Permission bits of new directories, less the umask of the process. Set-user-ID is refused.
     pub directory_mode: u32,
+    /// Whose rights are used.
+    pub rights: Rights,
     /// Whether the account database is asked for the names of users and groups. Without it metadata has
     /// numbers alone, and [`Storage::set_group`] takes nothing else: for a process that cannot reach the
     /// database.
@@ -46,9 +50,20 @@ impl Default for PosixOptions {
             read_only: false,
             file_mode: 0o644,
             directory_mode: 0o755,
+            rights: Rights::Shared,
             account_names: true,
         }
     }
+}
+
+/// Whose rights the calls of a storage use, by which it is decided what may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Those of a local account, for its own user, who could do the same without the server.
+    Account,
+    /// Those of an account that anonymous users or users with a password share, and that none of them
+    /// has on the machine.
+    Shared,
 }
 
 /// From this size in bytes the kernel is told that a file is read from one end to the other, for which
@@ -65,6 +80,7 @@ pub struct PosixStorage {
     view: Arc<View>,
     file_mode: Mode,
     directory_mode: Mode,
+    rights: Rights,
 }
 
 impl PosixStorage {
@@ -75,10 +91,16 @@ impl PosixStorage {
     /// When `root` is no directory or may not be entered, or the kernel has no `openat2`.
     pub fn open(root: &Path, options: PosixOptions) -> Result<Self, StorageError> {
         let root = Root::open(root)?;
+        let of_new = |mode, file_type| {
+            permissions(mode).and_then(|mode| rules::mode_of_new(mode, file_type))
+        };
+        let file_mode = of_new(options.file_mode, FileType::RegularFile);
+        let directory_mode = of_new(options.directory_mode, FileType::Directory);
         Ok(Self {
             view: Arc::new(View::new(root, options.read_only, options.account_names)),
-            file_mode: permissions(options.file_mode).map_err(failed("open"))?,
-            directory_mode: permissions(options.directory_mode).map_err(failed("mkdir"))?,
+            file_mode: file_mode.map_err(failed("open"))?,
+            directory_mode: directory_mode.map_err(failed("mkdir"))?,
+            rights: options.rights,
         })
     }
 
@@ -93,8 +115,7 @@ impl PosixStorage {
 
 impl Storage for PosixStorage {
     fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError> {
-        let (file, size) = open_regular(&self.view.root, path, OFlags::RDONLY, Mode::empty())
-            .map_err(failed("open"))?;
+        let (file, size) = open::existing(&self.view.root, path, OFlags::RDONLY)?;
         if size >= SEQUENTIAL_FROM {
             // Only a hint: without it reading is as correct.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
@@ -104,12 +125,9 @@ impl Storage for PosixStorage {
 
     fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
         let root = self.writable("open")?;
-        let mut flags = OFlags::WRONLY | OFlags::CREATE;
-        // Linux cuts regular files only; for anything else that can be opened here the flag is
-        // without effect, and what was opened is refused.
+        let mut flags = OFlags::WRONLY;
         flags.set(OFlags::TRUNC, mode == WriteMode::Truncate);
-        let (file, size) =
-            open_regular(root, path, flags, self.file_mode).map_err(failed("open"))?;
+        let (file, size) = open::existing_or_new(root, path, flags, self.file_mode)?;
         Ok(OpenedFile::new(file, size))
     }
 
@@ -133,9 +151,9 @@ impl Storage for PosixStorage {
     }
 
     fn make_directory(&self, path: &Path) -> Result<(), StorageError> {
-        let root = self.writable("mkdir")?;
-        root.parent(path)
-            .and_then(|(parent, name)| rustix::fs::mkdirat(parent, name, self.directory_mode))
+        let place = self.writable("mkdir")?.new_place("mkdir", path)?;
+        place
+            .make_directory(self.directory_mode)
             .map_err(failed("mkdir"))
     }
 
@@ -160,14 +178,21 @@ impl Storage for PosixStorage {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), StorageError> {
         let root = self.writable("rename")?;
         let (from_parent, from) = root.parent(from).map_err(failed("rename"))?;
-        let (to_parent, to) = root.parent(to).map_err(failed("rename"))?;
-        rustix::fs::renameat(from_parent, from, to_parent, to).map_err(failed("rename"))
+        let place = root.new_place("rename", to)?;
+        place
+            .rename_from(from_parent, from)
+            .map_err(failed("rename"))
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> Result<(), StorageError> {
         let root = self.writable("chmod")?;
         let mode = permissions(mode).map_err(failed("chmod"))?;
         let held = root.hold(path).map_err(failed("chmod"))?;
+        let facts = rustix::fs::fstat(&held).map_err(failed("chmod"))?;
+        let file_type = FileType::from_raw_mode(facts.st_mode);
+        let present = Mode::from_raw_mode(facts.st_mode & 0o7777);
+        let mode = rules::mode(file_type, present, mode, self.rights)
+            .map_err(|rule| StorageError::refused("chmod", rule))?;
         match rustix::fs::chmodat(CWD, path_of(&held), mode, AtFlags::empty()) {
             // What is held is there, so it is `/proc` that is not.
             Err(Errno::NOENT) => Err(StorageError::new("chmod", Errno::OPNOTSUPP)),
@@ -203,17 +228,20 @@ impl Storage for PosixStorage {
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> Result<(), StorageError> {
-        let root = self.writable("symlink")?;
-        root.parent(link)
-            .and_then(|(parent, name)| rustix::fs::symlinkat(target, parent, name))
-            .map_err(failed("symlink"))
+        let place = self.writable("symlink")?.new_place("symlink", link)?;
+        rules::link_target(target, self.rights)
+            .map_err(|rule| StorageError::refused("symlink", rule))?;
+        place.make_link(target).map_err(failed("symlink"))
     }
 
     fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError> {
         let root = self.writable("truncate")?;
-        open_regular(root, path, OFlags::WRONLY, Mode::empty())
-            .and_then(|(file, _)| rustix::fs::ftruncate(file, length))
-            .map_err(failed("truncate"))
+        let (file, _) =
+            open::existing(root, path, OFlags::WRONLY).map_err(|error| StorageError {
+                call: "truncate",
+                ..error
+            })?;
+        rustix::fs::ftruncate(file, length).map_err(failed("truncate"))
     }
 
     fn checksum_attribute(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
@@ -229,27 +257,6 @@ impl Storage for PosixStorage {
         let root = self.writable("setxattr")?;
         let held = root.hold(path).map_err(failed("setxattr"))?;
         attribute::set(&held, value).map_err(failed("setxattr"))
-    }
-}
-
-/// Opens a regular file and tells its size. Never waits for the other end of a FIFO or for a device.
-fn open_regular(
-    root: &Root,
-    path: &Path,
-    flags: OFlags,
-    mode: Mode,
-) -> Result<(OwnedFd, u64), Errno> {
-    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match root.resolve(path, flags, mode) {
-        // A socket, a FIFO that nobody reads, or a device without a driver.
-        Err(Errno::NXIO) => return Err(Errno::OPNOTSUPP),
-        result => result?,
-    };
-    let stat = rustix::fs::fstat(&file)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok((file, u64::try_from(stat.st_size).unwrap_or(0))),
-        FileType::Directory => Err(Errno::ISDIR),
-        _ => Err(Errno::OPNOTSUPP),
     }
 }
 

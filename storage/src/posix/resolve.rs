@@ -16,6 +16,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::rules;
 use crate::StorageError;
 
 /// How often a resolution that ran into somebody's rename is begun again. The kernel gives up on a
@@ -87,6 +88,53 @@ impl Root {
             Mode::empty(),
         )?;
         Ok((parent, OsStr::from_bytes(name)))
+    }
+
+    /// The place where `path` is to be made, if a name like its last one may be made.
+    pub(super) fn new_place<'path>(
+        &self,
+        call: &'static str,
+        path: &'path Path,
+    ) -> Result<NewPlace<'path>, StorageError> {
+        let (directory, name) = self
+            .parent(path)
+            .map_err(|errno| StorageError::new(call, errno))?;
+        rules::new_name(name.as_bytes()).map_err(|rule| StorageError::refused(call, rule))?;
+        Ok(NewPlace { directory, name })
+    }
+}
+
+/// A name in a held directory that may be made: the only way to make one.
+#[derive(Debug)]
+pub(super) struct NewPlace<'path> {
+    directory: OwnedFd,
+    /// As in [`Root::parent`].
+    name: &'path OsStr,
+}
+
+impl NewPlace<'_> {
+    /// Makes a regular file and opens it. It is an error if the name exists, even as a link.
+    pub(super) fn create_file(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let flags =
+            flags.difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        // It is one name, so nothing is followed.
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        rustix::io::retry_on_intr(|| {
+            rustix::fs::openat2(&self.directory, self.name, flags, mode, resolve)
+        })
+    }
+
+    pub(super) fn make_directory(&self, mode: Mode) -> Result<(), Errno> {
+        rustix::fs::mkdirat(&self.directory, self.name, mode)
+    }
+
+    pub(super) fn make_link(&self, target: &Path) -> Result<(), Errno> {
+        rustix::fs::symlinkat(target, &self.directory, self.name)
+    }
+
+    /// Gives this name to what has another in `directory`.
+    pub(super) fn rename_from(&self, directory: OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        rustix::fs::renameat(directory, name, &self.directory, self.name)
     }
 }
 

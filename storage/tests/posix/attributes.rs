@@ -71,7 +71,7 @@ fn modes() {
     write(storage, path("f"), b"").unwrap();
     symlink("f", fixture.real("link")).unwrap();
     // A file that its owner cannot open is changed like any other.
-    for mode in [0o000, 0o640, 0o4755, 0o7777] {
+    for mode in [0o000, 0o640, 0o777] {
         storage.set_mode(path("link"), mode).unwrap();
         assert_eq!(storage.stat(path("f")).unwrap().mode, mode);
     }
@@ -80,6 +80,35 @@ fn modes() {
     }
     storage.set_mode(path("/"), 0o711).unwrap();
     assert_eq!(storage.stat(path("/")).unwrap().mode, 0o711);
+}
+
+#[test]
+fn no_file_gets_set_user_id_set_group_id_or_sticky() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    write(storage, path("f"), b"").unwrap();
+    symlink("f", fixture.real("link")).unwrap();
+    storage.make_directory(path("d")).unwrap();
+    storage.set_mode(path("f"), 0o700).unwrap();
+    for mode in [0o4755, 0o2755, 0o1755, 0o6755, 0o7777, 0o4000] {
+        for name in ["f", "link"] {
+            let error = storage.set_mode(path(name), mode).unwrap_err();
+            assert_eq!(error.errno, Errno::PERM, "{name} {mode:o}");
+            let text = error.to_string();
+            assert!(
+                text.starts_with("System error in chmod: Operation not permitted: set-user-ID"),
+                "{text}"
+            );
+        }
+        assert_eq!(storage.stat(path("f")).unwrap().mode, 0o700, "{mode:o}");
+    }
+    // Sites have directories whose files belong to the directory's group.
+    for mode in [0o2775, 0o1777, 0o3770, 0o755] {
+        storage.set_mode(path("d"), mode).unwrap();
+        assert_eq!(storage.stat(path("d")).unwrap().mode, mode);
+    }
+    let refused = Some(Errno::PERM);
+    assert_eq!(errno(storage.set_mode(path("d"), 0o4755)), refused);
 }
 
 #[test]

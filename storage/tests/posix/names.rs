@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use gridhaul_storage::Storage as _;
+use gridhaul_storage::{Storage as _, StorageError, WriteMode};
 use rustix::io::Errno;
 
-use crate::{Fixture, content, entries, errno, path, write};
+use crate::{Fixture, content, entries, errno, path, write, write_mode};
 
 #[test]
 fn names_are_bytes() {
@@ -17,7 +17,7 @@ fn names_are_bytes() {
     let storage = &fixture.storage;
     let longest = "n".repeat(255);
     let names: [&[u8]; 9] = [
-        b"two\nlines",
+        b"tab\tin it",
         b"-rf",
         b"~",
         b" ",
@@ -53,6 +53,77 @@ fn names_are_bytes() {
     }
 }
 
+/// Clients end lines of listings at some of these, and terminals obey others.
+const CONTROL: [&str; 8] = [
+    "a\nb",
+    "a\rb",
+    "a\r\nb",
+    "\u{1b}[2Jb",
+    "\u{1}b",
+    "b\u{7f}",
+    "a\u{85}b",
+    "a\u{2028}b",
+];
+
+#[test]
+fn names_with_control_characters_are_not_made() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    write(storage, path("f"), b"content").unwrap();
+    let refused = |result: Result<(), StorageError>, call: &str| {
+        let text = result.unwrap_err().to_string();
+        let words = format!("System error in {call}: Invalid name: it has control characters");
+        assert!(text.starts_with(&words), "{text}");
+    };
+    for name in CONTROL.map(path) {
+        refused(write(storage, name, b""), "open");
+        refused(write_mode(storage, name, WriteMode::Keep, b""), "open");
+        refused(storage.make_directory(name), "mkdir");
+        refused(storage.make_directory(&name.join("")), "mkdir");
+        refused(storage.rename(path("f"), name), "rename");
+        refused(storage.symlink(path("f"), name), "symlink");
+        refused(storage.symlink(name, path("link")), "symlink");
+        // A link that leads nowhere does not make it either.
+        symlink(name, fixture.real("dangling")).unwrap();
+        refused(write(storage, path("dangling"), b""), "open");
+        fs::remove_file(fixture.real("dangling")).unwrap();
+    }
+    let left: Vec<_> = entries(storage, path("/")).unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn names_with_control_characters_that_exist_can_be_used_and_mended() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    for name in CONTROL {
+        fs::write(fixture.real(name), "old").unwrap();
+        write(storage, path(name), b"new").unwrap();
+        assert_eq!(content(&storage.open_read(path(name)).unwrap()), b"new");
+        storage.rename(path(name), path("mended")).unwrap();
+        fs::create_dir(fixture.real(name)).unwrap();
+        write(storage, &path(name).join("inside"), b"").unwrap();
+        storage.remove_tree(path(name), &|| false).unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_made_where_links_lead() {
+    let fixture = Fixture::new();
+    let storage = &fixture.storage;
+    storage.make_directory(path("d")).unwrap();
+    symlink("d/second", fixture.real("first")).unwrap();
+    symlink("/third", fixture.real("d/second")).unwrap();
+    symlink("d/../new", fixture.real("third")).unwrap();
+    write(storage, path("./first"), b"content").unwrap();
+    assert_eq!(fs::read(fixture.real("new")).unwrap(), b"content");
+    symlink("round", fixture.real("round")).unwrap();
+    assert_eq!(errno(write(storage, path("round"), b"")), Some(Errno::LOOP));
+    symlink("no/new", fixture.real("nowhere")).unwrap();
+    let missing = errno(write(storage, path("nowhere"), b""));
+    assert_eq!(missing, Some(Errno::NOENT));
+}
+
 #[test]
 fn impossible_names_are_refused() {
     let fixture = Fixture::new();
@@ -74,14 +145,14 @@ fn impossible_names_are_refused() {
     );
     let nul = path("a\0b");
     assert_eq!(errno(storage.stat(nul)), Some(Errno::INVAL));
-    assert_eq!(errno(storage.make_directory(nul)), Some(Errno::INVAL));
+    assert_eq!(errno(storage.make_directory(nul)), Some(Errno::ILSEQ));
     assert_eq!(
         errno(storage.remove_tree(nul, &|| false)),
         Some(Errno::INVAL)
     );
     assert_eq!(
         errno(storage.symlink(nul, path("link"))),
-        Some(Errno::INVAL)
+        Some(Errno::ILSEQ)
     );
 }
 
