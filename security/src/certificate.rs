@@ -64,6 +64,7 @@ pub(crate) struct BasicConstraints {
 pub(crate) struct KeyUsage {
     pub(crate) may_sign: bool,
     pub(crate) may_sign_certificates: bool,
+    pub(crate) may_sign_lists: bool,
 }
 
 /// Where an extension is.
@@ -391,6 +392,7 @@ fn key_usage(content: &[u8]) -> der::Result<KeyUsage> {
     Ok(KeyUsage {
         may_sign: first & 0x80 != 0,
         may_sign_certificates: first & 0x04 != 0,
+        may_sign_lists: first & 0x02 != 0,
     })
 }
 

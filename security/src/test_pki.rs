@@ -180,6 +180,27 @@ impl Pki {
         revoked: &[&Issued],
         arguments: &[&str],
     ) -> Vec<u8> {
+        self.make_list(issuer, revoked, arguments, "")
+    }
+
+    /// The same with extensions of the list, as lines of a section.
+    pub(crate) fn revocation_list_with(
+        &self,
+        issuer: &Issued,
+        revoked: &[&Issued],
+        extensions: &str,
+    ) -> Vec<u8> {
+        let arguments = ["-crldays", "10", "-crlexts", "extensions"];
+        self.make_list(issuer, revoked, &arguments, extensions)
+    }
+
+    fn make_list(
+        &self,
+        issuer: &Issued,
+        revoked: &[&Issued],
+        arguments: &[&str],
+        extensions: &str,
+    ) -> Vec<u8> {
         let number = self.made.get() + 1;
         self.made.set(number);
         let file = |extension: &str| self.path().join(format!("{number}.{extension}"));
@@ -198,7 +219,8 @@ impl Pki {
             .collect();
         fs::write(&database, lines).expect("written");
         let text = format!(
-            "[ca]\ndefault_ca=main\n[main]\ndatabase={}\ndefault_md=sha256\n",
+            "[ca]\ndefault_ca=main\n[main]\ndatabase={}\ndefault_md=sha256\n\
+             [extensions]\n{extensions}\n",
             database.display()
         );
         fs::write(&configuration, text).expect("written");

@@ -254,6 +254,20 @@ fn what_is_wrong_with_the_trust_directory_is_named() {
     site.check(&[])
         .says("ok trust:", "1 authority and 1 revocation list");
 
+    let list = fs::read_to_string(site.path("certificates/ca.crl")).expect("it was made");
+    for unusable in ["", &list[..list.len() / 2]] {
+        site.write("certificates/ca.crl", unusable);
+        let said = site.check(&[]);
+        said.fails()
+            .says("error revocation:", "ca.crl")
+            .says("error revocation:", "fetch-crl")
+            .says(
+                "error revocation:",
+                "no certificate of /O=Grid/CN=Test CA is accepted",
+            );
+    }
+    site.write("certificates/ca.crl", &list);
+
     fs::remove_file(site.path("certificates/ca.signing_policy")).expect("removed");
     let said = site.check(&[]);
     said.fails()
@@ -274,9 +288,9 @@ fn what_is_wrong_with_the_trust_directory_is_named() {
     let empty = tempfile::tempdir().expect("a directory");
     let said = site.check(&["--trust", empty.path().to_str().expect("UTF-8")]);
     said.fails().says("error trust:", "0 authorities");
-    let said = site.check(&["--trust", "/nonexistent"]);
-    said.fails()
-        .says("error trust:", "/nonexistent: No such file");
+    let missing = site.path("missing");
+    let said = site.check(&["--trust", missing.to_str().expect("UTF-8")]);
+    said.fails().says("error trust:", "missing: No such file");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use der::asn1::ObjectIdentifier;
 
 use super::constraints::{self, ConstraintError, NAME_CONSTRAINTS};
-use super::{ChainError, TrustStore};
+use super::{ChainError, RevocationList, TrustStore};
 use crate::certificate::{BASIC_CONSTRAINTS, Certificate, KEY_USAGE};
 use crate::name::dotted;
 use crate::proxy::ProxyFamily;
@@ -222,35 +222,71 @@ fn check_signing_policy(
     })
 }
 
-/// An authority without a list has revoked nothing; one with a list must have a good one.
+/// An authority without a list has revoked nothing; one with a list must have a good one that is about
+/// the certificate.
 fn check_revocation(
     store: &TrustStore,
     certificate: &Certificate,
     issuer: &Certificate,
     now: SystemTime,
 ) -> Result<(), ChainError> {
+    let authority = || issuer.subject().clone();
+    if let Some(file) = store.unusable_list_of(issuer.subject()) {
+        return Err(ChainError::RevocationListUnusable {
+            authority: authority(),
+            file: file.to_owned(),
+        });
+    }
     let lists = store.revocation_lists_of(certificate.issuer());
     if lists.is_empty() {
         return Ok(());
     }
-    let authority = issuer.subject().clone();
     // After a change of keys an authority has two lists.
-    let signed = lists
+    let signed: Vec<_> = lists
         .iter()
-        .filter(|list| list.is_signed_with(issuer.public_key_info()));
-    let Some(newest) = signed.max_by_key(|list| list.this_update()) else {
-        return Err(ChainError::RevocationListSignature { authority });
-    };
-    if now < newest.this_update() {
-        return Err(ChainError::RevocationListNotYetValid {
-            authority,
-            from: newest.this_update(),
+        .filter(|list| list.is_signed_by(issuer))
+        .collect();
+    if signed.is_empty() {
+        return Err(ChainError::RevocationListSignature {
+            authority: authority(),
         });
     }
-    if let Some(until) = newest.next_update().filter(|until| now > *until) {
-        return Err(ChainError::RevocationListExpired { authority, until });
+    let mut is_covered = false;
+    for list in signed.iter().filter(|list| list.covers(certificate)) {
+        is_covered = true;
+        // Of several issues of one list the newest counts.
+        if !signed.iter().any(|other| other.replaces(list)) {
+            check_list(list, certificate, now)?;
+        }
     }
-    if newest.has_revoked(certificate.serial()) {
+    match is_covered {
+        true => Ok(()),
+        false => Err(ChainError::RevocationListScope {
+            certificate: certificate.subject().clone(),
+            authority: authority(),
+        }),
+    }
+}
+
+fn check_list(
+    list: &RevocationList,
+    certificate: &Certificate,
+    now: SystemTime,
+) -> Result<(), ChainError> {
+    let authority = || list.issuer().clone();
+    if now < list.this_update() {
+        return Err(ChainError::RevocationListNotYetValid {
+            authority: authority(),
+            from: list.this_update(),
+        });
+    }
+    if let Some(until) = list.next_update().filter(|until| now > *until) {
+        return Err(ChainError::RevocationListExpired {
+            authority: authority(),
+            until,
+        });
+    }
+    if list.has_revoked(certificate.serial()) {
         return Err(ChainError::Revoked {
             certificate: certificate.subject().clone(),
             serial: certificate

@@ -254,8 +254,33 @@ pub enum ChainError {
         /// Its serial number in hexadecimal digits.
         serial: String,
     },
+    /// A revocation list is there, and cannot be used.
+    #[error(
+        "the revocation list of {authority} cannot be used, so that none of its certificates is \
+         accepted: mend the file {file} in the trust directory (fetch-crl)"
+    )]
+    RevocationListUnusable {
+        /// Whose list it is.
+        authority: Name,
+        /// The file.
+        file: String,
+    },
+    /// All revocation lists are about other certificates.
+    #[error(
+        "the revocation lists of {authority} are not about {certificate}: fetch the one of its \
+         distribution point"
+    )]
+    RevocationListScope {
+        /// The certificate.
+        certificate: Name,
+        /// Whose lists they are.
+        authority: Name,
+    },
     /// A revocation list is not its authority's.
-    #[error("the signature of the revocation list of {authority} is wrong: fetch it anew")]
+    #[error(
+        "no revocation list of {authority} was signed with the key of its certificate, and the \
+         certificate must allow that (key usage cRLSign): fetch it anew"
+    )]
     RevocationListSignature {
         /// Whose list it should be.
         authority: Name,

@@ -6,7 +6,8 @@
 //! anchor down: those for authorities and users (`authorities`), and those for proxies (`proxies`).
 //!
 //! The verdict is that of globus-gridftp-server 13.24, with these differences: proxies with a policy that
-//! nobody here can read are refused, whether it has a text or not (RFC 3820 3.8.2); name constraints may
+//! nobody here can read are refused, whether it has a text or not (RFC 3820 3.8.2); revocation lists that
+//! cannot be used close their authority (`lists`), and count only for what they are about; name constraints may
 //! be critical, as RFC 5280 4.2.1.10 has it; and patterns of signing policies match slashes and addresses
 //! of mail in each of their spellings. The reason for a refusal is a [`ChainError`].
 
@@ -21,6 +22,8 @@ mod authorities;
 mod builder;
 mod constraints;
 mod error;
+mod file;
+mod lists;
 mod proxies;
 mod revocation;
 mod search;
@@ -28,9 +31,9 @@ mod signing_policy;
 #[cfg(test)]
 mod test_world;
 
-pub use builder::{TrustBuilder, TrustProblem};
-pub(crate) use builder::{TrustFile, TrustFileKind};
+pub use builder::{Built, LastGood, TrustBuilder, TrustProblem};
 pub use error::ChainError;
+pub(crate) use file::{FileDefect, TrustFile, TrustFileKind};
 pub use revocation::RevocationList;
 
 use signing_policy::{Authority, SigningPolicy};
@@ -51,6 +54,8 @@ struct Directory {
     /// Those of `HASH.signing_policy`, and the others.
     policies: [Policies; 2],
     revocation_lists: HashMap<CanonicalName, Vec<Arc<RevocationList>>>,
+    /// Whose lists are there, and cannot be used.
+    unusable: lists::Unusable,
 }
 
 /// Policies by the authority that they are about.
@@ -132,6 +137,12 @@ impl TrustStore {
         found.map_or(&[], Vec::as_slice)
     }
 
+    /// The file that should hold a revocation list of an authority and does not, if there is one.
+    fn unusable_list_of(&self, authority: &Name) -> Option<&str> {
+        let has_list = !self.revocation_lists_of(authority).is_empty();
+        self.directory.unusable.file_of(authority, has_list)
+    }
+
     fn revocation_lists_of(&self, issuer: &Name) -> &[Arc<RevocationList>] {
         let found = self.directory.revocation_lists.get(issuer.canonical());
         found.map_or(&[], Vec::as_slice)
@@ -149,5 +160,26 @@ impl TrustStore {
             }
         }
         found
+    }
+}
+
+impl Directory {
+    fn add_authority(&mut self, certificate: &Certificate) {
+        let name = Arc::clone(certificate.subject().canonical());
+        let same_name = self.authorities.entry(name).or_default();
+        if !same_name.contains(certificate) {
+            same_name.push(certificate.clone());
+        }
+    }
+
+    fn add_policy(&mut self, policy: &Arc<SigningPolicy>, is_hashed: bool) {
+        let [hashed, plain] = &mut self.policies;
+        let policies = if is_hashed { hashed } else { plain };
+        for authority in policy.authorities() {
+            let same_authority = policies.entry(authority.clone()).or_default();
+            if !same_authority.contains(policy) {
+                same_authority.push(Arc::clone(policy));
+            }
+        }
     }
 }

@@ -42,7 +42,7 @@ fn check_all(report: &mut Report, config: &Config) {
     let trust = security
         .gsi
         .as_ref()
-        .and_then(|gsi| trust::check(report, &gsi.trust, now));
+        .and_then(|gsi| trust::check(report, &gsi.trust, &config.user, now));
     if let Some(host) = &security.host {
         certificate::check(report, host, trust.as_deref(), &crate::host_name(), now);
     }

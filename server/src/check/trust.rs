@@ -1,22 +1,30 @@
 //! The trust directory.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::files::TrustDirectory;
-use gridhaul_security::trust::{RevocationList, TrustStore};
+use gridhaul_security::trust::{RevocationList, TrustProblem, TrustStore};
 
 use super::certificate::{lifetime, time};
 use super::report::{Report, Verdict, counted};
+use crate::privileges;
 
 const ABOUT: &str = "trust";
+const REVOCATION: &str = "revocation";
 
 /// Revocation lists live for days, and are fetched several times a day.
 const SOON: Duration = Duration::from_secs(24 * 3600);
 
 /// Whom the server will let prove an identity; what it will trust, if there is a directory.
-pub(super) fn check(report: &mut Report, path: &Path, now: SystemTime) -> Option<Arc<TrustStore>> {
+pub(super) fn check(
+    report: &mut Report,
+    path: &Path,
+    user: &str,
+    now: SystemTime,
+) -> Option<Arc<TrustStore>> {
     let shown = path.display();
     let directory = match TrustDirectory::open(path) {
         Ok(directory) => directory,
@@ -40,14 +48,41 @@ pub(super) fn check(report: &mut Report, path: &Path, now: SystemTime) -> Option
     } else {
         report.ok(ABOUT, text);
     }
-    let problems = directory.problems();
-    let problems = problems
-        .iter()
-        .map(|problem| format!("{shown}/{}: {}", problem.file, problem.reason));
-    report.problems(Verdict::Warning, ABOUT, problems);
+    let (grave, others): (Vec<_>, Vec<_>) = directory
+        .problems()
+        .into_iter()
+        .partition(|problem| problem.is_grave);
+    let told = |problem: TrustProblem| format!("{shown}/{}: {}", problem.file, problem.reason);
+    report.problems(Verdict::Error, REVOCATION, grave.into_iter().map(told));
+    report.problems(Verdict::Warning, ABOUT, others.into_iter().map(told));
+    check_readable(report, path, user);
     check_authorities(report, &store, now);
     check_lists(report, &store, now);
     Some(store)
+}
+
+/// What the server cannot read again does not change for it: a list that was fetched counts after a
+/// restart only, and the old one expires.
+fn check_readable(report: &mut Report, path: &Path, user: &str) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|file| file.is_file());
+    let mut unreadable: Vec<_> = files
+        .filter(|file| !privileges::may_read(user, file))
+        .map(|file| {
+            format!(
+                "{} cannot be read by {user}, as which the server runs, so that changes need a \
+                 restart: chmod o+r it",
+                file.display()
+            )
+        })
+        .collect();
+    unreadable.sort();
+    report.problems(Verdict::Warning, ABOUT, unreadable);
 }
 
 /// Others than these authorities work, so they are worth warnings.
@@ -72,8 +107,6 @@ fn check_authorities(report: &mut Report, store: &TrustStore, now: SystemTime) {
 
 /// An authority whose list has expired is as good as none.
 fn check_lists(report: &mut Report, store: &TrustStore, now: SystemTime) {
-    const ABOUT: &str = "revocation";
-
     let mut dead = Vec::new();
     let mut dying = Vec::new();
     for list in store.revocation_lists() {
@@ -86,8 +119,8 @@ fn check_lists(report: &mut Report, store: &TrustStore, now: SystemTime) {
     }
     dead.sort();
     dying.sort();
-    report.problems(Verdict::Error, ABOUT, dead);
-    report.problems(Verdict::Warning, ABOUT, dying);
+    report.problems(Verdict::Error, REVOCATION, dead);
+    report.problems(Verdict::Warning, REVOCATION, dying);
 }
 
 fn standing(list: &RevocationList, now: SystemTime) -> (Verdict, String) {

@@ -36,7 +36,7 @@ pub(crate) fn initiator(credential: Arc<Credential>, delegate: bool) -> Context 
 }
 
 /// Exchanges tokens up to the last reply, which is returned.
-fn exchange(client: &mut Client, context: &mut Context) -> Reply {
+pub(crate) fn exchange(client: &mut Client, context: &mut Context) -> Reply {
     let mut token = Vec::new();
     loop {
         let mut alert = Vec::new();
@@ -89,7 +89,7 @@ fn map(client: &mut Client, code: u16) -> String {
 }
 
 /// A context that the server refuses.
-fn refused(client: &mut Client, credential: Arc<Credential>) -> String {
+pub(crate) fn refused(client: &mut Client, credential: Arc<Credential>) -> String {
     client.expect("AUTH GSSAPI", 334);
     let reply = exchange(client, &mut initiator(credential, true));
     assert_eq!(reply.code(), 535, "{reply:?}");

@@ -16,3 +16,4 @@ mod rdma;
 mod served;
 mod tls;
 mod transfers;
+mod trust;

@@ -138,6 +138,57 @@ impl Pki {
         Arc::new(store)
     }
 
+    /// A trust directory like that of [`Self::configure`], to be changed, with a revocation list of the
+    /// authority.
+    pub(crate) fn own_trust(&self, revoked: &[&str]) -> TempDir {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["ca.pem", "ca.signing_policy"] {
+            let from = self.path("certificates").join(name);
+            fs::copy(from, directory.path().join(name)).expect("copied");
+        }
+        let list = self.revocation_list(revoked);
+        fs::write(directory.path().join("ca.r0"), list).expect("written");
+        directory
+    }
+
+    /// A revocation list of the authority in PEM.
+    pub(crate) fn revocation_list(&self, revoked: &[&str]) -> Vec<u8> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let top = directory.path();
+        let entries = revoked.iter().map(|name| {
+            let file = self.path(&format!("{name}.pem"));
+            let file = file.to_str().expect("UTF-8");
+            let printed = openssl(top, &["x509", "-noout", "-serial", "-in", file]);
+            let serial = printed
+                .trim_end()
+                .strip_prefix("serial=")
+                .expect("a number");
+            format!("R\t400101000000Z\t200101000000Z\t{serial}\tunknown\t/CN={name}\n")
+        });
+        fs::write(top.join("index.txt"), entries.collect::<String>()).expect("written");
+        let configuration =
+            "[ca]\ndefault_ca = it\n[it]\ndatabase = index.txt\ndefault_md = sha256\n";
+        fs::write(top.join("ca.cnf"), configuration).expect("written");
+        let (certificate, key) = (self.path("ca.pem"), self.path("ca.key"));
+        let signer = [
+            "-cert",
+            certificate.to_str().expect("UTF-8"),
+            "-keyfile",
+            key.to_str().expect("UTF-8"),
+        ];
+        let list = ["ca", "-gencrl", "-config", "ca.cnf", "-crldays", "10"];
+        openssl(
+            top,
+            &[&list[..], &signer[..], &["-out", "list.pem"]].concat(),
+        );
+        fs::read(top.join("list.pem")).expect("the program wrote it")
+    }
+
+    /// The certificate of the authority that nobody trusts, in PEM.
+    pub(crate) fn unknown_authority(&self) -> Vec<u8> {
+        self.read("unknown-ca.pem")
+    }
+
     /// The authority itself.
     pub(crate) fn authority(&self) -> Certificate {
         let found = Certificate::all_from_pem(&self.read("ca.pem")).expect("certificates");
@@ -217,7 +268,8 @@ fn make_expired(directory: &Path) {
     openssl(directory, &[&sign[..], &files[..], &dates[..]].concat());
 }
 
-fn openssl(directory: &Path, arguments: &[&str]) {
+/// What the program printed.
+fn openssl(directory: &Path, arguments: &[&str]) -> String {
     let done = Command::new("openssl")
         .args(arguments)
         .current_dir(directory)
@@ -225,4 +277,5 @@ fn openssl(directory: &Path, arguments: &[&str]) {
         .expect("openssl is installed");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "openssl {arguments:?}: {said}");
+    String::from_utf8(done.stdout).expect("UTF-8")
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::name::Name;
-use crate::test_pki::{CA, DAYS, FULL, Issued, Request, USER, now};
+use crate::test_pki::{CA, DAYS, FULL, Issued, Pki, Request, USER, now};
+use crate::trust::TrustBuilder;
 use crate::trust::test_world::{World, certificates, policy, store};
 
 const DAY: Duration = Duration::from_secs(86400);
@@ -404,11 +405,156 @@ fn a_list_must_be_good_if_there_is_one() {
     ));
     let impostor = world.pki.root("/DC=test/CN=Root");
     let forged = world.pki.revocation_list(&impostor, &[]);
-    let expected = ChainError::RevocationListSignature { authority };
-    assert_eq!(validate(forged, now()), Err(expected));
+    assert_eq!(closed(&world, forged), authority);
     let other = world.pki.root("/DC=test/CN=Other");
     let unrelated = world.pki.revocation_list(&other, &[]);
     assert_eq!(validate(unrelated, now()), Ok(()));
+}
+
+/// The authority that is not believed for this list, in words of the error.
+fn closed(world: &World, list: Vec<u8>) -> Name {
+    let mut builder = TrustBuilder::default();
+    builder.add("root.pem", &world.root.pem());
+    builder.add("root.signing_policy", &policy(&world.root, "/DC=test/*"));
+    builder.add("root.crl", &list);
+    let (store, problems) = builder.build();
+    assert!(
+        matches!(&problems[..], [problem] if problem.is_grave),
+        "{problems:?}"
+    );
+    match store.validate(&certificates(&[&world.user]), now()) {
+        Err(ChainError::RevocationListUnusable { authority, .. }) => authority,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_list_that_does_not_say_all_closes_its_authority() {
+    let world = World::new();
+    let point = "issuingDistributionPoint=critical,@point\n[point]\n";
+    for extensions in [
+        "2.5.29.27=critical,ASN1:INTEGER:1".to_owned(),
+        "2.5.29.27=ASN1:INTEGER:1".to_owned(),
+        "1.2.3.4=critical,DER:0500".to_owned(),
+        format!("{point}indirectCRL=TRUE"),
+        format!("{point}onlyAA=TRUE"),
+        format!("{point}onlysomereasons=keyCompromise"),
+        format!("{point}relativename=name\n[name]\nCN=point"),
+        "issuingDistributionPoint=indirectCRL:TRUE".to_owned(),
+    ] {
+        for revoked in [&[][..], &[&world.user]] {
+            let list = world
+                .pki
+                .revocation_list_with(&world.root, revoked, &extensions);
+            assert_eq!(closed(&world, list), named(&world.root), "{extensions}");
+        }
+    }
+    // Those that add nothing.
+    for extensions in ["authorityKeyIdentifier=keyid", "1.2.3.4=DER:0500"] {
+        let list = world.pki.revocation_list_with(&world.root, &[], extensions);
+        let store = world.store_with(&[("root.crl", list)]);
+        let verdict = store.validate(&certificates(&[&world.user]), now());
+        verdict.expect("all is said");
+    }
+}
+
+#[test]
+fn a_list_counts_for_the_certificates_that_it_is_about() {
+    let world = World::new();
+    let uri = "URI:http://a.example/list";
+    let extensions = format!("{USER}\ncrlDistributionPoints={uri}");
+    let pointed = world
+        .pki
+        .issue(&world.root, "/DC=test/CN=Pointed", &extensions);
+    let between = world.pki.issue(&world.root, "/DC=test/CN=CA", CA);
+    let below = world.pki.issue(&between, "/DC=test/CN=Below", USER);
+    let chains = [&[&world.user][..], &[&pointed], &[&below, &between]];
+    let point = "issuingDistributionPoint=critical,@point\n[point]\n";
+    for (scope, covered) in [
+        (format!("{point}onlyuser=TRUE"), [true, true, false]),
+        (format!("{point}onlyCA=TRUE"), [false, false, true]),
+        (format!("{point}fullname={uri}"), [false, true, false]),
+        (format!("{point}fullname={uri}/2"), [false, false, false]),
+        (format!("{point}onlyuser=FALSE"), [true, true, true]),
+    ] {
+        for (chain, covered) in chains.iter().zip(covered) {
+            let revoked = chain[chain.len() - 1];
+            let verdict = |revoked: &[&Issued]| {
+                let list = world.pki.revocation_list_with(&world.root, revoked, &scope);
+                let store = world.store_with(&[
+                    ("root.crl", list),
+                    ("ca.signing_policy", policy(&between, "/DC=test/*")),
+                ]);
+                store.validate(&certificates(chain), now()).map(drop)
+            };
+            if covered {
+                assert_eq!(verdict(&[]), Ok(()), "{scope}");
+                assert!(matches!(
+                    verdict(&[revoked]),
+                    Err(ChainError::Revoked { .. })
+                ));
+            } else {
+                let expected = Err(ChainError::RevocationListScope {
+                    certificate: named(revoked),
+                    authority: named(&world.root),
+                });
+                assert_eq!(verdict(&[]), expected, "{scope}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_authority_must_be_allowed_to_sign_lists() {
+    let pki = Pki::new();
+    let request = Request {
+        subject: "/DC=test/CN=Root",
+        extensions: "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign",
+        ..Request::default()
+    };
+    let root = pki.make(&request, None);
+    let user = pki.issue(&root, "/DC=test/CN=Alice", USER);
+    let world = World { pki, root, user };
+    let list = world.pki.revocation_list(&world.root, &[]);
+    assert_eq!(closed(&world, list), named(&world.root));
+
+    // Of an authority that is not in the directory the key is known with the chain only.
+    let world = World::new();
+    let between = world
+        .pki
+        .issue(&world.root, "/DC=test/CN=CA", request.extensions);
+    let user = world.pki.issue(&between, "/DC=test/CN=Bob", USER);
+    let store = world.store_with(&[
+        ("ca.crl", world.pki.revocation_list(&between, &[])),
+        ("ca.signing_policy", policy(&between, "/DC=test/*")),
+    ]);
+    let authority = named(&between);
+    assert_eq!(
+        store.validate(&certificates(&[&user, &between]), now()),
+        Err(ChainError::RevocationListSignature { authority })
+    );
+}
+
+#[test]
+fn the_unusable_list_of_an_authority_that_peers_send_closes_it() {
+    let world = World::new();
+    let between = world.pki.issue(&world.root, "/DC=test/CN=CA", CA);
+    let user = world.pki.issue(&between, "/DC=test/CN=Bob", USER);
+    let mut builder = TrustBuilder::default();
+    builder.add("root.pem", &world.root.pem());
+    builder.add("root.signing_policy", &policy(&world.root, "/DC=test/*"));
+    builder.add("ca.signing_policy", &policy(&between, "/DC=test/*"));
+    builder.add("ca.r0", b"");
+    let (store, _) = builder.build();
+    let verdict = store.validate(&certificates(&[&user, &between]), now());
+    let (authority, file) = (named(&between), "ca.r0".to_owned());
+    assert_eq!(
+        verdict,
+        Err(ChainError::RevocationListUnusable { authority, file })
+    );
+    store
+        .validate(&certificates(&[&world.user]), now())
+        .expect("it is another's list");
 }
 
 #[test]

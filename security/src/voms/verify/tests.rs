@@ -1,7 +1,7 @@
 //! Samples of voms-proxy-fake, against the verdicts of the VOMS library.
 
 use super::*;
-use crate::trust::TrustBuilder;
+use crate::trust::{ChainError, TrustBuilder};
 use crate::voms::{Fqan, attribute_certificate, claims, memberships};
 
 // Made by samples/make with voms-proxy-fake 2.1.0. The VOMS library accepts and refuses the same.
@@ -74,15 +74,19 @@ impl Login {
 }
 
 fn trust() -> TrustStore {
+    let (store, problems) = trust_files().build();
+    assert_eq!(problems, []);
+    store
+}
+
+fn trust_files() -> TrustBuilder {
     let mut builder = TrustBuilder::default();
     builder.add("ca.pem", include_bytes!("../samples/ca.pem"));
     builder.add(
         "ca.signing_policy",
         include_bytes!("../samples/ca.signing_policy"),
     );
-    let (store, problems) = builder.build();
-    assert_eq!(problems, []);
-    store
+    builder
 }
 
 fn vo() -> String {
@@ -158,6 +162,21 @@ fn attributes_for_some_hosts_count_on_these() {
     // voms-proxy-fake 2.1.0 leaves the names out that it is told.
     let nobody = Login::new(TARGETED).attributes();
     assert_eq!(nobody, Err(target("nobody")));
+}
+
+#[test]
+fn attributes_do_not_count_while_the_list_of_the_signers_authority_is_unusable() {
+    let mut login = Login::new(PLAIN);
+    let mut files = trust_files();
+    files.add("ca.r0", b"");
+    (login.trust, _) = files.build();
+    let Err(VomsError::Chain { error, .. }) = login.attributes() else {
+        panic!("the signer may have been revoked");
+    };
+    assert!(
+        matches!(*error, ChainError::RevocationListUnusable { .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! Which revocation lists count, and which authorities are not believed for want of one.
+//!
+//! A file that should hold a list and holds none that can be used must not open a door: what it held when
+//! it was last usable stays in use, and without that no certificate of its authority is accepted.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::Directory;
+use super::builder::TrustProblem;
+use super::file::{FileDefect, TrustFile, stem};
+use super::revocation::RevocationList;
+use super::signing_policy::Authority;
+use crate::name::{CanonicalName, Name};
+
+/// Authorities whose revocation lists cannot be used; each with the file that is to blame.
+#[derive(Debug, Default)]
+pub(super) struct Unusable {
+    by_name: HashMap<CanonicalName, String>,
+    /// Those of which only the signing policy is in the directory.
+    by_policy: HashMap<Authority, String>,
+    /// A file of which nothing says whose lists it should hold: it may be that of any authority without
+    /// a list.
+    of_anybody: Option<String>,
+}
+
+impl Unusable {
+    /// The file that is to blame if no certificate of this authority may be accepted.
+    pub(super) fn file_of(&self, authority: &Name, has_list: bool) -> Option<&str> {
+        let named = || self.by_policy.get(&Authority::named(authority.one_line()));
+        let anybody = || self.of_anybody.as_ref().filter(|_| !has_list);
+        let by_name = self.by_name.get(authority.canonical());
+        by_name.or_else(named).or_else(anybody).map(String::as_str)
+    }
+}
+
+/// Whom the files with a stem are about.
+#[derive(Debug, Default)]
+pub(super) struct Stems<'a> {
+    pub(super) names: HashMap<&'a str, Vec<Name>>,
+    pub(super) policies: HashMap<&'a str, HashSet<Authority>>,
+}
+
+/// Whether the lists of a file can be used. `before` is what it held when it was last usable.
+pub(super) fn judge(
+    directory: &Directory,
+    file: &TrustFile,
+    before: Option<&TrustFile>,
+    now: SystemTime,
+) -> Result<(), FileDefect> {
+    let lists = file.revocation_lists();
+    let defect = |reason: String| FileDefect {
+        reason,
+        issuers: lists.iter().map(|list| list.issuer().clone()).collect(),
+    };
+    for list in lists {
+        let name = list.issuer();
+        let authorities = directory.authorities.get(name.canonical());
+        // Of authorities that are not in the directory the key is not known yet.
+        let Some(authorities) = authorities else {
+            continue;
+        };
+        if !authorities.iter().any(|one| list.is_signed_by(one)) {
+            let may_sign = authorities
+                .iter()
+                .any(|one| one.key_usage().is_none_or(|usage| usage.may_sign_lists));
+            return Err(defect(match may_sign {
+                true => format!(
+                    "the signature of the revocation list of {name} is wrong: fetch it anew \
+                     (fetch-crl)"
+                ),
+                false => format!(
+                    "the certificate of {name} does not allow it to sign revocation lists (key usage \
+                     cRLSign): fetch its new certificate"
+                ),
+            }));
+        }
+        // One that was made in the future is a mistake, which the next one mends.
+        let newer = before.and_then(|before| {
+            let mut lists = before.revocation_lists().iter();
+            lists.find(|old| old.replaces(list) && old.this_update() <= now)
+        });
+        if newer.is_some() {
+            return Err(defect(format!(
+                "the revocation list of {name} is older than the one that was there: fetch it anew \
+                 (fetch-crl), or restart the server to use it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Adds lists that count.
+pub(super) fn add(directory: &mut Directory, lists: &[Arc<RevocationList>]) {
+    for list in lists {
+        let name = Arc::clone(list.issuer().canonical());
+        let same_issuer = directory.revocation_lists.entry(name).or_default();
+        if same_issuer.iter().all(|known| known.der() != list.der()) {
+            same_issuer.push(Arc::clone(list));
+        }
+    }
+}
+
+/// Notes that the lists of a file cannot be used, and that nothing takes their place.
+pub(super) fn refuse(
+    directory: &mut Directory,
+    stems: &Stems<'_>,
+    file: &str,
+    defect: FileDefect,
+) -> TrustProblem {
+    let unusable = &mut directory.unusable;
+    let mut owners = defect.issuers;
+    owners.extend(stems.names.get(stem(file)).into_iter().flatten().cloned());
+    for owner in &owners {
+        let entry = unusable.by_name.entry(Arc::clone(owner.canonical()));
+        entry.or_insert_with(|| file.to_owned());
+    }
+    let policies: Vec<_> = stems
+        .policies
+        .get(stem(file))
+        .into_iter()
+        .flatten()
+        .filter(|authority| **authority != Authority::Anybody)
+        .collect();
+    for authority in &policies {
+        let entry = unusable.by_policy.entry((*authority).clone());
+        entry.or_insert_with(|| file.to_owned());
+    }
+    let mut names: Vec<_> = owners.iter().map(Name::to_string).collect();
+    names.sort();
+    names.dedup();
+    let whom = match (&names[..], &policies[..]) {
+        ([], []) => {
+            unusable.of_anybody.get_or_insert_with(|| file.to_owned());
+            "of an authority without a revocation list (nothing says whose list this is)".to_owned()
+        }
+        ([], _) => "of the authority of that name".to_owned(),
+        (names, _) => format!("of {}", names.join(", ")),
+    };
+    let reason = defect.reason;
+    TrustProblem {
+        file: file.to_owned(),
+        reason: format!("{reason}; until then no certificate {whom} is accepted"),
+        is_grave: true,
+    }
+}
