@@ -3,7 +3,7 @@
 //! The rules are those of globus-gridftp-server, so that a site's map keeps its meaning: root is refused,
 //! and so is an account whose shell is no program. A shell like `nologin` is one, and a locked
 //! password says nothing: pool accounts have both. Stricter than there, an account that has expired is
-//! refused, and an administrator may refuse accounts by number.
+//! refused, and so are accounts of the system, by their number.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -27,12 +27,16 @@ pub struct AccountPolicy {
     pub least_uid: u32,
 }
 
+/// The first number that distributions give to people and pool accounts (`UID_MIN` of login.defs(5)). Accounts below it are
+/// those of services, which a mistake in a map must not hand out.
+const LEAST_UID: u32 = 1000;
+
 impl Default for AccountPolicy {
     fn default() -> Self {
         Self {
             allow_root: false,
             allow_disabled_login: false,
-            least_uid: 1,
+            least_uid: LEAST_UID,
         }
     }
 }
@@ -47,7 +51,10 @@ pub enum Refusal {
     #[error("'{0}' is root, and root is not allowed: map to another account, or set allow-root")]
     Root(String),
     /// It is a system account.
-    #[error("the account '{account}' has the number {uid}, and least-uid allows {least} and above")]
+    #[error(
+        "the account '{account}' has the number {uid}, and least-uid allows {least} and above: map to another account, or \
+         lower least-uid"
+    )]
     System {
         /// The account.
         account: String,
@@ -205,16 +212,16 @@ mod tests {
     }
 
     #[test]
-    fn accounts_may_be_refused_by_number() {
+    fn accounts_of_the_system_are_refused_unless_allowed() {
         let policy = AccountPolicy::default();
-        assert_eq!(policy.check(&account(1, "/bin/sh")), Ok(()));
-        let policy = AccountPolicy {
-            least_uid: 1000,
-            ..policy
-        };
         assert_eq!(policy.check(&account(1000, "/bin/sh")), Ok(()));
         let refusal = policy.check(&account(999, "/bin/sh")).unwrap_err();
-        assert!(refusal.to_string().contains("least-uid"), "{refusal}");
+        assert!(refusal.to_string().contains("lower least-uid"), "{refusal}");
+        let policy = AccountPolicy {
+            least_uid: 1,
+            ..policy
+        };
+        assert_eq!(policy.check(&account(1, "/bin/sh")), Ok(()));
     }
 
     #[test]

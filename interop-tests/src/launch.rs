@@ -182,6 +182,8 @@ impl Launch {
             Access::Anonymous => Vec::new(),
             Access::Gsi(pki) => {
                 arguments.extend(["--gsi".into(), format!("--{DISABLED_LOGIN}").into()]);
+                // The accounts that every machine has are those of its services.
+                arguments.extend(["--least-uid", "1"].map(Into::into));
                 vec![
                     ("--cert", pki.host_certificate()),
                     ("--key", pki.host_key()),

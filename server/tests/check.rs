@@ -136,7 +136,8 @@ impl Site {
 fn account() -> String {
     let own = nix::unistd::Uid::effective();
     if own.is_root() {
-        return "daemon".to_owned();
+        // The one account that every machine has and that is none of its services.
+        return "nobody".to_owned();
     }
     let user = nix::unistd::User::from_uid(own).expect("asked");
     user.expect("the account has a name").name
@@ -310,6 +311,13 @@ fn what_is_wrong_with_maps_and_accounts_is_named() {
         .says("ok accounts:", "1 of 3 accounts can be used")
         .says("warning accounts: line 1 of", "no-such-account")
         .says("warning accounts: line 3 of", "root");
+    if nix::unistd::Uid::effective().is_root() {
+        site.write("grid-mapfile", "\"/O=Grid/CN=a\" daemon\n");
+        site.check(&[])
+            .fails()
+            .says("warning accounts:", "lower least-uid");
+        site.check(&["--least-uid", "1"]).passes();
+    }
     site.write("grid-mapfile", "\"/O=Grid/CN=a\" no-such-account\n");
     let said = site.check(&[]);
     said.fails()
