@@ -18,9 +18,9 @@ struct Sites {
 }
 
 impl Sites {
-    /// Two servers where clients may ask for rdma.
+    /// Two servers whose administrators have said nothing of drivers.
     fn new() -> Self {
-        Self::with(&["--allowed-drivers", "tcp,rdma,gsi"])
+        Self::with(&[])
     }
 
     fn with(arguments: &[&str]) -> Self {
@@ -95,7 +95,7 @@ fn third_party_copies_go_by_rdma() {
 
 #[test]
 fn the_administrators_list_decides() {
-    let sites = Sites::new();
+    let sites = Sites::with(&["--allowed-drivers", "tcp,rdma,gsi"]);
     let copied = sites.copy(&["-dcstack", "splice"]);
     assert!(!copied.status.success(), "{copied}");
     assert!(
@@ -110,11 +110,19 @@ fn the_administrators_list_decides() {
             .contains("option slab of the driver rdma"),
         "{copied}"
     );
+    let copied = sites.copy(&["-dcstack", "rdma:device=rxe0"]);
+    assert!(!copied.status.success(), "{copied}");
+    assert!(
+        copied
+            .to_string()
+            .contains("no client set device=rxe0 for the driver rdma"),
+        "{copied}"
+    );
 }
 
 #[test]
 fn who_may_not_have_rdma_is_told_so() {
-    let sites = Sites::with(&[]);
+    let sites = Sites::with(&["--allowed-drivers", "tcp"]);
     let copied = sites.copy(&["-dcstack", "rdma"]);
     assert!(!copied.status.success(), "{copied}");
     let told = copied.to_string();

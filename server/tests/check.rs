@@ -429,21 +429,44 @@ fn client_options_are_compared_with_what_drivers_have() {
         .fails()
         .says("error client-options:", "it is no bound");
     rules("null:bytes")
-        .passes()
-        .says("warning client-options:", "does not let clients have null");
+        .fails()
+        .says("error client-options:", "there is no driver \"null\"");
+    let said = check(
+        &[
+            &["--anonymous", "--allowed-drivers", "tcp"],
+            &["--client-options", "auto:rate"][..],
+        ]
+        .concat(),
+    );
+    said.passes()
+        .says("warning client-options:", "lets clients have auto");
 }
 
 #[test]
 #[cfg(feature = "rdma")]
 fn rdma_is_looked_at_where_it_may_be_used() {
-    let allowed = ["--allowed-drivers", "tcp,rdma"];
+    let allowed = ["--anonymous-drivers", "tcp,rdma"];
     let said = check(&[&["--anonymous", "--rdma"], &allowed[..]].concat());
     said.passes()
-        .says("ok rdma:", "clients may have data channels over rdma")
+        .says(
+            "ok rdma:",
+            "anonymous users may have data channels over rdma",
+        )
         .says("ok rdma:", "provider soft");
-    assert!(!said.lines.iter().any(|line| line.contains("descriptors")));
+    for part in ["descriptors", "logged in"] {
+        assert!(!said.lines.iter().any(|line| line.contains(part)), "{part}");
+    }
     let said = check(&["--anonymous", "--rdma"]);
-    said.passes().says("warning rdma:", "allowed-drivers");
+    said.passes()
+        .says("warning rdma:", "name it in anonymous-drivers");
+    let site = Site::new();
+    let said = site.check(&["--anonymous", "--rdma"]);
+    said.passes()
+        .says("ok rdma:", "users who have logged in may have")
+        .says("warning rdma:", "anonymous users may not have");
+    let said = site.check(&["--stack", "rdma"]);
+    said.passes()
+        .says("ok rdma:", "data channels of all users run over rdma");
     let said = check(&["--anonymous", "--rdma", "--rdma-memory", "1000000G"]);
     said.fails().says("error rdma-memory:", "lower one of them");
 }

@@ -25,7 +25,7 @@ const NAME: &str = "gsi";
 ///
 /// | option | meaning |
 /// | --- | --- |
-/// | `ktls=auto` | the kernel protects records in directions in which that is cheaper, as measured once in a process, over a driver whose bytes are those of a TCP socket. `on` has it do so or fails, `off` never |
+/// | `ktls=auto` | the kernel protects records in directions in which that is cheaper, as measured once in a process, over a driver whose bytes are those of a TCP socket. `on` has it do so or fails, `off` never. It is the administrator's |
 #[derive(Debug, Clone)]
 pub struct Gsi {
     security: Option<Arc<ChannelSecurity>>,

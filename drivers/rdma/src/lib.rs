@@ -26,6 +26,8 @@
 //! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
+//! `device`, `gid`, `tc` and `sl` are the administrator's; clients may set the others, the sizes up to a bound.
+//!
 //! The other options are those of the driver `tcp`. Options choose devices of their own end only. With one queue pair,
 //! `soft` uses the data connection itself; further ones are connections to another port of the accepting end, within its
 //! range of ports.
@@ -74,7 +76,7 @@ use gridhaul_tcp::TcpListener;
 use crate::channel::RdmaChannel;
 pub use crate::memory::MemoryLoad;
 use crate::memory::Pool;
-pub use crate::probe::{Finding, probe};
+pub use crate::probe::{Finding, has_devices, probe};
 use crate::provider::Provider;
 use crate::settings::Settings;
 

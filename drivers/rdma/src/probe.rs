@@ -23,6 +23,11 @@ pub fn probe() -> Vec<Finding> {
     findings
 }
 
+/// Whether the machine has RDMA devices.
+pub fn has_devices() -> bool {
+    verbs::has_devices()
+}
+
 fn soft() -> Finding {
     Finding {
         about: "provider soft",

@@ -15,6 +15,8 @@
 //! | --- | --- |
 //! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring where the kernel has it. `threads` does without io_uring, `0` is the default |
 //!
+//! `direct` is the administrator's.
+//!
 //! What `direct=1` has read is sent without a copy where the kernel can (`MSG_ZEROCOPY`). Nothing else is: a channel's caller gets
 //! its memory back when `send` returns, so every call would have to wait until the peer has acknowledged the last byte.
 //!

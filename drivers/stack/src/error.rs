@@ -20,7 +20,7 @@ pub enum StackError {
         option: String,
         /// What was asked for.
         value: String,
-        /// What clients may set of it, or instead of it.
+        /// What clients may set of it, or instead of it, and why the option is not for them if it is the administrator's.
         allowed: String,
     },
     /// There is no such driver in this program.

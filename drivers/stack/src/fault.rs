@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::options::{self, OptionDoc, OptionKind, Options};
+use crate::options::{self, Audience, OptionDoc, OptionKind, Options};
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, Driver, FileRange, Operation, Received, Side,
     StackError, Transform,
@@ -29,6 +29,9 @@ pub struct Fault;
 
 const NAME: &str = "fault";
 
+/// Who may set the options.
+const FOR_TESTS: Audience = Audience::Administrator("it makes the server's channels fail");
+
 impl Driver for Fault {
     fn name(&self) -> &'static str {
         NAME
@@ -40,36 +43,42 @@ impl Driver for Fault {
                 OptionDoc::new(
                     "short",
                     OptionKind::Number,
+                    FOR_TESTS,
                     "Each receive yields at most so many bytes.",
                     "1",
                 ),
                 OptionDoc::new(
                     "seed",
                     OptionKind::Number,
+                    FOR_TESTS,
                     "With short: each receive's limit is drawn between 1 and short from this seed.",
                     "7",
                 ),
                 OptionDoc::new(
                     "fail-send-after",
                     OptionKind::Number,
+                    FOR_TESTS,
                     "After so many bytes sent, sending fails.",
                     "1000",
                 ),
                 OptionDoc::new(
                     "fail-receive-after",
                     OptionKind::Number,
+                    FOR_TESTS,
                     "After so many bytes received, receiving fails.",
                     "1000",
                 ),
                 OptionDoc::new(
                     "abort-after",
                     OptionKind::Number,
+                    FOR_TESTS,
                     "After so many bytes in both directions together, the channel is aborted.",
                     "1000",
                 ),
                 OptionDoc::new(
                     "delay",
                     OptionKind::Time,
+                    FOR_TESTS,
                     "So long a wait before each send and each receive.",
                     "20ms",
                 ),

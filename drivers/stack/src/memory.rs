@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use self::pipe::Pipe;
 use crate::operation::CANCEL_TICK;
-use crate::options::{self, OptionDoc, OptionKind, Options};
+use crate::options::{self, Audience, OptionDoc, OptionKind, Options};
 use crate::{
     AcceptError, Body, BufferSize, Built, Channel, ChannelError, ChannelInfo, ConnectError, Driver,
     ListenError, Listener, Operation, Received, SocketOptions, StackError, Transport,
@@ -41,6 +41,9 @@ impl Driver for Memory {
             meaning: "How many bytes each direction holds, up to 64M; the connecting side decides.",
             example: "64K",
             kind: OptionKind::Bytes,
+            audience: Audience::Administrator(
+                "it is memory of the process that nothing else bounds",
+            ),
         }]
     }
 

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::options::{self, OptionDoc, OptionKind, Options};
+use crate::options::{self, Audience, OptionDoc, OptionKind, Options};
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, ConnectError, Driver, ListenError, Listener,
     Operation, Received, SocketOptions, StackError, Transport,
@@ -36,6 +36,8 @@ impl Driver for Null {
             meaning: "How many zeros each connection yields; none unless given.",
             example: "1G",
             kind: OptionKind::Bytes,
+            // A client could fill the disk without sending a byte.
+            audience: Audience::Administrator("what it yields takes no sender, but room on disks"),
         }]
     }
 

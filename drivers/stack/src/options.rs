@@ -18,6 +18,8 @@ pub struct OptionDoc {
     pub example: &'static str,
     /// What its values say.
     pub kind: OptionKind,
+    /// Who may set it.
+    pub audience: Audience,
 }
 
 impl OptionDoc {
@@ -25,6 +27,7 @@ impl OptionDoc {
     pub const fn new(
         name: &'static str,
         kind: OptionKind,
+        audience: Audience,
         meaning: &'static str,
         example: &'static str,
     ) -> Self {
@@ -33,7 +36,36 @@ impl OptionDoc {
             meaning,
             example,
             kind,
+            audience,
         }
+    }
+}
+
+/// Who may set an option, unless an administrator's [`crate::OptionRules`] say otherwise.
+///
+/// There is no default: the author of a driver decides for each option. An option is for clients if it concerns only the
+/// channels of the client that sets it, and only memory and processor time that something else bounds. It is for the
+/// administrator if it says where the sockets of the server are, what they claim to be, or which device or file they use, or
+/// if other users pay for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// Clients may set any value that the driver takes.
+    Client,
+    /// Clients may set values up to a bound.
+    ClientUpTo {
+        /// The largest value, written as the option's values are.
+        most: &'static str,
+        /// Words that are allowed beside numbers, such as `auto`.
+        or: &'static [&'static str],
+    },
+    /// Only the administrator may set it. The text says why, to clients that try: "it says ...".
+    Administrator(&'static str),
+}
+
+impl Audience {
+    /// Clients may set numbers up to `most`, and no words.
+    pub const fn client_up_to(most: &'static str) -> Self {
+        Self::ClientUpTo { most, or: &[] }
     }
 }
 
@@ -160,9 +192,16 @@ fn phrase(known: &[OptionDoc]) -> String {
     }
     let list: Vec<String> = known
         .iter()
-        .map(|option| format!("{}={}", option.name, option.example))
+        .map(|option| match option.audience {
+            Audience::Client | Audience::ClientUpTo { .. } => {
+                format!("{}={}", option.name, option.example)
+            }
+            Audience::Administrator(_) => {
+                format!("{}={} (administrator only)", option.name, option.example)
+            }
+        })
         .collect();
-    format!("its options are, with examples: {}", list.join(" "))
+    format!("its options are, with examples: {}", list.join(", "))
 }
 
 /// A size in bytes: `65536`, `64K`, `16M`, `1G`; the units are powers of 1024.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gridhaul_protocol::stack::StackSpec;
+use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 
-use crate::options::OptionDoc;
+use crate::options::{Audience, OptionDoc};
 use crate::{OptionRules, Stack, StackError, Transform, Transport};
 
 /// A kind of transport or transform that can be named in a stack string.
@@ -96,7 +96,8 @@ impl Registry {
         }
     }
 
-    /// Refuses options that the administrator does not let clients set. Of drivers without rules they may set all.
+    /// Refuses options that clients may not set: of a driver that has one of `rules`, what that does not allow; of others,
+    /// what the driver documents to be for the administrator.
     ///
     /// # Errors
     ///
@@ -110,21 +111,64 @@ impl Registry {
             let Some(driver) = self.driver(&spec.name) else {
                 continue;
             };
-            for rules in rules.iter().filter(|rules| rules.driver() == spec.name) {
-                rules.check_options(driver, &spec.options)?;
+            match rules.iter().find(|rules| rules.driver() == spec.name) {
+                Some(rules) => rules.check_options(driver, &spec.options)?,
+                None => OptionRules::documented(driver).check_options(driver, &spec.options)?,
             }
         }
         Ok(())
     }
 
-    /// Whether rules mean something. Those for drivers that the program does not have do no harm.
+    /// Whether rules mean something.
     ///
     /// # Errors
     ///
-    /// See [`OptionRules::check`].
+    /// [`StackError::UnknownDriver`], and as for [`OptionRules::check`].
     pub fn check_rules(&self, rules: &OptionRules) -> Result<(), StackError> {
-        let driver = self.driver(rules.driver());
-        driver.map_or(Ok(()), |driver| rules.check(driver))
+        rules.check(self.known(rules.driver())?)
+    }
+
+    /// The stack of a client, with the options of the administrator that `own`, the server's own stack, has, and that the
+    /// client's does not have already. An option goes to the same driver, and from transport to transport where both document
+    /// it alike: the ports and addresses of `auto` hold for `tcp` and `rdma`.
+    #[must_use]
+    pub fn with_administrators_options(&self, mut stack: StackSpec, own: &StackSpec) -> StackSpec {
+        for (index, spec) in stack.drivers.iter_mut().enumerate() {
+            let mut of_own = own.drivers.iter();
+            let from = match index {
+                0 => of_own.next(),
+                _ => of_own.skip(1).find(|from| from.name == spec.name),
+            };
+            if let Some(from) = from {
+                self.carry_over(from, spec);
+            }
+        }
+        stack
+    }
+
+    fn carry_over(&self, from: &DriverSpec, to: &mut DriverSpec) {
+        let (Some(source), Some(target)) = (self.driver(&from.name), self.driver(&to.name)) else {
+            return;
+        };
+        for (name, value) in &from.options {
+            let document = source.options().iter().find(|option| option.name == name);
+            let Some(document) = document else { continue };
+            let is_given = to.options.iter().any(|(given, _)| given == name);
+            if matches!(document.audience, Audience::Administrator(_))
+                && target.options().contains(document)
+                && !is_given
+            {
+                to.options.push((name.clone(), value.clone()));
+            }
+        }
+    }
+
+    /// The driver of this name.
+    fn known(&self, name: &str) -> Result<&dyn Driver, StackError> {
+        self.driver(name).ok_or_else(|| StackError::UnknownDriver {
+            name: name.to_owned(),
+            known: self.names(),
+        })
     }
 
     fn driver(&self, name: &str) -> Option<&dyn Driver> {
@@ -140,12 +184,7 @@ impl Registry {
         let mut transport = None;
         let mut transforms = Vec::new();
         for spec in &stack.drivers {
-            let driver = self
-                .driver(&spec.name)
-                .ok_or_else(|| StackError::UnknownDriver {
-                    name: spec.name.clone(),
-                    known: self.names(),
-                })?;
+            let driver = self.known(&spec.name)?;
             match (driver.build(&spec.options)?, &transport) {
                 (Built::Transport(built), None) => transport = Some(built),
                 (Built::Transform(built), Some(_)) => transforms.push(built),
@@ -166,7 +205,10 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::options::{OptionKind, Options};
     use crate::{Fault, Memory, Null, Trace};
 
     fn registry() -> Registry {
@@ -201,7 +243,7 @@ mod tests {
             ),
             (
                 "null:byte=1",
-                "the driver null has no option \"byte\"; its options are, with examples: bytes=1G",
+                "the driver null has no option \"byte\"; its options are, with examples: bytes=1G (administrator only)",
             ),
             (
                 "null:bytes=1;bytes=2",
@@ -252,6 +294,145 @@ mod tests {
             check("memory,udt,null").unwrap_err().to_string(),
             "udt driver not whitelisted"
         );
+    }
+
+    #[test]
+    fn rules_are_for_drivers_that_there_are() {
+        let check = |rules: &str| registry().check_rules(&rules.parse().unwrap());
+        assert_eq!(check("memory:buffer<=1M"), Ok(()));
+        assert_eq!(
+            check("memroy:buffer").unwrap_err().to_string(),
+            "there is no driver \"memroy\"; the drivers are: null, memory, fault"
+        );
+        assert!(matches!(
+            check("memory:size"),
+            Err(StackError::UnknownOption { .. })
+        ));
+    }
+
+    #[test]
+    fn clients_set_what_is_documented_to_be_for_them_unless_rules_say_otherwise() {
+        let check = |stack: &str, rules: &[&str]| {
+            let rules: Vec<_> = rules.iter().map(|rules| rules.parse().unwrap()).collect();
+            registry()
+                .check_options(&StackSpec::parse(stack).unwrap(), &rules)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            check("memory:buffer=1M", &[]).unwrap_err(),
+            "the administrator lets no client set buffer=1M for the driver memory; clients may set none of its \
+             options (buffer is for the administrator: it is memory of the process that nothing else bounds)"
+        );
+        check("memory,fault:delay=1s", &[]).unwrap_err();
+        check("memory:buffer=1M", &["null:bytes"]).unwrap_err();
+        assert_eq!(check("memory:buffer=1M", &["memory:buffer<=1M"]), Ok(()));
+        check("memory:buffer=2M", &["memory:buffer<=1M"]).unwrap_err();
+    }
+
+    /// A transport with options of every audience.
+    #[derive(Debug)]
+    struct Network(&'static str, &'static [OptionDoc]);
+
+    const PORT: OptionDoc = option(
+        "port",
+        Audience::Administrator("it is the server's"),
+        "A port.",
+    );
+    const BIND: OptionDoc = option(
+        "bind",
+        Audience::Administrator("it is the server's"),
+        "Where.",
+    );
+    const RATE: OptionDoc = option("rate", Audience::Client, "A rate.");
+    const OTHER_PORT: OptionDoc = option(
+        "port",
+        Audience::Administrator("it is the server's"),
+        "A window.",
+    );
+
+    const fn option(name: &'static str, audience: Audience, meaning: &'static str) -> OptionDoc {
+        OptionDoc::new(name, OptionKind::Number, audience, meaning, "1")
+    }
+
+    impl Driver for Network {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn options(&self) -> &'static [OptionDoc] {
+            self.1
+        }
+
+        fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
+            Options::new(self, options)?;
+            Memory.build(&[])
+        }
+    }
+
+    fn networks() -> Registry {
+        let mut registry = registry();
+        registry.register(Network("one", &[PORT, BIND, RATE]));
+        registry.register(Network("two", &[RATE, PORT]));
+        registry.register(Network("else", &[OTHER_PORT]));
+        registry
+    }
+
+    #[test]
+    fn the_administrators_options_hold_for_the_stacks_of_clients() {
+        let carried = |stack: &str, own: &str| {
+            let [stack, own] = [stack, own].map(|stack| StackSpec::parse(stack).unwrap());
+            networks()
+                .with_administrators_options(stack, &own)
+                .to_string()
+        };
+        let own = "one:port=5;rate=6;bind=7,fault:delay=1s";
+        // What is for clients is theirs to choose.
+        assert_eq!(carried("one", own), "one:port=5;bind=7");
+        assert_eq!(carried("one:rate=9", own), "one:rate=9;port=5;bind=7");
+        // What was granted by a rule is kept.
+        assert_eq!(carried("one:port=9", own), "one:port=9;bind=7");
+        // Another transport takes what means the same to it.
+        assert_eq!(carried("two", own), "two:port=5");
+        assert_eq!(carried("else", own), "else");
+        // Transforms by their names.
+        assert_eq!(carried("two,fault", own), "two:port=5,fault:delay=1s");
+        assert_eq!(carried("two", "memory,one:port=5"), "two");
+        assert_eq!(carried("two", "nosuchdriver:port=5"), "two");
+    }
+
+    proptest! {
+        #[test]
+        fn no_option_of_the_administrator_is_lost_and_none_of_a_client_is_changed(
+            client in options(),
+            own in options(),
+            drivers in (0..2_usize, 0..2_usize),
+        ) {
+            const NAMES: [&str; 2] = ["one", "two"];
+            let stack = |driver: usize, options: &Vec<(String, String)>| StackSpec {
+                drivers: vec![DriverSpec { name: NAMES[driver].to_owned(), options: options.clone() }],
+            };
+            let carried = networks()
+                .with_administrators_options(stack(drivers.0, &client), &stack(drivers.1, &own));
+            let carried = &carried.drivers[0].options;
+            prop_assert_eq!(&carried[..client.len()], &client[..]);
+            for (name, value) in &own {
+                let is_administrators = name != "rate";
+                let is_known = name != "bind" || drivers == (0, 0);
+                let is_given = client.iter().any(|(given, _)| given == name);
+                let is_there = carried[client.len()..].contains(&(name.clone(), value.clone()));
+                prop_assert_eq!(is_there, is_administrators && is_known && !is_given, "{}", name);
+            }
+            prop_assert!(carried[client.len()..].iter().all(|option| own.contains(option)));
+        }
+    }
+
+    /// Options of the transports above, each at most once.
+    fn options() -> impl Strategy<Value = Vec<(String, String)>> {
+        let names = proptest::sample::subsequence(vec!["port", "bind", "rate"], 0..=3);
+        (names, 1..10_u8).prop_map(|(names, value)| {
+            let option = |name: &str| (name.to_owned(), value.to_string());
+            names.into_iter().map(option).collect()
+        })
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! What clients may set of a driver's options.
 //!
-//! An administrator writes it much as clients write stacks: `rdma:message<=4M;rate;provider=soft|verbs` lets them choose messages
-//! of at most 4 MiB, any rate, one of two providers, and nothing else of `rdma`. What they do not set is as the driver
-//! has it; a rule does not change that.
+//! Where an administrator says nothing of a driver, clients may set what the driver documents to be for them ([`Audience`]), and
+//! the options of the administrator that the server's own stack has hold for the stacks of clients too.
+//!
+//! Where an administrator has rules for a driver, these alone count. They are written much as clients write stacks:
+//! `rdma:message<=4M;rate;provider=soft|verbs` lets clients choose messages of at most 4 MiB, any rate, one of two providers, and
+//! nothing else of `rdma`. What clients do not set is as the driver has it; a rule does not change that.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::options::{self, OptionKind};
+use crate::options::{self, Audience, OptionKind};
 use crate::{Driver, StackError};
 
 /// What clients may set of one driver's options.
@@ -45,6 +48,32 @@ impl OptionRules {
         &self.driver
     }
 
+    /// What clients may set where the administrator says nothing: what the driver documents to be for them.
+    pub fn documented(driver: &dyn Driver) -> Self {
+        let rules = driver.options().iter().flat_map(|option| {
+            let values = match option.audience {
+                Audience::Client => vec![Values::Any],
+                Audience::ClientUpTo { most, or: [] } => vec![Values::AtMost(most.to_owned())],
+                Audience::ClientUpTo { most, or } => {
+                    let words = or.iter().map(|word| (*word).to_owned());
+                    vec![
+                        Values::AtMost(most.to_owned()),
+                        Values::OneOf(words.collect()),
+                    ]
+                }
+                Audience::Administrator(_) => Vec::new(),
+            };
+            values.into_iter().map(|values| Rule {
+                option: option.name.to_owned(),
+                values,
+            })
+        });
+        Self {
+            driver: driver.name().to_owned(),
+            rules: rules.collect(),
+        }
+    }
+
     /// Whether the rules mean something for their driver.
     ///
     /// # Errors
@@ -80,16 +109,22 @@ impl OptionRules {
     ) -> Result<(), StackError> {
         for (name, value) in given {
             let known = driver.options().iter().find(|known| known.name == name);
-            let Some(kind) = known.map(|known| known.kind) else {
+            let Some(known) = known else {
                 return Err(options::unknown(driver, name));
             };
             let mut of_option = self.rules.iter().filter(|rule| rule.option == *name);
-            if !of_option.any(|rule| rule.values.have(kind, value)) {
+            if !of_option.any(|rule| rule.values.have(known.kind, value)) {
                 return Err(StackError::OptionNotAllowed {
                     driver: driver.name(),
                     option: name.clone(),
                     value: value.clone(),
-                    allowed: self.allowed(name),
+                    allowed: match known.audience {
+                        Audience::Client | Audience::ClientUpTo { .. } => self.allowed(name),
+                        Audience::Administrator(why) => format!(
+                            "{} ({name} is for the administrator: {why})",
+                            self.allowed(name)
+                        ),
+                    },
                 });
             }
         }
@@ -193,6 +228,8 @@ impl fmt::Display for Rule {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::options::OptionDoc;
     use crate::{Built, Memory};
@@ -207,21 +244,27 @@ mod tests {
         }
 
         fn options(&self) -> &'static [OptionDoc] {
-            const fn option(name: &'static str, kind: OptionKind) -> OptionDoc {
-                OptionDoc {
-                    name,
-                    kind,
-                    meaning: "",
-                    example: "1",
-                }
+            const fn option(name: &'static str, kind: OptionKind, audience: Audience) -> OptionDoc {
+                OptionDoc::new(name, kind, audience, "", "1")
             }
             const {
                 &[
-                    option("bytes", OptionKind::Bytes),
-                    option("rate", OptionKind::Rate),
-                    option("time", OptionKind::Time),
-                    option("count", OptionKind::Number),
-                    option("word", OptionKind::Word),
+                    option("bytes", OptionKind::Bytes, Audience::client_up_to("4M")),
+                    option("rate", OptionKind::Rate, Audience::Client),
+                    option(
+                        "time",
+                        OptionKind::Time,
+                        Audience::ClientUpTo {
+                            most: "2m",
+                            or: &["auto", "never"],
+                        },
+                    ),
+                    option("count", OptionKind::Number, Audience::client_up_to("8")),
+                    option(
+                        "word",
+                        OptionKind::Word,
+                        Audience::Administrator("it is a secret of the server"),
+                    ),
                 ]
             }
         }
@@ -237,6 +280,74 @@ mod tests {
         rules
             .check_options(&Kinds, &[(option.to_owned(), value.to_owned())])
             .map_err(|error| error.to_string())
+    }
+
+    fn allows_by_default(option: &str, value: &str) -> Result<(), String> {
+        OptionRules::documented(&Kinds)
+            .check_options(&Kinds, &[(option.to_owned(), value.to_owned())])
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_rules_clients_set_what_the_driver_documents_for_them() {
+        assert_eq!(
+            OptionRules::documented(&Kinds).to_string(),
+            "kinds:bytes<=4M;rate;time<=2m;time=auto|never;count<=8"
+        );
+        for (option, value) in [
+            ("bytes", "4096K"),
+            ("rate", "auto"),
+            ("rate", "900g"),
+            ("time", "never"),
+            ("time", "120s"),
+            ("count", "8"),
+        ] {
+            assert_eq!(allows_by_default(option, value), Ok(()), "{option}={value}");
+        }
+        for (option, value) in [
+            ("bytes", "4097K"),
+            ("bytes", "auto"),
+            ("time", "always"),
+            ("time", "121s"),
+            ("count", "9"),
+        ] {
+            let refusal = allows_by_default(option, value).unwrap_err();
+            assert!(refusal.contains("clients may set "), "{refusal}");
+        }
+        assert_eq!(
+            allows_by_default("word", "1").unwrap_err(),
+            "the administrator lets no client set word=1 for the driver kinds; clients may set \
+             bytes<=4M;rate;time<=2m;time=auto|never;count<=8 (word is for the administrator: it is a secret of \
+             the server)"
+        );
+    }
+
+    #[test]
+    fn what_is_for_the_administrator_is_granted_by_name_only() {
+        assert_eq!(allows("kinds:word", "word", "1"), Ok(()));
+        assert_eq!(allows("kinds:word=1|2", "word", "2"), Ok(()));
+        allows("kinds:word=1|2", "word", "3").unwrap_err();
+        allows("kinds:bytes;rate;time;count", "word", "1").unwrap_err();
+    }
+
+    proptest! {
+        /// The model: who may set an option, and how far.
+        #[test]
+        fn documented_rules_allow_what_the_audience_says(
+            option in 0..5_usize,
+            number in prop_oneof![0..20_u64, (4 << 20) - 2..(4 << 20) + 3_u64, any::<u64>()],
+        ) {
+            let [name, most] = [
+                ["bytes", "rate", "time", "count", "word"][option],
+                ["4194304", "18446744073709551615", "120", "8", ""][option],
+            ];
+            let is_allowed = most.parse::<u64>().is_ok_and(|most| number <= most);
+            prop_assert_eq!(
+                allows_by_default(name, &number.to_string()).is_ok(),
+                is_allowed,
+                "{}={}", name, number
+            );
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@
 //! | `keepalive=60s` | asks a silent peer for a sign of life after so long; `on` takes the machine's times, `off` is the default |
 //! | `rate=5g` | sends at most so fast (`SO_MAX_PACING_RATE`): bits per second with `k`, `m` or `g`, bytes per second without |
 //!
+//! `port`, `bind` and `advertise` are the administrator's; the others are for clients as well ([`OPTIONS`] says why).
+//!
 //! An option wins over what the session asks for (`SBUF` and the like). Buffers that neither names are
 //! tuned by the kernel, which is the best choice unless its limits are too low for the circuit. Buffers
 //! that are named are subject to the limits `net.core.rmem_max` and `net.core.wmem_max`.

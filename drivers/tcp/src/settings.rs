@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use gridhaul_stack::options::{self, OptionDoc, OptionKind, Options};
+use gridhaul_stack::options::{self, Audience, OptionDoc, OptionKind, Options};
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -43,54 +43,86 @@ enum KeepAlive {
     Every(Duration),
 }
 
+/// Who may set the options that place sockets.
+const PLACES: Audience =
+    Audience::Administrator("it says where the sockets of the server are, or what they claim");
+
+/// Who may set the sizes of the kernel's buffers. The kernel grants no more than `net.core.rmem_max` and
+/// `net.core.wmem_max`, which are for the administrator of the machine to set, so the bound is the largest value there is.
+const BUFFERS: Audience = Audience::ClientUpTo {
+    most: "1G",
+    or: &["auto"],
+};
+
 /// The options of every driver over TCP; the table of this crate says more about them.
 pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "port",
         OptionKind::Word,
+        // A client could take the ports of other services, or those that a firewall lets in.
+        PLACES,
         "The ports to listen at, a range or a single one; any free port unless given.",
         "50000-51000",
     ),
     OptionDoc::new(
         "bind",
         OptionKind::Word,
+        // A client could listen on networks that the administrator keeps data connections away from, or connect from an address
+        // that others trust.
+        PLACES,
         "The local address to listen at and to connect from, instead of the session's.",
         "192.0.2.1",
     ),
     OptionDoc::new(
         "advertise",
         OptionKind::Word,
+        // The reply would name another host as this server, to the other server of a third-party copy too.
+        PLACES,
         "The address that peers are told to connect to, where it is another one (NAT).",
         "198.51.100.7",
     ),
     OptionDoc::new(
         "buffer",
         OptionKind::Bytes,
+        BUFFERS,
         "The kernel's send and receive buffers in bytes, or auto.",
         "4M",
     ),
     OptionDoc::new(
         "sndbuf",
         OptionKind::Bytes,
+        BUFFERS,
         "The kernel's send buffer in bytes, or auto.",
         "4M",
     ),
     OptionDoc::new(
         "rcvbuf",
         OptionKind::Bytes,
+        BUFFERS,
         "The kernel's receive buffer in bytes, or auto.",
         "4M",
     ),
-    OptionDoc::new("cc", OptionKind::Word, "The congestion control.", "reno"),
+    OptionDoc::new(
+        "cc",
+        OptionKind::Word,
+        // The kernel has a list of those that any program may use (net.ipv4.tcp_allowed_congestion_control).
+        Audience::Client,
+        "The congestion control.",
+        "reno",
+    ),
     OptionDoc::new(
         "nodelay",
         OptionKind::Word,
+        // It concerns the client's own segments only.
+        Audience::Client,
         "Sends small segments at once; on unless given.",
         "on",
     ),
     OptionDoc::new(
         "keepalive",
         OptionKind::Time,
+        // At most a segment each second, and a connection lives no longer for it: idle-timeout and stall-timeout end it.
+        Audience::Client,
         "Asks a silent peer for a sign of life after so long; on takes the machine's times, off unless \
          given.",
         "60s",
@@ -98,6 +130,8 @@ pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "rate",
         OptionKind::Rate,
+        // It can only make the client's own channels slower.
+        Audience::Client,
         "Sends at most so many bits per second (with k, m or g) or bytes per second (without).",
         "5g",
     ),

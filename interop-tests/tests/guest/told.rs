@@ -112,7 +112,7 @@ fn server(root: &Path, address: &str) -> Server {
     let metrics = SocketAddr::new(address, METRICS_PORT);
     Launch::new(Kind::Gridhaul, root)
         .address(address)
-        .arg("--allowed-drivers")
+        .arg("--anonymous-drivers")
         .arg("tcp,rdma")
         .arg("--metrics-listen")
         .arg(metrics.to_string())

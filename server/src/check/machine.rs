@@ -82,33 +82,31 @@ fn check_drivers(report: &mut Report, config: &Config) {
     if let Err(error) = settings::check_client_options(config, &registry) {
         report.error("client-options", error);
     }
-    let rules = config.data.client_options.iter();
-    for rules in rules.filter(|rules| !may_have(config, rules.driver())) {
+    let data = &config.data;
+    // What a stack has for DCAU is always for the client to place.
+    let may_have = |driver: &str| driver == GSI || data.may_be_asked_for(driver);
+    let rules = data.client_options.iter();
+    for rules in rules.filter(|rules| !may_have(rules.driver())) {
         report.warning(
             "client-options",
             format!(
-                "'{rules}' is without effect: allowed-drivers does not let clients have {}",
+                "'{rules}' is without effect: neither allowed-drivers nor anonymous-drivers lets clients have {}",
                 rules.driver()
             ),
         );
     }
-    for name in &config.data.allowed_drivers {
-        if !registry.drivers().any(|driver| driver.name() == name) {
-            report.warning(
-                "allowed-drivers",
-                format!(
-                    "this program has no driver '{name}', only {}",
-                    registry.names()
-                ),
-            );
+    for (setting, names) in [
+        ("allowed-drivers", &data.allowed_drivers),
+        ("anonymous-drivers", &data.anonymous_drivers),
+    ] {
+        for name in names {
+            if !registry.drivers().any(|driver| driver.name() == name) {
+                let drivers = registry.names();
+                let text = format!("this program has no driver '{name}', only {drivers}");
+                report.warning(setting, text);
+            }
         }
     }
-}
-
-fn may_have(config: &Config, driver: &str) -> bool {
-    let allowed = &config.data.allowed_drivers;
-    // What a stack has for DCAU is always for the client to place.
-    driver == GSI || allowed.iter().any(|name| name == driver)
 }
 
 /// What confines the processes that work with the files of accounts. Without it they have the rights of

@@ -6,22 +6,53 @@ use crate::memory;
 
 const ABOUT: &str = "rdma";
 
-/// Whether data may go by RDMA at all.
+/// Whether the administrator has said more of RDMA than the defaults do, or the machine has devices for it.
 pub(super) fn is_asked_for(config: &Config) -> bool {
     let data = &config.data;
-    let is_default = data.stack.split([':', ',']).next() == Some(ABOUT);
-    is_default || data.allowed_drivers.iter().any(|driver| driver == ABOUT)
+    let may_have = |drivers: &[String]| drivers.iter().any(|driver| driver == ABOUT);
+    is_default(config)
+        || may_have(&data.anonymous_drivers)
+        || may_have(&data.allowed_drivers) && gridhaul_rdma::has_devices()
+}
+
+/// Whether data goes by RDMA where clients ask for nothing.
+fn is_default(config: &Config) -> bool {
+    config.data.stack.split([':', ',']).next() == Some(ABOUT)
+}
+
+/// Says which users may have data channels over rdma.
+fn check_users(report: &mut Report, config: &Config) {
+    if is_default(config) {
+        return report.ok(ABOUT, "data channels of all users run over rdma");
+    }
+    let has_users = config.passwords.is_some() || config.security.gsi.is_some();
+    let groups = [
+        (
+            has_users,
+            "users who have logged in",
+            "allowed-drivers",
+            &config.data.allowed_drivers,
+        ),
+        (
+            config.anonymous.is_some(),
+            "anonymous users",
+            "anonymous-drivers",
+            &config.data.anonymous_drivers,
+        ),
+    ];
+    for (_, users, setting, drivers) in groups.into_iter().filter(|(are_there, ..)| *are_there) {
+        if drivers.iter().any(|driver| driver == ABOUT) {
+            report.ok(ABOUT, format!("{users} may have data channels over rdma"));
+        } else {
+            let text =
+                format!("{users} may not have data channels over rdma: name it in {setting}");
+            report.warning(ABOUT, text);
+        }
+    }
 }
 
 pub(super) fn check(report: &mut Report, config: &Config) {
-    if is_asked_for(config) {
-        report.ok(ABOUT, "clients may have data channels over rdma");
-    } else {
-        report.warning(
-            ABOUT,
-            "clients may not have data channels over rdma: name it in allowed-drivers",
-        );
-    }
+    check_users(report, config);
     check_memory(report, config);
     gridhaul_rdma::limit_memory(memory::ring_bytes(&config.limits));
     for finding in gridhaul_rdma::probe() {

@@ -132,9 +132,11 @@ pub struct DataConnections {
     pub stripes: usize,
     /// The driver stack.
     pub stack: String,
-    /// The drivers that clients may ask for.
+    /// The drivers that users who have logged in may ask for.
     pub allowed_drivers: Vec<String>,
-    /// What clients may set of the options of some of them; of the others everything.
+    /// The drivers that anonymous users may ask for.
+    pub anonymous_drivers: Vec<String>,
+    /// What clients may set of the options of some drivers; of the others, what these document to be for clients.
     pub client_options: Vec<OptionRules>,
 }
 
@@ -324,6 +326,21 @@ impl DataConnections {
             }
         }
         Admission::Hosts(blocks)
+    }
+
+    /// The blocks that `data-hosts` names. `any` names none.
+    pub fn named_hosts(&self) -> Vec<AddressBlock> {
+        let named = self.hosts.iter().filter_map(|hosts| match hosts {
+            DataHosts::Any => None,
+            DataHosts::Block(block) => Some(*block),
+        });
+        named.collect()
+    }
+
+    /// Whether some users may ask for a driver.
+    pub fn may_be_asked_for(&self, driver: &str) -> bool {
+        let mut drivers = self.allowed_drivers.iter().chain(&self.anonymous_drivers);
+        drivers.any(|name| name == driver)
     }
 }
 

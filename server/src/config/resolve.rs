@@ -43,6 +43,12 @@ impl Config {
             Some(range) => Some(range),
             None => port_range_of_environment()?,
         };
+        let allowed_drivers = settings.allowed_drivers.unwrap_or_else(|| {
+            ALLOWED_DRIVERS
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect()
+        });
         let arrival = settings.arrival_checksums.unwrap_or_default();
         Ok(Self {
             root: settings.root.unwrap_or_else(|| PathBuf::from(".")),
@@ -115,9 +121,10 @@ impl Config {
                 hosts: settings.data_hosts.unwrap_or_default(),
                 stripes: between("stripes", settings.stripes, 1, 1, 64)?,
                 stack: settings.stack.unwrap_or_else(|| STACK.to_owned()),
-                allowed_drivers: settings
-                    .allowed_drivers
-                    .unwrap_or_else(|| ALLOWED_DRIVERS.map(str::to_owned).to_vec()),
+                anonymous_drivers: settings
+                    .anonymous_drivers
+                    .unwrap_or_else(|| for_anonymous_users(&allowed_drivers)),
+                allowed_drivers,
                 client_options: settings
                     .client_options
                     .unwrap_or_default()
@@ -147,16 +154,29 @@ impl Config {
     }
 }
 
-/// The stack and the drivers that clients may name, where the configuration does not say: those that the
-/// program has, and that need no configuration.
-#[cfg(feature = "splice")]
-const STACK: &str = "auto";
-#[cfg(feature = "splice")]
-const ALLOWED_DRIVERS: [&str; 3] = ["auto", "tcp", "splice"];
-#[cfg(not(feature = "splice"))]
-const STACK: &str = "tcp";
-#[cfg(not(feature = "splice"))]
-const ALLOWED_DRIVERS: [&str; 1] = ["tcp"];
+/// The stack, where the configuration does not say.
+const STACK: &str = if cfg!(feature = "splice") {
+    "auto"
+} else {
+    "tcp"
+};
+
+/// The drivers that users who have logged in may name, where the configuration does not say: those that the program has, and
+/// that need no configuration.
+const ALLOWED_DRIVERS: &[&str] = match (cfg!(feature = "splice"), cfg!(feature = "rdma")) {
+    (true, true) => &["auto", "tcp", "splice", "rdma"],
+    (true, false) => &["auto", "tcp", "splice"],
+    (false, true) => &["tcp", "rdma"],
+    (false, false) => &["tcp"],
+};
+
+/// What anonymous users may name of the drivers that others may, where the configuration does not say. Channels of other
+/// drivers hold memory for as long as they are open, and processors or adapters that an administrator may want to keep.
+fn for_anonymous_users(allowed: &[String]) -> Vec<String> {
+    const PLAIN: [&str; 3] = ["auto", "tcp", "splice"];
+    let plain = allowed.iter().filter(|name| PLAIN.contains(&name.as_str()));
+    plain.cloned().collect()
+}
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -304,6 +324,29 @@ mod tests {
         })
         .expect_err("[]");
         assert!(error.to_string().starts_with("listen is empty"), "{error}");
+    }
+
+    #[test]
+    fn anonymous_users_have_rdma_only_where_it_is_named_for_them() {
+        let drivers = |allowed: Option<&[&str]>, anonymous_drivers: Option<&[&str]>| {
+            let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let config = Config::resolve(Settings {
+                allowed_drivers: allowed.map(list),
+                anonymous_drivers: anonymous_drivers.map(list),
+                ..anonymous()
+            });
+            let data = config.expect("valid").data;
+            (data.allowed_drivers, data.anonymous_drivers)
+        };
+        let (allowed, of_anonymous) = drivers(None, None);
+        assert_eq!(allowed, ALLOWED_DRIVERS);
+        assert_eq!(allowed.contains(&"rdma".to_owned()), cfg!(feature = "rdma"));
+        assert!(!of_anonymous.contains(&"rdma".to_owned()));
+        let (_, of_anonymous) = drivers(Some(&["tcp", "rdma"]), None);
+        assert_eq!(of_anonymous, ["tcp"]);
+        let (allowed, of_anonymous) = drivers(Some(&["tcp"]), Some(&["rdma"]));
+        assert_eq!(allowed, ["tcp"]);
+        assert_eq!(of_anonymous, ["rdma"]);
     }
 
     #[test]

@@ -127,7 +127,7 @@ settings! {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_disabled_login: bool,
 
-    /// Refuse accounts with a lower number. Default: 1
+    /// Refuse accounts with a lower number, those of the system. Default: 1000
     #[arg(long, value_name = "NUMBER")]
     least_uid: u32,
 
@@ -277,12 +277,19 @@ settings! {
     #[arg(long, value_name = "STACK")]
     stack: String,
 
-    /// The drivers that clients may ask for with SITE SETNETSTACK. Default: auto, tcp and splice
+    /// The drivers that users who have logged in may ask for (SITE SETNETSTACK, -dcstack). Default: auto, tcp, splice
+    /// and rdma
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
     allowed_drivers: Vec<String>,
 
+    /// The drivers that anonymous users may ask for. Default: auto, tcp and splice, as far as allowed-drivers has them
+    #[arg(long, value_name = "DRIVERS", value_delimiter = ',')]
+    anonymous_drivers: Vec<String>,
+
     /// What clients may set of a driver's options; may be given once for each driver: `rdma:message<=4M;rate;qps<=8`
-    /// is messages up to 4 MiB, any rate, up to 8 queue pairs and nothing else. Default: all options
+    /// is messages up to 4 MiB, any rate, up to 8 queue pairs and nothing else. Default: the options that are documented
+    /// for clients; none that says where the server's sockets are, which devices it uses or what others pay for
+    /// (port, bind, advertise, direct, device, gid, tc, sl, ktls)
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     client_options: Vec<ClientOptions>,
 

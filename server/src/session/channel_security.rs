@@ -72,7 +72,7 @@ impl Session {
                 drivers: Vec::new(),
             },
             DataSecurity::Gsi { peer, private } => ChannelStack {
-                stack: with_gsi(stack),
+                stack: with_gsi(stack, &self.settings.stack),
                 drivers: vec![Arc::new(self.gsi(peer, private).await?)],
             },
             DataSecurity::Tls => {
@@ -158,10 +158,14 @@ impl Session {
     }
 }
 
-/// The client may say where in the stack `gsi` is; else it is at the top.
-fn with_gsi(mut stack: StackSpec) -> StackSpec {
-    if !stack.drivers.iter().any(|driver| driver.name == GSI) {
-        stack.drivers.push(plain(GSI));
+/// The client may say where in the stack `gsi` is; else it is at the top, as it is in `own`, the server's own stack.
+fn with_gsi(mut stack: StackSpec, own: &StackSpec) -> StackSpec {
+    let is_gsi = |driver: &&DriverSpec| driver.name == GSI;
+    if !stack.drivers.iter().any(|driver| is_gsi(&driver)) {
+        let own = own.drivers.iter().find(is_gsi);
+        stack
+            .drivers
+            .push(own.cloned().unwrap_or_else(|| plain(GSI)));
     }
     stack
 }
@@ -189,8 +193,11 @@ mod tests {
     #[test]
     fn gsi_is_where_the_client_put_it_and_else_at_the_top() {
         let stack = |text: &str| StackSpec::parse(text).expect("a stack");
-        assert_eq!(with_gsi(stack("tcp")), stack("tcp,gsi"));
-        assert_eq!(with_gsi(stack("tcp,gsi,trace")), stack("tcp,gsi,trace"));
+        let with = |client, own| with_gsi(stack(client), &stack(own));
+        assert_eq!(with("tcp", "auto"), stack("tcp,gsi"));
+        assert_eq!(with("tcp,gsi,trace", "auto"), stack("tcp,gsi,trace"));
+        let own = "auto:port=5000,gsi:ktls=off";
+        assert_eq!(with("tcp", own), stack("tcp,gsi:ktls=off"));
         assert_eq!(without_gsi(stack("tcp,gsi,trace")), stack("tcp,trace"));
     }
 }

@@ -134,6 +134,7 @@ impl Session {
         for peer in peers {
             let (host, port) = (peer.ip(), peer.port());
             if port < 1024 {
+                // The code that RFC 2577 3 suggests.
                 return Err(Reply::new(
                     501,
                     format!("Illegal PORT command: port {port} is below 1024."),
@@ -171,18 +172,38 @@ impl Session {
     /// A stack that the client asks for, if it may have it.
     pub(super) fn client_stack(&self, text: &str) -> Result<StackSpec, String> {
         let stack = StackSpec::parse(text).map_err(|error| error.to_string())?;
-        // Where authentication has its place in a stack is always for the client to say.
-        let allowed = &self.settings.config.data.allowed_drivers;
-        let allowed = [allowed.as_slice(), &[GSI.to_owned()]].concat();
-        let known = self.shared.registry.check_allowed(&stack, &allowed);
-        known
-            .and_then(|()| self.check_client_options(&stack))
-            .and_then(|()| self.shared.node.check_stack(&stack))
-            .map_err(|error: StackError| error.to_string())?;
-        Ok(self.settings.with_ports(stack))
+        self.check_drivers(&stack)?;
+        self.check_client_options(&stack)
+            .map_err(|error| error.to_string())?;
+        // What the administrator says of ports, addresses and devices holds whatever the client asks for.
+        let registry = &self.shared.registry;
+        let stack = registry.with_administrators_options(stack, &self.settings.stack);
+        let stack = self.settings.with_ports(stack);
+        let checked = self.shared.node.check_stack(&stack);
+        checked.map_err(|error| error.to_string())?;
+        Ok(stack)
     }
 
-    /// Refuses options that the administrator keeps for himself.
+    /// Refuses drivers that this user may not have.
+    fn check_drivers(&self, stack: &StackSpec) -> Result<(), String> {
+        let data = &self.settings.config.data;
+        let drivers = if self.is_anonymous() {
+            &data.anonymous_drivers
+        } else {
+            &data.allowed_drivers
+        };
+        // Where authentication has its place in a stack is always for the client to say.
+        let allowed = [drivers.as_slice(), &[GSI.to_owned()]].concat();
+        let checked = self.shared.registry.check_allowed(stack, &allowed);
+        checked.map_err(|error| match &error {
+            StackError::NotAllowed(driver) if data.allowed_drivers.contains(driver) => format!(
+                "{error} for anonymous users: log in, or ask the administrator to name it in anonymous-drivers"
+            ),
+            _ => error.to_string(),
+        })
+    }
+
+    /// Refuses options that are for the administrator.
     pub(super) fn check_client_options(&self, stack: &StackSpec) -> Result<(), StackError> {
         let rules = &self.settings.config.data.client_options;
         self.shared.registry.check_options(stack, rules)

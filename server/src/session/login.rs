@@ -39,6 +39,8 @@ pub(crate) struct LocalUser {
 
 /// What a client may use.
 struct Admitted {
+    /// Nothing was proved.
+    is_anonymous: bool,
     account: NodeAccount,
     /// Where the session begins; `None` is for the node to say.
     home: Option<RemotePath>,
@@ -132,6 +134,7 @@ impl Session {
         }
         let config = &self.settings.config;
         Ok(Admitted {
+            is_anonymous: false,
             account: NodeAccount {
                 name: authorized.account.clone(),
                 account: Some(authorized.account),
@@ -149,6 +152,7 @@ impl Session {
     fn admit_local_user(&self, user: LocalUser) -> Admitted {
         let config = &self.settings.config;
         Admitted {
+            is_anonymous: false,
             account: NodeAccount {
                 name: user.name,
                 account: None,
@@ -166,11 +170,15 @@ impl Session {
     async fn admit_by_password(&self, name: &str, password: &Password) -> Result<Admitted, String> {
         let config = &self.settings.config;
         // The same words for a wrong name and a wrong password.
-        let grant = self
-            .grant(name, password)
-            .await
-            .ok_or("Access denied by configuration.")?;
+        let (is_anonymous, grant) = match self.grant_of_anonymous(name) {
+            Some(grant) => (true, grant),
+            None => {
+                let grant = self.grant(name, password).await;
+                (false, grant.ok_or("Access denied by configuration.")?)
+            }
+        };
         Ok(Admitted {
+            is_anonymous,
             account: NodeAccount {
                 name: name.to_owned(),
                 account: None,
@@ -183,21 +191,21 @@ impl Session {
         })
     }
 
+    /// What anonymous users may use, if that is the name of one.
+    fn grant_of_anonymous(&self, name: &str) -> Option<Grant> {
+        let anonymous = self.settings.config.anonymous.as_ref()?;
+        let mut names = anonymous.names.iter();
+        let is_one = !self.settings.passwords.has(name)
+            && names.any(|allowed| allowed == name || allowed == "*");
+        is_one.then_some(Grant {
+            root: None,
+            read_only: !anonymous.write,
+        })
+    }
+
     async fn grant(&self, name: &str, password: &Password) -> Option<Grant> {
         let config = &self.settings.config;
         let passwords = &self.settings.passwords;
-        if let Some(anonymous) = &config.anonymous
-            && !passwords.has(name)
-            && anonymous
-                .names
-                .iter()
-                .any(|allowed| allowed == name || allowed == "*")
-        {
-            return Some(Grant {
-                root: None,
-                read_only: !anonymous.write,
-            });
-        }
         config.passwords.as_ref()?;
         let password = password.as_bytes().to_vec();
         self.shared
@@ -209,6 +217,7 @@ impl Session {
     /// Opens the files that the user may use.
     async fn attach(&self, admitted: Admitted) -> Result<User, String> {
         let Admitted {
+            is_anonymous,
             account,
             home,
             attributes,
@@ -229,10 +238,19 @@ impl Session {
         });
         Ok(User {
             name,
+            is_anonymous,
             node,
             directory: home.clone(),
             home,
         })
+    }
+
+    /// Whether the client has proved nothing, until now at least.
+    pub(super) fn is_anonymous(&self) -> bool {
+        match self.login.user() {
+            Some(user) => user.is_anonymous,
+            None => self.identity().is_none() && self.local_user.is_none(),
+        }
     }
 
     /// Who the client proved to be, in one-line form.

@@ -107,6 +107,8 @@ struct LastChannels {
 #[derive(Debug, Clone)]
 struct User {
     name: String,
+    /// It was let in without a proof.
+    is_anonymous: bool,
     node: Arc<dyn NodeSession>,
     /// What `~` stands for.
     home: RemotePath,

@@ -97,6 +97,7 @@ fn ports_are_of_the_range_whatever_the_client_asks_for() {
     drop(probe);
     let served = Served::with(|settings| {
         settings.port_range = Some(format!("{port}-{port}").parse().expect("a range"));
+        settings.client_options = Some(vec!["tcp:port".parse().expect("rules")]);
     });
     let mut client = served.anonymous();
     let told = format!("{},{})", port >> 8, port & 0xff);
@@ -106,6 +107,74 @@ fn ports_are_of_the_range_whatever_the_client_asks_for() {
     let text = served.anonymous().expect("PASV", 425);
     assert!(
         text.contains(&format!("no free port in the range {port}-{port}")),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_servers_sockets_are_for_the_administrator_to_place() {
+    let served = Served::new();
+    let mut client = served.anonymous();
+    for (stack, option) in [
+        ("tcp:port=8443;bind=0.0.0.0", "port=8443"),
+        ("tcp:bind=0.0.0.0", "bind=0.0.0.0"),
+        ("auto:buffer=1M;advertise=192.0.2.1", "advertise=192.0.2.1"),
+        ("splice:direct=1", "direct=1"),
+        ("tcp,gsi:ktls=off", "ktls=off"),
+    ] {
+        let text = client.expect(&format!("SITE SETNETSTACK {stack}"), 500);
+        let words = format!("the administrator lets no client set {option} for the driver ");
+        assert!(text.contains(&words), "{text}");
+    }
+    let text = client.expect("SITE SETNETSTACK tcp:port=8443", 500);
+    for words in [
+        "clients may set buffer<=1G;buffer=auto;sndbuf<=1G;",
+        "(port is for the administrator: it says where the sockets of the server are, or what they claim)",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    client.expect(
+        "SITE SETNETSTACK tcp:buffer=1M;sndbuf=auto;rate=5g;keepalive=60s;nodelay=off",
+        250,
+    );
+    client.expect("SITE SETNETSTACK auto:cc=reno", 250);
+    assert!(client.expect("PASV", 227).contains("(127,0,0,1,"));
+}
+
+#[test]
+fn what_is_for_the_administrator_may_be_granted_by_name() {
+    let served = Served::with(|settings| {
+        settings.client_options = Some(vec![
+            "tcp:advertise=192.0.2.77;buffer".parse().expect("rules"),
+        ]);
+    });
+    let mut client = served.anonymous();
+    client.expect("SITE SETNETSTACK tcp:advertise=192.0.2.77", 250);
+    assert!(client.expect("PASV", 227).contains("(192,0,2,77,"));
+    client.expect("SITE SETNETSTACK tcp:advertise=192.0.2.78", 500);
+    client.expect("SITE SETNETSTACK tcp:bind=127.0.0.1", 500);
+    client.expect("SITE SETNETSTACK auto:advertise=192.0.2.77", 500);
+}
+
+#[test]
+fn the_stacks_of_clients_keep_the_administrators_sockets() {
+    let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = probe.local_addr().expect("bound").port();
+    drop(probe);
+    let served = Served::with(|settings| {
+        settings.stack = Some(format!("auto:rate=5g;port={port};advertise=192.0.2.77"));
+    });
+    let mut client = served.anonymous();
+    let told = format!("(192,0,2,77,{},{})", port >> 8, port & 0xff);
+    for stack in ["tcp", "auto", "splice:rate=1g", "default"] {
+        client.expect(&format!("SITE SETNETSTACK {stack}"), 250);
+        let text = client.expect("PASV", 227);
+        assert!(text.contains(&told), "{stack}: {text}");
+    }
+    client.expect("SITE SETNETSTACK tcp", 250);
+    let text = client.expect("SITE GETNETSTACK", 250);
+    assert!(
+        text.contains(&format!("stack=tcp:port={port};advertise=192.0.2.77\r\n")),
         "{text}"
     );
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_rdma::Rdma;
+use gridhaul_server::passwords::{Grant, set_password};
 use gridhaul_stack::{
     Body, Cancel, Channel, Operation, Received, Registry, SocketOptions, Stack, StackListener,
 };
@@ -17,7 +18,7 @@ const STACK: &str = "rdma:slab=64K;slabs=3;message=16K";
 
 fn served() -> Served {
     Served::with(|settings| {
-        settings.allowed_drivers = Some(vec!["tcp".to_owned(), "rdma".to_owned()]);
+        settings.anonymous_drivers = Some(vec!["tcp".to_owned(), "rdma".to_owned()]);
         settings.metrics_listen = Some("127.0.0.1:0".parse().expect("an address"));
     })
 }
@@ -218,9 +219,64 @@ fn what_the_administrator_does_not_allow_is_refused_by_name() {
 }
 
 #[test]
+fn users_who_log_in_have_rdma_and_anonymous_ones_where_it_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("users");
+    set_password(&file, "ann", b"one", &Grant::default()).expect("made");
+    let served = Served::with(|settings| settings.passwords = Some(file));
+    let mut ann = served.greeted();
+    assert!(!ann.expect("FEAT", 211).contains("RADR"));
+    ann.expect("USER ann", 331);
+    ann.expect("PASS one", 230);
+    assert!(ann.expect("FEAT", 211).contains("\r\n RADR\r\n"));
+    ann.expect(
+        "SITE SETNETSTACK rdma:slab=64M;slabs=16;message=4M;qps=8;rate=auto",
+        250,
+    );
+    ann.expect("RPSV", 227);
+    for (option, words) in [
+        ("device=mlx5_0", "which devices of the server are used"),
+        ("gid=3", "which devices of the server are used"),
+        ("tc=106", "classes of the network that others pay for"),
+        ("sl=3", "classes of the network that others pay for"),
+        ("bind=127.0.0.1", "where the sockets of the server are"),
+        ("slab=65M", "clients may set slab<=64M"),
+        ("slabs=17", "clients may set slabs<=16"),
+        ("qps=9", "clients may set qps<=8"),
+    ] {
+        let text = ann.expect(&format!("SITE SETNETSTACK rdma:{option}"), 500);
+        assert!(text.contains(words), "{text}");
+    }
+
+    let mut client = served.anonymous();
+    assert!(!client.expect("FEAT", 211).contains("RADR"));
+    for command in ["SITE SETNETSTACK rdma", "RADR 127,0,0,1,200,0", "RPSV"] {
+        let text = client.expect(command, 500);
+        assert!(
+            text.contains(
+                "rdma driver not whitelisted for anonymous users: log in, or ask the administrator"
+            ),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_administrators_devices_hold_for_the_stacks_of_clients() {
+    let served = Served::with(|settings| {
+        settings.stack = Some("rdma:slab=1M;tc=8;sl=1".to_owned());
+        settings.anonymous_drivers = Some(vec!["rdma".to_owned()]);
+    });
+    let mut client = served.anonymous();
+    client.expect("SITE SETNETSTACK rdma:slab=64K", 250);
+    let text = client.expect("SITE GETNETSTACK", 250);
+    assert!(text.contains("stack=rdma:slab=64K;tc=8;sl=1\r\n"), "{text}");
+}
+
+#[test]
 fn options_that_are_not_for_clients_are_refused_with_those_that_are() {
     let served = Served::with(|settings| {
-        settings.allowed_drivers = Some(vec!["tcp".to_owned(), "rdma".to_owned()]);
+        settings.anonymous_drivers = Some(vec!["tcp".to_owned(), "rdma".to_owned()]);
         let rules = "rdma:slab<=1M;rate;qps<=8".parse().expect("rules");
         settings.client_options = Some(vec![rules]);
     });
@@ -244,7 +300,8 @@ fn options_that_are_not_for_clients_are_refused_with_those_that_are() {
         let refusal = client.expect(command, 500);
         assert!(refusal.contains(words), "{command}: {refusal}");
     }
-    // Of a driver without rules everything, and of one with rules what they say.
+    // Of a driver without rules what is documented for clients, and of one with rules what they say.
+    client.expect("SITE SETNETSTACK tcp:bind=127.0.0.1", 500);
     client.expect("SITE SETNETSTACK tcp:buffer=1M", 250);
     client.expect("SITE SETNETSTACK rdma:slab=1024K;qps=8;rate=100g", 250);
     client.expect("RPSV 4096", 227);
@@ -257,6 +314,6 @@ fn buffers_that_cannot_be_are_refused() {
     // One byte, and more than the ring may have.
     for size in ["16777216", "255"] {
         let refusal = client.expect(&format!("RPSV {size}"), 500);
-        assert!(refusal.contains("option slab"), "{refusal}");
+        assert!(refusal.contains("slab"), "{refusal}");
     }
 }

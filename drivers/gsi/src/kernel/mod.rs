@@ -13,7 +13,7 @@ mod trial;
 
 use gridhaul_security::tls::{Direction, RecordKeys, RecordVersion};
 use gridhaul_stack::StackError;
-use gridhaul_stack::options::{OptionDoc, OptionKind, Options};
+use gridhaul_stack::options::{Audience, OptionDoc, OptionKind, Options};
 
 pub(crate) use self::channel::Offload;
 use self::support::{Ability, ability};
@@ -25,6 +25,9 @@ pub(crate) const OPTION: OptionDoc = OptionDoc {
     meaning: "lets the kernel protect records: auto where that is cheaper, on, or off",
     example: "auto",
     kind: OptionKind::Word,
+    // `on` gives records of a peer to code of the kernel where it was not chosen by measurement; and a site that turned it off
+    // because of its kernel has done so for all channels.
+    audience: Audience::Administrator("it decides which records the kernel of the server parses"),
 };
 
 /// When the kernel is given the keys.

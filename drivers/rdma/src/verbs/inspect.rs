@@ -29,6 +29,11 @@ pub(crate) fn inspect() -> Vec<Finding> {
     findings
 }
 
+/// Whether the kernel describes any port.
+pub(crate) fn has_devices() -> bool {
+    ports(Path::new(CLASS)).is_ok_and(|ports| !ports.is_empty())
+}
+
 /// The kernel does not describe RDMA devices.
 pub(super) fn no_kernel(error: &io::Error) -> String {
     format!(

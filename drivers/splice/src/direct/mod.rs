@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use gridhaul_stack::options::{OptionDoc, OptionKind, Options};
+use gridhaul_stack::options::{Audience, OptionDoc, OptionKind, Options};
 use gridhaul_stack::{
     Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation, Received, StackError,
 };
@@ -43,6 +43,8 @@ pub(crate) const OPTION: OptionDoc = OptionDoc {
     meaning: "moves files past the page cache: 1 over io_uring where the kernel has it, threads without",
     example: "1",
     kind: OptionKind::Word,
+    // Each channel gets stages, a ring or threads of its own, and files that many read come from the disk each time.
+    audience: Audience::Administrator("it takes memory, threads and the disk from other users"),
 };
 
 /// How requests are to be under way beside their caller.

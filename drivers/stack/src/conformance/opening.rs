@@ -1,7 +1,8 @@
 //! Opening channels, often, and with options that are wrong.
 
 use super::{Patience, Subject, expect_end_of_stream, finish, receive, send};
-use crate::{ConnectError, Driver, StackError};
+use crate::options::Audience;
+use crate::{ConnectError, Driver, OptionRules, StackError};
 
 /// Several peers may connect before the first is accepted; none is lost or mixed up.
 pub fn accepts_those_who_wait(subject: &Subject) {
@@ -92,8 +93,16 @@ pub fn check_options(driver: &dyn Driver) {
         "{error:?}"
     );
     assert!(message.contains("no-such-option") && message.contains(driver.name()));
+    let documented = OptionRules::documented(driver);
+    documented.check(driver).unwrap();
     for option in driver.options() {
         assert!(message.contains(option.name), "{message}");
+        let example = [(option.name.to_owned(), option.example.to_owned())];
+        assert_eq!(
+            documented.check_options(driver, &example).is_ok(),
+            !matches!(option.audience, Audience::Administrator(_)),
+            "an example is within the bound of clients: {option:?}"
+        );
         build(&[(option.name, option.example)]).unwrap();
         let twice = [(option.name, option.example); 2];
         assert!(matches!(
