@@ -20,6 +20,7 @@ mod listener;
 pub mod logging;
 mod memory;
 mod metrics;
+mod own_addresses;
 pub mod passwords;
 pub mod privileges;
 mod security;

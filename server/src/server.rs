@@ -23,6 +23,7 @@ use crate::limits::{ConnectionLimits, TransferLimit};
 use crate::listener;
 use crate::memory;
 use crate::metrics;
+use crate::own_addresses::OwnAddresses;
 use crate::passwords::{PasswordsError, Verifier};
 use crate::security::{Opener, SecurityError};
 use crate::session::{LocalUser, Session};
@@ -129,6 +130,7 @@ pub(crate) struct Shared {
     settings: RwLock<Settings>,
     pub(crate) registry: Registry,
     pub(crate) node: Arc<dyn DataNode>,
+    pub(crate) own_addresses: OwnAddresses,
     storages: Arc<Storages>,
     opener: Opener,
     pub(crate) connections: Arc<ConnectionLimits>,
@@ -359,6 +361,7 @@ impl Shared {
             settings: RwLock::new(settings),
             registry,
             node: Arc::new(node),
+            own_addresses: OwnAddresses::default(),
             storages,
             opener,
             journal,

@@ -2,6 +2,7 @@
 //!
 //! A server replaces all of it when it reloads, or nothing.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gridhaul_gsi::Gsi;
@@ -55,6 +56,16 @@ impl Settings {
     /// A stack that a client asks for, with the ports that the administrator allows.
     pub(crate) fn with_ports(&self, stack: StackSpec) -> StackSpec {
         with_ports(stack, self.config.data.port_range)
+    }
+
+    /// The address that the option `advertise` of the server's own stack tells clients.
+    pub(crate) fn advertised_by_stack(&self) -> Option<IpAddr> {
+        const ADVERTISE: &str = "advertise";
+        let transport = self.stack.drivers.first();
+        let transport = transport.filter(|driver| OVER_TCP.contains(&driver.name.as_str()))?;
+        let mut options = transport.options.iter();
+        let (_, address) = options.find(|(name, _)| name == ADVERTISE)?;
+        address.parse().ok()
     }
 }
 

@@ -43,6 +43,20 @@ impl AddressBlock {
         }
     }
 
+    /// Whether it holds one address only.
+    pub(crate) fn is_host(&self) -> bool {
+        self.prefix_bits == width(self.network)
+    }
+
+    /// Whether all of it is in the block of `network` with so many bits.
+    pub(crate) fn is_within(&self, (network, prefix_bits): (IpAddr, u8)) -> bool {
+        let outer = Self {
+            network,
+            prefix_bits,
+        };
+        self.prefix_bits >= prefix_bits && outer.contains(self.network)
+    }
+
     /// Whether `address` is in the block. An IPv4 address in IPv6 clothes is an IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

@@ -265,7 +265,8 @@ settings! {
     advertise_address: IpAddr,
 
     /// Who may open data connections besides the control connection's peer: addresses, blocks, or
-    /// `any`. Third-party copies between hosts need it. Default: nobody
+    /// `any`. Third-party copies between hosts need it. The server connects to loopback, link-local and its own addresses
+    /// only for clients that are there, or where a block names just them. Default: nobody
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     data_hosts: Vec<DataHosts>,
 

@@ -9,7 +9,7 @@ use gridhaul_protocol::negotiated::{Passive, PassiveRequest};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
-use gridhaul_transfer::{Admission, ConnectRequest, ListenRequest};
+use gridhaul_transfer::{Admission, ConnectRequest, ListenRequest, Reach};
 
 use super::authenticate::Protection;
 use super::channel_security::{ChannelStack, GSI};
@@ -125,7 +125,7 @@ impl Session {
 
     /// Data goes to the client and to hosts that the administrator named. RFC 2577 3: else a client
     /// could make the server talk to mail servers, for example. Who has proved an identity may name any
-    /// host, which third-party copies need.
+    /// host, which third-party copies need, but not what only this machine reaches.
     fn check_peers(&self, peers: &[SocketAddr]) -> Result<(), Reply> {
         let admission = match self.protection {
             Protection::Gsi(_) => Admission::Anyone,
@@ -136,10 +136,11 @@ impl Session {
             if port < 1024 {
                 // The code that RFC 2577 3 suggests.
                 return Err(Reply::new(
-                    501,
+                    504,
                     format!("Illegal PORT command: port {port} is below 1024."),
                 ));
             }
+            self.check_reach(host)?;
             if !admission.admits(host) {
                 let text = format!(
                     "Illegal PORT command: {host} is not your address, and the administrator of this \
@@ -149,6 +150,34 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Refuses addresses behind which are services that only this machine reaches.
+    fn check_reach(&self, host: IpAddr) -> Result<(), Reply> {
+        if host.to_canonical() == self.peer {
+            return Ok(());
+        }
+        let machine = self.shared.own_addresses.now().map_err(|error| {
+            Reply::new(
+                451,
+                format!("Command failed. : the server cannot look up its own addresses: {error}."),
+            )
+        })?;
+        let config = &self.settings.config.data;
+        let machine = [&*machine, &[self.local]].concat();
+        let advertised = config.advertise.into_iter();
+        let advertised: Vec<_> = advertised
+            .chain(self.settings.advertised_by_stack())
+            .collect();
+        let reach = Reach {
+            client: self.peer,
+            machine: &machine,
+            advertised: &advertised,
+            named: &config.named_hosts(),
+        };
+        reach
+            .check(host)
+            .map_err(|refusal| Reply::new(501, format!("Illegal PORT command: {refusal}.")))
     }
 
     /// `SITE SETNETSTACK`.

@@ -33,11 +33,17 @@ impl Session {
 
     /// Logged in, in the directory `root`.
     fn logged_in(root: &Path) -> Self {
+        Self::logged_in_from(root, "127.0.0.1 50000 127.0.0.1 22", &[])
+    }
+
+    /// The same, over a connection between these addresses.
+    fn logged_in_from(root: &Path, connection: &str, arguments: &[&str]) -> Self {
         let mut session = Self::start(
             program()
                 .args(["ssh", "--root"])
                 .arg(root)
-                .env("SSH_CONNECTION", "127.0.0.1 50000 127.0.0.1 22"),
+                .args(arguments)
+                .env("SSH_CONNECTION", connection),
         );
         assert!(session.line().starts_with("220 "));
         assert!(session.ask("USER anybody").starts_with("331 "));
@@ -103,6 +109,60 @@ fn files_are_stored_and_fetched_over_clear_data_channels() {
     assert_eq!(text, "over ssh");
     assert!(session.line().starts_with("226 "));
     assert_eq!(session.finish(), "");
+}
+
+#[test]
+fn a_client_on_another_host_reaches_no_service_of_this_machine() {
+    const CONNECTION: &str = "192.0.2.99 50000 198.51.100.7 22";
+    let root = public_directory();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = listener.local_addr().expect("bound").port();
+    let mut session = Session::logged_in_from(root.path(), CONNECTION, &[]);
+    for (host, words) in [
+        (
+            "1|127.0.0.1",
+            "127.0.0.1 is a loopback address of the server",
+        ),
+        (
+            "1|127.0.0.2",
+            "127.0.0.2 is a loopback address of the server",
+        ),
+        ("2|::1", "::1 is a loopback address of the server"),
+        ("2|::ffff:127.0.0.1", "is a loopback address of the server"),
+        (
+            "1|198.51.100.7",
+            "198.51.100.7 is an address of the server's own machine",
+        ),
+        ("1|203.0.113.1", "200 "),
+        ("1|192.0.2.99", "200 "),
+    ] {
+        let reply = session.ask(&format!("EPRT |{host}|{port}|"));
+        assert!(reply.contains(words), "{reply}");
+        if !words.starts_with("200") {
+            assert!(
+                reply.starts_with("501 ") && reply.contains("data-hosts"),
+                "{reply}"
+            );
+            assert!(!session.ask("NLST").starts_with('1'), "{reply}");
+        }
+    }
+    let advertised = ["--advertise-address", "203.0.113.1"];
+    let mut session = Session::logged_in_from(root.path(), CONNECTION, &advertised);
+    assert!(session.ask("EPRT |1|203.0.113.1|5000|").starts_with("501 "));
+    let advertised = ["--stack", "tcp:advertise=203.0.113.1"];
+    let mut session = Session::logged_in_from(root.path(), CONNECTION, &advertised);
+    assert!(session.ask("EPRT |1|203.0.113.1|5000|").starts_with("501 "));
+
+    listener.set_nonblocking(true).expect("set");
+    let nobody = listener.accept().expect_err("nobody came");
+    assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);
+
+    let named = ["--data-hosts", "127.0.0.0/8,198.51.100.7"];
+    let mut session = Session::logged_in_from(root.path(), CONNECTION, &named);
+    for host in ["127.0.0.1", "198.51.100.7"] {
+        let reply = session.ask(&format!("EPRT |1|{host}|{port}|"));
+        assert!(reply.starts_with("200 "), "{reply}");
+    }
 }
 
 #[test]

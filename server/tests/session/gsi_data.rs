@@ -286,6 +286,47 @@ fn the_client_may_say_where_gsi_is_in_the_stack() {
 }
 
 #[test]
+fn an_identity_reaches_no_service_that_only_the_server_reaches() {
+    let served = served();
+    served.write("file", "content");
+    let mut alice = logged_in(&served, "alice");
+    alice.expect("DCAU N", 200);
+    for command in [
+        "PORT 169,254,169,254,80,80",
+        "EPRT |2|fe80::1|5000|",
+        "PORT 0,0,0,0,80,80",
+        "PORT 239,1,1,1,80,80",
+        "RADR 169,254,169,254,80,80",
+    ] {
+        let text = alice.expect(command, 501);
+        assert!(text.starts_with("501 Illegal PORT command: "), "{text}");
+    }
+    // Other hosts, and the machine that the client is on.
+    for command in [
+        "PORT 198,51,100,1,80,80",
+        "PORT 127,0,0,2,80,80",
+        "EPRT |2|::1|5000|",
+    ] {
+        alice.expect(command, 200);
+    }
+    assert_eq!(alice.get("RETR file"), b"content");
+}
+
+#[test]
+fn the_place_and_the_options_of_gsi_are_the_servers_unless_the_client_says_where() {
+    let served = served_with(|settings| settings.stack = Some("tcp,gsi:ktls=off".to_owned()));
+    served.write("file", "content");
+    let mut alice = logged_in(&served, "alice");
+    let data = Data::of("alice", Protection::Clear);
+    for stack in ["tcp", "tcp,gsi"] {
+        alice.expect(&format!("SITE SETNETSTACK {stack}"), 250);
+        assert_eq!(get(&mut alice, &data, "file"), b"content");
+    }
+    let text = alice.expect("SITE GETNETSTACK", 250);
+    assert!(text.contains("stack=tcp,gsi:ktls=off\r\n"), "{text}");
+}
+
+#[test]
 fn the_administrator_may_demand_encryption_and_authentication() {
     let served = served_with(|settings| {
         settings.encrypt_data = Some(true);

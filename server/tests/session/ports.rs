@@ -12,7 +12,7 @@ fn data_goes_to_the_client_only() {
     let mut client = served.anonymous();
     let text = client.expect("PORT 192,0,2,1,80,80", 501);
     assert!(text.contains("192.0.2.1 is not your address"), "{text}");
-    let text = client.expect("PORT 127,0,0,1,0,25", 501);
+    let text = client.expect("PORT 127,0,0,1,0,25", 504);
     assert!(text.contains("port 25 is below 1024"), "{text}");
     client.expect("EPRT |1|192.0.2.1|5000|", 501);
     client.expect("MODE E", 200);
@@ -28,6 +28,53 @@ fn the_administrator_may_name_other_hosts() {
     let mut client = served.anonymous();
     client.expect("PORT 192,0,2,1,80,80", 200);
     client.expect("PORT 198,51,100,1,80,80", 501);
+}
+
+#[test]
+fn data_goes_to_no_service_that_only_the_server_reaches() {
+    // Neither `any` nor a block with other hosts in it names special addresses.
+    for hosts in ["any", "0.0.0.0/0", "169.254.0.0/15"] {
+        let served = Served::with(|settings| {
+            settings.data_hosts = Some(vec![hosts.parse().expect("hosts")]);
+        });
+        let mut client = served.anonymous();
+        for command in [
+            "PORT 169,254,169,254,80,80",
+            "EPRT |1|169.254.169.254|5000|",
+            "EPRT |2|fe80::1|5000|",
+            "EPRT |2|::ffff:169.254.169.254|5000|",
+        ] {
+            let text = client.expect(command, 501);
+            assert!(
+                text.contains("is a link-local address"),
+                "{command}: {text}"
+            );
+            assert!(text.contains("data-hosts"), "{command}: {text}");
+        }
+        for command in [
+            "PORT 0,0,0,0,80,80",
+            "PORT 255,255,255,255,80,80",
+            "PORT 224,0,0,1,80,80",
+        ] {
+            let text = client.expect(command, 501);
+            assert!(
+                text.contains("is no address of a host"),
+                "{command}: {text}"
+            );
+        }
+        client.expect("MODE E", 200);
+        client.expect("SPOR 127,0,0,1,80,80 169,254,169,254,80,80", 501);
+        client.expect("RETR file", 425);
+        // Its own machine, where the client is as well.
+        client.expect(
+            "PORT 127,0,0,2,80,80",
+            if hosts.ends_with("/15") { 501 } else { 200 },
+        );
+    }
+    let served = Served::with(|settings| {
+        settings.data_hosts = Some(vec!["169.254.0.0/16".parse().expect("a block")]);
+    });
+    served.anonymous().expect("PORT 169,254,169,254,80,80", 200);
 }
 
 #[test]

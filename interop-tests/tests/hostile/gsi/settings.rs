@@ -7,7 +7,7 @@ use gridhaul_interop::raw::{Control, DataListener, Exchange, Identity, base64};
 use gridhaul_interop::{BadKind, UserKind};
 
 use super::Site;
-use crate::fixture::{DATA_TIMEOUT, assert_reply};
+use crate::fixture::{DATA_TIMEOUT, HELLO, assert_reply};
 
 #[test]
 fn an_account_that_is_not_the_users_is_refused_by_name() {
@@ -62,6 +62,70 @@ fn a_password_does_not_make_up_for_a_missing_map() {
         &site.pki.bad(BadKind::Unmapped).subject,
     ]);
     site.serves();
+}
+
+#[test]
+fn what_only_the_server_reaches_is_no_destination() {
+    let site = Site::new(&DATA_TIMEOUT);
+    let mut session = site.session();
+    session.must("DCAU N", 200).unwrap();
+    session.must("MODE E", 200).unwrap();
+    for line in [
+        // Where the machines of a cloud are told their secrets.
+        "PORT 169,254,169,254,31,144",
+        "EPRT |1|169.254.169.254|8080|",
+        "EPRT |2|::ffff:169.254.169.254|8080|",
+        "EPRT |2|::ffff:a9fe:a9fe|8080|",
+        "EPRT |2|64:ff9b::a9fe:a9fe|8080|",
+        "EPRT |2|fe80::1|8080|",
+        "EPRT |2|ff02::1|8080|",
+        "EPRT |2|::|8080|",
+        "EPRT |2|::7f00:1|8080|",
+        "PORT 0,0,0,0,31,144",
+        "PORT 0,0,0,1,31,144",
+        "PORT 224,0,0,1,31,144",
+        "PORT 255,255,255,255,31,144",
+        "SPOR 127,0,0,1,31,144 169,254,169,254,31,144",
+        "RADR 169,254,169,254,31,144",
+    ] {
+        let refused = session.command(line).unwrap();
+        assert_reply(&refused, &[501], &["link-local|no address of a host"]);
+        let refused = session.command(&format!("RETR {}", HELLO.0)).unwrap();
+        assert_reply(&refused, &[425], &[]);
+    }
+    session.must("DCAU A", 200).unwrap();
+    site.goes_on(&mut session);
+}
+
+#[test]
+fn the_servers_sockets_are_not_for_clients_to_place() {
+    let site = Site::new(&[]);
+    let mut session = site.session();
+    session.must("DCAU N", 200).unwrap();
+    for stack in [
+        "tcp:port=8443;bind=0.0.0.0",
+        "tcp:bind=0.0.0.0",
+        "auto:advertise=192.0.2.1",
+        "splice:port=1024-65535",
+        "splice:direct=threads",
+        "rdma:port=8443",
+        "rdma:device=mlx5_0",
+        "rdma:gid=1",
+        "rdma:tc=255",
+        "rdma:sl=15",
+        "rdma:slab=1G",
+        "tcp,gsi:ktls=on",
+    ] {
+        let refused = session
+            .command(&format!("SITE SETNETSTACK {stack}"))
+            .unwrap();
+        assert_reply(&refused, &[500], &["the administrator lets no client set"]);
+        // What was refused has changed nothing.
+        let port = session.passive().unwrap();
+        assert!(port.ip().is_loopback(), "{port}");
+    }
+    session.must("DCAU A", 200).unwrap();
+    site.goes_on(&mut session);
 }
 
 #[test]
