@@ -1,8 +1,9 @@
 //! What happens in the server, defined once. The log, the transfer log and the metrics derive from it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::reply::Reply;
@@ -12,6 +13,7 @@ use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 use gridhaul_transfer::Refusal;
 use tracing::{debug, info, warn};
 
+use crate::admission::{Network, Notices};
 use crate::metrics::Metrics;
 use crate::transfer_log::TransferLog;
 
@@ -22,6 +24,8 @@ pub(crate) enum Event<'a> {
     SessionOpened { session: u64, peer: SocketAddr },
     /// A client was turned away before anything was read from it.
     ConnectionRefused { peer: SocketAddr, reason: &'a str },
+    /// A connection could not be accepted.
+    NotAccepted { error: &'a io::Error },
     /// A control channel is protected.
     Authenticated {
         session: u64,
@@ -139,10 +143,11 @@ pub(crate) struct Journal {
     pub(crate) transfer_log: Option<TransferLog>,
     pub(crate) metrics: Metrics,
     refused: Refused,
+    notices: Notices,
 }
 
-/// How many of each there were since the start. The log tells with every one, so that a flood is seen in
-/// any of its lines.
+/// How many of each there were since the start. The log tells it in every line, so that a flood is seen in any of them.
+/// A network gets few lines ([`Notices`]); `untold` is how many of its refusals had none since the last one.
 #[derive(Debug, Default)]
 struct Refused {
     connections: Counter,
@@ -167,6 +172,7 @@ impl Journal {
             transfer_log,
             metrics: Metrics::default(),
             refused: Refused::default(),
+            notices: Notices::default(),
         }
     }
 
@@ -177,7 +183,15 @@ impl Journal {
             Event::SessionOpened { session, peer } => info!(session, %peer, "session opened"),
             Event::ConnectionRefused { peer, reason } => {
                 let count = self.refused.connections.next();
-                warn!(%peer, reason, count, "connection refused");
+                if let Some(untold) = self.untold(peer.ip()) {
+                    warn!(%peer, reason, count, untold, "connection refused");
+                }
+            }
+            Event::NotAccepted { error } => {
+                // It has no peer. All of them count as one network.
+                if let Some(untold) = self.untold(Ipv6Addr::UNSPECIFIED.into()) {
+                    warn!(%error, untold, "a connection could not be accepted");
+                }
             }
             Event::Authenticated {
                 session,
@@ -198,7 +212,9 @@ impl Journal {
                 reason,
             } => {
                 let count = self.refused.authentications.next();
-                warn!(session, %peer, mechanism, reason, count, "authentication failed");
+                if let Some(untold) = self.untold(peer) {
+                    warn!(session, %peer, mechanism, reason, count, untold, "authentication failed");
+                }
             }
             Event::SecurityUnusable { session, reason } => {
                 warn!(session, reason, "a credential cannot be used");
@@ -224,7 +240,9 @@ impl Journal {
                 reason,
             } => {
                 let count = self.refused.logins.next();
-                warn!(session, %peer, user, identity, reason, count, "login failed");
+                if let Some(untold) = self.untold(peer) {
+                    warn!(session, %peer, user, identity, reason, count, untold, "login failed");
+                }
             }
             Event::ProtectionBroken {
                 session,
@@ -233,7 +251,9 @@ impl Journal {
                 reason,
             } => {
                 let count = self.refused.commands.next();
-                warn!(session, %peer, identity, reason, count, "a command was refused");
+                if let Some(untold) = self.untold(peer) {
+                    warn!(session, %peer, identity, reason, count, untold, "a command was refused");
+                }
             }
             Event::ClientInfo { session, info } => debug!(session, info, "client"),
             Event::Command { session, command } => debug!(session, ?command, "command"),
@@ -251,6 +271,11 @@ impl Journal {
             }
             Event::SessionClosed { session, reason } => info!(session, reason, "session closed"),
         }
+    }
+
+    /// Whether a refusal of this peer gets a line, and how many had none before.
+    fn untold(&self, peer: IpAddr) -> Option<u64> {
+        self.notices.tell(Network::of(peer), Instant::now())
     }
 
     fn transfer_finished(&self, transfer: &Transfer<'_>) {

@@ -7,6 +7,7 @@
 //!
 //! [`serve`](serve::serve) is the program; [`Server`] is a server inside another one, for tests.
 
+mod admission;
 mod append_file;
 pub mod check;
 mod checksum_key;

@@ -1,103 +1,11 @@
-//! How many there may be at a time: control connections and transfers.
+//! How many transfers there may be at a time.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-
-/// Counts control connections, in all and for each address.
-#[derive(Debug)]
-pub(crate) struct ConnectionLimits {
-    counts: Mutex<Connections>,
-}
-
-#[derive(Debug)]
-struct Connections {
-    most: usize,
-    most_per_address: usize,
-    total: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-/// One counted connection; dropping it makes room for another.
-#[derive(Debug)]
-pub(crate) struct ConnectionPermit {
-    limits: Arc<ConnectionLimits>,
-    address: IpAddr,
-}
-
-/// Why a connection is turned away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ConnectionRefusal {
-    #[error("Connection limit exceeded")]
-    Total,
-    #[error("Connection limit for your address exceeded")]
-    Address,
-}
-
-impl ConnectionLimits {
-    pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
-        let counts = Connections {
-            most,
-            most_per_address,
-            total: 0,
-            by_address: HashMap::new(),
-        };
-        Arc::new(Self {
-            counts: Mutex::new(counts),
-        })
-    }
-
-    /// Counts connections by new limits; those that exist stay.
-    pub(crate) fn set(&self, most: usize, most_per_address: usize) {
-        let mut counts = lock(&self.counts);
-        counts.most = most;
-        counts.most_per_address = most_per_address;
-    }
-
-    /// Takes one more connection from `address`, or says why not.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        address: IpAddr,
-    ) -> Result<ConnectionPermit, ConnectionRefusal> {
-        let mut counts = lock(&self.counts);
-        if counts.total >= counts.most {
-            return Err(ConnectionRefusal::Total);
-        }
-        let most_per_address = counts.most_per_address;
-        let from_address = counts.by_address.entry(address).or_default();
-        if *from_address >= most_per_address {
-            return Err(ConnectionRefusal::Address);
-        }
-        *from_address += 1;
-        counts.total += 1;
-        Ok(ConnectionPermit {
-            limits: Arc::clone(self),
-            address,
-        })
-    }
-
-    /// Connections that exist now.
-    pub(crate) fn total(&self) -> usize {
-        lock(&self.counts).total
-    }
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        let mut counts = lock(&self.limits.counts);
-        counts.total -= 1;
-        if let Some(from_address) = counts.by_address.get_mut(&self.address) {
-            *from_address -= 1;
-            if *from_address == 0 {
-                counts.by_address.remove(&self.address);
-            }
-        }
-    }
-}
 
 /// Counts transfers; those that are too many wait in the order in which they came.
 #[derive(Debug)]
@@ -254,38 +162,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-    const TWO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
-
-    #[test]
-    fn connections_are_counted_in_all_and_by_address() {
-        let limits = ConnectionLimits::new(3, 2);
-        let first = limits.admit(ONE).expect("one");
-        let _second = limits.admit(ONE).expect("two");
-        assert_eq!(
-            limits.admit(ONE).expect_err("too many"),
-            ConnectionRefusal::Address
-        );
-        let _third = limits.admit(TWO).expect("three");
-        assert_eq!(
-            limits.admit(TWO).expect_err("too many"),
-            ConnectionRefusal::Total
-        );
-        drop(first);
-        assert_eq!(limits.total(), 2);
-        let _fourth = limits.admit(ONE).expect("there is room again");
-    }
-
-    #[test]
-    fn nothing_is_kept_of_addresses_that_are_gone() {
-        let limits = ConnectionLimits::new(3, 2);
-        drop(limits.admit(ONE).expect("one"));
-        assert!(lock(&limits.counts).by_address.is_empty());
-        limits.set(0, 0);
-        assert!(limits.admit(ONE).is_err());
-        assert!(lock(&limits.counts).by_address.is_empty());
-    }
 
     fn permit(turn: Turn) -> TransferPermit {
         match turn {

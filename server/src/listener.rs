@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridhaul_protocol::reply::Reply;
+use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
@@ -16,7 +17,8 @@ use crate::shutdown::{Phase, PhaseWatch};
 
 /// Accepts until the server is shut down.
 pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {
-    /// Time for descriptors to come back when there are none left.
+    /// Time for descriptors to come back when there are none left: accepting fails at once until then, and would
+    /// take a whole processor.
     const PAUSE: Duration = Duration::from_millis(100);
 
     loop {
@@ -26,12 +28,27 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase
         };
         match accepted {
             Ok((stream, _)) => welcome(stream, &shared, &phase),
-            Err(error) => {
-                warn!(%error, "a connection could not be accepted");
+            Err(error) if is_shortage(&error) => {
+                shared.connections.give_one_back();
+                shared
+                    .journal
+                    .publish(&Event::NotAccepted { error: &error });
                 tokio::time::sleep(PAUSE).await;
             }
+            // The connection was gone before it was accepted (accept(2)). The next one may be there.
+            Err(error) => shared
+                .journal
+                .publish(&Event::NotAccepted { error: &error }),
         }
     }
+}
+
+/// Whether the process, or the machine, has no room for another socket.
+fn is_shortage(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
+        .iter()
+        .any(|shortage| errno == Some(*shortage))
 }
 
 /// Starts a session, or says why there will be none.
@@ -40,16 +57,13 @@ fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
         return;
     };
-    match shared.connections.admit(peer.ip().to_canonical()) {
-        Ok(permit) => {
+    match shared.connections.admit(peer.ip(), Instant::now()) {
+        Ok(place) => {
             if let Err(error) = prepare(&stream) {
                 warn!(%peer, %error, "a control connection could not be prepared");
             }
-            let session = Session::new(Arc::clone(shared), phase.clone(), peer, local);
-            tokio::spawn(async move {
-                session.run(stream).await;
-                drop(permit);
-            });
+            let session = Session::new(Arc::clone(shared), phase.clone(), peer, local).at(place);
+            tokio::spawn(session.run(stream));
         }
         Err(refusal) => {
             let reason = refusal.to_string();
@@ -81,4 +95,16 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
             .with_interval(Duration::from_secs(30))
             .with_retries(5),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_waited_for_and_a_lost_connection_is_not() {
+        let shortage = |errno: Errno| is_shortage(&errno.into());
+        assert!(shortage(Errno::MFILE) && shortage(Errno::NFILE));
+        assert!(!shortage(Errno::CONNABORTED) && !shortage(Errno::PROTO));
+    }
 }

@@ -14,12 +14,13 @@ use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::Semaphore;
 
+use crate::admission::{Connections, Room};
 use crate::checksum_key::{self, ChecksumKeyError};
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::events::Journal;
 use crate::in_place::InPlace;
 use crate::lateness;
-use crate::limits::{ConnectionLimits, TransferLimit};
+use crate::limits::TransferLimit;
 use crate::listener;
 use crate::memory;
 use crate::metrics;
@@ -133,7 +134,7 @@ pub(crate) struct Shared {
     pub(crate) own_addresses: OwnAddresses,
     storages: Arc<Storages>,
     opener: Opener,
-    pub(crate) connections: Arc<ConnectionLimits>,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) transfers: Arc<TransferLimit>,
     pub(crate) in_place: InPlace,
     pub(crate) verifier: Verifier,
@@ -290,9 +291,7 @@ impl Server {
             security.start().map_err(StartError::Threads)?;
         }
         let limits = &settings.config.limits;
-        self.shared
-            .connections
-            .set(limits.connections, limits.connections_per_address);
+        self.shared.connections.set(room(limits));
         self.shared.transfers.set(limits.transfers);
         #[cfg(feature = "rdma")]
         gridhaul_rdma::limit_memory(memory::ring_bytes(limits));
@@ -353,7 +352,7 @@ impl Shared {
             data_timeout: limits.data_timeout,
         });
         Self {
-            connections: ConnectionLimits::new(limits.connections, limits.connections_per_address),
+            connections: Connections::new(room(limits)),
             transfers: TransferLimit::new(limits.transfers),
             in_place: InPlace::default(),
             verifier: Verifier::new(),
@@ -386,6 +385,15 @@ impl Shared {
     /// A number for a session.
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+fn room(limits: &Limits) -> Room {
+    Room {
+        connections: limits.connections,
+        per_network: limits.connections_per_address,
+        startups: limits.startups,
+        exempt: limits.penalty_exempt.clone(),
     }
 }
 

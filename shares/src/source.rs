@@ -29,6 +29,11 @@ impl Network {
             }
         })
     }
+
+    /// Whether it is a /64, of which an owner usually has thousands more.
+    pub fn is_ipv6(&self) -> bool {
+        matches!(self.0, Kind::V6(_))
+    }
 }
 
 impl From<IpAddr> for Network {

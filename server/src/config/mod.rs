@@ -30,8 +30,8 @@ pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
 pub use tls_versions::TlsRange;
 pub use values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, FileMode, KeyKind, LogFormat, PortRange,
-    SyncFiles, ValueError,
+    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
+    MaxStartups, MaxStartupsError, PortRange, SyncFiles, ValueError,
 };
 
 /// A complete configuration.
@@ -85,8 +85,12 @@ pub struct Anonymous {
 pub struct Limits {
     /// Control connections in all.
     pub connections: usize,
-    /// Control connections from one address.
+    /// Control connections from one address, or one IPv6 network of 64 bits.
     pub connections_per_address: usize,
+    /// Connections that have not logged in.
+    pub startups: MaxStartups,
+    /// Where clients come from that get no penalties.
+    pub penalty_exempt: Vec<AddressBlock>,
     /// Wrong passwords in one connection.
     pub login_attempts: u32,
     /// How long a client may take to log in.

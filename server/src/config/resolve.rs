@@ -7,8 +7,8 @@ use std::time::Duration;
 use gridhaul_transfer::Handling;
 
 use super::{
-    Anonymous, ArrivalChecksums, ClientOptions, Config, ConfigError, DataConnections, Limits, Log,
-    PortRange, Settings,
+    Anonymous, ArrivalChecksums, ClientOptions, Config, ConfigError, DataConnections, ExemptBlock,
+    Limits, Log, PortRange, Settings,
 };
 use super::{accounts, security};
 
@@ -67,6 +67,13 @@ impl Config {
                     settings.max_connections_per_address,
                     1000,
                 )?,
+                startups: settings.max_startups.unwrap_or_default(),
+                penalty_exempt: settings
+                    .penalty_exempt
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|ExemptBlock(block)| block)
+                    .collect(),
                 login_attempts: between(
                     "max-login-attempts",
                     settings.max_login_attempts,

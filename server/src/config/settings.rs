@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::authorization::Rule;
 use super::tls_versions::TlsRange;
 use super::values::{
-    ArrivalChecksums, Bytes, ClientOptions, DataHosts, FileMode, KeyKind, LogFormat, PortRange,
-    SyncFiles,
+    ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
+    MaxStartups, PortRange, SyncFiles,
 };
 
 /// Defines [`Settings`] and how two of them are put together, so that no setting can be forgotten.
@@ -183,9 +183,21 @@ settings! {
     #[arg(long, value_name = "COUNT")]
     max_connections: usize,
 
-    /// Control connections at a time from one address. Default: 1000
+    /// Control connections at a time from one address; the addresses of an IPv6 network of 64 bits count as one.
+    /// Default: 1000
     #[arg(long, value_name = "COUNT")]
     max_connections_per_address: usize,
+
+    /// Connections at a time that have not logged in, as START:PERCENT:FULL: from START on, each new one closes one
+    /// that has waited for some seconds with a chance of PERCENT percent, which grows to all at FULL; at FULL, each
+    /// new one takes the place of one of the address that has most. Default: 500:30:1000
+    #[arg(long, value_name = "START:PERCENT:FULL")]
+    max_startups: MaxStartups,
+
+    /// Addresses, or blocks of them, from which connections are accepted however many of them failed to log in.
+    /// Default: none
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',')]
+    penalty_exempt: Vec<ExemptBlock>,
 
     /// Wrong passwords in one connection until it is closed. Default: 3
     #[arg(long, value_name = "COUNT")]

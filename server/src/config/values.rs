@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
 use super::tls_versions::TlsRange;
+pub use crate::admission::{MaxStartups, MaxStartupsError};
 
 /// A text that is no value of the kind that a setting has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +140,21 @@ impl FromStr for DataHosts {
         text.parse().map(Self::Block).map_err(|_| ValueError {
             text: text.to_owned(),
             expected: "'any', an address or a block of addresses, like 192.0.2.7 or 2001:db8::/32",
+        })
+    }
+}
+
+/// A host, or many, whose failed logins count for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExemptBlock(pub AddressBlock);
+
+impl FromStr for ExemptBlock {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self).map_err(|_| ValueError {
+            text: text.to_owned(),
+            expected: "an address or a block of addresses, like 192.0.2.7 or 2001:db8::/32",
         })
     }
 }
@@ -275,6 +291,8 @@ deserialize_as_text!(
     FileMode,
     PortRange,
     DataHosts,
+    ExemptBlock,
+    MaxStartups,
     SyncFiles,
     LogFormat,
     KeyKind,

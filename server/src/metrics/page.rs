@@ -30,6 +30,12 @@ fn sessions(text: &mut Text, shared: &Shared, counts: &Counts) {
         shared.connections.total(),
     );
     text.single(
+        "gridhaul_sessions_before_login",
+        Kind::Gauge,
+        "Control connections that have not logged in.",
+        shared.connections.startups(),
+    );
+    text.single(
         "gridhaul_sessions_opened_total",
         Kind::Counter,
         "Sessions that clients opened.",
@@ -38,7 +44,7 @@ fn sessions(text: &mut Text, shared: &Shared, counts: &Counts) {
     text.single(
         "gridhaul_connections_refused_total",
         Kind::Counter,
-        "Control connections past max-connections or max-connections-per-address.",
+        "Control connections past max-connections, max-connections-per-address or max-startups, or with penalties.",
         counts.connections_refused,
     );
     let name = "gridhaul_authentications_total";

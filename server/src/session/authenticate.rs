@@ -13,6 +13,7 @@ use tokio::time::timeout_at;
 use super::control::Control;
 use super::login::Login;
 use super::{End, Session, replies};
+use crate::admission::Misconduct;
 use crate::events::Event;
 use crate::security::{HandshakePermit, Security};
 
@@ -202,6 +203,7 @@ impl Session {
     }
 
     fn refuse_client(&mut self, error: &ContextError) -> Reply {
+        self.penalize(Misconduct::Refused);
         self.authentication_failed("GSSAPI", &error.to_string());
         Reply::new(535, format!("Authentication failed: {error}."))
     }
@@ -231,6 +233,7 @@ impl Session {
                 let protection = accepted
                     .unwrap_or_else(|elapsed| Err(elapsed.into()))
                     .map_err(|error| {
+                        self.penalize(Misconduct::Refused);
                         self.authentication_failed("TLS", &error.to_string());
                         End::Handshake(error.to_string())
                     })?;

@@ -272,6 +272,15 @@ impl Control {
         tokio::time::timeout(WRITE_TIMEOUT, sent).await?
     }
 
+    /// Sends what the kernel takes now, and ends the connection.
+    pub(crate) async fn close_at_once(mut self) {
+        /// A moment, in which the kernel takes a line unless the client reads nothing.
+        const MOMENT: Duration = Duration::from_millis(10);
+
+        // The client may be gone already, which is as good.
+        let _ = tokio::time::timeout(MOMENT, self.flush()).await;
+    }
+
     /// Ends the connection in an orderly way.
     pub(crate) async fn close(mut self) {
         // The client may be gone already, which is as good.

@@ -51,7 +51,10 @@ impl Session {
                     (None, command) => self.execute_before_login(control, command).await?,
                 }
             }
-            Err(Fault::Line(error)) => Reply::new(500, format!("Invalid command: {error}.")),
+            Err(Fault::Line(error)) => {
+                self.sent_garbage |= self.login.user().is_none();
+                Reply::new(500, format!("Invalid command: {error}."))
+            }
             Err(Fault::Command(error)) => error.reply(),
             // RFC 2228 3.
             Err(fault @ Fault::Unprotected) => {

@@ -14,6 +14,7 @@ use gridhaul_transfer::{Admission, NodeAccount};
 use super::authenticate::{Initiator, Protection};
 use super::control::Control;
 use super::{End, Session, User, replies};
+use crate::admission::Misconduct;
 use crate::events::Event;
 use crate::passwords::Grant;
 
@@ -90,6 +91,8 @@ impl Session {
             }
             Login::Nobody => return Ok(Reply::new(503, "Login with USER first.")),
         };
+        let proved =
+            matches!(self.protection, Protection::Gsi(_)) || self.settings.passwords.has(&name);
         let admitted = match (&self.protection, &self.local_user) {
             (Protection::Gsi(initiator), _) => {
                 self.admit_initiator(Arc::clone(initiator), &name).await
@@ -100,6 +103,7 @@ impl Session {
         let reason = match admitted {
             Ok(admitted) => match self.attach(admitted).await {
                 Ok(user) => {
+                    self.keep_place(proved);
                     let reply = Reply::new(230, format!("User {} logged in.", user.name));
                     self.login = Login::Done(user);
                     return Ok(reply);
@@ -214,6 +218,13 @@ impl Session {
             .await
     }
 
+    /// From now on the connection counts as one of a user.
+    fn keep_place(&mut self, proved: bool) {
+        if let Some(place) = &mut self.place {
+            place.logged_in(proved, std::time::Instant::now());
+        }
+    }
+
     /// Opens the files that the user may use.
     async fn attach(&self, admitted: Admitted) -> Result<User, String> {
         let Admitted {
@@ -278,6 +289,7 @@ impl Session {
             reason,
         });
         self.failures += 1;
+        self.penalize(Misconduct::Refused);
         let reply = if self.identity().is_some() {
             replies::not_mapped(reason)
         } else {

@@ -45,6 +45,7 @@ use gridhaul_storage::StorageError;
 use gridhaul_transfer::NodeSession;
 use tokio::time::Instant;
 
+use crate::admission::{Misconduct, Place};
 use crate::events::Event;
 use crate::server::Shared;
 use crate::settings::Settings;
@@ -76,6 +77,10 @@ pub(crate) struct Session {
     protection: Protection,
     /// Whoever comes is this user, whatever name and password are given.
     local_user: Option<LocalUser>,
+    /// Its place among the connections of the listeners; a session that another program brought has none.
+    place: Option<Place>,
+    /// Something came before login that is no command.
+    sent_garbage: bool,
     login: Login,
     /// Passwords, certificates and identities that were refused.
     failures: u32,
@@ -130,6 +135,8 @@ enum End {
     Handshake(String),
     #[error("{0}")]
     Broken(String),
+    #[error("the place was given to another client before login")]
+    Displaced,
     #[error("the server is shutting down")]
     Shutdown,
     #[error("the control connection failed: {0}")]
@@ -152,6 +159,10 @@ impl End {
             Self::WrongLogins => Some(Reply::new(
                 421,
                 "Too many wrong logins: closing control connection.",
+            )),
+            Self::Displaced => Some(Reply::new(
+                421,
+                "Service busy: too many clients have not logged in. Please try again later. Closing control connection.",
             )),
             Self::Shutdown => Some(Reply::new(
                 421,
@@ -188,6 +199,8 @@ impl Session {
             connected: Instant::now(),
             protection: Protection::None,
             local_user: None,
+            place: None,
+            sent_garbage: false,
             login: Login::Nobody,
             failures: 0,
             negotiated: Negotiated::new(policy),
@@ -209,10 +222,30 @@ impl Session {
         }
     }
 
+    /// The session has this place until it ends.
+    #[must_use]
+    pub(crate) fn at(self, place: Place) -> Self {
+        Self {
+            place: Some(place),
+            ..self
+        }
+    }
+
     /// Serves the client until it goes, or has to.
     pub(crate) async fn run(mut self, stream: impl Into<Stream>) {
         let mut control = Control::new(stream);
-        let Err(end) = self.serve(&mut control).await;
+        let displaced = self.place.as_ref().map(Place::displaced);
+        let displaced = async {
+            match displaced {
+                Some(displaced) => displaced.await,
+                None => std::future::pending().await,
+            }
+        };
+        let end = tokio::select! {
+            Err(end) = self.serve(&mut control) => end,
+            () = displaced => End::Displaced,
+        };
+        self.settle(&end);
         match (end.reply(), &end) {
             (Some(reply), End::Broken(_)) => control.reply_in_clear(&reply),
             (Some(reply), _) => self.send(&mut control, &reply),
@@ -225,7 +258,35 @@ impl Session {
             session: self.id,
             reason: &end.to_string(),
         });
-        control.close().await;
+        if matches!(end, End::Displaced) {
+            // It must be gone when the other one comes, whether or not the client reads.
+            control.close_at_once().await;
+        } else {
+            control.close().await;
+        }
+    }
+
+    /// What the session did is counted for the network that it came from.
+    fn settle(&self, end: &End) {
+        if self.login.user().is_some() {
+            return;
+        }
+        let misconduct = match end {
+            End::Shutdown | End::Displaced => None,
+            _ if self.sent_garbage => Some(Misconduct::Garbage),
+            End::Idle => Some(Misconduct::Timeout),
+            // What was refused was counted then.
+            _ => (self.failures == 0).then_some(Misconduct::NoLogin),
+        };
+        if let Some(misconduct) = misconduct {
+            self.penalize(misconduct);
+        }
+    }
+
+    fn penalize(&self, misconduct: Misconduct) {
+        if let Some(place) = &self.place {
+            place.penalize(misconduct, std::time::Instant::now());
+        }
     }
 
     async fn serve(&mut self, control: &mut Control) -> Result<std::convert::Infallible, End> {

@@ -31,7 +31,10 @@ pub(crate) enum Protection {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("connected");
+        Self::over(TcpStream::connect(address).expect("connected"))
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
         stream.set_nodelay(true).expect("set");
         Self {

@@ -3,6 +3,7 @@
 mod checksums;
 mod client;
 mod control;
+mod crowds;
 mod gsi;
 mod gsi_data;
 mod listings;

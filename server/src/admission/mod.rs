@@ -1,0 +1,28 @@
+//! Room for strangers: what a peer may take before it has proved who it is.
+//!
+//! A peer that has not logged in may be anybody, and costs its owner nothing. So everything that such a peer can
+//! take is counted by [`Network`] and given out so that many connections of few networks, or few of many, leave
+//! room for the next one:
+//!
+//! - [`Connections`] counts control connections and bounds those that have not logged in on their own; when that
+//!   room is full, the network that has most of it gives a place back.
+//! - [`penalties`] refuses networks that fail to log in, again and again, for a while.
+//! - [`Notices`] keeps a flood of refusals from being a flood of log lines.
+//!
+//! What is remembered of peers that are gone is in [`Debts`], which have a bound on memory. All functions take the
+//! time as an argument.
+
+mod connections;
+mod debts;
+mod dice;
+mod notices;
+mod penalties;
+mod startups;
+
+pub(crate) use gridhaul_shares::Network;
+
+pub(crate) use connections::{Connections, Place, Room};
+pub(crate) use debts::Debts;
+pub(crate) use notices::Notices;
+pub(crate) use penalties::Misconduct;
+pub use startups::{MaxStartups, MaxStartupsError};
