@@ -162,6 +162,31 @@ pub fn encode_command_line(line: &[u8]) -> Vec<u8> {
     encoded
 }
 
+/// Appends a text as clients may see it: what could end a line for one of them, or command a terminal, becomes
+/// `?`, as in the output of ls(1). That is every control character of ASCII but the tabulator, those of Unicode
+/// (U+0080 to U+009F) in UTF-8, and its separators of lines and paragraphs. RFC 3659 7.2 ends a line of a listing
+/// at CRLF only, but Python's ftplib does at each CR and LF too, and `str.splitlines` at others of these.
+pub(crate) fn append_shown(line: &mut Vec<u8>, text: &[u8]) {
+    let is_plain = |&byte: &u8| (b' '..0x7f).contains(&byte) || byte == b'\t';
+    // Hardly a name is not, and a listing looks at a million of them.
+    if text.iter().all(is_plain) {
+        line.extend_from_slice(text);
+        return;
+    }
+    let mut rest = text;
+    while let [first, behind @ ..] = rest {
+        let (shown, length) = match rest {
+            [0xc2, 0x80..=0x9f, ..] => (b'?', 2),
+            [0xe2, 0x80, 0xa8 | 0xa9, ..] => (b'?', 3),
+            [0x80..=0xff, ..] => (*first, 1),
+            _ if is_plain(first) => (*first, 1),
+            _ => (b'?', 1),
+        };
+        line.push(shown);
+        rest = rest.get(length..).unwrap_or(behind);
+    }
+}
+
 /// Whether these bytes can stand on a line: no NUL and no CRLF.
 pub(crate) fn fits(bytes: &[u8]) -> bool {
     // Hardly a name has a CR, and a listing looks at a million of them.

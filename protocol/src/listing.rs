@@ -82,18 +82,14 @@ const MONTHS: [&str; 12] = [
 /// Half a year of the Gregorian calendar, as GNU `ls` has it.
 const RECENT_SECONDS: i64 = 31_556_952 / 2;
 
-/// Appends a line of `NLST`, without a line end. Tells whether it did: a name with NUL or CRLF in
-/// it cannot stand on a line, and a client would take it for other files.
-pub fn append_name(line: &mut Vec<u8>, name: &[u8]) -> bool {
-    let fits = line::fits(name);
-    if fits {
-        line.extend_from_slice(name);
-    }
-    fits
+/// Appends a line of `NLST`, without a line end. Control characters, at which a client would begin another line,
+/// become `?`.
+pub fn append_name(line: &mut Vec<u8>, name: &[u8]) {
+    line::append_shown(line, name);
 }
 
 impl ListLine<'_> {
-    /// Appends the line, without a line end. In names, CR, LF and NUL become `?`; in names of
+    /// Appends the line, without a line end. In names, control characters become `?`; in names of
     /// owners and groups, what would begin another column becomes `_`.
     pub fn append(&self, line: &mut Vec<u8>) {
         line.push(type_letter(self.file_type));
@@ -103,10 +99,10 @@ impl ListLine<'_> {
         line.push(b' ');
         append_account(line, &self.group);
         append(line, format_args!(" {:12} {} ", self.size, self.modified));
-        append_printable(line, &self.name);
+        line::append_shown(line, &self.name);
         if let (FileType::Symlink, Some(target)) = (self.file_type, &self.link_target) {
             line.extend_from_slice(b" -> ");
-            append_printable(line, target);
+            line::append_shown(line, target);
         }
     }
 }
@@ -225,11 +221,4 @@ fn append_account(line: &mut Vec<u8>, name: &[u8]) {
     line.extend(std::iter::repeat_n(b' ', WIDTH.saturating_sub(name.len())));
     let in_column = |&byte: &u8| if byte > b' ' { byte } else { b'_' };
     line.extend(name.iter().map(in_column));
-}
-
-fn append_printable(line: &mut Vec<u8>, name: &[u8]) {
-    line.extend(name.iter().map(|&byte| match byte {
-        b'\r' | b'\n' | 0 => b'?',
-        byte => byte,
-    }));
 }

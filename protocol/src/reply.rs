@@ -1,12 +1,14 @@
 //! Replies of the control channel.
 //!
 //! A reply is a code and one or more lines. Whatever its texts hold, an encoded [`Reply`] is exactly one
-//! reply to every client: CR, LF and NUL are replaced, and no inner line can be taken for the last.
+//! reply to every client: control characters are replaced, and no inner line can be taken for the last.
 
 mod decoder;
 
 use std::borrow::Cow;
 use std::fmt;
+
+use crate::line;
 
 pub use decoder::{MAX_REPLY_BYTES, MAX_REPLY_LINES, ReplyDecoder, ReplyError};
 
@@ -191,12 +193,9 @@ fn checked(code: u16) -> u16 {
 
 /// A client that takes a lone CR or LF for the end of a line must not be led to see two replies.
 fn harmless(text: &[u8]) -> Vec<u8> {
-    text.iter()
-        .map(|&byte| match byte {
-            b'\r' | b'\n' | 0 => b'?',
-            byte => byte,
-        })
-        .collect()
+    let mut harmless = Vec::with_capacity(text.len());
+    line::append_shown(&mut harmless, text);
+    harmless
 }
 
 #[cfg(test)]

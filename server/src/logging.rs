@@ -1,5 +1,7 @@
 //! The log: events of the server and its crates, for people and for machines.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -123,14 +125,16 @@ impl<'a> MakeWriter<'a> for Output {
     }
 }
 
-/// Writes one line, which the subscriber hands over whole.
+/// Writes one line, which the subscriber hands over whole. Whatever is in its fields, it is one line and moves
+/// no terminal: this is the one place that everything logged comes through.
 struct LineWriter<'a>(Option<&'a AppendFile>);
 
 impl io::Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let harmless = harmless(line);
         match self.0 {
-            Some(file) => file.append(line)?,
-            None => io::stderr().lock().write_all(line)?,
+            Some(file) => file.append(&harmless)?,
+            None => io::stderr().lock().write_all(&harmless)?,
         }
         Ok(line.len())
     }
@@ -140,9 +144,57 @@ impl io::Write for LineWriter<'_> {
     }
 }
 
+/// The line with control characters as `\u000a`, but for the line end. Fields that are quoted have none; those
+/// that are shown as they are, such as errors, may have names of clients in them. In JSON it means the same.
+fn harmless(line: &[u8]) -> Cow<'_, [u8]> {
+    let (text, end) = match line {
+        [text @ .., b'\n'] => (text, "\n"),
+        text => (text, ""),
+    };
+    let text = String::from_utf8_lossy(text);
+    let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if !text.contains(is_control) {
+        return Cow::Borrowed(line);
+    }
+    let mut harmless = String::with_capacity(line.len() + 16);
+    for c in text.chars() {
+        if is_control(c) {
+            // Writing to a String cannot fail.
+            let _ = write!(harmless, "\\u{:04x}", u32::from(c));
+        } else {
+            harmless.push(c);
+        }
+    }
+    Cow::Owned((harmless + end).into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_is_logged_makes_another_line_or_moves_a_terminal() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let file = Arc::new(open(&path).expect("opened"));
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(Output(Some(file)));
+        let subscriber = tracing_subscriber::registry().with(lines);
+        let hostile = "a\n2026-11-23T00:00:00Z INFO forged\r\u{1b}[2J\u{9b}1m\u{2028}b";
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(quoted = hostile, shown = %hostile, debugged = ?hostile, "{hostile}");
+            tracing::info!(name = "ünï-漢字", "second");
+        });
+        let log = std::fs::read_to_string(path).expect("read");
+        assert_eq!(log.lines().count(), 2, "{log}");
+        let is_harmless = |c: char| c == '\n' || !c.is_control() && c != '\u{2028}';
+        assert!(log.chars().all(is_harmless), "{log:?}");
+        assert!(
+            log.contains("shown=a\\u000a2026") && log.contains("ünï-漢字"),
+            "{log}"
+        );
+    }
 
     #[test]
     fn levels_and_rules_are_understood() {

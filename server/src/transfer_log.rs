@@ -38,7 +38,8 @@ impl TransferLog {
     }
 }
 
-/// The line, as observed from globus-gridftp-server 13.24: fields and their order are fixed.
+/// The line, as observed from globus-gridftp-server 13.24: fields and their order are fixed. That server
+/// writes names as they are, and a name with spaces can forge fields there.
 fn line(host: &str, transfer: &Transfer<'_>) -> String {
     let mut peers = String::new();
     for peer in transfer.peers {
@@ -51,8 +52,8 @@ fn line(host: &str, transfer: &Transfer<'_>) -> String {
          BLOCK={} NBYTES={} VOLUME=/ STREAMS={} STRIPES={} DEST=[{peers}] TYPE={} CODE={} TASKID={}\n",
         time(transfer.finished),
         time(transfer.started),
-        clean(transfer.user),
-        clean(transfer.path),
+        encoded(transfer.user),
+        encoded(transfer.path),
         transfer.buffer_bytes,
         transfer.block_bytes,
         transfer.bytes,
@@ -60,7 +61,7 @@ fn line(host: &str, transfer: &Transfer<'_>) -> String {
         transfer.stripes,
         transfer.verb,
         transfer.code,
-        transfer.task_id.map_or_else(|| "none".to_owned(), clean),
+        transfer.task_id.map_or_else(|| "none".to_owned(), encoded),
     )
 }
 
@@ -70,23 +71,32 @@ fn time(time: SystemTime) -> String {
     timestamp.strftime("%Y%m%d%H%M%S.%6f").to_string()
 }
 
-/// Names come from clients: none of them may end the line.
-fn clean(text: &str) -> String {
-    text.chars()
-        .fold(String::with_capacity(text.len()), |mut clean, c| {
-            if c.is_control() {
-                clean.extend(c.escape_default());
-            } else {
-                clean.push(c);
+/// Names come from clients: none of them may end a field or the line, for a reader that takes the line apart at
+/// spaces and `=`, or as a shell does. What could is percent-encoded (RFC 3986 2.1), and so is the percent sign, so
+/// that the name can be had back.
+fn encoded(text: &str) -> String {
+    let ends_a_field =
+        |c: char| c.is_control() || c.is_whitespace() || matches!(c, '=' | '%' | '"' | '\'' | '\\');
+    let mut encoded = String::with_capacity(text.len());
+    for c in text.chars() {
+        if ends_a_field(c) {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                // Writing to a String cannot fail.
+                let _ = write!(encoded, "%{byte:02X}");
             }
-            clean
-        })
+        } else {
+            encoded.push(c);
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
     use std::time::Duration;
+
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -137,6 +147,68 @@ mod tests {
         };
         let line = line("host", &forged);
         assert_eq!(line.matches('\n').count(), 1, "{line}");
-        assert!(line.contains("FILE=/a\\nDATE=1 "), "{line}");
+        assert!(line.contains("FILE=/a%0ADATE%3D1 "), "{line}");
+    }
+
+    /// The fields of a line as a reader sees them that splits at spaces and `=`.
+    fn fields(line: &str) -> Vec<(&str, &str)> {
+        let fields = line.split_whitespace().map(|field| {
+            let (name, value) = field.split_once('=').expect("a field");
+            assert!(!value.contains('='), "{field}");
+            (name, value)
+        });
+        fields.collect()
+    }
+
+    fn decoded(text: &str) -> String {
+        let mut parts = text.split('%');
+        let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+        for part in parts {
+            bytes.push(u8::from_str_radix(&part[..2], 16).expect("two digits"));
+            bytes.extend(&part.as_bytes()[2..]);
+        }
+        String::from_utf8(bytes).expect("UTF-8")
+    }
+
+    fn assert_unforged(user: &str, path: &str, task: &str) {
+        let forged = Transfer {
+            user,
+            path,
+            task_id: Some(task),
+            ..transfer()
+        };
+        let (plain, line) = (line("host", &transfer()), line("host", &forged));
+        assert_eq!(line.lines().count(), 1, "{line}");
+        let (plain, fields) = (fields(&plain), fields(&line));
+        assert_eq!(fields.len(), plain.len(), "{line}");
+        for ((expected_name, expected), (name, value)) in plain.into_iter().zip(fields) {
+            assert_eq!(name, expected_name);
+            match name {
+                "USER" => assert_eq!(decoded(value), user),
+                "FILE" => assert_eq!(decoded(value), path),
+                "TASKID" => assert_eq!(decoded(value), task),
+                _ => assert_eq!(value, expected),
+            }
+        }
+    }
+
+    #[test]
+    fn names_cannot_forge_fields() {
+        let fields = " NBYTES=999999 CODE=226 ";
+        assert_unforged(fields, &format!("/x{fields}"), fields);
+        assert_unforged("\u{a0}CODE=1", "/\u{3000}CODE=1\u{2028}", "\u{85}x=1");
+        assert_unforged("it's", "/\"100%\"", "'back\\slash'");
+        assert_unforged("ü", "/per%41cent/漢字", "0a1b-2c");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_clients_send_forges_a_field(
+            user in "\\PC{0,20}|.{0,20}",
+            path in "/([a= %'\"\\\\]|.){0,40}",
+            task in "([a= %]|.){0,20}",
+        ) {
+            assert_unforged(&user, &path, &task);
+        }
     }
 }

@@ -30,7 +30,7 @@ fn plain() -> FileFacts<'static> {
 
 fn written(facts: &FileFacts<'_>, wanted: FactSelection, name: &[u8]) -> String {
     let mut line = Vec::new();
-    assert!(facts.append_line(&mut line, wanted, name));
+    facts.append_line(&mut line, wanted, name);
     String::from_utf8(line).expect("the name is UTF-8")
 }
 
@@ -89,16 +89,16 @@ fn only_wanted_and_known_facts_are_written() {
 }
 
 #[test]
-fn names_that_would_be_taken_for_other_files_are_left_out() {
-    let mut line = b"before".to_vec();
-    for name in [&b"a\r\nType=file; b"[..], b"a\0b"] {
-        assert!(!plain().append_line(&mut line, all(), name));
+fn names_that_would_be_taken_for_other_files_are_shown_on_one_line() {
+    for (name, shown) in [
+        ("a\r\nType=file; b", " a??Type=file; b"),
+        ("a\0b\nc\rd\u{1b}e\u{7f}f", " a?b?c?d?e?f"),
+        ("a\u{85}b\u{2028}c\u{9b}", " a?b?c?"),
+        ("tab\tü漢字\u{a0}", " tab\tü漢字\u{a0}"),
+    ] {
+        let line = written(&plain(), FactSelection::NONE, name.as_bytes());
+        assert_eq!(line, shown);
     }
-    assert_eq!(line, b"before");
-    assert_eq!(
-        written(&plain(), FactSelection::NONE, b"a\nb\rc"),
-        " a\nb\rc"
-    );
 }
 
 #[test]
@@ -211,10 +211,24 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn written_facts_read_the_same(facts in any_facts(), name in "[^\0\r]{1,40}") {
+    fn written_facts_read_the_same(facts in any_facts(), name in "[\t[:print:]üé漢字]{1,40}") {
         let mut line = Vec::new();
-        prop_assert!(facts.append_line(&mut line, all(), name.as_bytes()));
+        facts.append_line(&mut line, all(), name.as_bytes());
         prop_assert_eq!(FileFacts::parse_line(&line), Ok((facts, name.as_bytes())));
+    }
+
+    #[test]
+    fn no_name_makes_another_line(
+        name in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..40),
+            "[a\u{80}-\u{9f}\u{2028}-\u{2029}\\x00-\\x1f]{0,20}".prop_map(String::into_bytes),
+        ],
+    ) {
+        let mut line = Vec::new();
+        plain().append_line(&mut line, all(), &name);
+        let text = String::from_utf8_lossy(&line);
+        let ends = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}');
+        prop_assert!(!text.contains(ends), "{text:?}");
     }
 
     #[test]

@@ -6,19 +6,15 @@ use crate::number::{append_decimal, append_hexadecimal, append_octal};
 use crate::time::TimeValue;
 
 impl FileFacts<'_> {
-    /// Appends the line of facts of the file `name`, without a line end. Tells whether it did: a
-    /// name with NUL or CRLF in it cannot stand on a line, and a client would take it for other
-    /// files. A LF alone is kept, since only CRLF ends a line of a listing (RFC 3659 7.2).
-    pub fn append_line(&self, line: &mut Vec<u8>, wanted: FactSelection, name: &[u8]) -> bool {
-        if !line::fits(name) {
-            return false;
-        }
+    /// Appends the line of facts of the file `name`, without a line end. Control characters in the name,
+    /// at which a client would begin another line, become `?`: such a file is seen, and a client that wants to
+    /// copy it is told that it cannot.
+    pub fn append_line(&self, line: &mut Vec<u8>, wanted: FactSelection, name: &[u8]) {
         for fact in wanted.iter() {
             self.append_fact(line, fact);
         }
         line.push(b' ');
-        line.extend_from_slice(name);
-        true
+        line::append_shown(line, name);
     }
 
     fn append_fact(&self, line: &mut Vec<u8>, fact: Fact) {

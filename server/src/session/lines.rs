@@ -114,7 +114,7 @@ impl Writer {
         self.style.form
     }
 
-    /// Adds a line. A name that cannot stand on a line is left out.
+    /// Adds a line; none for what is not listed.
     pub(super) fn add(
         &self,
         pieces: &mut Pieces,
@@ -126,14 +126,18 @@ impl Writer {
         pieces.line(|line| match self.style.form {
             Form::Facts | Form::AllFacts | Form::Tree => {
                 let link = entry::link_target(directory, metadata);
-                entry::facts(metadata, kind, link.as_deref())
-                    .is_some_and(|facts| facts.append_line(line, self.style.facts, name))
+                let facts = entry::facts(metadata, kind, link.as_deref());
+                let facts = facts.map(|facts| facts.append_line(line, self.style.facts, name));
+                facts.is_some()
             }
             Form::Long => {
                 entry::append_long(line, metadata, name, &self.clock);
                 true
             }
-            Form::Names => append_name(line, name),
+            Form::Names => {
+                append_name(line, name);
+                true
+            }
         });
     }
 }
@@ -159,7 +163,10 @@ impl DirectoryLines {
         if self.writer.form() == Form::Names {
             run.names(&mut |name| {
                 let name = self.full_name(name.as_bytes());
-                pieces.line(|line| append_name(line, &name));
+                pieces.line(|line| {
+                    append_name(line, &name);
+                    true
+                });
             });
             return Ok(pieces);
         }

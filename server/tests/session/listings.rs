@@ -196,15 +196,91 @@ fn a_missing_directory_is_told_before_anything_is_sent() {
     }
 }
 
+/// Names that other programs of the machine made, each of which would be two lines for some client: Python's
+/// ftplib ends lines at every CR and LF, `str.splitlines` at the rest.
+const FORGING: [&str; 6] = [
+    "a\r\nType=file;Size=1; forged",
+    "b\nforged",
+    "c\r-rw-r--r-- 1 root root 1 Nov 20 09:23 forged",
+    "d\u{85}forged",
+    "e\u{2028}forged",
+    "f\u{1c}forged",
+];
+
 #[test]
-fn names_that_cannot_stand_on_a_line_are_left_out() {
+fn no_name_makes_another_line_in_any_form_of_listing() {
     let served = Served::new();
-    served.write("a\r\nType=file; forged", "");
-    served.write("line\nfeed", "");
+    served.directory("d/sub");
+    for name in FORGING {
+        served.write(&format!("d/{name}"), "");
+        std::os::unix::fs::symlink(name, served.path(&format!("d/sub/{}", &name[..1])))
+            .expect("linked");
+    }
+    std::fs::create_dir(served.path("2\n226 forged")).expect("made");
     let mut client = served.anonymous();
-    let text = String::from_utf8(client.get("MLSD /")).expect("UTF-8");
-    assert!(!text.contains("forged"), "{text}");
-    assert!(text.contains("; line\nfeed\r\n"), "{text}");
+    let one_line_each = |command: &str, text: &str| {
+        let ends = |c: char| c.is_control() && !"\t\r\n".contains(c) || c == '\u{2028}';
+        assert!(!text.contains(ends), "{command}: {text:?}");
+        let whole = text.replace("\r\n", "");
+        assert!(!whole.contains(['\r', '\n']), "{command}: {text:?}");
+        // It is seen that they are there.
+        assert_eq!(
+            text.lines().count(),
+            text.matches("\r\n").count(),
+            "{text:?}"
+        );
+    };
+    for command in [
+        "LIST d",
+        "NLST d",
+        "MLSD d",
+        "MLSR d",
+        "LIST d/sub",
+        "MLSD d/sub",
+        "NLST d/*",
+    ] {
+        let text = String::from_utf8(client.get(command)).expect("UTF-8");
+        one_line_each(command, &text);
+        if !command.contains("sub") {
+            assert_eq!(text.matches("?forged").count(), 4, "{command}: {text}");
+        }
+    }
+    let text = client.expect("MLSC d", 250);
+    one_line_each("MLSC", &text);
+    for name in FORGING.iter().filter(|name| !name.contains("\r\n")) {
+        for command in ["MLST", "STAT"] {
+            client.send(&format!("{command} d/{name}"));
+            let text = crate::client::text(&client.reply());
+            one_line_each(command, &text);
+            assert_eq!(text.lines().count(), 3, "{text}");
+        }
+    }
+    client.expect("CWD 2\n226 forged", 250);
+    assert_eq!(
+        client.expect("PWD", 257),
+        "257 \"/2?226 forged\" is current directory.\r\n"
+    );
+}
+
+#[test]
+fn patterns_that_are_hostile_are_names() {
+    let served = Served::new();
+    served.write("file", "");
+    let mut client = served.anonymous();
+    for pattern in [
+        "{".repeat(300),
+        ["{".repeat(300), "a".to_owned(), "}".repeat(300)].concat(),
+        "{a,".repeat(1000),
+        "*".repeat(1000),
+    ] {
+        for verb in ["NLST", "LIST"] {
+            let _data = client.passive();
+            let text = client.expect(&format!("{verb} {pattern}"), 550);
+            // No name is so long.
+            assert!(text.contains("File name too long"), "{text}");
+        }
+    }
+    assert_eq!(names(client.get("NLST {f,g}*")), ["file"]);
 }
 
 #[test]
