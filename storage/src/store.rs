@@ -181,21 +181,49 @@ impl OpenedFile {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Reserves blocks for `length` bytes from `offset` without changing the size. File systems that
+    /// Reserves blocks for `length` bytes from `offset` without changing the size, and tells whether it did: the
+    /// blocks stay reserved when the file is closed, until it is cut. File systems that
     /// cannot are left alone, and so are those in memory: they would clear every page at once, which is
     /// as much work as to receive the file, and better done while it comes. A full one is an error.
-    pub fn preallocate(&self, offset: u64, length: u64) -> Result<(), StorageError> {
+    pub fn preallocate(&self, offset: u64, length: u64) -> Result<bool, StorageError> {
         if length == 0 || self.is_in_memory() {
-            return Ok(());
+            return Ok(false);
         }
         // File systems give up on a long reservation when a signal comes.
         let reserved = rustix::io::retry_on_intr(|| {
             rustix::fs::fallocate(&self.descriptor, FallocateFlags::KEEP_SIZE, offset, length)
         });
         match reserved {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
             Err(errno) => Err(StorageError::new("fallocate", errno)),
         }
+    }
+
+    /// An error (`ENOSPC`) if the file system has no room for `length` more bytes from `offset`, apart from
+    /// the blocks that the file has already. Nothing is reserved.
+    pub fn check_room(&self, offset: u64, length: u64) -> Result<(), StorageError> {
+        /// Of `st_blocks`, whatever the file system's own blocks are (stat(2)).
+        const BLOCK_BYTES: u64 = 512;
+        let failed = |errno| StorageError::new("statvfs", errno);
+        let system = rustix::fs::fstatvfs(&self.descriptor).map_err(failed)?;
+        let blocks = if rustix::process::geteuid().is_root() {
+            system.f_bfree
+        } else {
+            system.f_bavail
+        };
+        let stat = rustix::fs::fstat(&self.descriptor).map_err(failed)?;
+        let present = u64::try_from(stat.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(BLOCK_BYTES);
+        let needed = offset
+            .saturating_add(length)
+            .saturating_sub(present)
+            .min(length);
+        if needed > blocks.saturating_mul(system.f_frsize) {
+            return Err(StorageError::new("fallocate", Errno::NOSPC));
+        }
+        Ok(())
     }
 
     fn is_in_memory(&self) -> bool {
@@ -269,11 +297,14 @@ mod tests {
         let can_reserve = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1).is_ok();
         let opened = OpenedFile::new(file.into(), 0);
         let supported = can_reserve && !opened.is_in_memory();
-        opened.preallocate(0, 0).unwrap();
-        opened.preallocate(0, 1 << 20).unwrap();
+        assert!(!opened.preallocate(0, 0).unwrap());
+        assert_eq!(opened.preallocate(0, 1 << 20).unwrap(), supported);
         assert_eq!(opened.size().unwrap(), 0);
         // In units of 512 bytes; not every file system can reserve.
         assert_eq!(watched.metadata().unwrap().blocks() >= 2048, supported);
+        opened.check_room(0, 1 << 20).unwrap();
+        let error = opened.check_room(0, 1 << 62).unwrap_err();
+        assert_eq!(error.errno, Errno::NOSPC);
         opened.truncate(5).unwrap();
         assert_eq!((opened.size_at_open(), opened.size().unwrap()), (0, 5));
         opened.close().unwrap();

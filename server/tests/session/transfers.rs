@@ -262,3 +262,37 @@ fn performance_is_told_while_sending_if_the_client_asks() {
     );
     client.expect_reply(226);
 }
+
+#[test]
+fn an_announcement_reserves_nothing_for_a_client_that_sends_nothing() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    /// Blocks that show whether the file system can reserve any.
+    const LITTLE: u64 = 1 << 20;
+    let served = Served::new();
+    let reserved = || {
+        let facts = std::fs::metadata(served.path("file"));
+        facts.expect("the file is open").blocks() * 512
+    };
+    let mut client = served.anonymous();
+    for ending in ["ABOR", "QUIT"] {
+        client.expect("ALLO 1073741824", 200);
+        let data = client.passive();
+        client.expect("STOR file", 150);
+        assert!(reserved() <= LITTLE, "{} bytes", reserved());
+        if ending == "ABOR" {
+            client.expect("ABOR", 426);
+            client.expect_reply(226);
+        } else {
+            drop(data);
+            let text = client.expect_reply(426);
+            assert!(text.contains("0 bytes arrived of 1073741824"), "{text}");
+        }
+        assert_eq!(reserved(), 0);
+    }
+    client.expect("ALLO 1152921504606846976", 200);
+    let _data = client.passive();
+    let text = client.expect("STOR file", 552);
+    assert!(text.contains("No space left on device"), "{text}");
+    assert_eq!(reserved(), 0);
+}

@@ -5,6 +5,7 @@ mod channels;
 mod gatherer;
 mod part;
 mod reader;
+mod reserve;
 mod stream;
 
 use std::path::{Path, PathBuf};
@@ -46,8 +47,6 @@ pub(crate) struct OpenedTarget {
     restart: RangeSet,
     /// How many bytes there must be in the end, where that is known.
     promised: Option<u64>,
-    /// Blocks were reserved that may have to be given back.
-    reserved: bool,
 }
 
 /// Opens the file of `STOR`, `ESTO A` and `APPE`.
@@ -88,13 +87,12 @@ pub(crate) fn open(
         }
         _ => None,
     };
-    let part = Part::new(file, target.placement, &plan.handling).summed(arrival);
-    let part = Arc::new(part);
+    let mut part = Part::new(file, target.placement, &plan.handling).summed(arrival);
     // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
-    let reserved = part.reserve(promised)?;
+    part.reserve(promised)?;
     Ok(OpenedTarget {
-        part,
+        part: Arc::new(part),
         path: target.path.to_owned(),
         writing,
         start,
@@ -103,7 +101,6 @@ pub(crate) fn open(
         // A client that stores a part announces what it was asked for, and sends what its file has of it
         // (observed from globus-url-copy 10.12): only for a whole file is ALLO a promise.
         promised: promised.filter(|_| target.placement == Placement::Replace),
-        reserved,
     })
 }
 
@@ -122,7 +119,6 @@ pub(crate) fn file(
         ascii,
         restart,
         promised,
-        reserved,
     } = opened;
     let received = match plan.mode {
         TransferMode::Stream => {
@@ -143,11 +139,7 @@ pub(crate) fn file(
             channels::receive(context, &part, gatherer, channels)
         }
     };
-    let released = if reserved {
-        part.release_reserve()
-    } else {
-        Ok(())
-    };
+    let released = part.release_reserve();
     let arrived = received?;
     released?;
     let mut present = restart.clone();

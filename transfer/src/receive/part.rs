@@ -9,13 +9,11 @@ use gridhaul_stack::{FileRange, RangeWriter, Sparse, Tap};
 use gridhaul_storage::{ChecksumAlgorithm, OpenedFile, StorageError, StoredFile, Writing};
 use rustix::io::Errno;
 
+use super::reserve::Reserve;
 use crate::TransferError;
 use crate::checksums::{Arrival, Watcher};
 use crate::node::{Handling, Placement, SyncPolicy};
 use crate::running::Running;
-
-/// From this size on, the blocks that `ALLO` announces are reserved before the first byte comes.
-const PREALLOCATE_FROM_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Where a file shall be on the disk at the end, the kernel is told to write whenever so much has come:
 /// often enough that little is left for the end, and seldom enough for large writes.
@@ -28,6 +26,8 @@ pub(super) struct Part {
     base: u64,
     sync: SyncPolicy,
     sparse: Option<Sparse>,
+    /// Blocks for what was announced.
+    reserve: Option<Reserve>,
     /// Bytes that the file has got.
     stored: AtomicU64,
     /// Where what arrives is summed up.
@@ -47,6 +47,7 @@ impl Part {
             base,
             sync: handling.sync,
             sparse: handling.sparse.then_some(Sparse { old_end }),
+            reserve: None,
             stored: AtomicU64::new(0),
             arrival: None,
         }
@@ -123,31 +124,37 @@ impl Part {
         }
     }
 
-    /// Reserves what was announced, so that a full disk is noticed at once; whether there is something
-    /// to give back. Where holes shall stay, nobody knows how much room is needed.
-    pub(super) fn reserve(&self, promised: Option<u64>) -> Result<bool, TransferError> {
-        match promised {
-            Some(bytes) if bytes >= PREALLOCATE_FROM_BYTES && self.sparse.is_none() => {
-                self.place(&(0..bytes))?;
-                self.file.preallocate(self.base, bytes)?;
-                Ok(true)
-            }
-            _ => Ok(false),
+    /// Refuses what was announced if the disk cannot hold it, and reserves blocks from here on as bytes come.
+    /// Where holes shall stay, it is not known how much room is needed.
+    pub(super) fn reserve(&mut self, promised: Option<u64>) -> Result<(), TransferError> {
+        if let Some(bytes) = promised.filter(|_| self.sparse.is_none()) {
+            self.place(&(0..bytes))?;
+            self.reserve = Reserve::new(&self.file, self.base, bytes)?;
         }
+        Ok(())
     }
 
     /// Gives back the reserved blocks behind the end of the file.
     pub(super) fn release_reserve(&self) -> Result<(), TransferError> {
-        Ok(self.file.truncate(self.file.size()?)?)
+        if let Some(reserve) = &self.reserve {
+            reserve.release()?;
+        }
+        Ok(())
     }
 
     /// To be told of bytes that were written: of any that shall be on the disk at the end, the kernel
     /// begins to write while others still come.
     pub(super) fn note_stored(&self, bytes: u64) -> Result<(), TransferError> {
-        if self.sync == SyncPolicy::None {
+        if self.sync == SyncPolicy::None && self.reserve.is_none() {
             return Ok(());
         }
         let before = self.stored.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(reserve) = &self.reserve {
+            reserve.follow(before + bytes)?;
+        }
+        if self.sync == SyncPolicy::None {
+            return Ok(());
+        }
         if before / WRITE_BACK_BYTES != (before + bytes) / WRITE_BACK_BYTES {
             self.file.begin_write_back()?;
         }
