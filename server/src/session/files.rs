@@ -10,6 +10,7 @@ use gridhaul_stack::Cancel;
 use gridhaul_storage::{Storage, StorageError};
 use gridhaul_transfer::NodeSession;
 use rustix::io::Errno;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::control::Control;
@@ -89,13 +90,21 @@ impl Session {
             node,
             cancel: cancel.clone(),
         };
-        let job = async move {
-            let turn = turn.await;
+        let given_up = Notify::new();
+        let job = async {
+            let turn = tokio::select! {
+                turn = turn => turn,
+                () = given_up.notified() => return Err(StorageError::new("read", Errno::CANCELED)),
+            };
             let done = tokio::task::spawn_blocking(move || work(&files, turn)).await;
             // Work that panicked says so on standard error; the session goes on.
             done.unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO)))
         };
         let mut job = std::pin::pin!(job);
+        let give_up = || {
+            cancel.cancel();
+            given_up.notify_one();
+        };
         let mut due = news.as_ref().map(|news| Instant::now() + news.interval);
         loop {
             tokio::select! {
@@ -103,7 +112,7 @@ impl Session {
                 done = &mut job => return Ok(done),
                 received = control.receive(), if control.has_room() => {
                     if received.is_err() || control.is_closed_by_client() || control.abort_waits() {
-                        cancel.cancel();
+                        give_up();
                     }
                     received?;
                 }
@@ -112,7 +121,7 @@ impl Session {
                     self.send(control, &(news.tell)());
                     control.flush().await?;
                 }
-                () = self.phase.reached(Phase::Cancelling), if !cancel.is_cancelled() => cancel.cancel(),
+                () = self.phase.reached(Phase::Cancelling), if !cancel.is_cancelled() => give_up(),
             }
         }
     }

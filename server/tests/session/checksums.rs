@@ -77,6 +77,38 @@ fn a_checksum_is_aborted() {
     client.expect("NOOP", 200);
 }
 
+/// One client's computation would keep others from their turn for hours; none of them has to wait to give up.
+#[test]
+fn a_checksum_that_waits_for_its_turn_is_aborted_and_others_follow() {
+    // One checksum at a time.
+    let served = Served::with(|settings| settings.file_threads = Some(2));
+    let file = File::create(served.path("large")).expect("made");
+    file.set_len(1 << 40).expect("sparse files");
+    served.write("file", "hello");
+    let mut first = served.anonymous();
+    first.expect("OPTS CKSM Markers=1;", 200);
+    first.expect("CKSM SHA512 0 -1 large", 113);
+    let mut second = served.anonymous();
+    second.send("CKSM MD5 0 -1 file");
+    second.send("ABOR");
+    second.expect_reply(426);
+    second.expect_reply(226);
+    // A client that is gone is as good as one that gives up.
+    drop(first);
+    second.expect("CKSM MD5 0 -1 file", 213);
+}
+
+#[test]
+fn a_large_file_without_content_costs_no_more_than_a_small_one() {
+    let served = Served::new();
+    let file = File::create(served.path("file")).expect("made");
+    file.set_len(15 << 40).expect("sparse files");
+    let mut client = served.anonymous();
+    for algorithm in ["ADLER32", "CRC32", "CRC32C"] {
+        client.expect(&format!("CKSM {algorithm} 0 -1 file"), 213);
+    }
+}
+
 #[test]
 fn a_client_hears_how_far_a_checksum_is() {
     let served = Served::new();

@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::threads::SpareThreads;
+use super::threads::{Borrower, Lent, SpareThreads};
 use super::{Checksum, ChecksumAlgorithm, ChecksumPieces, PartialChecksum};
 use crate::{OpenedFile, StorageError};
 
@@ -23,6 +24,10 @@ const READ_BYTES: usize = 512 * 1024;
 
 /// Bytes that a thread takes for itself at a time, in a row for the kernel's read-ahead.
 const PIECE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// A hole of so many bytes is not read where zeros can be put to a sum at once; a file of smaller ones is read as
+/// any other.
+const HOLE_BYTES: u64 = 1024 * 1024;
 
 /// Buffers that the reader may be ahead of the hash.
 const READ_AHEAD: usize = 2;
@@ -53,21 +58,18 @@ pub(super) fn compute(
     watch: &ChecksumWatch<'_>,
 ) -> Result<String, StorageError> {
     let reader = Reader { file, watch };
-    let pieces = (part.end - part.start).div_ceil(PIECE_BYTES);
-    let more = usize::try_from(pieces.saturating_sub(1)).unwrap_or(usize::MAX);
+    // A computation of one piece needs no thread more, and takes none from the shares of others.
+    let helpers = if part.end - part.start > PIECE_BYTES {
+        Some(spare.borrower())
+    } else {
+        None
+    };
     match PartialChecksum::new(algorithm) {
-        Some(empty) => {
-            let helpers = spare.take(more);
-            in_pieces(&reader, &empty, part, helpers.count())
-        }
-        None => {
-            let helper = spare.take(1.min(more));
-            if helper.count() > 0 {
-                in_order_reading_ahead(&reader, algorithm, part)
-            } else {
-                in_order(&reader, algorithm, part)
-            }
-        }
+        Some(empty) => in_pieces(&reader, &empty, part, helpers.as_ref()),
+        None => match helpers.as_ref().and_then(Borrower::borrow) {
+            Some(_helper) => in_order_reading_ahead(&reader, algorithm, part),
+            None => in_order(&reader, algorithm, part),
+        },
     }
 }
 
@@ -76,48 +78,130 @@ fn in_pieces(
     reader: &Reader<'_>,
     empty: &PartialChecksum,
     part: Range<u64>,
-    helpers: usize,
+    helpers: Option<&Borrower<'_>>,
 ) -> Result<String, StorageError> {
-    let next = AtomicU64::new(part.start);
-    let sums = Mutex::new(ChecksumPieces::new());
-    let failure = Mutex::new(None);
-    let work = || {
-        let mut buffer = vec![0; READ_BYTES];
-        loop {
-            let start = next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
-            if start >= part.end || failed(&failure) {
-                return;
-            }
-            let mut sum = empty.clone();
-            let piece = start..part.end.min(start + PIECE_BYTES);
-            match reader.each(piece, &mut buffer, |bytes| sum.update(bytes)) {
-                Ok(()) => locked(&sums).insert(start - part.start, sum),
-                Err(error) => {
-                    locked(&failure).get_or_insert(error);
-                }
-            }
-        }
+    let work = Work {
+        reader,
+        empty,
+        start: part.start,
+        rest: Mutex::new(part.clone()),
+        sums: Mutex::new(ChecksumPieces::new()),
+        failure: Mutex::new(None),
     };
     thread::scope(|scope| {
-        for _ in 0..helpers {
-            // Without the thread it takes longer, and that is all.
-            let _ = thread::Builder::new()
-                .name("checksum".to_owned())
-                .spawn_scoped(scope, work);
+        let work = &work;
+        let help = |mut lent: Lent<'_>| {
+            let mut buffer = vec![0; READ_BYTES];
+            while work.take_piece(&mut buffer) {
+                match lent.keep() {
+                    Some(kept) => lent = kept,
+                    None => return,
+                }
+            }
+        };
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            // As long as there is more than this thread has to do.
+            while work.has_more()
+                && let Some(lent) = helpers.and_then(Borrower::borrow)
+            {
+                let thread = thread::Builder::new().name("checksum".to_owned());
+                if thread.spawn_scoped(scope, move || help(lent)).is_err() {
+                    // Without the thread it takes longer, and that is all.
+                    break;
+                }
+            }
+            if !work.take_piece(&mut buffer) {
+                break;
+            }
         }
-        work();
     });
-    if let Some(error) = locked(&failure).take() {
+    if let Some(error) = locked(&work.failure).take() {
         return Err(error);
     }
     let length = part.end - part.start;
     let sum = if length == 0 {
         Some(empty.finish())
     } else {
-        locked(&sums).whole(length)
+        locked(&work.sums).whole(length)
     };
     // No thread failed, so all pieces are there unless one of them has panicked.
     sum.ok_or_else(|| StorageError::new("thread", Errno::IO))
+}
+
+/// What the threads of one computation share.
+struct Work<'a> {
+    reader: &'a Reader<'a>,
+    empty: &'a PartialChecksum,
+    /// Where the part starts in the file.
+    start: u64,
+    /// What no thread has taken yet.
+    rest: Mutex<Range<u64>>,
+    sums: Mutex<ChecksumPieces>,
+    failure: Mutex<Option<StorageError>>,
+}
+
+/// What a thread takes.
+enum Piece {
+    Data(Range<u64>),
+    Hole(Range<u64>),
+}
+
+impl Work<'_> {
+    /// Sums up the next piece; false when there is none, or it is of no use any more.
+    fn take_piece(&self, buffer: &mut [u8]) -> bool {
+        if locked(&self.failure).is_some() {
+            return false;
+        }
+        let taken = self.next_piece().and_then(|piece| {
+            let Some(piece) = piece else {
+                return Ok(false);
+            };
+            let mut sum = self.empty.clone();
+            let start = match piece {
+                Piece::Data(piece) => {
+                    let start = piece.start;
+                    self.reader.each(piece, buffer, |bytes| sum.update(bytes))?;
+                    start
+                }
+                Piece::Hole(hole) => {
+                    let length = hole.end - hole.start;
+                    sum.append_zeros(length);
+                    self.reader.watch.done.fetch_add(length, Ordering::Relaxed);
+                    hole.start
+                }
+            };
+            locked(&self.sums).insert(start - self.start, sum);
+            Ok(true)
+        });
+        taken.unwrap_or_else(|error| {
+            locked(&self.failure).get_or_insert(error);
+            false
+        })
+    }
+
+    /// Takes what is next: a hole as a whole, however long it is, or as much data as a thread reads at a time.
+    fn next_piece(&self) -> Result<Option<Piece>, StorageError> {
+        let mut rest = locked(&self.rest);
+        let Range { start, end } = *rest;
+        if start >= end {
+            return Ok(None);
+        }
+        let data = self.reader.next_data(start)?.min(end);
+        if data - start >= HOLE_BYTES {
+            rest.start = data;
+            return Ok(Some(Piece::Hole(start..data)));
+        }
+        let piece = start..end.min(start + PIECE_BYTES);
+        rest.start = piece.end;
+        Ok(Some(Piece::Data(piece)))
+    }
+
+    /// Whether there is more than a piece left.
+    fn has_more(&self) -> bool {
+        let rest = locked(&self.rest);
+        rest.end.saturating_sub(rest.start) > PIECE_BYTES && locked(&self.failure).is_none()
+    }
 }
 
 fn in_order(
@@ -199,6 +283,21 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Where the next bytes from `start` on are that the file system has stored: `start` itself where it
+    /// cannot say, and the greatest number if there are none.
+    fn next_data(&self, start: u64) -> Result<u64, StorageError> {
+        // Nothing else looks at the place where the descriptor stands: all reads say where.
+        match rustix::fs::seek(self.file.as_fd(), SeekFrom::Data(start)) {
+            Ok(data) => Ok(data),
+            // Behind the end: somebody cut the file while it was read.
+            Err(Errno::NXIO) if self.file.size()? <= start => {
+                Err(StorageError::new("read", Errno::IO))
+            }
+            Err(Errno::NXIO) => Ok(u64::MAX),
+            Err(_) => Ok(start),
+        }
+    }
+
     /// Reads the beginning of a part; at least one byte.
     fn read(&self, buffer: &mut [u8], part: Range<u64>) -> Result<usize, StorageError> {
         let wanted = usize::try_from(part.end - part.start)
@@ -219,10 +318,6 @@ impl Reader<'_> {
             }
         }
     }
-}
-
-fn failed(failure: &Mutex<Option<StorageError>>) -> bool {
-    locked(failure).is_some()
 }
 
 /// What the locks guard is valid after every statement.
@@ -280,11 +375,56 @@ mod tests {
         }
     }
 
+    /// Two computations of a file of fifteen terabytes without content would keep every processor for an hour.
+    #[test]
+    fn holes_are_not_read() {
+        const LENGTH: u64 = 15 << 40;
+        let (sparse, file) = file(b"content");
+        sparse.set_len(LENGTH).unwrap();
+        rustix::io::pwrite(&sparse, b"in the middle", LENGTH / 2).unwrap();
+        for algorithm in [
+            ChecksumAlgorithm::Adler32,
+            ChecksumAlgorithm::Crc32,
+            ChecksumAlgorithm::Crc32c,
+        ] {
+            let mut expected = PartialChecksum::new(algorithm).unwrap();
+            expected.update(b"content");
+            expected.append_zeros(LENGTH / 2 - 7);
+            expected.update(b"in the middle");
+            expected.append_zeros(LENGTH / 2 - 13);
+            for threads in [0, 3] {
+                let (sum, done) = sum(&file, algorithm, 0..LENGTH, threads, &|| false);
+                assert_eq!(sum.unwrap(), expected.finish(), "{algorithm}");
+                assert_eq!(done, LENGTH);
+            }
+        }
+    }
+
+    #[test]
+    fn holes_of_any_size_sum_up_as_the_zeros_that_they_are() {
+        let length = 3 * PIECE_BYTES + 5;
+        let (sparse, file) = file(b"");
+        sparse.set_len(length).unwrap();
+        let hole = usize::try_from(HOLE_BYTES).unwrap();
+        let mut bytes = vec![0; usize::try_from(length).unwrap()];
+        for at in [hole / 2, 2 * hole, 5 * hole - 1, 12 * hole, 23 * hole] {
+            rustix::io::pwrite(&sparse, b"data", at as u64).unwrap();
+            bytes[at..at + 4].copy_from_slice(b"data");
+        }
+        for algorithm in [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Crc32c] {
+            for part in [0..length, 3..length - 3, HOLE_BYTES..2 * HOLE_BYTES + 2] {
+                let range =
+                    usize::try_from(part.start).unwrap()..usize::try_from(part.end).unwrap();
+                let (sum, _) = sum(&file, algorithm, part, 2, &|| false);
+                assert_eq!(sum.unwrap(), whole(algorithm, &bytes[range]));
+            }
+        }
+    }
+
     #[test]
     fn a_computation_is_cancelled_between_two_reads() {
         let length = 4 * PIECE_BYTES;
-        let (whole, file) = file(b"");
-        whole.set_len(length).unwrap();
+        let (_, file) = file(&vec![1; usize::try_from(length).unwrap()]);
         for algorithm in [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5] {
             for threads in [0, 3] {
                 let asked = AtomicUsize::new(0);
@@ -302,8 +442,7 @@ mod tests {
         let length = 2 * PIECE_BYTES;
         for algorithm in [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5] {
             for threads in [0, 3] {
-                let (written, file) = file(b"");
-                written.set_len(length).unwrap();
+                let (written, file) = file(&vec![1; usize::try_from(length).unwrap()]);
                 let asked = AtomicUsize::new(0);
                 let cut = || {
                     if asked.fetch_add(1, Ordering::Relaxed) == 3 {

@@ -83,6 +83,29 @@ impl PartialChecksum {
         self.length += next.length;
     }
 
+    /// Takes so many zeros, in time that grows with the logarithm of their number.
+    pub fn append_zeros(&mut self, count: u64) {
+        let kind = match &self.sum {
+            Sum::Adler32(_) => Kind::Adler32,
+            Sum::Crc(Polynomial::Ethernet, _) => Kind::Crc32,
+            Sum::Crc(Polynomial::Castagnoli, _) => Kind::Crc32c,
+        };
+        // Runs of 1, 2, 4 ... zeros, of which those are taken whose bit the number has.
+        let mut run = Self::of_kind(kind);
+        run.update(&[0]);
+        let mut left = count;
+        while left > 0 {
+            if left & 1 == 1 {
+                self.append(&run);
+            }
+            left >>= 1;
+            if left > 0 {
+                let same = run.clone();
+                run.append(&same);
+            }
+        }
+    }
+
     /// How many bytes it was made from.
     pub fn length(&self) -> u64 {
         self.length

@@ -1,53 +1,98 @@
 //! How many threads compute checksums.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Threads that a checksum may use beside the one that it was asked on, shared by all checksums. Nobody
-/// waits for them: who comes when all are at work does without.
+/// Threads that checksums may use beside those that they were asked on, shared by all computations. Nobody waits
+/// for them: a computation that finds none goes on without. None keeps more than its share while another computation
+/// wants some: shares change as computations come and go, and each gives back what is too much between two pieces
+/// of its file.
 #[derive(Debug)]
 pub(super) struct SpareThreads {
-    spare: AtomicUsize,
+    total: usize,
+    use_now: Mutex<Use>,
 }
 
-/// Some of them; they go back when this is dropped.
+#[derive(Debug, Default)]
+struct Use {
+    lent: usize,
+    computations: usize,
+}
+
+/// A computation that may borrow threads.
+#[derive(Debug)]
+pub(super) struct Borrower<'a> {
+    owner: &'a SpareThreads,
+    held: Mutex<usize>,
+}
+
+/// A thread; it goes back when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lent<'a> {
-    owner: &'a SpareThreads,
-    count: usize,
+    borrower: &'a Borrower<'a>,
 }
 
 impl SpareThreads {
-    pub(super) fn new(count: usize) -> Self {
+    pub(super) fn new(total: usize) -> Self {
         Self {
-            spare: AtomicUsize::new(count),
+            total,
+            use_now: Mutex::default(),
         }
     }
 
-    /// Takes as many as there are, and not more than `wanted`.
-    pub(super) fn take(&self, wanted: usize) -> Lent<'_> {
-        let before = self
-            .spare
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |spare| {
-                Some(spare - spare.min(wanted))
-            })
-            .unwrap_or(0);
-        Lent {
+    pub(super) fn borrower(&self) -> Borrower<'_> {
+        locked(&self.use_now).computations += 1;
+        Borrower {
             owner: self,
-            count: before.min(wanted),
+            held: Mutex::new(0),
         }
+    }
+}
+
+impl Borrower<'_> {
+    /// One thread more, if there is one and this has not its share already.
+    pub(super) fn borrow(&self) -> Option<Lent<'_>> {
+        let mut held = locked(&self.held);
+        let mut use_now = locked(&self.owner.use_now);
+        let share = self.owner.total.div_ceil(use_now.computations.max(1));
+        if use_now.lent >= self.owner.total || *held >= share {
+            return None;
+        }
+        use_now.lent += 1;
+        *held += 1;
+        Some(Lent { borrower: self })
+    }
+}
+
+impl Drop for Borrower<'_> {
+    fn drop(&mut self) {
+        locked(&self.owner.use_now).computations -= 1;
     }
 }
 
 impl Lent<'_> {
-    pub(super) fn count(&self) -> usize {
-        self.count
+    /// Gives the thread back if its borrower has more than its share; whether it did is for the thread to end
+    /// by.
+    pub(super) fn keep(self) -> Option<Self> {
+        let owner = self.borrower.owner;
+        let share = owner
+            .total
+            .div_ceil(locked(&owner.use_now).computations.max(1));
+        // Locked for as long as this statement only: dropping `self` takes it again.
+        let too_many = *locked(&self.borrower.held) > share;
+        (!too_many).then_some(self)
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.owner.spare.fetch_add(self.count, Ordering::AcqRel);
+        *locked(&self.borrower.held) -= 1;
+        locked(&self.borrower.owner.use_now).lent -= 1;
     }
+}
+
+/// Numbers are right after every statement.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -57,11 +102,31 @@ mod tests {
     #[test]
     fn there_are_never_more_than_there_are() {
         let threads = SpareThreads::new(3);
-        let first = threads.take(2);
-        let second = threads.take(2);
-        assert_eq!((first.count(), second.count()), (2, 1));
-        assert_eq!(threads.take(1).count(), 0);
-        drop(first);
-        assert_eq!(threads.take(5).count(), 2);
+        let only = threads.borrower();
+        let lent: Vec<_> = std::iter::from_fn(|| only.borrow()).collect();
+        assert_eq!(lent.len(), 3);
+        let second = threads.borrower();
+        assert!(second.borrow().is_none());
+        drop(lent);
+        let lent: Vec<_> = std::iter::from_fn(|| second.borrow()).collect();
+        assert_eq!(lent.len(), 2);
+    }
+
+    #[test]
+    fn who_has_more_than_the_share_gives_back_between_two_pieces() {
+        let threads = SpareThreads::new(4);
+        let first = threads.borrower();
+        let lent: Vec<_> = std::iter::from_fn(|| first.borrow()).collect();
+        assert_eq!(lent.len(), 4);
+        let lent: Vec<_> = lent.into_iter().filter_map(Lent::keep).collect();
+        assert_eq!(lent.len(), 4, "nobody else wants any");
+        let second = threads.borrower();
+        let lent: Vec<_> = lent.into_iter().filter_map(Lent::keep).collect();
+        assert_eq!(lent.len(), 2);
+        let seconds: Vec<_> = std::iter::from_fn(|| second.borrow()).collect();
+        assert_eq!(seconds.len(), 2);
+        drop(seconds);
+        drop(second);
+        assert!(first.borrow().is_some(), "what is not wanted is lent again");
     }
 }
