@@ -37,6 +37,9 @@ pub trait DataNode: Send + Sync + fmt::Debug {
     /// When a driver or an option is unknown, or there is no transport.
     fn check_stack(&self, stack: &StackSpec) -> Result<(), StackError>;
 
+    /// Whether a session listens for data connections at this address, as it tells it to peers, at this moment.
+    fn listens_at(&self, address: SocketAddr) -> bool;
+
     /// How busy the node is at this moment.
     fn load(&self) -> NodeLoad;
 }

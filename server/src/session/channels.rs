@@ -9,7 +9,7 @@ use gridhaul_protocol::negotiated::{Passive, PassiveRequest};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
-use gridhaul_transfer::{Admission, ConnectRequest, ListenRequest, Reach};
+use gridhaul_transfer::{Admission, ConnectRequest, ListenRequest, Reach, Unreachable};
 
 use super::authenticate::Protection;
 use super::channel_security::{ChannelStack, GSI};
@@ -140,7 +140,7 @@ impl Session {
                     format!("Illegal PORT command: port {port} is below 1024."),
                 ));
             }
-            self.check_reach(host)?;
+            self.check_reach(*peer)?;
             if !admission.admits(host) {
                 let text = format!(
                     "Illegal PORT command: {host} is not your address, and the administrator of this \
@@ -153,7 +153,8 @@ impl Session {
     }
 
     /// Refuses addresses behind which are services that only this machine reaches.
-    fn check_reach(&self, host: IpAddr) -> Result<(), Reply> {
+    fn check_reach(&self, peer: SocketAddr) -> Result<(), Reply> {
+        let host = peer.ip();
         if host.to_canonical() == self.peer {
             return Ok(());
         }
@@ -175,9 +176,24 @@ impl Session {
             advertised: &advertised,
             named: &config.named_hosts(),
         };
-        reach
-            .check(host)
-            .map_err(|refusal| Reply::new(501, format!("Illegal PORT command: {refusal}.")))
+        match reach.check(host) {
+            Ok(()) => Ok(()),
+            // The other end of a copy within this server: a data port, which anybody on the network reaches.
+            Err(Unreachable::Own(_)) if self.is_own_data_port(peer, &machine) => Ok(()),
+            Err(refusal) => Err(Reply::new(501, format!("Illegal PORT command: {refusal}."))),
+        }
+    }
+
+    /// Whether a session of this server listens for data connections there.
+    fn is_own_data_port(&self, peer: SocketAddr, machine: &[IpAddr]) -> bool {
+        let node = &self.shared.node;
+        let is_translated = self.settings.config.data.advertise == Some(peer.ip());
+        node.listens_at(peer)
+            // What leads to the advertised address comes to one of the machine's.
+            || is_translated
+                && machine
+                    .iter()
+                    .any(|own| node.listens_at(SocketAddr::new(*own, peer.port())))
     }
 
     /// `SITE SETNETSTACK`.

@@ -153,6 +153,32 @@ fn a_client_on_another_host_reaches_no_service_of_this_machine() {
     let mut session = Session::logged_in_from(root.path(), CONNECTION, &advertised);
     assert!(session.ask("EPRT |1|203.0.113.1|5000|").starts_with("501 "));
 
+    // A copy within the server: the port of PASV, and no other one.
+    let translated = [
+        "--advertise-address",
+        "203.0.113.1",
+        "--data-address",
+        "127.0.0.1",
+    ];
+    let mut session = Session::logged_in_from(root.path(), CONNECTION, &translated);
+    let told = session.ask("SPAS 1");
+    assert!(told.starts_with("229"), "{told}");
+    let told = session.line();
+    let port_of_session = told.trim_end_matches('|').rsplit('|').next();
+    let port_of_session: u16 = port_of_session
+        .and_then(|port| port.parse().ok())
+        .expect("a port");
+    session.line();
+    let eprt = |host, port| format!("EPRT |1|{host}|{port}|");
+    for (host, port) in [("203.0.113.1", port), ("127.0.0.1", port_of_session)] {
+        let reply = session.ask(&eprt(host, port));
+        assert!(reply.starts_with("501 "), "{reply}");
+    }
+    let own = eprt("203.0.113.1", port_of_session);
+    assert!(session.ask(&own).starts_with("200 "));
+    // From then on nobody listens there.
+    assert!(session.ask(&own).starts_with("501 "));
+
     listener.set_nonblocking(true).expect("set");
     let nobody = listener.accept().expect_err("nobody came");
     assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);

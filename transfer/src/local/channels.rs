@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use gridhaul_stack::{Channel, SocketOptions, Stack, StackListener};
 
+use super::OpenPort;
 use crate::SequenceError;
 use crate::receive::BlockReader;
 
@@ -65,12 +66,18 @@ pub(crate) struct DataChannels {
     pub(crate) port: DataPort,
     /// Open channels by stripe. Their direction is that of the port: who connects sends.
     pub(crate) kept: Vec<Vec<DataChannel>>,
+    /// What others know of the listeners of the port, for as long as it is there.
+    _open: Vec<OpenPort>,
 }
 
 impl DataChannels {
-    pub(crate) fn new(port: DataPort) -> Self {
+    pub(crate) fn new(port: DataPort, open: Vec<OpenPort>) -> Self {
         let kept = (0..port.stripes()).map(|_| Vec::new()).collect();
-        Self { port, kept }
+        Self {
+            port,
+            kept,
+            _open: open,
+        }
     }
 
     pub(crate) fn stripes(&self) -> usize {

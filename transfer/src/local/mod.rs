@@ -3,9 +3,11 @@
 mod ahead;
 mod channels;
 mod job;
+mod open_ports;
 mod session;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use gridhaul_storage::{ChecksumKey, Checksums, Storage};
 pub use ahead::LOOK_AHEAD_FILES;
 pub(crate) use ahead::LookAhead;
 pub(crate) use channels::{DataChannel, DataChannels, DataPort, Role};
+use open_ports::{OpenPort, OpenPorts};
 pub(crate) use session::Context;
 use session::LocalSession;
 
@@ -90,6 +93,7 @@ pub(crate) struct NodeShared {
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) checksums: Checksums,
     pub(crate) asked: Asked,
+    pub(crate) open_ports: Arc<OpenPorts>,
 }
 
 impl LocalNode {
@@ -106,6 +110,7 @@ impl LocalNode {
                 config.checksum_key.clone(),
             ),
             asked: Asked::new(),
+            open_ports: Arc::new(OpenPorts::default()),
             config,
         };
         Self {
@@ -126,6 +131,10 @@ impl DataNode for LocalNode {
 
     fn check_stack(&self, stack: &StackSpec) -> Result<(), StackError> {
         self.shared.config.registry.build(stack).map(drop)
+    }
+
+    fn listens_at(&self, address: SocketAddr) -> bool {
+        self.shared.open_ports.has(address)
     }
 
     fn load(&self) -> NodeLoad {

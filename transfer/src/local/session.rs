@@ -212,11 +212,14 @@ impl NodeSession for LocalSession {
         for &local in &request.local {
             listeners.push(stack.listen(local, &request.sockets)?);
         }
-        let addresses = listeners
+        let addresses: Vec<_> = listeners
             .iter()
             .map(|listener| listener.address())
             .collect();
-        *lock(&self.channels) = Slot::Ready(DataChannels::new(DataPort::Passive(listeners)));
+        let ports = addresses.iter();
+        let open = ports.map(|address| self.shared.open_ports.open(*address));
+        let channels = DataChannels::new(DataPort::Passive(listeners), open.collect());
+        *lock(&self.channels) = Slot::Ready(channels);
         Ok(addresses)
     }
 
@@ -228,7 +231,7 @@ impl NodeSession for LocalSession {
             peers: request.peers.clone(),
             sockets: request.sockets,
         };
-        *lock(&self.channels) = Slot::Ready(DataChannels::new(port));
+        *lock(&self.channels) = Slot::Ready(DataChannels::new(port, Vec::new()));
         Ok(())
     }
 
