@@ -14,6 +14,8 @@ mod pki;
 mod ports;
 #[cfg(feature = "rdma")]
 mod rdma;
+#[cfg(feature = "rdma")]
+mod rdma_lies;
 mod served;
 mod tls;
 mod transfers;

@@ -14,9 +14,9 @@ use crate::client::Client;
 use crate::metrics::scrape;
 use crate::served::Served;
 
-const STACK: &str = "rdma:slab=64K;slabs=3;message=16K";
+pub(crate) const STACK: &str = "rdma:slab=64K;slabs=3;message=16K";
 
-fn served() -> Served {
+pub(crate) fn served() -> Served {
     Served::with(|settings| {
         settings.anonymous_drivers = Some(vec!["tcp".to_owned(), "rdma".to_owned()]);
         settings.metrics_listen = Some("127.0.0.1:0".parse().expect("an address"));
@@ -24,14 +24,14 @@ fn served() -> Served {
 }
 
 /// The client's end of data channels.
-struct Peer {
+pub(crate) struct Peer {
     stack: Stack,
     cancel: Cancel,
     deadline: Instant,
 }
 
 impl Peer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut registry = Registry::new();
         registry.register(Rdma);
         let stack = StackSpec::parse(STACK).expect("a stack");
@@ -49,7 +49,7 @@ impl Peer {
         }
     }
 
-    fn connect(&self, address: SocketAddr) -> Box<dyn Channel> {
+    pub(crate) fn connect(&self, address: SocketAddr) -> Box<dyn Channel> {
         self.stack
             .connect(address, &SocketOptions::default(), &self.operation())
             .expect("connected")
@@ -67,7 +67,7 @@ impl Peer {
         incoming.establish(&operation).expect("established")
     }
 
-    fn receive(&self, mut channel: Box<dyn Channel>) -> Vec<u8> {
+    pub(crate) fn receive(&self, mut channel: Box<dyn Channel>) -> Vec<u8> {
         let mut content = Vec::new();
         let mut buffer = [0; 10_000];
         while let Received::Bytes(count) = channel
@@ -93,7 +93,7 @@ fn content() -> Vec<u8> {
     (0..1_000_003_u32).flat_map(u32::to_le_bytes).collect()
 }
 
-fn passive(client: &mut Client) -> SocketAddr {
+pub(crate) fn passive(client: &mut Client) -> SocketAddr {
     client.send("PASV");
     let reply = client.reply();
     client.data_address(&reply)
