@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::{
     PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
 };
@@ -39,11 +39,15 @@ pub(crate) struct Keeper(());
 /// None is kept without channels: an idle server holds no descriptors of them.
 #[derive(Debug)]
 struct Pool {
-    /// Pipes that nobody uses. All of them are empty.
-    idle: Vec<Ends>,
+    /// Pipes that nobody uses.
+    idle: Vec<Empty>,
     /// Channels that may take one.
     channels: usize,
 }
+
+/// A pipe in which there is nothing: one channel after the other may have it.
+#[derive(Debug)]
+struct Empty(Ends);
 
 #[derive(Debug)]
 struct Ends {
@@ -61,7 +65,7 @@ impl Pipe {
     pub(crate) fn take() -> Result<Self, Errno> {
         let idle = pool().idle.pop();
         let ends = match idle {
-            Some(ends) => ends,
+            Some(Empty(ends)) => ends,
             None => Ends::open()?,
         };
         Ok(Self {
@@ -109,9 +113,17 @@ impl Pipe {
 /// A pipe with bytes of one channel in it never comes to another.
 impl Drop for Pipe {
     fn drop(&mut self) {
-        if self.held == 0 {
-            pool().keep(self.ends.take());
+        if let Some(empty) = self.ends.take().and_then(Empty::new) {
+            pool().keep(empty);
         }
+    }
+}
+
+impl Empty {
+    /// The pipe, if nothing is in it. The kernel says so: what is left there by a wrong count would be written to another
+    /// session's file.
+    fn new(ends: Ends) -> Option<Self> {
+        (ioctl_fionread(&ends.reader) == Ok(0)).then_some(Self(ends))
     }
 }
 
@@ -129,9 +141,9 @@ impl Drop for Keeper {
 }
 
 impl Pool {
-    fn keep(&mut self, ends: Option<Ends>) {
+    fn keep(&mut self, empty: Empty) {
         if self.channels > 0 && self.idle.len() < MOST_IDLE {
-            self.idle.extend(ends);
+            self.idle.push(empty);
         }
     }
 
@@ -171,17 +183,29 @@ impl Ends {
 mod tests {
     use super::*;
 
+    fn empty() -> Empty {
+        Empty::new(Ends::open().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_pipe_with_bytes_in_it_is_not_empty_whatever_was_counted() {
+        let ends = Ends::open().unwrap();
+        assert_eq!(rustix::io::write(&ends.writer, b"a"), Ok(1));
+        assert!(Empty::new(ends).is_none());
+        assert!(Empty::new(Ends::open().unwrap()).is_some());
+    }
+
     #[test]
     fn pipes_are_kept_for_channels_only() {
         let mut pool = Pool {
             idle: Vec::new(),
             channels: 0,
         };
-        pool.keep(Some(Ends::open().unwrap()));
+        pool.keep(empty());
         assert!(pool.idle.is_empty());
         pool.channels = 2;
         for _ in 0..=MOST_IDLE {
-            pool.keep(Some(Ends::open().unwrap()));
+            pool.keep(empty());
         }
         assert_eq!(pool.idle.len(), MOST_IDLE);
         pool.channel_closed();

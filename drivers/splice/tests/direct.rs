@@ -57,6 +57,8 @@ fn directories() -> Vec<TempDir> {
     directories
 }
 
+const PAGE: usize = 4096;
+
 /// A file that is open twice.
 struct Opened {
     file: File,
@@ -416,15 +418,18 @@ fn a_cancelled_call_leaves_nothing_lent() {
         // The peer's kernel takes little of what is lent, and ours the first piece at least.
         let (mut sender, mut receiver) = pair(&format!("{stack};rcvbuf=8K;sndbuf=1M"));
         let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));
-        let sent = thread::scope(|scope| {
+        let (sent, is_renewed) = thread::scope(|scope| {
             let sending = scope.spawn(|| {
                 let mut scratch = vec![0; 8 * SCRATCH_BYTES];
                 let range = file.range(0, content.len() as u64, &mut scratch, &moved);
                 let sent = with_operation(&cancel, |operation| {
                     sender.send(&[], Body::File(range), operation)
                 });
+                // Packets that have left the connection keep its pages, and the next transfer gets others.
+                let (first, last) = (PAGE, scratch.len() - PAGE);
+                let is_renewed = scratch[first..last].iter().all(|byte| *byte == 0);
                 scratch.fill(0xee);
-                sent
+                (sent, is_renewed)
             });
             // It fills the buffers of the kernel, and waits.
             let start = Instant::now();
@@ -436,6 +441,12 @@ fn a_cancelled_call_leaves_nothing_lent() {
             sending.join().unwrap()
         });
         assert!(matches!(sent, Err(ChannelError::Cancelled)), "{sent:?}");
+        let details = sender.info().details;
+        if let [_, bytes] = &details[..]
+            && bytes.to_string() != "zerocopy-bytes=0"
+        {
+            assert!(is_renewed, "lent pages are used again: {details:?}");
+        }
         drop(sender);
         let mut arrived = Vec::new();
         let mut buffer = vec![0; SCRATCH_BYTES];

@@ -10,6 +10,7 @@
 
 mod lane;
 mod reading;
+mod renewed;
 mod ring;
 mod threads;
 mod uncopied;
@@ -159,6 +160,10 @@ impl Direct {
             let settled = network.settle();
             read.and_then(|part| settled.map(|()| part))
         });
+        if uncopied.lent() > 0 {
+            // The connection was thrown away, and packets of it may be on their way to the device.
+            renewed::renew(range.scratch);
+        }
         self.uncopied = uncopied;
         let done = match read {
             Ok(read) => match read? {
