@@ -6,7 +6,7 @@ use super::{Message, Ring, place_of_immediate};
 use crate::memory::Span;
 
 /// The receiving end of a stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Receiver {
     ring: Ring,
     /// Pieces that the sender may have announced beyond what it knows to be consumed.
@@ -318,3 +318,6 @@ impl Receiver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

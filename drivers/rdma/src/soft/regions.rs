@@ -116,20 +116,14 @@ impl Regions {
         if region.access != wanted {
             return Err(AccessError::Rights(key));
         }
-        let offset = address
-            .checked_sub(region.memory.address())
-            .and_then(|offset| usize::try_from(offset).ok())
-            .filter(|offset| {
-                offset
-                    .checked_add(length)
-                    .is_some_and(|end| end <= region.memory.length())
-            })
-            .ok_or(AccessError::Bounds {
-                key,
-                address,
-                length,
-            })?;
-        Ok((&region.memory, Span::new(offset, length)))
+        let memory = &region.memory;
+        let span = span_within((memory.address(), memory.length()), address, length);
+        let span = span.ok_or(AccessError::Bounds {
+            key,
+            address,
+            length,
+        })?;
+        Ok((memory, span))
     }
 
     fn region(&self, id: usize) -> &Registered {
@@ -139,6 +133,13 @@ impl Regions {
     fn registered(&self) -> impl Iterator<Item = &Registered> {
         self.regions.iter().flatten()
     }
+}
+
+/// `length` bytes at `address`, if all of them lie in a memory of this address and length.
+fn span_within((start, bytes): (u64, usize), address: u64, length: usize) -> Option<Span> {
+    let offset = usize::try_from(address.checked_sub(start)?).ok()?;
+    let end = offset.checked_add(length)?;
+    (end <= bytes).then_some(Span::new(offset, length))
 }
 
 #[cfg(test)]
@@ -193,5 +194,69 @@ mod tests {
         let late = regions.find(at(0), 1, Access::RemoteWrite);
         assert_eq!(late.map(drop), Err(AccessError::Key(region.key)));
         assert_eq!(regions.add(&memory, Access::Local).id, region.id);
+    }
+
+    /// Every place and length near the ends of small memories, near both ends of all addresses, and near the longest
+    /// lengths, against arithmetic that cannot overflow.
+    #[test]
+    fn a_span_lies_within_its_memory_whatever_is_asked_for() {
+        const NEAR: u64 = 20;
+        let ends = || (0..NEAR).chain(u64::MAX - NEAR..=u64::MAX);
+        let lengths = || ends().map(|length| usize::try_from(length).unwrap());
+        for (start, bytes) in ends().flat_map(|start| (0..8).map(move |bytes| (start, bytes))) {
+            let end = u128::from(start) + bytes as u128;
+            if end > u128::from(u64::MAX) {
+                continue;
+            }
+            for (address, length) in
+                ends().flat_map(|address| lengths().map(move |length| (address, length)))
+            {
+                let is_within = address >= start && u128::from(address) + length as u128 <= end;
+                let expected = is_within.then(|| {
+                    let offset = usize::try_from(address - start).unwrap();
+                    Span::new(offset, length)
+                });
+                let found = span_within((start, bytes), address, length);
+                assert_eq!(
+                    found, expected,
+                    "{length} at {address} of {bytes} at {start}"
+                );
+            }
+        }
+    }
+
+    /// Every key, right and use of several regions.
+    #[test]
+    fn a_key_opens_its_own_region_for_its_own_use_only() {
+        const ALL: [Access; 4] = [
+            Access::Local,
+            Access::Sink,
+            Access::RemoteWrite,
+            Access::RemoteRead,
+        ];
+        let mut regions = Regions::default();
+        let memories: Vec<_> = ALL
+            .into_iter()
+            .chain(ALL)
+            .map(|access| {
+                let memory = Arc::new(Memory::new(NonZeroUsize::new(4096).unwrap()).unwrap());
+                let region = regions.add(&memory, access);
+                (memory, access, region)
+            })
+            .collect();
+        for (address, key, wanted) in memories.iter().flat_map(|(memory, ..)| {
+            let keys = memories.iter().map(|(.., region)| region.key);
+            keys.flat_map(|key| ALL.map(|wanted| (memory.address(), key, wanted)))
+        }) {
+            let found = regions.find(Remote { address, key }, 4096, wanted);
+            let owner = memories.iter().find(|(.., region)| region.key == key);
+            let (memory, access, _) = owner.unwrap();
+            let may = *access == wanted && memory.address() == address;
+            assert_eq!(found.is_ok(), may, "{found:?}");
+            if let Ok((found, span)) = found {
+                assert!(Arc::ptr_eq(found, memory));
+                assert_eq!(span, Span::new(0, 4096));
+            }
+        }
     }
 }

@@ -89,7 +89,8 @@ pub(super) struct Shared {
     pub(super) requests: Arc<CompletionQueue>,
     pub(super) messages: Arc<CompletionQueue>,
     pub(super) depths: Depths,
-    /// [`slot_bytes`] for each queue pair.
+    /// [`slot_bytes`] for each queue pair: pages of this endpoint alone, which no other channel has before or after. A queue
+    /// pair that replaces another has its slots, and how long a message is the device says, not the peer.
     pub(super) slots: Arc<Registration>,
 }
 

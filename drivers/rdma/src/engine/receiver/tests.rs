@@ -1,0 +1,175 @@
+//! Every state of a receiver with a small ring that a peer can bring about, against a model that knows each byte.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::num::NonZeroU64;
+
+use super::*;
+
+const RING_BYTES: u64 = 3;
+
+/// The stream is looked at up to here: a little more than two rings.
+const STREAM_BYTES: u64 = 7;
+
+/// What is true of each byte.
+#[derive(Debug, Clone, Default)]
+struct Model {
+    /// Bytes that came in pieces that were believed.
+    arrived: BTreeSet<u64>,
+    /// Those pieces: start and end.
+    pieces: BTreeSet<(u64, u64)>,
+    consumed: u64,
+    credited: u64,
+}
+
+/// Why a piece cannot be believed, as the model sees it.
+#[derive(Debug, PartialEq, Eq)]
+enum Lie {
+    Empty,
+    BeyondCredit,
+    AcrossTheEnd,
+    Overlap,
+    NotWritten,
+    TooMany,
+}
+
+impl Model {
+    /// The first byte that has not arrived.
+    fn ready(&self) -> u64 {
+        (0..).find(|byte| !self.arrived.contains(byte)).unwrap()
+    }
+
+    fn announce(
+        &mut self,
+        (start, length): (u64, u64),
+        is_written: bool,
+        most: usize,
+    ) -> Result<(), Lie> {
+        let end = start.saturating_add(length);
+        let piece = (start, end);
+        let ready = self.ready();
+        if length == 0 {
+            return Err(Lie::Empty);
+        }
+        if end > self.credited + RING_BYTES {
+            return Err(Lie::BeyondCredit);
+        }
+        if start / RING_BYTES != (end - 1) / RING_BYTES {
+            return Err(Lie::AcrossTheEnd);
+        }
+        let known = |byte: &u64| self.arrived.contains(byte);
+        if end <= ready || self.pieces.contains(&piece) {
+            return Ok(());
+        }
+        // Where another piece begins, none is looked for in the ring.
+        let is_known_place = start < ready || self.pieces.iter().any(|&(other, _)| other == start);
+        if !is_written && !is_known_place {
+            return Err(Lie::NotWritten);
+        }
+        if (start..end).any(|byte| known(&byte)) {
+            return Err(Lie::Overlap);
+        }
+        let waiting = self.pieces.iter().filter(|(start, _)| *start >= ready);
+        if waiting.count() + 1 > most {
+            return Err(Lie::TooMany);
+        }
+        self.arrived.extend(start..end);
+        self.pieces.insert(piece);
+        Ok(())
+    }
+}
+
+fn lie(error: ReceiverError) -> Lie {
+    match error {
+        ReceiverError::Empty => Lie::Empty,
+        ReceiverError::BeyondCredit { .. } => Lie::BeyondCredit,
+        ReceiverError::AcrossTheEnd => Lie::AcrossTheEnd,
+        ReceiverError::Overlap { .. } => Lie::Overlap,
+        ReceiverError::NotWritten { .. } => Lie::NotWritten,
+        ReceiverError::TooManyPieces(_) => Lie::TooMany,
+        other => panic!("the peer did nothing of this: {other}"),
+    }
+}
+
+/// The bytes of the ring that lie in some parts of it.
+fn offsets(spans: impl IntoIterator<Item = Span>) -> Vec<usize> {
+    let spans = spans.into_iter();
+    spans
+        .flat_map(|span| span.offset..span.offset + span.length)
+        .collect()
+}
+
+/// The bytes of the ring that a part of the stream has.
+fn offsets_of(stream: std::ops::Range<u64>) -> Vec<usize> {
+    stream
+        .map(|byte| usize::try_from(byte % RING_BYTES).unwrap())
+        .collect()
+}
+
+fn compare(receiver: &Receiver, model: &Model) {
+    let ready = model.ready();
+    let turn = model.consumed.next_multiple_of(RING_BYTES);
+    let turn = if turn == model.consumed {
+        turn + RING_BYTES
+    } else {
+        turn
+    };
+    let there = offsets_of(model.consumed..ready.min(turn));
+    assert_eq!(offsets([receiver.ready()]), there, "{model:?}");
+    let window = offsets_of(ready..model.credited + RING_BYTES);
+    assert_eq!(offsets(receiver.window()), window, "{model:?}");
+    let freed = offsets_of(model.credited..model.consumed);
+    assert_eq!(offsets(receiver.freed()), freed, "{model:?}");
+    assert!(there.iter().all(|byte| !window.contains(byte)));
+}
+
+/// All that can happen next.
+fn followers(receiver: &Receiver, model: &Model, most: usize) -> Vec<(Receiver, Model)> {
+    let mut followers = Vec::new();
+    let places = (0..=STREAM_BYTES).flat_map(|start| (0..=RING_BYTES + 1).map(move |n| (start, n)));
+    for (start, length) in places.chain([(u64::MAX, 1), (u64::MAX, u64::MAX), (1, u64::MAX)]) {
+        for is_written in [false, true] {
+            let (mut receiver, mut model) = (receiver.clone(), model.clone());
+            let piece = (start, start.saturating_add(length));
+            let expected = model.announce((start, length), is_written, most);
+            let outcome = receiver.announced(start, length, |place| {
+                assert_eq!(offsets([place]), offsets_of(piece.0..piece.1));
+                is_written
+            });
+            assert_eq!(outcome.map_err(lie), expected, "{piece:?} after {model:?}");
+            // After a lie the channel ends.
+            if expected.is_ok() {
+                followers.push((receiver, model));
+            }
+        }
+    }
+    let (mut consuming, mut after) = (receiver.clone(), model.clone());
+    if receiver.ready().length > 0 {
+        consuming.consume(1);
+        after.consumed += 1;
+        followers.push((consuming, after));
+    }
+    let (mut crediting, mut after) = (receiver.clone(), model.clone());
+    crediting.credit();
+    after.credited = after.consumed;
+    followers.push((crediting, after));
+    followers
+}
+
+#[test]
+fn a_receiver_believes_what_can_be_and_nothing_else() {
+    for most in 1..=3 {
+        let ring = Ring::new(NonZeroU64::new(RING_BYTES).unwrap());
+        let mut seen = HashSet::new();
+        let mut coming = VecDeque::from([(Receiver::new(ring, most), Model::default())]);
+        while let Some((receiver, model)) = coming.pop_front() {
+            compare(&receiver, &model);
+            for (receiver, model) in followers(&receiver, &model, most) {
+                if model.ready() <= STREAM_BYTES && seen.insert(format!("{receiver:?} {model:?}")) {
+                    coming.push_back((receiver, model));
+                }
+            }
+        }
+        assert!(seen.len() > 100, "{} states", seen.len());
+        eprintln!("{} states with up to {most} pieces", seen.len());
+    }
+}
