@@ -78,7 +78,14 @@ impl BufferPool {
     }
 }
 
-/// A buffer on loan; goes back when it is dropped. Its content is whatever it was before.
+/// What a buffer holds in debug builds after it went back.
+const STALE: u8 = 0xdb;
+
+/// A buffer on loan; goes back when it is dropped. Its content is whatever it was before, and that may be another session's.
+///
+/// No peer decides how much of it is used. Bytes leave a buffer only up to the count that the kernel has put there with a read
+/// or a receive, or that was written there by this program; a driver that is lent one as scratch memory does the same. In
+/// debug builds a buffer that goes back is filled with [`STALE`], so that every test that compares contents notices who does not.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     /// `None` only while it is dropped.
@@ -90,6 +97,9 @@ pub(crate) struct Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            self.fill(STALE);
+        }
         let mut idle = lock(&self.pool.idle);
         if idle.len() < KEPT_IDLE {
             idle.extend(self.pages.take());
@@ -190,6 +200,18 @@ mod tests {
         let _needed = pool.take(&Cancel::new()).expect("within the limit");
         drop(spare);
         assert!(pool.take_spare().is_some());
+    }
+
+    /// Tests would not notice bytes of a transfer before if those were the same.
+    #[test]
+    fn what_was_in_a_buffer_is_not_there_in_debug_builds() {
+        let pool = BufferPool::new(4096, 4096);
+        let cancel = Cancel::new();
+        pool.take(&cancel).expect("a buffer").fill(1);
+        let again = pool.take(&cancel).expect("a buffer");
+        if cfg!(debug_assertions) {
+            assert!(again.iter().all(|byte| *byte == STALE));
+        }
     }
 
     #[test]
