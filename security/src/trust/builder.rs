@@ -194,7 +194,7 @@ impl Building {
         } = file;
         let before = self.last_good.find(&name, kind);
         let judged = content.and_then(|content| {
-            lists::judge(&self.directory, &content, before, now).map(|()| content)
+            lists::judge(&self.directory, stems, &name, &content, before, now).map(|()| content)
         });
         let content = match judged {
             Ok(content) => content,

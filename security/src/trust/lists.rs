@@ -42,9 +42,28 @@ pub(super) struct Stems<'a> {
     pub(super) policies: HashMap<&'a str, HashSet<Authority>>,
 }
 
-/// Whether the lists of a file can be used. `before` is what it held when it was last usable.
+impl Stems<'_> {
+    /// Whether the files with this one's stem are about an authority; `None` if nothing says whom they
+    /// are about.
+    fn are_about(&self, file: &str, authority: &Name) -> Option<bool> {
+        let names = self.names.get(stem(file)).map_or(&[][..], Vec::as_slice);
+        let policies = self.policies.get(stem(file)).into_iter().flatten();
+        let policies: Vec<_> = policies
+            .filter(|about| **about != Authority::Anybody)
+            .collect();
+        if names.is_empty() && policies.is_empty() {
+            return None;
+        }
+        let written = Authority::named(authority.one_line());
+        Some(names.iter().any(|name| name.matches(authority)) || policies.contains(&&written))
+    }
+}
+
+/// Whether the lists of the file `name` can be used. `before` is what it held when it was last usable.
 pub(super) fn judge(
     directory: &Directory,
+    stems: &Stems<'_>,
+    name: &str,
     file: &TrustFile,
     before: Option<&TrustFile>,
     now: SystemTime,
@@ -54,6 +73,12 @@ pub(super) fn judge(
         reason,
         issuers: lists.iter().map(|list| list.issuer().clone()).collect(),
     };
+    // One wrong byte in the name of its issuer makes it the list of somebody else.
+    let missing = missing_issuer(directory, stems, name, lists, before);
+    if let Some(missing) = missing {
+        let reason = format!("it is no revocation list of {missing}: fetch it anew (fetch-crl)");
+        return Err(reason.into());
+    }
     for list in lists {
         let name = list.issuer();
         let authorities = directory.authorities.get(name.canonical());
@@ -89,6 +114,35 @@ pub(super) fn judge(
         }
     }
     Ok(())
+}
+
+/// Whose list should be in a file, and is not.
+fn missing_issuer(
+    directory: &Directory,
+    stems: &Stems<'_>,
+    file: &str,
+    lists: &[Arc<RevocationList>],
+    before: Option<&TrustFile>,
+) -> Option<String> {
+    let has = |issuer: &Name| lists.iter().any(|list| list.issuer().matches(issuer));
+    let before = before.map_or(&[][..], TrustFile::revocation_lists);
+    let lost = before.iter().map(|list| list.issuer());
+    if let Some(lost) = lost.into_iter().find(|issuer| !has(issuer)) {
+        return Some(lost.to_string());
+    }
+    let is_foreign = |list: &Arc<RevocationList>| {
+        let is_about = stems.are_about(file, list.issuer());
+        is_about == Some(false)
+    };
+    let is_unknown = |list: &Arc<RevocationList>| {
+        let name = list.issuer().canonical();
+        !directory.authorities.contains_key(name)
+    };
+    let is_wrong = lists.iter().all(is_foreign)
+        || lists
+            .iter()
+            .any(|list| is_foreign(list) && is_unknown(list));
+    is_wrong.then(|| "the authority whose other files have that name".to_owned())
 }
 
 /// Adds lists that count.

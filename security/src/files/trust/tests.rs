@@ -170,6 +170,13 @@ fn spoilers() -> Vec<(&'static str, Spoiler)> {
             }),
         ),
         (
+            "another's",
+            Box::new(|world: &World, _: &[u8]| {
+                let other = world.pki.root("/DC=test/CN=Rood");
+                world.write("root.r0", &world.pki.revocation_list(&other, &[]));
+            }),
+        ),
+        (
             "an impostor's",
             Box::new(|world: &World, _: &[u8]| {
                 let impostor = world.pki.root("/DC=test/CN=Root");

@@ -406,9 +406,13 @@ fn a_list_must_be_good_if_there_is_one() {
     let impostor = world.pki.root("/DC=test/CN=Root");
     let forged = world.pki.revocation_list(&impostor, &[]);
     assert_eq!(closed(&world, forged), authority);
+    // One of somebody else says nothing, but it must not stand where the authority's own belongs.
     let other = world.pki.root("/DC=test/CN=Other");
     let unrelated = world.pki.revocation_list(&other, &[]);
-    assert_eq!(validate(unrelated, now()), Ok(()));
+    let store = world.store_with(&[("other.crl", unrelated.clone())]);
+    let verdict = store.validate(&certificates(&[&world.user]), now());
+    verdict.expect("it has no list");
+    assert_eq!(closed(&world, unrelated), authority);
 }
 
 /// The authority that is not believed for this list, in words of the error.
