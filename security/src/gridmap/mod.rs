@@ -7,11 +7,14 @@
 //! count, not only the first.
 
 mod line;
+mod pattern;
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::one_line;
+
+pub use pattern::{PatternError, Subject, SubjectPattern};
 
 /// Longer lines are left out.
 const MAX_LINE: usize = 64 << 10;

@@ -17,6 +17,7 @@ use std::time::SystemTime;
 
 use crate::certificate::Certificate;
 use crate::name::{CanonicalName, Name};
+use crate::proxy::ProxyPolicy;
 
 mod authorities;
 mod builder;
@@ -72,6 +73,28 @@ pub struct Peer {
     pub limited: bool,
     /// When the first certificate of the chain ends.
     pub expires: SystemTime,
+}
+
+impl Peer {
+    /// The subjects of the proxies, the lowest first, and of the user or host that the first of them
+    /// comes from.
+    pub fn subjects(&self) -> impl Iterator<Item = &Name> {
+        let proxies = self.chain.iter().take_while(|one| one.proxy().is_some());
+        let count = proxies.count();
+        self.chain[..self.chain.len().min(count + 1)]
+            .iter()
+            .map(Certificate::subject)
+    }
+
+    /// The lowest proxy that is an identity of its own (RFC 3820 3.8.1), if there is one.
+    pub fn independent_proxy(&self) -> Option<&Name> {
+        let mut certificates = self.chain.iter();
+        let is_independent = |certificate: &&Certificate| {
+            let proxy = certificate.proxy();
+            proxy.is_some_and(|proxy| proxy.policy == ProxyPolicy::Independent)
+        };
+        certificates.find(is_independent).map(Certificate::subject)
+    }
 }
 
 impl TrustStore {

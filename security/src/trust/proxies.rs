@@ -155,6 +155,7 @@ mod tests {
             .expect("accepted");
         assert_eq!(peer.identity.one_line(), "/DC=test/CN=Alice");
         assert!(!peer.limited);
+        assert_eq!(peer.independent_proxy(), None);
         let expected = [second, first, world.user, world.root].map(|one| one.certificate);
         assert_eq!(peer.chain, expected);
         assert_eq!(peer.expires, expected[3].validity().not_after);
@@ -194,6 +195,9 @@ mod tests {
         let peer = world.validate(&chain).expect("accepted");
         assert_eq!(peer.identity, named(&independent));
         assert!(peer.limited);
+        assert_eq!(peer.independent_proxy(), Some(&named(&independent)));
+        let expected = chain.map(named);
+        assert!(peer.subjects().eq(&expected));
     }
 
     #[test]

@@ -32,6 +32,14 @@ pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
         }
     }
     check_accounts(report, config, &accounts);
+    match gsi.allow_independent_proxies {
+        false => report.ok("proxies", "independent ones (RFC 3820) are refused"),
+        true => report.warning(
+            "proxies",
+            "allow-independent-proxies: users give themselves further identities, which rules and the \
+             grid-mapfile see; only rules with deny = true see the users too",
+        ),
+    }
     let asked = gsi.rules.iter().any(Rule::asks_for_attributes);
     match &gsi.vomsdir {
         Some(path) => check_vomsdir(report, path, asked),

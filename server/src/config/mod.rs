@@ -22,7 +22,7 @@ use gridhaul_stack::OptionRules;
 use gridhaul_transfer::{AddressBlock, Admission, Handling};
 
 pub use accounts::LocalAccounts;
-pub use authorization::{MemberOf, Outcome, Rule};
+pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use error::ConfigError;
 pub use file::FileError;
 pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
@@ -204,6 +204,7 @@ impl Config {
             gridmap: None,
             vomsdir: None,
             authorize: None,
+            allow_independent_proxies: None,
             tls: None,
             tls_versions: None,
             encrypt_data: None,

@@ -49,6 +49,8 @@ pub struct Gsi {
     pub vomsdir: Option<PathBuf>,
     /// What identities may use, the first rule that applies; never empty.
     pub rules: Vec<Rule>,
+    /// Proxies that are identities of their own are let in.
+    pub allow_independent_proxies: bool,
     /// The keys of delegated credentials.
     pub delegation_keys: KeyKind,
     /// The versions of TLS.
@@ -144,6 +146,7 @@ fn gsi(settings: &mut Settings, found: &Found) -> Result<Gsi, ConfigError> {
         gridmap,
         vomsdir,
         rules,
+        allow_independent_proxies: settings.allow_independent_proxies.unwrap_or(false),
         delegation_keys: settings.delegation_keys.unwrap_or_default(),
         tls_versions: match settings.tls_versions {
             Some(range) => range.0,
@@ -159,6 +162,10 @@ fn without_gsi(settings: &Settings) -> Result<(), ConfigError> {
         ("gridmap", settings.gridmap.is_some()),
         ("vomsdir", settings.vomsdir.is_some()),
         ("authorize", settings.authorize.is_some()),
+        (
+            "allow-independent-proxies",
+            settings.allow_independent_proxies == Some(true),
+        ),
         ("tls-versions", settings.tls_versions.is_some()),
         ("delegation-keys", settings.delegation_keys.is_some()),
         ("require-dcau", settings.require_dcau == Some(true)),

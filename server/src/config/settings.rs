@@ -89,6 +89,11 @@ settings! {
     #[arg(skip)]
     authorize: Vec<Rule>,
 
+    /// Let proxies in that are identities of their own (RFC 3820 id-ppl-independent). Rules and the
+    /// grid-mapfile must name them; rules that deny their user hold for them too
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_independent_proxies: bool,
+
     /// Offer AUTH TLS to anonymous users and those with passwords. Default: if there is a certificate
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     tls: bool,

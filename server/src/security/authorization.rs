@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use gridhaul_security::gridmap::Gridmap;
+use gridhaul_security::gridmap::{Gridmap, Subject};
 use gridhaul_security::voms::{Fqan, Membership};
 
-use crate::config::{MemberOf, Outcome, Rule};
+use crate::config::{Claimant, MemberOf, Outcome, Rule};
 
 /// What an identity may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,15 @@ pub(crate) enum Denied {
         /// What the client asked for.
         account: String,
     },
+    /// It is an identity of its own, and those are not let in.
+    #[error(
+        "the proxy {proxy} is an independent one (RFC 3820), which this server does not accept \
+         (allow-independent-proxies)"
+    )]
+    IndependentProxy {
+        /// Its subject in one-line form.
+        proxy: String,
+    },
     /// A rule says so.
     #[error("{identity} is denied by configuration")]
     ByRule {
@@ -48,15 +57,16 @@ pub(crate) enum Denied {
     },
 }
 
-/// Decides for `identity` (in one-line form). `requested` is the account that the client named, if it
-/// did.
+/// Decides for an identity, which has these subjects from its lowest proxy up (all in one-line form).
+/// `requested` is the account that the client named, if it did.
 pub(super) fn decide(
     rules: &[Rule],
     gridmap: &Gridmap,
-    identity: &str,
+    (identity, subjects): (&str, &[&str]),
     memberships: &[Membership],
     requested: Option<&str>,
 ) -> Result<Authorized, Denied> {
+    let subjects: Vec<Subject> = subjects.iter().copied().map(Subject::new).collect();
     let fqans: Vec<Vec<&str>> = memberships
         .iter()
         .map(|membership| membership.attributes.iter().map(Fqan::as_str).collect())
@@ -69,8 +79,13 @@ pub(super) fn decide(
             fqans,
         })
         .collect();
+    let claimant = Claimant {
+        identity: &Subject::new(identity),
+        subjects: &subjects,
+        memberships: &member_of,
+    };
     for rule in rules {
-        if !rule.is_about(identity, &member_of) {
+        if !rule.is_about(&claimant) {
             continue;
         }
         let Outcome::Grant {
@@ -128,6 +143,23 @@ mod tests {
     const ALICE: &str = "/DC=org/CN=Alice";
     const BOB: &str = "/DC=org/CN=Bob";
     const CAROL: &str = "/DC=org/CN=Carol";
+
+    /// Decides for somebody without independent proxies.
+    fn decide(
+        rules: &[Rule],
+        gridmap: &Gridmap,
+        identity: &str,
+        memberships: &[Membership],
+        requested: Option<&str>,
+    ) -> Result<Authorized, Denied> {
+        super::decide(
+            rules,
+            gridmap,
+            (identity, &[identity]),
+            memberships,
+            requested,
+        )
+    }
 
     /// The rules of a configuration file.
     fn rules(text: &str) -> Vec<Rule> {
@@ -243,6 +275,56 @@ mod tests {
             denied("/DC=org/CN=Dave"),
             Denied::NotMapped { .. }
         ));
+    }
+
+    #[test]
+    fn an_independent_proxy_does_not_lead_around_a_rule_that_denies() {
+        let proxy = "/DC=org/CN=Carol/CN=777";
+        for pattern in [
+            "/DC=org/CN=Carol",
+            "/dc=ORG/cn=carol",
+            "*/CN=C?rol",
+            "*/CN=777",
+        ] {
+            let rules = rules(&format!(
+                "[[authorize]]
+                identity = '{pattern}'
+                deny = true
+
+                [[authorize]]
+                identity = '/DC=org/*'
+                account = 'grid'"
+            ));
+            let decide =
+                |subjects: &[&str]| super::decide(&rules, &gridmap(), (proxy, subjects), &[], None);
+            let denied = decide(&[proxy, CAROL]).expect_err(pattern);
+            assert!(matches!(denied, Denied::ByRule { .. }), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_denial_by_attribute_holds_wherever_the_attribute_stands() {
+        let rules = rules(
+            "[[authorize]]
+            vo = 'cms'
+            deny = true
+
+            [[authorize]]
+            identity = '*'
+            map = true",
+        );
+        let (atlas, cms) = (
+            membership("atlas", &["/atlas"]),
+            membership("cms", &["/cms"]),
+        );
+        let decide =
+            |memberships: &[Membership]| decide(&rules, &gridmap(), ALICE, memberships, None);
+        for memberships in [&[cms.clone(), atlas.clone()], &[atlas.clone(), cms]] {
+            assert!(matches!(decide(memberships), Err(Denied::ByRule { .. })));
+        }
+        // Whoever leaves them out is not denied: rules that give must ask for them instead.
+        assert!(decide(&[atlas]).is_ok());
+        assert!(decide(&[]).is_ok());
     }
 
     #[test]

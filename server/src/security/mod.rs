@@ -21,6 +21,7 @@ use std::time::{Instant, SystemTime};
 
 use gridhaul_security::context::DelegationKeys;
 use gridhaul_security::files::{FileError, GridmapFile, TrustDirectory, VomsDirectory};
+use gridhaul_security::name::Name;
 use gridhaul_security::tls::{TlsSettings, TlsVersions};
 use gridhaul_security::trust::{Peer, TrustStore};
 use gridhaul_security::voms;
@@ -189,6 +190,13 @@ impl Security {
                 identity: identity.to_owned(),
             });
         };
+        if let Some(proxy) = peer.independent_proxy()
+            && !gsi.config.allow_independent_proxies
+        {
+            return Err(Denied::IndependentProxy {
+                proxy: proxy.one_line().to_owned(),
+            });
+        }
         let (memberships, problems) = match &gsi.vomsdir {
             Some(vomsdir) => {
                 let servers = vomsdir.current();
@@ -202,10 +210,11 @@ impl Security {
         // Without a grid-mapfile there are only rules.
         let gridmap = gsi.gridmap.as_ref();
         let gridmap = gridmap.map(|gridmap| gridmap.current()).unwrap_or_default();
+        let subjects: Vec<&str> = peer.subjects().map(Name::one_line).collect();
         let decided = authorization::decide(
             &gsi.config.rules,
             &gridmap,
-            identity,
+            (identity, &subjects),
             &memberships,
             requested,
         );

@@ -54,6 +54,7 @@ impl Site {
                 gridmap: Some(path("grid-mapfile")),
                 vomsdir: None,
                 rules: vec![Rule::gridmap()],
+                allow_independent_proxies: false,
                 delegation_keys: KeyKind::Ec,
                 tls_versions: TlsVersions::Only13,
             }),

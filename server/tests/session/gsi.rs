@@ -68,7 +68,7 @@ pub(crate) fn authenticate(client: &mut Client, mut context: Context) {
 }
 
 /// A client that is authenticated, and has not logged in.
-fn authenticated(served: &Served, name: &str) -> Client {
+pub(crate) fn authenticated(served: &Served, name: &str) -> Client {
     let mut client = served.greeted();
     authenticate(&mut client, initiator(Pki::shared().credential(name), true));
     client
@@ -82,7 +82,7 @@ pub(crate) fn logged_in(served: &Served, name: &str) -> Client {
     client
 }
 
-fn map(client: &mut Client, code: u16) -> String {
+pub(crate) fn map(client: &mut Client, code: u16) -> String {
     let text = client.expect("USER :globus-mapping:", 331);
     assert_eq!(text, "331 Password required for :globus-mapping:.\r\n");
     client.expect("PASS ", code)

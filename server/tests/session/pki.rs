@@ -184,6 +184,30 @@ impl Pki {
         fs::read(top.join("list.pem")).expect("the program wrote it")
     }
 
+    /// A proxy of a user, made by `openssl`, with this policy language.
+    pub(crate) fn proxy(&self, user: &str, language: &str) -> Arc<Credential> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let top = directory.path();
+        for kind in ["pem", "key"] {
+            let name = format!("{user}.{kind}");
+            fs::copy(self.path(&name), top.join(&name)).expect("copied");
+        }
+        let (_, subject) = USERS.iter().find(|(name, _)| *name == user).expect(user);
+        let extensions = format!(
+            "keyUsage=critical,digitalSignature\nproxyCertInfo=critical,language:{language}"
+        );
+        issue(
+            top,
+            "proxy",
+            &format!("{subject}/CN=777"),
+            user,
+            &extensions,
+        );
+        let files = ["proxy.pem", "proxy.key", &format!("{user}.pem")];
+        let files = files.map(|name| fs::read(top.join(name)).expect("read"));
+        Arc::new(Credential::from_pem(&files.concat()).expect("a credential"))
+    }
+
     /// The certificate of the authority that nobody trusts, in PEM.
     pub(crate) fn unknown_authority(&self) -> Vec<u8> {
         self.read("unknown-ca.pem")

@@ -1,14 +1,17 @@
-//! Revocation lists that cannot be used, in whole logins.
+//! Revocation lists that cannot be used, and rules that deny, in whole logins.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_security::credential::Credential;
+use gridhaul_server::config::Settings;
 
-use crate::gsi::{exchange, initiator, refused, served_with};
-use crate::pki::Pki;
+use crate::gsi::{authenticate, authenticated, exchange, initiator, map, refused, served_with};
+use crate::pki::{Pki, account};
 use crate::served::Served;
+
+const INDEPENDENT: &str = "id-ppl-independent";
 
 /// A server that trusts what is in this directory.
 fn served(trust: &Path) -> Served {
@@ -16,6 +19,12 @@ fn served(trust: &Path) -> Served {
         settings.trust = Some(trust.to_owned());
         settings.max_failed_handshakes = Some(1_000_000);
     })
+}
+
+/// A server with rules, as a configuration file has them.
+fn served_with_rules(text: &str) -> Served {
+    let own: Settings = toml::from_str(text).expect("valid");
+    served_with(|settings| *settings = own.or(settings.clone()))
 }
 
 /// As the tools that fetch lists do it.
@@ -80,4 +89,40 @@ fn a_list_that_becomes_unusable_leaves_the_last_good_one() {
         let text = refused(&mut served.greeted(), pki.credential("bob"));
         assert!(text.contains("was revoked"), "{text}");
     }
+}
+
+/// Carol is denied, and everybody else has an account.
+fn rules(others: &str) -> String {
+    format!(
+        "{others}\n[[authorize]]\nidentity = '/dc=test/CN=Carol'\ndeny = true\n\
+         [[authorize]]\nidentity = '*'\naccount = '{}'\n",
+        account()
+    )
+}
+
+/// The answer to a login with an independent proxy.
+fn login_with_proxy(served: &Served, user: &str, code: u16) -> String {
+    let mut client = served.greeted();
+    let proxy = Pki::shared().proxy(user, INDEPENDENT);
+    authenticate(&mut client, initiator(proxy, false));
+    map(&mut client, code)
+}
+
+#[test]
+fn an_independent_proxy_is_refused() {
+    let served = served_with_rules(&rules(""));
+    for user in ["carol", "alice"] {
+        let text = login_with_proxy(&served, user, 530);
+        assert!(text.contains("allow-independent-proxies"), "{text}");
+    }
+    map(&mut authenticated(&served, "alice"), 230);
+    map(&mut authenticated(&served, "carol"), 530);
+}
+
+#[test]
+fn who_is_denied_is_denied_as_an_independent_proxy_where_those_are_let_in() {
+    let served = served_with_rules(&rules("allow-independent-proxies = true"));
+    let text = login_with_proxy(&served, "carol", 530);
+    assert!(text.contains("denied by configuration"), "{text}");
+    login_with_proxy(&served, "alice", 230);
 }

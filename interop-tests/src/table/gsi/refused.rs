@@ -76,7 +76,8 @@ fn reasons(bad: BadKind) -> [&'static str; 2] {
         ],
         BadKind::FullBelowLimited => ["with a limited proxy", "was issued by a limited one"],
         BadKind::NameConstraintBroken => ["unknown critical extension", "the name constraints of"],
-        BadKind::Unmapped | BadKind::IndependentProxy => ["Could not map", "map"],
+        BadKind::Unmapped => ["Could not map", "map"],
+        BadKind::IndependentProxy => ["Could not map", "independent"],
     }
 }
 
