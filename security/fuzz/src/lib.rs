@@ -1,6 +1,8 @@
 //! What the fuzz targets share: samples that are sound, and changes to them. Arbitrary bytes alone would
 //! seldom get beyond the first length.
 
+pub mod revocation;
+
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
