@@ -32,7 +32,7 @@ pub(crate) struct AsyncRdmaEndpoint {
     // They are dropped in this order: the queue pair before the memory that it uses.
     state: State,
     /// By their names; `None` for those that were given back.
-    regions: Vec<Option<Registered>>,
+    regions: Vec<Option<Region>>,
     mtu: u8,
     place: Place,
     beside: Option<Beside>,
@@ -50,14 +50,6 @@ enum State {
     Unconnected(Box<Rdma>),
     Connected(QueuePair),
     Gone,
-}
-
-/// Memory that async-rdma has registered.
-#[derive(Debug)]
-struct Registered {
-    region: Region,
-    /// It is given back later than it is released there.
-    _memory: Arc<Memory>,
 }
 
 impl AsyncRdmaEndpoint {
@@ -199,18 +191,15 @@ impl Endpoint for AsyncRdmaEndpoint {
         };
         let start = memory.pointer(Span::new(0, memory.length()));
         let allocate = |layout| rdma.alloc_local_mr_with_access(layout, rights);
-        // SAFETY: `regions` keeps the memory for longer than requests name the region, and all of it is used by raw
-        // pointers.
-        let region = unsafe { lend(start, memory.length(), allocate) }?;
+        let owner = Arc::clone(memory);
+        // SAFETY: the memory is mapped for as long as its owner lives, and all of it is used by raw pointers.
+        let region = unsafe { lend(owner, start, memory.length(), allocate) }?;
         let name = RegionName {
             id: self.regions.len(),
             address: memory.address(),
             key: region.rkey(),
         };
-        self.regions.push(Some(Registered {
-            region: Arc::new(RwLock::new(region)),
-            _memory: Arc::clone(memory),
-        }));
+        self.regions.push(Some(Arc::new(RwLock::new(region))));
         Ok(name)
     }
 
@@ -230,9 +219,7 @@ impl Endpoint for AsyncRdmaEndpoint {
         }
         let region = |name: usize| {
             let registered = self.regions[name].as_ref();
-            &registered
-                .expect("requests name regions that are there")
-                .region
+            registered.expect("requests name regions that are there")
         };
         let id = request.id;
         match request.work {

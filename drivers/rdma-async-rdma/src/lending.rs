@@ -8,10 +8,11 @@
 //! and has huge pages for them, and registered files would be out of reach.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The alignment of what is lent: that of pages. Few others ask for it, so few pay for looking.
 const ALIGNMENT: usize = 4096;
@@ -27,8 +28,17 @@ thread_local! {
     static OFFERED: Cell<Option<(*mut u8, usize)>> = const { Cell::new(None) };
 }
 
-/// Where memory begins that was lent and not given back, and how many times it was lent.
-static LENT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+/// Memory that was lent and not given back, by where it begins.
+static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
+
+#[derive(Default)]
+struct Lent {
+    /// How many times it was lent.
+    times: usize,
+    /// Keeps it from going to another channel. A request that failed may keep a region registered for longer than the endpoint
+    /// lives; async-rdma gives the memory back only when nothing uses the registration.
+    owner: Option<Arc<dyn Any + Send + Sync>>,
+}
 
 /// Has `allocate` get `length` bytes from `start` when it asks for memory with the layout that it is passed.
 ///
@@ -38,8 +48,9 @@ static LENT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 ///
 /// # Safety
 ///
-/// The memory is there for as long as somebody uses `allocate`'s result, and whoever else uses it does so by raw pointers.
+/// The memory is there for as long as `owner` lives, and whoever else uses it does so by raw pointers.
 pub(crate) unsafe fn lend<T>(
+    owner: Arc<dyn Any + Send + Sync>,
     start: *mut u8,
     length: usize,
     allocate: impl FnOnce(Layout) -> io::Result<T>,
@@ -51,10 +62,15 @@ pub(crate) unsafe fn lend<T>(
     OFFERED.set(Some((start, length)));
     let allocated = allocate(layout);
     match OFFERED.take() {
-        None => allocated.inspect_err(|_| {
-            // async-rdma forgets what it cannot register.
-            take_back(start.addr());
-        }),
+        None => {
+            if let Some(lent) = lent().get_mut(&start.addr()) {
+                lent.owner = Some(owner);
+            }
+            allocated.inspect_err(|_| {
+                // async-rdma forgets what it cannot register.
+                take_back(start.addr());
+            })
+        }
         Some(_) => Err(allocated.err().unwrap_or_else(|| {
             io::Error::other("async-rdma did not allocate where it was expected to")
         })),
@@ -75,7 +91,7 @@ unsafe impl GlobalAlloc for Lending {
             && let Some((start, length)) = OFFERED.take()
         {
             if length == layout.size() {
-                *lent().entry(start.addr()).or_default() += 1;
+                lent().entry(start.addr()).or_default().times += 1;
                 return start;
             }
             OFFERED.set(Some((start, length)));
@@ -102,18 +118,20 @@ unsafe impl GlobalAlloc for Lending {
 /// Counts that memory was given back; `false` if it was not lent.
 fn take_back(start: usize) -> bool {
     let mut lent = lent();
-    let Some(times) = lent.get_mut(&start) else {
+    let Some(entry) = lent.get_mut(&start) else {
         return false;
     };
-    *times -= 1;
-    if *times == 0 {
-        lent.remove(&start);
-    }
+    entry.times -= 1;
+    let is_last = entry.times == 0;
+    let given_back = is_last.then(|| lent.remove(&start));
+    // The owner may go with it, and gives memory back to others: not while this is locked.
+    drop(lent);
+    drop(given_back);
     true
 }
 
 /// Entries of the map have another alignment, so that it can allocate while it is locked.
-fn lent() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+fn lent() -> MutexGuard<'static, BTreeMap<usize, Lent>> {
     LENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -128,9 +146,10 @@ mod tests {
         let layout = Layout::from_size_align(2 * ALIGNMENT, ALIGNMENT).unwrap();
         // SAFETY: the layout is not empty.
         let own = unsafe { System.alloc(layout) };
+        let owner = Arc::new(());
         // SAFETY: `own` is there until the end, and nobody else uses it.
         let region = unsafe {
-            lend(own, layout.size(), |asked| {
+            lend(owner.clone(), own, layout.size(), |asked| {
                 assert_eq!(asked, layout);
                 drop(vec![0_u8; 100]);
                 Ok(alloc_zeroed(asked))
@@ -139,16 +158,26 @@ mod tests {
         let region = region.unwrap();
         assert_eq!(region, own);
         // SAFETY: as above.
-        let again = unsafe { lend(own, layout.size(), |asked| Ok(alloc_zeroed(asked))) };
+        let again = unsafe {
+            lend(owner.clone(), own, layout.size(), |asked| {
+                Ok(alloc_zeroed(asked))
+            })
+        };
         assert_eq!(again.unwrap(), own);
+        assert_eq!(
+            Arc::strong_count(&owner),
+            2,
+            "it is not kept while it is lent"
+        );
         // SAFETY: it was allocated with this layout.
         unsafe { dealloc(own, layout) };
         // SAFETY: it was allocated with this layout.
         unsafe { dealloc(region, layout) };
         // SAFETY: as above.
-        let unused = unsafe { lend(own, layout.size(), |_| Ok(())) };
+        let unused = unsafe { lend(owner.clone(), own, layout.size(), |_| Ok(())) };
         assert!(unused.is_err());
         assert!(lent().is_empty());
+        assert_eq!(Arc::strong_count(&owner), 1, "it is kept for nobody");
         // SAFETY: it is the system's, and given back once.
         unsafe { System.dealloc(own, layout) };
     }
