@@ -21,3 +21,4 @@ mod pipelining;
 mod restart;
 mod storage;
 mod strangers;
+mod writers;

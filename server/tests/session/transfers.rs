@@ -276,7 +276,7 @@ fn an_announcement_reserves_nothing_for_a_client_that_sends_nothing() {
     };
     let mut client = served.anonymous();
     for ending in ["ABOR", "QUIT"] {
-        client.expect("ALLO 1073741824", 200);
+        client.expect("ALLO 67108864", 200);
         let data = client.passive();
         client.expect("STOR file", 150);
         assert!(reserved() <= LITTLE, "{} bytes", reserved());
@@ -286,7 +286,7 @@ fn an_announcement_reserves_nothing_for_a_client_that_sends_nothing() {
         } else {
             drop(data);
             let text = client.expect_reply(426);
-            assert!(text.contains("0 bytes arrived of 1073741824"), "{text}");
+            assert!(text.contains("0 bytes arrived of 67108864"), "{text}");
         }
         assert_eq!(reserved(), 0);
     }
