@@ -2,8 +2,8 @@
 //!
 //! Where hundreds of transfers share few processors, each waits for one again with every piece that it moves, and
 //! so do the threads of the runtime, which have to tell a session that its transfer has ended before the next one
-//! can begin. Who waits how often is luck then. The queue for transfers is in the order of asking, so that is where
-//! transfers wait once the runtime is late. Why processors are short is not asked. Transfers that wait for a network,
+//! can begin. Who waits how often is luck then. The queue for transfers is fair, so that is where transfers wait
+//! once the runtime is late. Why processors are short is not asked. Transfers that wait for a network,
 //! or for each other, do not make the runtime late, and as many as `max-transfers` allows go on.
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::limits::TransferLimit;
 use crate::shutdown::{Phase, PhaseWatch};
+use crate::transfer_limit::TransferLimit;
 
 /// How often the runtime is looked at while many transfers run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -16,7 +16,6 @@ mod descriptors;
 mod events;
 mod in_place;
 mod lateness;
-mod limits;
 mod listener;
 pub mod logging;
 mod memory;
@@ -32,6 +31,8 @@ mod settings;
 mod shutdown;
 pub mod ssh;
 mod storages;
+mod threads;
+mod transfer_limit;
 mod transfer_log;
 
 pub use checksum_key::ChecksumKeyError;

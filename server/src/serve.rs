@@ -15,6 +15,7 @@ use crate::descriptors;
 use crate::logging::{Logging, LoggingError};
 use crate::privileges::{self, PrivilegeError};
 use crate::server::{PreparedServer, Server, StartError};
+use crate::threads::Threads;
 
 /// Why the program ends with an error.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +98,7 @@ fn monitor(config: &Config) -> Result<Option<Monitor>, MonitorError> {
 
 fn runtime(config: &Config) -> io::Result<Runtime> {
     Builder::new_multi_thread()
-        .max_blocking_threads(config.limits.file_threads)
+        .max_blocking_threads(Threads::needed(config.limits.file_threads))
         .thread_name("gridhaul")
         .enable_all()
         .build()

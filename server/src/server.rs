@@ -8,11 +8,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use gridhaul_accounts::Monitor;
 use gridhaul_protocol::stack::StackSyntaxError;
+use gridhaul_shares::Pool;
 use gridhaul_stack::{Registry, StackError};
 use gridhaul_storage::{ChecksumKey, StorageError};
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::Semaphore;
 
 use crate::admission::{Connections, Room};
 use crate::checksum_key::{self, ChecksumKeyError};
@@ -20,7 +20,6 @@ use crate::config::{Config, Limits};
 use crate::events::Journal;
 use crate::in_place::InPlace;
 use crate::lateness;
-use crate::limits::TransferLimit;
 use crate::listener;
 use crate::memory;
 use crate::metrics;
@@ -31,6 +30,8 @@ use crate::session::{LocalUser, Session};
 use crate::settings::{Settings, drivers};
 use crate::shutdown::Shutdown;
 use crate::storages::Storages;
+use crate::threads::Threads;
+use crate::transfer_limit::TransferLimit;
 use crate::transfer_log::TransferLog;
 
 /// The size of a mover's buffer and of the smallest MODE E block, in bytes: that of globus-gridftp-server.
@@ -139,7 +140,8 @@ pub(crate) struct Shared {
     pub(crate) in_place: InPlace,
     pub(crate) verifier: Verifier,
     /// Checksums take long, and leave threads for the quick work on files.
-    pub(crate) checksums: Arc<Semaphore>,
+    pub(crate) checksums: Pool,
+    pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
     pub(crate) host: String,
     sessions: AtomicU64,
@@ -356,7 +358,8 @@ impl Shared {
             transfers: TransferLimit::new(limits.transfers),
             in_place: InPlace::default(),
             verifier: Verifier::new(),
-            checksums: Arc::new(Semaphore::new(limits.file_threads.div_ceil(2))),
+            checksums: Pool::new(limits.file_threads.div_ceil(2)),
+            threads: Threads::new(limits.file_threads),
             settings: RwLock::new(settings),
             registry,
             node: Arc::new(node),

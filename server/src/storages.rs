@@ -159,6 +159,7 @@ mod tests {
 
     fn local(account: &str, root: &Path) -> NodeAccount {
         NodeAccount {
+            source: gridhaul_shares::Source::at(std::net::Ipv4Addr::LOCALHOST.into()),
             name: account.to_owned(),
             account: Some(account.to_owned()),
             root: root.to_owned(),

@@ -10,8 +10,10 @@
 //! two 3/7 each and 1/7, with ten 3/31 each and 1/31. Sources that give nothing back and come one after the other
 //! leave 1/4, 1/16, 1/64 and so on.
 //!
-//! The rule is applied to the network and to the account independently, and both must allow it. So neither many
-//! accounts of one network nor many networks with one account get more than one share.
+//! The rule is applied to the network and to the account, and both must allow it. So one account gets no more
+//! than one share, however many networks it comes from, and so does a network without accounts. An account that
+//! holds nothing gets units even if its network is at the threshold: gateways and transfer services have one address
+//! for many users, of whom one must not shut out the others.
 //!
 //! Consequences that callers must know:
 //!

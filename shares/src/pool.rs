@@ -57,16 +57,17 @@ impl Pool {
     /// Takes `units` if the source may have them now, without waiting and without passing anybody who waits. A
     /// request for more than [`policy::sole_share`](crate::policy::sole_share) is cut to that; the grant tells.
     pub fn try_take(&self, source: &Source, units: usize) -> Option<Grant> {
-        let mut state = self.lock();
-        let units = state.cut(units);
-        state
-            .take(source, units)
-            .then(|| Grant::new(self.clone(), source.clone(), units))
+        match self.take(source, units) {
+            Turn::Now(grant) => Some(grant),
+            Turn::Later(_) => None,
+        }
     }
 
     /// Takes as many as the source may have now, up to `units`; maybe none. For what is useful and not needed.
     pub fn take_some(&self, source: &Source, units: usize) -> Grant {
-        let units = self.lock().take_some(source, units);
+        let mut state = self.lock();
+        let units = state.take_some(source, units);
+        self.serve(state);
         Grant::new(self.clone(), source.clone(), units)
     }
 
@@ -89,7 +90,11 @@ impl Pool {
             return Turn::Now(Grant::new(self.clone(), source.clone(), units));
         }
         let waiter = state.wait(source, units);
-        Turn::Later(Waiting::new(self.clone(), source.clone(), waiter))
+        self.serve(state);
+        match waiter.granted() {
+            Some(units) => Turn::Now(Grant::new(self.clone(), source.clone(), units)),
+            None => Turn::Later(Waiting::new(self.clone(), source.clone(), waiter)),
+        }
     }
 
     /// How much is in use.
@@ -128,6 +133,11 @@ impl Pool {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
         change(&mut state);
+        self.serve(state);
+    }
+
+    /// Serves those whose turn it is.
+    fn serve(&self, mut state: MutexGuard<'_, State>) {
         let served = state.serve();
         drop(state);
         for waiter in served {
@@ -138,6 +148,16 @@ impl Pool {
     /// The counts are whole at every unlock, so a panic elsewhere does not spoil them.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// Waits for the units if they are not there.
+    pub async fn granted(self) -> Grant {
+        match self {
+            Self::Now(grant) => grant,
+            Self::Later(waiting) => waiting.await,
+        }
     }
 }
 

@@ -18,8 +18,6 @@ pub(crate) struct State {
     networks: HashMap<Network, usize>,
     accounts: HashMap<Arc<str>, usize>,
     queues: HashMap<Source, VecDeque<Arc<Waiter>>>,
-    /// The next source in turn waits until more units are free; whoever comes later must not pass it.
-    awaits_room: bool,
     arrivals: u64,
 }
 
@@ -27,20 +25,34 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy)]
 struct Holds {
     network: usize,
-    account: usize,
+    /// `None` without an account.
+    account: Option<usize>,
 }
 
 impl Holds {
     fn greater(self) -> usize {
-        self.network.max(self.account)
+        self.network.max(self.account.unwrap_or(0))
     }
 
+    /// Whether the thresholds let it take so many. Says nothing about whether they are free if its account, or a
+    /// network without an account, holds nothing.
     fn allow(self, units: usize, free: usize) -> bool {
-        policy::allows(self.network, units, free) && policy::allows(self.account, units, free)
+        match self.account {
+            Some(0) => true,
+            Some(held) => {
+                policy::allows(held, units, free) && policy::allows(self.network, units, free)
+            }
+            None => policy::allows(self.network, units, free),
+        }
     }
 
     fn most(self, free: usize) -> usize {
-        policy::most(self.network, free).min(policy::most(self.account, free))
+        let of_network = policy::most(self.network, free);
+        match self.account {
+            Some(0) => of_network.max(free.min(1)),
+            Some(held) => policy::most(held, free).min(of_network),
+            None => of_network,
+        }
     }
 }
 
@@ -61,11 +73,11 @@ impl State {
         units.min(policy::sole_share(self.capacity).max(1))
     }
 
-    /// Takes `units` now if the policy allows it and nobody is before.
+    /// Takes `units` now if the policy allows it. Only for when nobody waits: else [`State::wait`] and
+    /// [`State::serve`] decide.
     pub(crate) fn take(&mut self, source: &Source, units: usize) -> bool {
         let free = self.free();
-        let may =
-            !self.must_queue(source) && units <= free && self.holds(source).allow(units, free);
+        let may = self.waiting == 0 && units <= free && self.holds(source).allow(units, free);
         if may {
             self.add(source, units);
         }
@@ -74,17 +86,13 @@ impl State {
 
     /// Takes up to `units`, and returns how many.
     pub(crate) fn take_some(&mut self, source: &Source, units: usize) -> usize {
-        if self.must_queue(source) {
+        // What waits and is next, waits for room.
+        if self.waiting > 0 && (self.queues.contains_key(source) || self.next().is_some()) {
             return 0;
         }
         let units = self.holds(source).most(self.free()).min(units);
         self.add(source, units);
         units
-    }
-
-    /// Whether somebody is before a new request of this source.
-    fn must_queue(&self, source: &Source) -> bool {
-        self.awaits_room || self.waiting > 0 && self.queues.contains_key(source)
     }
 
     /// Puts a request into the queue of its source.
@@ -94,8 +102,6 @@ impl State {
         self.waiting += 1;
         let queue = self.queues.entry(source.clone()).or_default();
         queue.push_back(waiter.clone());
-        // A source with nothing waits for room only: see `serve`.
-        self.awaits_room |= self.holds(source).greater() == 0;
         waiter
     }
 
@@ -124,18 +130,13 @@ impl State {
     ///
     /// The source that holds least is next (max-min fairness); among equals the one whose request is oldest. A
     /// source at its threshold is passed over. One that holds nothing is not, even if its request is larger than
-    /// what is free: all others wait until it fits, or small requests would starve it.
+    /// what is free: those behind it wait until it fits, or small requests would starve it.
     pub(crate) fn serve(&mut self) -> Vec<Arc<Waiter>> {
         let mut served = Vec::new();
-        self.awaits_room = false;
-        if self.waiting == 0 {
-            return served;
-        }
-        while let Some((source, units)) = self.next() {
-            if units > self.free() {
-                self.awaits_room = true;
-                break;
-            }
+        while self.waiting > 0
+            && let Some((source, units)) = self.next()
+            && units <= self.free()
+        {
             self.add(&source, units);
             served.extend(self.pop(&source, units));
         }
@@ -211,10 +212,9 @@ impl State {
 
     fn holds(&self, source: &Source) -> Holds {
         let account = source.account.as_ref();
-        let account = account.and_then(|account| self.accounts.get(account));
         Holds {
             network: self.networks.get(&source.network).copied().unwrap_or(0),
-            account: account.copied().unwrap_or(0),
+            account: account.map(|account| self.accounts.get(account).copied().unwrap_or(0)),
         }
     }
 

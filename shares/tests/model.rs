@@ -87,9 +87,10 @@ impl Model {
 
     fn allows(&self, source: &Source, units: usize) -> bool {
         let free = self.free();
-        self.ledgers(source)
-            .iter()
-            .all(|&held| held == 0 || units <= free && held + units <= ALPHA * (free - units))
+        let [network, account] = self.ledgers(source);
+        let allows = |held| held == 0 || units <= free && held + units <= ALPHA * (free - units);
+        let holds_nothing = source.account.is_some() && account == 0;
+        holds_nothing || allows(network) && allows(account)
     }
 
     fn cut(&self, units: usize) -> usize {
@@ -336,8 +337,11 @@ fn greedy_sources_leave_room_for_the_next() {
     }
     // One alone takes 3/4, the next one of what that left.
     assert_eq!(shares, [375, 93]);
-    // Many accounts of one network, and one account in many networks, are one source.
-    assert!(pool.try_take(&source(2).with_account("eve"), 1).is_none());
+    // An account that holds nothing is not shut out by its network, and gets no share of its own.
+    let account = source(2).with_account("eve");
+    let _one = pool.try_take(&account, 1).expect("it holds nothing");
+    assert!(pool.try_take(&account, 1).is_none());
+    // One account in many networks is one source.
     let pool = Pool::new(500);
     let mut held = Vec::new();
     for index in 0..SOURCES {

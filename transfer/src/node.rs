@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_protocol::stack::StackSpec;
+use gridhaul_shares::Source;
 use gridhaul_stack::{Cancel, Details, Driver, ListenError, Movement, SocketOptions, StackError};
 use gridhaul_storage::{ChecksumAlgorithm, FoundChecksum, Storage, StorageError};
 
@@ -71,6 +72,8 @@ pub struct MoverLoad {
 /// Whose files a session works with.
 #[derive(Debug, Clone)]
 pub struct NodeAccount {
+    /// Whom shares of the node are counted for.
+    pub source: Source,
     /// The name that the session logged in with.
     pub name: String,
     /// The local account whose rights the files are used with; `None` is the server's own, as for

@@ -19,6 +19,7 @@ mod paths;
 mod peers;
 mod pipelining;
 mod restart;
+mod shares;
 mod storage;
 mod strangers;
 mod writers;

@@ -206,6 +206,25 @@ fn resources(text: &mut Text, shared: &Shared) {
         "Memory that buffers may take together, in bytes.",
         load.buffer_bytes_limit,
     );
+    let files = shared.threads.files_load();
+    text.single(
+        "gridhaul_file_threads_busy",
+        Kind::Gauge,
+        "Threads that work on files, apart from transfers.",
+        files.held,
+    );
+    text.single(
+        "gridhaul_file_threads_awaited",
+        Kind::Gauge,
+        "Commands that wait for a thread that works on files.",
+        files.waiting,
+    );
+    text.single(
+        "gridhaul_file_threads_limit",
+        Kind::Gauge,
+        "Threads that may work on files.",
+        files.capacity,
+    );
     #[cfg(feature = "rdma")]
     rings(text);
     text.single(

@@ -127,7 +127,9 @@ impl Session {
                 Err(reply) => return Ok(Some(reply)),
             },
         };
-        let stepped = tokio::task::spawn_blocking(move || step(&security, context, &token)).await;
+        let threads = &self.shared.threads;
+        let work = move || step(&security, context, &token);
+        let stepped = threads.log_in(&self.source(), work).await;
         match stepped.unwrap_or(Err(ExchangeError::Panicked)) {
             Ok((context, Step::Continue(token))) => {
                 let context = Exchange { context, permit };
@@ -263,9 +265,11 @@ impl Session {
     ) -> Result<(tokio_rustls::TlsAcceptor, HandshakePermit), Reply> {
         let acceptor = {
             let security = Arc::clone(security);
-            tokio::task::spawn_blocking(move || security.tls_acceptor()).await
+            let threads = &self.shared.threads;
+            let work = move || security.tls_acceptor();
+            threads.log_in(&self.source(), work).await
         };
-        let acceptor = acceptor.ok().flatten().ok_or_else(unknown_mechanism)?;
+        let acceptor = acceptor.flatten().ok_or_else(unknown_mechanism)?;
         // Whoever sits between client and server could have put commands there, which would be carried
         // out as if they had come in TLS.
         if !clean {

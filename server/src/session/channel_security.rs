@@ -138,7 +138,8 @@ impl Session {
     async fn channel_trust(&self) -> Result<Arc<TrustStore>, Reply> {
         let security = self.settings.security.clone();
         let own = self.own_credential.clone();
-        let trust = tokio::task::spawn_blocking(move || {
+        let (threads, source) = (&self.shared.threads, self.source());
+        let trust = threads.log_in(&source, move || {
             let trust = security
                 .map(|security| security.trust())
                 .unwrap_or_default();
@@ -147,13 +148,16 @@ impl Session {
                 None => trust,
             }
         });
-        trust.await.map_err(|_| server_failed())
+        trust.await.ok_or_else(server_failed)
     }
 
     async fn ftps(&self) -> Result<Ftps, Reply> {
         let security = self.settings.security.clone();
-        let config = tokio::task::spawn_blocking(move || security?.ftps()).await;
-        let config = config.ok().flatten().ok_or_else(server_failed)?;
+        let threads = &self.shared.threads;
+        let config = threads
+            .log_in(&self.source(), move || security?.ftps())
+            .await;
+        let config = config.flatten().ok_or_else(server_failed)?;
         Ok(Ftps::new(config))
     }
 }

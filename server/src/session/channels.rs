@@ -65,13 +65,16 @@ impl Session {
             sockets: self.sockets(),
         };
         let node = Arc::clone(&user.node);
-        let listening = tokio::task::spawn_blocking(move || node.listen(&wanted)).await;
+        let threads = &self.shared.threads;
+        let listening = threads
+            .log_in(&user.source, move || node.listen(&wanted))
+            .await;
         let address = match listening {
-            Ok(Ok(addresses)) => self
+            Some(Ok(addresses)) => self
                 .advertised(request, addresses)
                 .ok_or_else(no_such_address),
-            Ok(Err(error)) => Err(replies::listen_error(&error)),
-            Err(_) => Err(Reply::new(451, "Command failed. : the server failed.")),
+            Some(Err(error)) => Err(replies::listen_error(&error)),
+            None => Err(Reply::new(451, "Command failed. : the server failed.")),
         };
         match address {
             Ok(_) => self.negotiated.listening(stripes),

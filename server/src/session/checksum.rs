@@ -60,7 +60,7 @@ impl Session {
         user: &User,
         request: ChecksumRequest,
     ) -> Result<Result<String, StorageError>, End> {
-        let turn = Arc::clone(&self.shared.checksums).acquire_owned();
+        let turn = self.shared.checksums.take(&user.source, 1).granted();
         let done = Arc::new(AtomicU64::new(0));
         let interval = self.negotiated.settings().checksum_interval;
         let news = interval.map(|interval| {

@@ -1,5 +1,5 @@
-//! Work on files that is not a transfer: it blocks, so it runs on threads for that, one piece at a time
-//! for each session.
+//! Work on files that is not a transfer: it blocks, so it runs on threads for that ([`crate::threads`]), one piece
+//! at a time for each session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,14 +91,17 @@ impl Session {
             cancel: cancel.clone(),
         };
         let given_up = Notify::new();
+        let (threads, source) = (&self.shared.threads, &user.source);
+        let ready = async { (turn.await, threads.file_thread(source).await) };
         let job = async {
-            let turn = tokio::select! {
-                turn = turn => turn,
+            let (turn, thread) = tokio::select! {
+                ready = ready => ready,
+                // It has not begun.
                 () = given_up.notified() => return Err(StorageError::new("read", Errno::CANCELED)),
             };
-            let done = tokio::task::spawn_blocking(move || work(&files, turn)).await;
-            // Work that panicked says so on standard error; the session goes on.
-            done.unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO)))
+            let done = thread.run(move || work(&files, turn)).await;
+            // The session goes on after a panic.
+            done.unwrap_or_else(|| Err(StorageError::new("thread", Errno::IO)))
         };
         let mut job = std::pin::pin!(job);
         let give_up = || {

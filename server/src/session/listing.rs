@@ -11,13 +11,14 @@ use rustix::io::Errno;
 use super::entry::Kind;
 use super::lines::{DirectoryLines, Form, Pieces, Style, Writer};
 use super::pattern::Pattern;
-use super::runs::Runs;
+use super::runs::{Helpers, Runs};
 use super::tree::Tree;
 
 /// The lines of a listing, each ended by CRLF, in pieces.
 pub(super) struct Listing {
     writer: Writer,
     storage: Arc<dyn Storage>,
+    helpers: Helpers,
     ready: Pieces,
     rest: Rest,
 }
@@ -37,7 +38,7 @@ impl Listing {
     ///
     /// When there is nothing at `path`, or it may not be listed.
     pub(super) fn open(
-        storage: Arc<dyn Storage>,
+        (storage, helpers): (Arc<dyn Storage>, Helpers),
         style: Style,
         path: &Path,
         given: Option<&[u8]>,
@@ -45,6 +46,7 @@ impl Listing {
         let mut listing = Self {
             writer: Writer::new(style),
             storage,
+            helpers,
             ready: Pieces::default(),
             rest: Rest::Nothing,
         };
@@ -81,7 +83,7 @@ impl Listing {
             Rest::Tree(Tree::new(Arc::clone(&self.storage), path, stream))
         } else {
             let lines = self.lines(path, None);
-            Rest::Directory(Runs::new(stream, lines))
+            Rest::Directory(Runs::new(stream, lines, self.helpers.clone()))
         };
         Ok(())
     }
@@ -100,7 +102,8 @@ impl Listing {
     fn open_pattern(&mut self, path: &Path, pattern: Pattern) -> Result<(), StorageError> {
         let directory = path.parent().unwrap_or(path);
         let lines = self.lines(directory, Some(pattern));
-        let mut runs = Runs::new(self.storage.list(directory)?, lines);
+        let stream = self.storage.list(directory)?;
+        let mut runs = Runs::new(stream, lines, self.helpers.clone());
         while self.ready.is_empty() {
             let run = runs.next_run();
             self.ready = run.unwrap_or_else(|| Err(StorageError::new("stat", Errno::NOENT)))?;

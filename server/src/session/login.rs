@@ -48,6 +48,9 @@ struct Admitted {
     attributes: Vec<Fqan>,
 }
 
+/// How long opening the files of a client may take, with the wait for others of the same client.
+const ATTACH: Duration = Duration::from_secs(45);
+
 /// With this name a client asks for the account that its identity is mapped to.
 const GLOBUS_MAPPING: &str = ":globus-mapping:";
 
@@ -123,12 +126,10 @@ impl Session {
     ) -> Result<Admitted, String> {
         let security = self.settings.security.clone().ok_or("The server failed.")?;
         let requested = (name != GLOBUS_MAPPING).then(|| name.to_owned());
-        let authorized = tokio::task::spawn_blocking(move || {
-            security.authorize(&initiator.peer, requested.as_deref())
-        });
+        let work = move || security.authorize(&initiator.peer, requested.as_deref());
+        let authorized = self.shared.threads.log_in(&self.source(), work).await;
         let authorized = authorized
-            .await
-            .map_err(|_| "The server failed.".to_owned())?
+            .ok_or("The server failed.")?
             .map_err(|denied| denied.to_string())?;
         for note in &authorized.notes {
             self.shared.journal.publish(&Event::AttributeIgnored {
@@ -140,6 +141,7 @@ impl Session {
         Ok(Admitted {
             is_anonymous: false,
             account: NodeAccount {
+                source: self.source().with_account(authorized.account.as_str()),
                 name: authorized.account.clone(),
                 account: Some(authorized.account),
                 root: authorized.root.unwrap_or_else(|| config.root.clone()),
@@ -158,6 +160,7 @@ impl Session {
         Admitted {
             is_anonymous: false,
             account: NodeAccount {
+                source: self.source().with_account(user.name.as_str()),
                 name: user.name,
                 account: None,
                 root: config.root.clone(),
@@ -181,9 +184,16 @@ impl Session {
                 (false, grant.ok_or("Access denied by configuration.")?)
             }
         };
+        // Anonymous users have no account in common.
+        let source = if is_anonymous {
+            self.source()
+        } else {
+            self.source().with_account(name)
+        };
         Ok(Admitted {
             is_anonymous,
             account: NodeAccount {
+                source,
                 name: name.to_owned(),
                 account: None,
                 root: grant.root.unwrap_or_else(|| config.root.clone()),
@@ -234,10 +244,16 @@ impl Session {
             attributes,
         } = admitted;
         let (name, read_only) = (account.name.clone(), account.read_only);
+        let source = account.source.clone();
         let node = Arc::clone(&self.shared.node);
-        let attached = tokio::task::spawn_blocking(move || node.attach(&account)).await;
-        let node = attached
-            .map_err(|_| "The server failed.".to_owned())?
+        let attached = self
+            .shared
+            .threads
+            .attach(&source, move || node.attach(&account));
+        let node = tokio::time::timeout(ATTACH, attached)
+            .await
+            .map_err(|_| format!("Your files did not answer within {} s.", ATTACH.as_secs()))?
+            .ok_or("The server failed.")?
             .map_err(|error| error.to_string())?;
         let home = home.unwrap_or_else(|| beginning(&node.home()));
         self.shared.journal.publish(&Event::LoggedIn {
@@ -250,6 +266,7 @@ impl Session {
         Ok(User {
             name,
             is_anonymous,
+            source,
             node,
             directory: home.clone(),
             home,

@@ -40,6 +40,7 @@ use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_security::credential::Credential;
+use gridhaul_shares::Source;
 use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::StorageError;
 use gridhaul_transfer::NodeSession;
@@ -114,6 +115,8 @@ struct User {
     name: String,
     /// It was let in without a proof.
     is_anonymous: bool,
+    /// Whom its shares are counted for.
+    source: Source,
     node: Arc<dyn NodeSession>,
     /// What `~` stands for.
     home: RemotePath,
@@ -333,6 +336,11 @@ impl Session {
                 () = tokio::time::sleep_until(deadline) => return Err(End::Idle),
             }
         }
+    }
+
+    /// Whom shares are counted for as long as nobody has logged in.
+    fn source(&self) -> Source {
+        Source::at(self.peer)
     }
 
     /// Adds a reply to what will be sent.

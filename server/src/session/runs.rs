@@ -2,14 +2,17 @@
 //!
 //! A directory is read and sorted in runs: people and programs expect the order of names, and constant
 //! memory forbids to sort a million of them. What takes time is to ask for the facts of every entry, so
-//! those who help with a large directory take turns at reading names, and work on the rest beside each
-//! other. Runs stay in order, and few of them wait to be sent.
+//! threads that help with a large directory take turns at reading names, and work on the rest beside each
+//! other. Runs stay in order, and few of them wait to be sent. A helper ends when enough runs wait, so that a
+//! listing whose reader is slow holds no thread; the next run that is fetched starts helpers again.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use gridhaul_shares::Grant;
 use gridhaul_storage::{DirectoryRun, DirectoryStream, StorageError};
 use rustix::io::Errno;
 
@@ -18,43 +21,58 @@ use super::lines::{DirectoryLines, Pieces};
 /// How many entries are sorted together. A directory with fewer needs no help.
 const RUN_ENTRIES: usize = 4096;
 
-/// Runs that wait to be sent; each has some hundred kilobytes of lines.
-const WAITING_RUNS: usize = 2;
+/// Runs that wait to be sent, or are worked at; each has some hundred kilobytes of lines.
+const WAITING_RUNS: usize = 6;
 
 /// Threads that help with one directory, at most. More than two pay where every question goes over a
 /// network.
 const HELPERS: usize = 4;
 
-/// Threads that help in the whole process. A directory that finds none free is listed without.
-const ALL_HELPERS: usize = 64;
-
 /// The lines of a directory, a run after another.
 pub(super) struct Runs {
     lines: Arc<DirectoryLines>,
+    helpers: Helpers,
     state: State,
 }
 
+/// Says whether one more thread may help. A directory that finds none is listed without.
+pub(super) type Helpers = Arc<dyn Fn() -> Option<Grant> + Send + Sync>;
+
 enum State {
     Alone(Box<dyn DirectoryStream>),
-    Helped(Receiver<Waiting>),
+    Helped(Arc<Shared>),
     Ended,
 }
 
 type Made = Result<Pieces, StorageError>;
 
-/// A run that somebody works at.
+/// A run that a helper works at.
 type Waiting = Receiver<Made>;
 
-/// What is left of a directory, and where its runs are announced in their order.
+/// A directory that several threads read.
+struct Shared {
+    source: Mutex<Source>,
+    /// Nobody wants the rest.
+    given_up: AtomicBool,
+}
+
 struct Source {
-    stream: Box<dyn DirectoryStream>,
-    runs: SyncSender<Waiting>,
+    /// `None` at the end.
+    stream: Option<Box<dyn DirectoryStream>>,
+    /// Runs in their order.
+    runs: VecDeque<Waiting>,
+    helpers: usize,
 }
 
 impl Runs {
-    pub(super) fn new(stream: Box<dyn DirectoryStream>, lines: DirectoryLines) -> Self {
+    pub(super) fn new(
+        stream: Box<dyn DirectoryStream>,
+        lines: DirectoryLines,
+        helpers: Helpers,
+    ) -> Self {
         Self {
             lines: Arc::new(lines),
+            helpers,
             state: State::Alone(stream),
         }
     }
@@ -65,18 +83,17 @@ impl Runs {
             State::Alone(stream) => match stream.next_run(RUN_ENTRIES) {
                 Ok(Some(mut run)) => {
                     if run.count() >= RUN_ENTRIES {
-                        self.find_help();
+                        self.share();
                     }
                     Some(self.lines.of(&mut *run))
                 }
                 Ok(None) => None,
                 Err(error) => Some(Err(error)),
             },
-            State::Helped(runs) => runs.recv().ok().map(|run| {
-                // A helper that panicked says so on standard error.
-                run.recv()
-                    .unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO)))
-            }),
+            State::Helped(shared) => {
+                let shared = Arc::clone(shared);
+                self.next_helped(&shared)
+            }
             State::Ended => None,
         };
         if !matches!(made, Some(Ok(_))) {
@@ -85,85 +102,118 @@ impl Runs {
         made
     }
 
-    /// Hands the rest of the directory to helpers, if there are any.
-    fn find_help(&mut self) {
+    /// Lets helpers begin with the rest of the directory.
+    fn share(&mut self) {
         let State::Alone(stream) = std::mem::replace(&mut self.state, State::Ended) else {
             return;
         };
-        let (runs, made) = mpsc::sync_channel(WAITING_RUNS);
-        let source = Arc::new(Mutex::new(Some(Source { stream, runs })));
-        let helpers = (0..HELPERS)
-            .take_while(|_| start_helper(&self.lines, &source))
-            .count();
-        self.state = if helpers > 0 {
-            State::Helped(made)
-        } else {
-            let source = lock(&source).take();
-            source.map_or(State::Ended, |source| State::Alone(source.stream))
+        let source = Source {
+            stream: Some(stream),
+            runs: VecDeque::new(),
+            helpers: 0,
         };
+        let shared = Arc::new(Shared {
+            source: Mutex::new(source),
+            given_up: AtomicBool::new(false),
+        });
+        self.call_helpers(&shared);
+        self.state = State::Helped(shared);
+    }
+
+    /// The run that comes first: that of a helper, or one that is made here because there is no helper.
+    fn next_helped(&self, shared: &Arc<Shared>) -> Option<Made> {
+        let mut source = shared.lock();
+        if let Some(first) = source.runs.pop_front() {
+            drop(source);
+            self.call_helpers(shared);
+            // A helper that panicked says so on standard error.
+            let made = first.recv();
+            return Some(made.unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO))));
+        }
+        let run = source.next_run();
+        drop(source);
+        run.map(|run| run.and_then(|mut run| self.lines.of(&mut *run)))
+    }
+
+    /// Starts as many helpers as there may be and as are useful.
+    fn call_helpers(&self, shared: &Arc<Shared>) {
+        // Whoever holds the lock reads names; it is a helper, or will call some.
+        let Ok(mut source) = shared.source.try_lock() else {
+            return;
+        };
+        while source.has_work() && source.helpers < HELPERS && self.start_helper(shared) {
+            source.helpers += 1;
+        }
+    }
+
+    /// Whether there is one more thread that helps.
+    fn start_helper(&self, shared: &Arc<Shared>) -> bool {
+        let Some(grant) = (self.helpers)() else {
+            return false;
+        };
+        let (lines, shared) = (Arc::clone(&self.lines), Arc::clone(shared));
+        let help = move || {
+            let _grant = grant;
+            while let Some((mut run, made)) = shared.begin_run() {
+                // There is room for one answer, and it is wanted unless the listing was given up.
+                drop(made.send(lines.of(&mut *run)));
+            }
+        };
+        let thread = thread::Builder::new().name("lister".to_owned());
+        thread.spawn(help).is_ok()
     }
 }
 
-/// Whether there is one more who helps.
-fn start_helper(lines: &Arc<DirectoryLines>, source: &Arc<Mutex<Option<Source>>>) -> bool {
-    let Some(permit) = Permit::take() else {
-        return false;
-    };
-    let (lines, source) = (Arc::clone(lines), Arc::clone(source));
-    let help = move || {
-        let _permit = permit;
-        while let Some((mut run, made)) = next_run(&source) {
-            // Nobody waits any more when the listing was given up.
-            if made.send(lines.of(&mut *run)).is_err() {
-                return;
+impl Drop for Runs {
+    fn drop(&mut self) {
+        if let State::Helped(shared) = &self.state {
+            shared.given_up.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Source {
+    fn has_work(&self) -> bool {
+        self.stream.is_some() && self.runs.len() < WAITING_RUNS
+    }
+
+    fn next_run(&mut self) -> Option<Result<Box<dyn DirectoryRun>, StorageError>> {
+        let run = self.stream.as_mut()?.next_run(RUN_ENTRIES).transpose();
+        if !matches!(run, Some(Ok(_))) {
+            self.stream = None;
+        }
+        run
+    }
+}
+
+impl Shared {
+    /// A run for a helper to work at, and where its lines go; `None` when the helper has to end.
+    fn begin_run(&self) -> Option<(Box<dyn DirectoryRun>, SyncSender<Made>)> {
+        let mut source = self.lock();
+        let run = if self.given_up.load(Ordering::Relaxed) || !source.has_work() {
+            None
+        } else {
+            source.next_run()
+        };
+        let Some(run) = run else {
+            source.helpers -= 1;
+            return None;
+        };
+        let (made, waiting) = mpsc::sync_channel(1);
+        source.runs.push_back(waiting);
+        match run {
+            Ok(run) => Some((run, made)),
+            Err(error) => {
+                drop(made.send(Err(error)));
+                source.helpers -= 1;
+                None
             }
         }
-    };
-    let thread = thread::Builder::new().name("lister".to_owned());
-    thread.spawn(help).is_ok()
-}
-
-/// A run to work at, and where its lines go; `None` when there is nothing left to do.
-fn next_run(source: &Mutex<Option<Source>>) -> Option<(Box<dyn DirectoryRun>, SyncSender<Made>)> {
-    let mut place = lock(source);
-    let source = place.as_mut()?;
-    let run = source.stream.next_run(RUN_ENTRIES).transpose();
-    let (made, waiting) = mpsc::sync_channel(1);
-    // It waits here until there is room, and so do the others.
-    let announced = run.is_some() && source.runs.send(waiting).is_ok();
-    match run {
-        Some(Ok(run)) if announced => return Some((run, made)),
-        // Nobody waits any more when the listing was given up.
-        Some(Err(error)) => drop(made.send(Err(error))),
-        _ => {}
     }
-    *place = None;
-    None
-}
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic left behind is a directory that was read up to some entry.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The right to be one of the threads that help.
-struct Permit;
-
-static HELPING: AtomicUsize = AtomicUsize::new(0);
-
-impl Permit {
-    fn take() -> Option<Self> {
-        let one_more = |helping| (helping < ALL_HELPERS).then_some(helping + 1);
-        HELPING
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .is_ok()
-            .then_some(Self)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        HELPING.fetch_sub(1, Ordering::Relaxed);
+    fn lock(&self) -> MutexGuard<'_, Source> {
+        // What a panic left behind is a directory that was read up to some entry.
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -173,6 +223,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use gridhaul_protocol::facts::FactSelection;
+    use gridhaul_shares::{Pool, Source};
     use gridhaul_storage::{Entries, PosixOptions, PosixStorage, Storage as _};
     use tempfile::TempDir;
 
@@ -180,7 +231,7 @@ mod tests {
     use super::*;
 
     /// Enough for helpers to have each other's company.
-    const FILES: usize = 6 * RUN_ENTRIES;
+    const FILES: usize = 10 * RUN_ENTRIES;
 
     fn large() -> (TempDir, PosixStorage) {
         let directory = TempDir::new().expect("a temporary directory");
@@ -200,7 +251,10 @@ mod tests {
             directory: PathBuf::from("/"),
             pattern: None,
         };
-        Runs::new(storage.list("/".as_ref()).expect("listed"), lines)
+        let pool = Pool::new(64);
+        let source = Source::at([192, 0, 2, 1].into());
+        let helpers = Arc::new(move || pool.try_take(&source, 1));
+        Runs::new(storage.list("/".as_ref()).expect("listed"), lines, helpers)
     }
 
     fn names(mut pieces: Pieces) -> Vec<String> {
@@ -229,6 +283,26 @@ mod tests {
             assert_eq!(listed.len(), FILES);
             assert_eq!(listed, expected);
         }
+    }
+
+    #[test]
+    fn a_listing_that_is_not_read_holds_no_thread() {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let (_directory, storage) = large();
+        let mut runs = runs(&storage, Form::Facts);
+        let first = names(runs.next_run().expect("a run").expect("listed")).len();
+        let State::Helped(shared) = &runs.state else {
+            panic!("it has help");
+        };
+        let shared = Arc::clone(shared);
+        let begun = Instant::now();
+        while shared.lock().helpers > 0 {
+            assert!(begun.elapsed() < PATIENCE, "helpers wait for the reader");
+            thread::yield_now();
+        }
+        let rest = std::iter::from_fn(|| runs.next_run());
+        let listed: usize = rest.map(|run| names(run.expect("listed")).len()).sum();
+        assert_eq!(first + listed, FILES);
     }
 
     #[test]

@@ -5,16 +5,21 @@ use std::sync::Arc;
 use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::time::TimeValue;
+use gridhaul_shares::Source;
+use gridhaul_stack::Cancel;
 use gridhaul_storage::StorageError;
 use gridhaul_transfer::LineSource;
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use rustix::io::Errno;
+use tokio::runtime::Handle;
 
 use super::control::Control;
 use super::entry::{self, Clock, Kind};
 use super::lines::{Form, Style};
 use super::listing::Listing;
+use super::runs::Helpers;
 use super::{End, Session, User, replies};
+use crate::threads::Threads;
 
 impl Session {
     /// `SIZE`: also of directories, as globus-gridftp-server 13.24 has it.
@@ -109,10 +114,12 @@ impl Session {
         let style = self.style(form);
         let given = given.cloned();
         let storage = user.node.storage();
+        let helpers = self.helpers(user);
         LineSource {
             open: Arc::new(move |_| {
                 let given = given.as_ref().map(PathArgument::as_bytes);
-                let listing = Listing::open(Arc::clone(&storage), style, path.as_path(), given)?;
+                let storage = (Arc::clone(&storage), Arc::clone(&helpers));
+                let listing = Listing::open(storage, style, path.as_path(), given)?;
                 Ok(Box::new(listing))
             }),
         }
@@ -140,44 +147,106 @@ impl Session {
             }
         };
         let style = self.style(Form::AllFacts);
-        let (sender, mut pieces) = mpsc::channel(2);
-        let storage = user.node.storage();
-        let first = Reply::encode_first_line(250, [b"Contents of ", path.as_bytes()].concat());
-        let listed = tokio::task::spawn_blocking(move || {
-            let listing = Listing::open(storage, style, path.as_path(), None)?;
-            // Nobody listens any more when the client is gone.
-            if sender.blocking_send(first).is_err() {
-                return Ok(());
-            }
-            for piece in listing {
-                if sender.blocking_send(inner_lines(&piece?)).is_err() {
-                    break;
-                }
-            }
-            Ok(())
-        });
+        let helpers = self.helpers(user);
+        let mut parked = Parked::new(&self.shared.threads, user);
         let mut begun = false;
-        while let Some(piece) = pieces.recv().await {
-            begun = true;
-            control.raw(&piece);
-            control.flush().await?;
+        loop {
+            // A thread makes one piece. While the client reads that, none is held.
+            let listing = parked.listing.take();
+            let (at, helpers) = (path.clone(), Arc::clone(&helpers));
+            let made = self.work(control, user, move |files| {
+                let storage = (Arc::clone(&files.storage), helpers);
+                let mut listing = match listing {
+                    Some(listing) => listing,
+                    None => Box::new(Listing::open(storage, style, at.as_path(), None)?),
+                };
+                let piece = next_piece(&mut listing, &files.cancel)?;
+                Ok((listing, piece))
+            });
+            let end = match made.await? {
+                Ok((listing, piece)) => {
+                    parked.listing = Some(listing);
+                    if !begun {
+                        let first = [b"Contents of ", path.as_bytes()].concat();
+                        control.raw(&Reply::encode_first_line(250, first));
+                        begun = true;
+                    }
+                    if !piece.is_empty() {
+                        control.raw(&piece);
+                        control.flush().await?;
+                        continue;
+                    }
+                    Reply::encode_last_line(250, "End.")
+                }
+                Err(error) if !begun => {
+                    self.send(control, &replies::storage_error(&error));
+                    return Ok(());
+                }
+                // The last line ends the reply, whatever its code.
+                Err(error) => {
+                    Reply::encode_last_line(451, format!("The listing broke off: {error}."))
+                }
+            };
+            control.raw(&end);
+            return Ok(());
         }
-        let end = listed
-            .await
-            .unwrap_or_else(|_| Err(StorageError::new("thread", rustix::io::Errno::IO)));
-        match (end, begun) {
-            (Ok(()), _) => control.raw(&Reply::encode_last_line(250, "End.")),
-            (Err(error), false) => self.send(control, &replies::storage_error(&error)),
-            // The last line ends the reply, whatever its code.
-            (Err(error), true) => {
-                control.raw(&Reply::encode_last_line(
-                    451,
-                    format!("The listing broke off: {error}."),
-                ));
-            }
-        }
-        Ok(())
     }
+
+    /// Threads that help with the user's large directories.
+    fn helpers(&self, user: &User) -> Helpers {
+        let (threads, source) = (Arc::clone(&self.shared.threads), user.source.clone());
+        Arc::new(move || threads.lister(&source))
+    }
+}
+
+/// A listing that waits for its reader. To close it may block, so that is done on a thread for files.
+struct Parked {
+    listing: Option<Box<Listing>>,
+    threads: Arc<Threads>,
+    source: Source,
+}
+
+impl Parked {
+    fn new(threads: &Arc<Threads>, user: &User) -> Self {
+        Self {
+            listing: None,
+            threads: Arc::clone(threads),
+            source: user.source.clone(),
+        }
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        let Some(listing) = self.listing.take() else {
+            return;
+        };
+        let (threads, source) = (Arc::clone(&self.threads), self.source.clone());
+        // Without a runtime the server has ended, and this thread may close it.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                let thread = threads.file_thread(&source).await;
+                thread.run(move || drop(listing)).await
+            });
+        }
+    }
+}
+
+/// Bytes of a listing that are made at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Some lines of a listing as lines of a reply; empty at the end.
+fn next_piece(listing: &mut Listing, cancel: &Cancel) -> Result<Vec<u8>, StorageError> {
+    let mut piece = Vec::new();
+    while piece.len() < PIECE_BYTES
+        && let Some(lines) = listing.next()
+    {
+        if cancel.is_cancelled() {
+            return Err(StorageError::new("scandir", Errno::CANCELED));
+        }
+        piece.extend(inner_lines(&lines?));
+    }
+    Ok(piece)
 }
 
 /// Lines of a listing as lines of a reply.

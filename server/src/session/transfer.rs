@@ -7,6 +7,7 @@ use gridhaul_protocol::command::Command;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::negotiated::TransferEnd;
 use gridhaul_protocol::reply::Reply;
+use gridhaul_shares::{Grant, Turn};
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{
     CancelReason, ChecksumRequest, Event, EventSink, LOOK_AHEAD_FILES, Outcome, RunningTransfer,
@@ -21,7 +22,6 @@ use super::order::{Motion, Order};
 use super::watch::{Due, Watch};
 use super::{End, LastChannels, Session, User, replies};
 use crate::events;
-use crate::limits::{TransferPermit, Turn};
 use crate::shutdown::Phase;
 
 /// A transfer that a node works at.
@@ -83,7 +83,7 @@ impl Session {
         user: &User,
         order: &Order,
     ) -> Result<Reply, End> {
-        let Some(permit) = self.turn(control).await? else {
+        let Some(permit) = self.turn(control, user).await? else {
             return Ok(Reply::new(426, "Aborted before it began."));
         };
         if user.node.looks_ahead() {
@@ -114,20 +114,20 @@ impl Session {
     }
 
     /// Waits until there are few enough transfers; `None` if the client says ABOR before.
-    async fn turn(&mut self, control: &mut Control) -> Result<Option<TransferPermit>, End> {
-        let (ahead, mut permit) = match self.shared.transfers.enter() {
+    async fn turn(&mut self, control: &mut Control, user: &User) -> Result<Option<Grant>, End> {
+        let mut permit = match self.shared.transfers.enter(&user.source) {
             Turn::Now(permit) => return Ok(Some(permit)),
-            Turn::Later { ahead, permit } => (ahead, permit),
+            Turn::Later(waiting) => waiting,
         };
         let notice = tokio::time::sleep(super::watch::NOTICE_AFTER);
         tokio::pin!(notice);
         let mut noticed = false;
         loop {
             tokio::select! {
-                permit = &mut permit => return permit.map(Some).map_err(|_| End::Shutdown),
+                permit = &mut permit => return Ok(Some(permit)),
                 () = &mut notice, if !noticed => {
                     noticed = true;
-                    self.send(control, &queued(ahead));
+                    self.send(control, &queued(permit.ahead()));
                     control.flush().await?;
                 }
                 received = control.receive(), if control.has_room() => {

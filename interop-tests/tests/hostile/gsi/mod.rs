@@ -7,6 +7,7 @@
 mod channels;
 mod exchange;
 mod floods;
+mod hung;
 mod order;
 mod settings;
 mod tls;

@@ -1,0 +1,74 @@
+//! An account whose files hang costs the others nothing.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use gridhaul_interop::raw::GsiControl;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Site;
+
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// A field of `/proc/PID/status`.
+fn status(pid: i32, field: &str) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The processes beneath `top`.
+fn descendants(top: i32) -> Vec<i32> {
+    let names = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        name.to_str()?.parse().ok()
+    });
+    let is_beneath = |pid: &i32| {
+        let parents = std::iter::successors(status(*pid, "PPid:"), |pid| status(*pid, "PPid:"));
+        parents.take(8).any(|parent| parent == top)
+    };
+    names.filter(is_beneath).collect()
+}
+
+/// The process that acts for an account, stopped until this is dropped: it stands for a file system that hangs.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn only_broker(server: u32) -> Self {
+        let server = i32::try_from(server).unwrap();
+        let found = descendants(server);
+        // The monitor is root.
+        let mut brokers = found
+            .into_iter()
+            .filter(|pid| status(*pid, "Uid:") != Some(0));
+        let broker = Pid::from_raw(brokers.next().unwrap()).unwrap();
+        kill_process(broker, Signal::STOP).unwrap();
+        Self(broker)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+#[test]
+fn an_account_whose_files_hang_does_not_keep_others_out() {
+    let site = Site::new(&["--file-threads", "8"]);
+    if !site.pki.accounts().differ() {
+        eprintln!("only root can act for other accounts");
+        return;
+    }
+    let mut sessions: Vec<GsiControl> = (0..12).map(|_| site.session()).collect();
+    let _stopped = Stopped::only_broker(site.fixture.server.pid());
+    for session in &mut sessions {
+        session.send_line("MLST hello.txt").unwrap();
+    }
+    let begin = Instant::now();
+    let mut bob = GsiControl::logged_in(site.fixture.address(), &site.bob()).unwrap();
+    bob.must("MLST", 250).unwrap();
+    let path = site.fixture.path("");
+    bob.must(&format!("MLSC {path}"), 250).unwrap();
+    assert!(begin.elapsed() < AT_ONCE, "it took {:?}", begin.elapsed());
+}

@@ -1,0 +1,71 @@
+//! Clients that take all they can get leave room for the next one.
+
+use std::io::Read;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use gridhaul_interop::raw::{Control, DataListener, get_stream};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+
+use crate::fixture::{Fixture, HELLO};
+
+/// As many as the server has threads for files.
+const SESSIONS: u8 = 64;
+
+/// A login that waits for files of others takes as long as they are not read.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// From another address, a login, a listing and a file.
+#[track_caller]
+fn others_are_served(fixture: &Fixture) {
+    let begin = Instant::now();
+    let mut other =
+        Control::anonymous_from(Ipv4Addr::new(127, 0, 0, 2), fixture.address()).unwrap();
+    other.must("MLST", 250).unwrap();
+    assert_eq!(get_stream(&mut other, HELLO.0).unwrap(), HELLO.1);
+    assert!(begin.elapsed() < AT_ONCE, "it took {:?}", begin.elapsed());
+}
+
+#[test]
+fn listings_that_are_not_read_hold_no_thread() {
+    let fixture = Fixture::ours(&[]);
+    let many = fixture.folder("many");
+    for number in 0..30_000 {
+        // Ten megabytes of facts in all, more than the buffers of a connection hold.
+        std::fs::write(many.join(format!("{number:0>230}")), b"").unwrap();
+    }
+    let path = fixture.path("many");
+    let mut unread = Vec::new();
+    for number in 0..SESSIONS {
+        let source = Ipv4Addr::new(127, 0, 1, number % 8 + 1);
+        let mut session = Control::anonymous_from(source, fixture.address()).unwrap();
+        set_socket_recv_buffer_size(session.socket(), 4096).unwrap();
+        session.send_line(&format!("MLSC {path}")).unwrap();
+        unread.push(session);
+    }
+    for session in &unread {
+        session.socket().read_exact(&mut [0; 64]).unwrap();
+    }
+    others_are_served(&fixture);
+}
+
+#[test]
+fn transfers_that_are_not_read_leave_room() {
+    let fixture = Fixture::ours(&["--max-transfers", "16"]);
+    fixture.large_file("large");
+    let path = fixture.path("large");
+    let mut unread = Vec::new();
+    for _ in 0..16 {
+        let mut session = fixture.session();
+        let listener = DataListener::announced(&mut session).unwrap();
+        session.send_line(&format!("RETR {path}")).unwrap();
+        unread.push((session, listener));
+    }
+    // All but a quarter of the transfers run, and are not read.
+    let running = unread.iter_mut().take(12).map(|(session, listener)| {
+        assert_eq!(session.reply().unwrap().code, 150);
+        listener.accept().unwrap()
+    });
+    let _channels: Vec<_> = running.collect();
+    others_are_served(&fixture);
+}
