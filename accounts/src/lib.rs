@@ -19,7 +19,6 @@ mod account;
 mod broker;
 mod client;
 mod facts;
-mod kernel;
 mod listed;
 mod messages;
 mod monitor;
@@ -32,9 +31,8 @@ pub mod socket;
 pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits, BrokerSource,
 };
-pub use kernel::kernel_has_landlock;
 pub use listed::OpenError;
 pub use monitor::{Monitor, MonitorError, MonitorOptions};
-pub use own::open_own;
+pub use own::{open_own, own_directory};
 pub use pam::pam_service_is_described;
 pub use policy::{AccountPolicy, Refusal};

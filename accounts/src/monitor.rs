@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gridhaul_sandbox::SandboxError;
 use gridhaul_storage::PosixOptions;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -153,7 +154,11 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
     process::ignore_signals();
     // For whoever looks at the list of processes; it does not matter if there is another name.
     let _ = rustix::thread::set_name(c"gridhaul-mon");
-    if let Err(error) = give_up(needed(options)) {
+    let executes = options.is_some_and(|options| options.pam_service.is_some());
+    if let Err(error) = give_up(needed(options))
+        .map_err(SandboxError::from)
+        .and_then(|()| gridhaul_sandbox::monitor::confine(executes))
+    {
         // The server sees that its requests fail, and this is why.
         eprintln!("gridhaul-server: the monitor cannot give up what it does not need: {error}");
         return;
@@ -261,6 +266,5 @@ fn give_up(kept: CapabilitySet) -> Result<(), Errno> {
         permitted,
         inheritable: CapabilitySet::empty(),
     };
-    rustix::thread::set_capabilities(None, sets)?;
-    rustix::thread::set_no_new_privs(true)
+    rustix::thread::set_capabilities(None, sets)
 }

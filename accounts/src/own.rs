@@ -1,6 +1,6 @@
 //! The one account of a server that was started without root: its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gridhaul_storage::{PosixOptions, PosixStorage, Rights};
 use nix::unistd::Uid;
@@ -43,10 +43,13 @@ pub fn open_own(request: &AccountRequest) -> Result<(PosixStorage, PathBuf), Acc
     Ok((storage, home))
 }
 
+/// The directory that [`open_own`] opens for a root with `$HOME` and `$USER` in it.
+pub fn own_directory(root: &Path) -> PathBuf {
+    LocalAccount::own().map_or_else(|| root.to_owned(), |own| own.expand(root))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use gridhaul_storage::Storage as _;
 
     use super::*;

@@ -23,6 +23,7 @@ mod metrics;
 mod own_addresses;
 pub mod passwords;
 pub mod privileges;
+mod sandbox;
 mod security;
 pub mod serve;
 mod server;

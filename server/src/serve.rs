@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gridhaul_accounts::{Monitor, MonitorError};
+use gridhaul_sandbox::SandboxError;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
@@ -14,6 +15,7 @@ use crate::config::{Config, ConfigError, ServeArguments};
 use crate::descriptors;
 use crate::logging::{Logging, LoggingError};
 use crate::privileges::{self, PrivilegeError};
+use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError};
 use crate::threads::Threads;
 
@@ -35,6 +37,9 @@ pub enum ServeError {
     /// Root cannot be given up.
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
+    /// The process cannot be confined.
+    #[error("cannot confine the server: {0}")]
+    Sandbox(#[from] SandboxError),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(#[from] io::Error),
@@ -52,8 +57,17 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let config = Config::load(arguments)?;
     // Before anything is opened: what this process has now, those that act as accounts have as well.
     let monitor = monitor(&config)?;
+    let process = sandbox::Process {
+        config: arguments.config.clone(),
+        local_files: match &monitor {
+            Some(_) => LocalFiles::OfBrokers,
+            None => LocalFiles::OfOwnAccount,
+        },
+    };
     let logging = Logging::start(&config.log)?;
     let server = PreparedServer::with_monitor(config.clone(), monitor)?;
+    // With root's rights still: the way to a directory may be closed to the account that serves.
+    let prepared = sandbox::Prepared::new(&server.settings(), &process);
     let identity = privileges::drop_root(&config.user)?;
     if identity.dropped {
         info!(
@@ -65,12 +79,16 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     if let Err(error) = descriptors::raise_limit() {
         warn!(%error, "the limit of open descriptors cannot be raised");
     }
+    let confined = Confined {
+        sandbox: prepared.enforce()?,
+        process,
+    };
     let runtime = runtime(&config)?;
     let served = runtime.block_on(async {
         let signals = Signals::new()?;
         let server = server.start()?;
         announce(&server);
-        run(server, signals, arguments, &logging).await;
+        run(server, signals, arguments, &logging, &confined).await;
         Ok(())
     });
     runtime.shutdown_timeout(LAST_THREADS);
@@ -104,6 +122,12 @@ fn runtime(config: &Config) -> io::Result<Runtime> {
         .build()
 }
 
+/// What the process may do until it ends, whatever a reload asks for.
+struct Confined {
+    sandbox: Sandbox,
+    process: sandbox::Process,
+}
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -128,10 +152,16 @@ impl Signals {
     }
 }
 
-async fn run(server: Server, mut signals: Signals, arguments: &ServeArguments, logging: &Logging) {
+async fn run(
+    server: Server,
+    mut signals: Signals,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    confined: &Confined,
+) {
     loop {
         tokio::select! {
-            _ = signals.hang_up.recv() => reload(&server, arguments, logging),
+            _ = signals.hang_up.recv() => reload(&server, arguments, logging, confined),
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
         }
@@ -142,7 +172,7 @@ async fn run(server: Server, mut signals: Signals, arguments: &ServeArguments, l
     }
 }
 
-fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging) {
+fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confined: &Confined) {
     let (config, kept) = match Config::load(arguments) {
         Ok(config) => config.reloaded(&server.config()),
         Err(error) => {
@@ -153,10 +183,12 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging) {
     if let Err(error) = logging.reload(&config.log) {
         error!(%error, "the log was not reloaded");
     }
+    confined.sandbox.warn_of_new(&config, &confined.process);
     match server.reload(config) {
         Ok(()) => info!("reloaded"),
         Err(error) => error!(%error, "not everything was reloaded"),
     }
+    confined.sandbox.warn_of_new_users(&server.settings());
     for name in kept {
         warn!(setting = name, "a change of this setting needs a restart");
     }

@@ -217,6 +217,11 @@ impl PreparedServer {
         &self.addresses
     }
 
+    /// What the configuration came to.
+    pub(crate) fn settings(&self) -> Settings {
+        self.shared.settings()
+    }
+
     /// Serves. Must be called in a tokio runtime with I/O and time.
     ///
     /// # Errors
@@ -267,6 +272,11 @@ impl Server {
     /// The configuration that new sessions get.
     pub fn config(&self) -> Arc<Config> {
         self.shared.settings().config
+    }
+
+    /// What new sessions get.
+    pub(crate) fn settings(&self) -> Settings {
+        self.shared.settings()
     }
 
     /// How many sessions there are.

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, ServeArguments};
 use crate::logging::Logging;
+use crate::sandbox::{self, LocalFiles};
 use crate::serve::ServeError;
 use crate::server::PreparedServer;
 use crate::session::{LocalUser, Stream, beginning};
@@ -38,6 +39,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         .and_then(|text| addresses(&text))
         .unwrap_or_else(|| (nowhere(), nowhere()));
     let server = PreparedServer::new(config)?;
+    let process = sandbox::Process {
+        config: arguments.config.clone(),
+        local_files: LocalFiles::OfUser,
+    };
+    sandbox::Prepared::new(&server.settings(), &process).enforce()?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
+use gridhaul_sandbox::{SandboxError, broker as sandbox};
 use gridhaul_storage::{PosixStorage, StorageError};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -83,7 +84,7 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
     };
     account.become_it()?;
     confine::keep_rights_of(account.uid)
-        .map_err(|error| machine("giving rights up", words(error)))?;
+        .map_err(|error| machine("giving rights up", error.to_string()))?;
     if let Some(umask) = options.umask {
         rustix::process::umask(Mode::from_raw_mode(umask));
     }
@@ -104,7 +105,8 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
     let storage = PosixStorage::open(&root, start.options()).map_err(|error| directory(&error))?;
     let held = hold(&root).map_err(|errno| directory(&StorageError::new("open", errno)))?;
     let home = account.home_beneath(&root, &storage);
-    confine::to_directory(held, start.read_only).map_err(|error| machine("Landlock", error))?;
+    let confined = |error: SandboxError| machine("confinement", error.to_string());
+    sandbox::to_directory(held, start.read_only).map_err(confined)?;
 
     let pid = std::process::id();
     let broker = Arc::new(Broker::new(storage));
@@ -126,7 +128,9 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
     }
     // What it takes to start a thread is forbidden after this.
     begun.wait();
-    confine::to_calls(start.read_only).map_err(|error| machine("seccomp", error))?;
+    sandbox::filter(start.read_only)
+        .and_then(|filter| filter.enforce())
+        .map_err(confined)?;
     let ready = Ready {
         pid,
         home: PathBuf::into_os_string(home).into_vec(),

@@ -281,10 +281,10 @@ fn a_broker_has_the_rights_of_its_account_and_no_others() {
         fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid(),
         0
     );
-    // Filtered, and with one filter.
+    // Under the monitor's filter and its own.
     assert_eq!(
         (status(pid, "Seccomp"), status(pid, "Seccomp_filters")),
-        ("2".into(), "1".into())
+        ("2".into(), "2".into())
     );
     wait_for_few_descriptors(pid, BROKERS_DESCRIPTORS);
 }

@@ -1,8 +1,5 @@
-//! What the machine grants: descriptors, memory, and what confines the files of accounts.
+//! What the machine grants: descriptors and memory.
 
-use std::path::Path;
-
-use gridhaul_accounts::kernel_has_landlock;
 use rustix::process::{Resource, getrlimit};
 
 use super::report::Report;
@@ -106,28 +103,5 @@ fn check_drivers(report: &mut Report, config: &Config) {
                 report.warning(setting, text);
             }
         }
-    }
-}
-
-/// What confines the processes that work with the files of accounts. Without it they have the rights of
-/// their account, and no more.
-pub(super) fn check_confinement(report: &mut Report) {
-    const ABOUT: &str = "confinement";
-    if kernel_has_landlock() {
-        report.ok(ABOUT, "the kernel has Landlock");
-    } else {
-        report.warning(
-            ABOUT,
-            "the kernel has no Landlock, or it is off: accounts are kept in their directories by path \
-             resolution alone; Linux 5.19 and later have it, with landlock in the lsm= list",
-        );
-    }
-    if Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
-        report.ok(ABOUT, "the kernel has seccomp filters");
-    } else {
-        report.warning(
-            ABOUT,
-            "the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)",
-        );
     }
 }

@@ -12,6 +12,7 @@ mod network;
 #[cfg(feature = "rdma")]
 mod rdma;
 mod report;
+mod sandbox;
 mod trust;
 
 use std::io::{self, Write};
@@ -48,8 +49,8 @@ fn check_all(report: &mut Report, config: &Config) {
     }
     if let Some(gsi) = &security.gsi {
         identities::check(report, config, gsi);
-        machine::check_confinement(report);
     }
+    sandbox::check(report, config);
     files::check(report, config);
     network::check(report, config);
     machine::check(report, config);

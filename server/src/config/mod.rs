@@ -321,6 +321,13 @@ fn settings(arguments: &ServeArguments) -> Result<Settings, ConfigError> {
 }
 
 impl DataConnections {
+    /// Whether data channels may run over this transport: by the configured stack, or as a client asks.
+    pub(crate) fn may_use(&self, transport: &str) -> bool {
+        let is_default = self.stack.split([':', ',']).next() == Some(transport);
+        let mut asked_for = self.allowed_drivers.iter().chain(&self.anonymous_drivers);
+        is_default || asked_for.any(|driver| driver == transport)
+    }
+
     /// Who may open data connections to a session whose control connection comes from `peer`.
     pub fn admission(&self, peer: IpAddr) -> Admission {
         let mut blocks = vec![AddressBlock::host(peer)];

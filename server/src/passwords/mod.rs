@@ -104,6 +104,11 @@ impl Passwords {
         Ok(Self { users })
     }
 
+    /// What users may use, in no order.
+    pub(crate) fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.users.values().map(|user| &user.grant)
+    }
+
     /// Whether there is a user of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.users.contains_key(name)

@@ -3,5 +3,6 @@
 mod contract;
 mod program;
 mod renewal;
+mod sandbox;
 mod security;
 mod ssh;

@@ -73,6 +73,16 @@ impl Running {
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("sent");
     }
 
+    /// What the server has logged on standard error until some words come.
+    pub(crate) fn log_until(&mut self, words: &str) -> String {
+        let mut log = String::new();
+        let mut stderr = BufReader::new(self.child.stderr.as_mut().expect("piped"));
+        while !log.contains(words) {
+            assert!(stderr.read_line(&mut log).expect("UTF-8") > 0, "{log}");
+        }
+        log
+    }
+
     pub(crate) fn stop(mut self) -> (i32, String) {
         self.signal(Signal::TERM);
         let status = self.child.wait().expect("ended");

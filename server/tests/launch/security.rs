@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use crate::program::{Running, fails, program, public_directory};
 
 /// A directory with what a site has in `/etc/grid-security`.
-struct Site(TempDir);
+pub(crate) struct Site(TempDir);
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let site = Self(public_directory());
         fs::create_dir(site.path("certificates")).expect("made");
         for (sample, name) in [
@@ -47,7 +47,7 @@ impl Site {
     }
 
     /// `--gsi` with everything named.
-    fn flags(&self) -> Vec<String> {
+    pub(crate) fn flags(&self) -> Vec<String> {
         let named = [
             ("--cert", "host.pem"),
             ("--key", "host.key"),
@@ -73,7 +73,7 @@ impl Site {
     }
 }
 
-fn as_str(flags: &[String]) -> Vec<&str> {
+pub(crate) fn as_str(flags: &[String]) -> Vec<&str> {
     flags.iter().map(String::as_str).collect()
 }
 

@@ -1,0 +1,296 @@
+//! What each process can and cannot do under its filter, in a thread that is confined for good.
+
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Command;
+use std::time::Duration;
+
+use gridhaul_sandbox::server::Needs;
+use gridhaul_sandbox::{Filter, broker, login, monitor, server};
+
+const EPERM: Option<i32> = Some(libc::EPERM);
+const ENOSYS: Option<i32> = Some(libc::ENOSYS);
+
+/// Runs `work` in a thread of its own, under the filter.
+fn under(filter: &Filter, work: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let confined = scope.spawn(|| {
+            filter.enforce_on_this_thread().unwrap();
+            work();
+        });
+        confined.join().unwrap();
+    });
+}
+
+/// What a system call with these arguments answers: `None` if it is made.
+fn call(number: i64, arguments: [usize; 4]) -> Option<i32> {
+    let [a, b, c, d] = arguments;
+    // SAFETY: every call that the tests make is refused by a filter, or has arguments that the kernel
+    // refuses, and points to nothing.
+    let result = unsafe { libc::syscall(number, a, b, c, d) };
+    (result == -1).then(|| io::Error::last_os_error().raw_os_error().unwrap())
+}
+
+fn number<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+fn socket(family: i32, kind: i32, protocol: i32) -> Option<i32> {
+    let argument = |value: i32| usize::try_from(value).unwrap();
+    call(
+        libc::SYS_socket,
+        [argument(family), argument(kind), argument(protocol), 0],
+    )
+}
+
+/// Calls that would let a process out of any sandbox, by number, with arguments that do nothing.
+const NEVER: &[(&str, i64)] = &[
+    ("execve", libc::SYS_execve),
+    ("execveat", libc::SYS_execveat),
+    ("ptrace", libc::SYS_ptrace),
+    ("process_vm_readv", libc::SYS_process_vm_readv),
+    ("process_vm_writev", libc::SYS_process_vm_writev),
+    ("kcmp", libc::SYS_kcmp),
+    ("mount", libc::SYS_mount),
+    ("umount2", libc::SYS_umount2),
+    ("pivot_root", libc::SYS_pivot_root),
+    ("chroot", libc::SYS_chroot),
+    ("setns", libc::SYS_setns),
+    ("unshare", libc::SYS_unshare),
+    ("bpf", libc::SYS_bpf),
+    ("perf_event_open", libc::SYS_perf_event_open),
+    ("userfaultfd", libc::SYS_userfaultfd),
+    ("keyctl", libc::SYS_keyctl),
+    ("add_key", libc::SYS_add_key),
+    ("request_key", libc::SYS_request_key),
+    ("init_module", libc::SYS_init_module),
+    ("finit_module", libc::SYS_finit_module),
+    ("delete_module", libc::SYS_delete_module),
+    ("kexec_load", libc::SYS_kexec_load),
+    ("open_by_handle_at", libc::SYS_open_by_handle_at),
+    ("reboot", libc::SYS_reboot),
+    ("swapon", libc::SYS_swapon),
+    ("personality", libc::SYS_personality),
+    ("acct", libc::SYS_acct),
+    ("quotactl", libc::SYS_quotactl),
+    ("syslog", libc::SYS_syslog),
+    ("clock_settime", libc::SYS_clock_settime),
+];
+
+/// What processes other than the monitor must not do either.
+const NEVER_BUT_MONITOR: &[(&str, i64)] = &[
+    ("kill", libc::SYS_kill),
+    ("tkill", libc::SYS_tkill),
+    ("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo),
+    ("setuid", libc::SYS_setuid),
+    ("setgid", libc::SYS_setgid),
+    ("setresuid", libc::SYS_setresuid),
+    ("setresgid", libc::SYS_setresgid),
+    ("setgroups", libc::SYS_setgroups),
+    ("capset", libc::SYS_capset),
+    ("mknodat", libc::SYS_mknodat),
+    ("memfd_create", libc::SYS_memfd_create),
+    ("shmat", libc::SYS_shmat),
+    ("seccomp", libc::SYS_seccomp),
+];
+
+fn refuses_all(calls: &[(&str, i64)]) {
+    for (name, number) in calls {
+        assert_eq!(call(*number, [usize::MAX; 4]), EPERM, "{name}");
+    }
+}
+
+fn confined() -> Vec<(&'static str, Filter)> {
+    let all = Needs {
+        rdma: true,
+        io_uring: true,
+    };
+    vec![
+        ("server", server::filter(Needs::default()).unwrap()),
+        ("server with everything", server::filter(all).unwrap()),
+        ("login", login::filter().unwrap()),
+        ("broker", broker::filter(false).unwrap()),
+        ("broker to read", broker::filter(true).unwrap()),
+    ]
+}
+
+#[test]
+fn no_process_gets_out() {
+    let parent = rustix::process::getppid().unwrap().as_raw_pid();
+    let parent = usize::try_from(parent).unwrap();
+    for (process, filter) in confined() {
+        eprintln!("{process}");
+        under(&filter, || {
+            refuses_all(NEVER);
+            refuses_all(NEVER_BUT_MONITOR);
+            assert_eq!(number(Command::new("/bin/true").spawn()), EPERM);
+            assert_eq!(call(libc::SYS_tgkill, [parent, parent, 0, 0]), EPERM);
+        });
+    }
+}
+
+#[test]
+fn calls_that_came_late_do_not_exist_and_so_libraries_use_others() {
+    for (process, filter) in confined() {
+        eprintln!("{process}");
+        under(&filter, || {
+            for late in [
+                libc::SYS_clone3,
+                libc::SYS_pidfd_open,
+                libc::SYS_pidfd_getfd,
+                libc::SYS_open_tree,
+                libc::SYS_mount_setattr,
+                libc::SYS_process_madvise,
+                libc::SYS_memfd_secret,
+                // One that nobody has thought of yet.
+                511,
+            ] {
+                assert_eq!(call(late, [usize::MAX; 4]), ENOSYS, "{late}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_monitor_and_its_children_do_not_get_out_either() {
+    for executes in [false, true] {
+        under(&monitor::filter(executes).unwrap(), || {
+            let calls = NEVER
+                .iter()
+                .filter(|(name, _)| !executes || !name.starts_with("exec"));
+            refuses_all(&calls.copied().collect::<Vec<_>>());
+            for late in [
+                libc::SYS_pidfd_getfd,
+                libc::SYS_open_tree,
+                libc::SYS_io_uring_setup,
+            ] {
+                assert_eq!(call(late, [usize::MAX; 4]), EPERM, "{late}");
+            }
+            let ran = Command::new("/bin/true").status();
+            assert_eq!(ran.is_ok(), executes, "{ran:?}");
+        });
+    }
+}
+
+#[test]
+fn a_server_has_networks_files_and_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    under(&server::filter(Needs::default()).unwrap(), || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = std::thread::spawn(move || TcpStream::connect(address).unwrap());
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        drop(client.join().unwrap());
+        drop(UdpSocket::bind("127.0.0.1:0").unwrap());
+        drop(UnixStream::pair().unwrap());
+        drop(UnixDatagram::unbound().unwrap());
+        fs::write(&path, "x").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+        fs::remove_file(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        std::panic::catch_unwind(|| panic!("it is told")).unwrap_err();
+    });
+}
+
+#[test]
+fn a_server_has_only_the_sockets_that_it_needs() {
+    for rdma in [false, true] {
+        let needs = Needs {
+            rdma,
+            ..Needs::default()
+        };
+        under(&server::filter(needs).unwrap(), || {
+            assert_eq!(socket(libc::AF_NETLINK, libc::SOCK_RAW, 0), None);
+            let devices = socket(libc::AF_NETLINK, libc::SOCK_RAW, 20);
+            assert_eq!(devices == EPERM, !rdma, "{devices:?}");
+            for (family, kind, protocol) in [
+                (libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
+                (libc::AF_VSOCK, libc::SOCK_STREAM, 0),
+                (libc::AF_PACKET, libc::SOCK_RAW, 0),
+                (libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+                (libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP),
+                (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT),
+                (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_NETFILTER),
+            ] {
+                assert_eq!(socket(family, kind, protocol), EPERM, "{family} {protocol}");
+            }
+        });
+    }
+}
+
+#[test]
+fn io_uring_is_there_for_those_that_name_it() {
+    for (io_uring, expected) in [(false, ENOSYS), (true, Some(libc::EFAULT))] {
+        let needs = Needs {
+            io_uring,
+            ..Needs::default()
+        };
+        under(&server::filter(needs).unwrap(), || {
+            let made = call(libc::SYS_io_uring_setup, [1, 0, 0, 0]);
+            // A kernel may forbid it as well (kernel.io_uring_disabled).
+            assert!(made == expected || (io_uring && made == EPERM), "{made:?}");
+        });
+    }
+}
+
+#[test]
+fn memory_is_written_or_executed_but_not_both() {
+    const EXECUTE: i32 = libc::PROT_EXEC;
+    const BOTH: i32 = libc::PROT_WRITE | libc::PROT_EXEC;
+    const PAGE: usize = 4096;
+
+    let map = |protection: i32| {
+        // SAFETY: it maps new memory, which nothing else uses.
+        let page = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0)
+        };
+        (page != libc::MAP_FAILED).then_some(page)
+    };
+    for (process, filter) in confined() {
+        eprintln!("{process}");
+        under(&filter, || {
+            assert!(map(BOTH).is_none());
+            // Libraries are mapped so.
+            assert!(map(EXECUTE | libc::PROT_READ).is_some());
+            let page = map(libc::PROT_WRITE).unwrap();
+            // SAFETY: the page was mapped above, and nothing else uses it.
+            let executable = unsafe { libc::mprotect(page, PAGE, EXECUTE | libc::PROT_READ) };
+            let error = io::Error::last_os_error().raw_os_error();
+            assert_eq!((executable, error), (-1, EPERM));
+        });
+    }
+}
+
+#[test]
+fn limits_and_terminals_are_left_alone() {
+    under(&server::filter(Needs::default()).unwrap(), || {
+        let current = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let set = rustix::process::setrlimit(rustix::process::Resource::Nofile, current);
+        assert_eq!(set, Err(rustix::io::Errno::PERM));
+        let type_in = usize::try_from(libc::TIOCSTI).unwrap();
+        assert_eq!(call(libc::SYS_ioctl, [0, type_in, 0, 0]), EPERM);
+        let unshared = usize::try_from(libc::CLONE_NEWUSER).unwrap();
+        assert_eq!(call(libc::SYS_clone, [unshared, 0, 0, 0]), EPERM);
+    });
+}
+
+#[test]
+fn a_login_process_has_no_way_to_a_network_and_changes_no_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    fs::write(&path, "x").unwrap();
+    under(&login::filter().unwrap(), || {
+        assert_eq!(number(TcpListener::bind("127.0.0.1:0")), EPERM);
+        assert_eq!(number(UnixDatagram::unbound()), EPERM);
+        assert_eq!(number(fs::remove_file(&path)), EPERM);
+        assert_eq!(number(fs::create_dir(directory.path().join("d"))), EPERM);
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+        drop(UnixStream::pair().unwrap());
+        std::thread::spawn(|| {}).join().unwrap();
+    });
+}

@@ -1,0 +1,211 @@
+//! What the configuration says that the server's process needs, for its sandbox.
+
+use std::path::{Path, PathBuf};
+
+use gridhaul_accounts::own_directory;
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_sandbox::server::{self, Needs};
+use gridhaul_sandbox::{Access, Confinement, Files, Place, SandboxError};
+use tracing::{info, warn};
+
+use crate::config::{Config, Outcome};
+use crate::settings::Settings;
+
+/// The places of a configuration, held while the process may still see all of them.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    needs: Needs,
+    files: Files,
+}
+
+/// The sandbox of the running process.
+#[derive(Debug)]
+pub(crate) struct Sandbox {
+    needs: Needs,
+    confinement: Confinement,
+}
+
+/// What is known of the process beside its settings.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    /// The configuration file, which is read again.
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) local_files: LocalFiles,
+}
+
+/// Who opens the files of local accounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalFiles {
+    /// Brokers, where the process needs no file itself.
+    OfBrokers,
+    /// This process, for the account that it runs as.
+    OfOwnAccount,
+    /// This process, for the user whom sshd has let in.
+    OfUser,
+}
+
+impl Prepared {
+    pub(crate) fn new(settings: &Settings, process: &Process) -> Self {
+        let config = &settings.config;
+        let places = machine()
+            .chain(devices(config))
+            .chain(named(config, process))
+            .chain(roots_of_users(settings));
+        Self {
+            needs: needs(config),
+            files: Files::at(places),
+        }
+    }
+
+    /// Confines this process. Must be called while it has one thread.
+    pub(crate) fn enforce(self) -> Result<Sandbox, SandboxError> {
+        for (path, error) in self.files.missing() {
+            let path = path.display();
+            warn!(%path, %error, "not in the sandbox: restart the server when this path is there");
+        }
+        let confinement = server::confine(self.needs, self.files)?;
+        for missing in confinement.missing() {
+            warn!("the sandbox lacks a part on this kernel: {missing}");
+        }
+        info!(landlock = confinement.landlock, "confined");
+        Ok(Sandbox {
+            needs: self.needs,
+            confinement,
+        })
+    }
+}
+
+impl Sandbox {
+    /// Says what a new configuration names that this process can never use.
+    pub(crate) fn warn_of_new(&self, config: &Config, process: &Process) {
+        self.warn_of_places(named(config, process));
+        let needs = needs(config);
+        if needs.rdma && !self.needs.rdma {
+            warn!("RDMA devices are not in the sandbox: restart the server to use them");
+        }
+        if needs.io_uring && !self.needs.io_uring {
+            warn!("io_uring is not in the sandbox: restart the server to use it");
+        }
+    }
+
+    /// Says which users have directories that this process can never open.
+    pub(crate) fn warn_of_new_users(&self, settings: &Settings) {
+        self.warn_of_places(roots_of_users(settings));
+    }
+
+    fn warn_of_places(&self, places: Vec<Place>) {
+        let new = places
+            .iter()
+            .filter(|place| !self.confinement.covers(place));
+        for place in new {
+            let path = place.path().display();
+            warn!(%path, "not in the sandbox: restart the server to use this path");
+        }
+    }
+}
+
+fn needs(config: &Config) -> Needs {
+    // The stack was parsed when the configuration was loaded; one that is wrong is refused elsewhere.
+    let drivers = StackSpec::parse(&config.data.stack).map_or(Vec::new(), |stack| stack.drivers);
+    let mut options = drivers.iter().flat_map(|driver| &driver.options);
+    Needs {
+        rdma: config.data.may_use("rdma"),
+        io_uring: options.any(|(name, value)| name == "direct" && value == "1"),
+    }
+}
+
+/// What libraries and this program read of any machine. `/etc` is a whole, because the files of the account database
+/// are replaced by others. A rule for a directory in `/proc` would not hold for long: the kernel makes its
+/// directories anew.
+fn machine() -> impl Iterator<Item = Place> {
+    const READ: [&str; 12] = [
+        "/etc",
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/proc",
+        "/sys",
+        // Account databases: sssd, systemd-userdbd, libnss-extrausers, nscd.
+        "/var/lib/sss",
+        "/var/lib/extrausers",
+        "/run/systemd/userdb",
+        "/run/userdb",
+        "/run/host/userdb",
+        "/var/db",
+    ];
+    let read = READ.map(|path| Place::fixed(path, Access::Read));
+    // For the names in a backtrace.
+    let program = std::env::current_exe()
+        .ok()
+        .map(|path| Place::fixed(path, Access::Read));
+    read.into_iter().chain(program)
+}
+
+fn devices(config: &Config) -> impl Iterator<Item = Place> {
+    let adapters = config.data.may_use("rdma").then_some("/dev/infiniband");
+    ["/dev/null", "/dev/zero", "/dev/urandom"]
+        .into_iter()
+        .chain(adapters)
+        .map(|path| Place::fixed(path, Access::Device))
+}
+
+/// What the configuration names.
+fn named(config: &Config, process: &Process) -> Vec<Place> {
+    let read = |path: &Path| Place::new(path, Access::Read);
+    let mut places: Vec<Place> = process.config.iter().map(|path| read(path)).collect();
+    places.extend(config.passwords.iter().map(|path| read(path)));
+    if let Some(host) = &config.security.host {
+        places.extend([read(&host.certificates), read(&host.key)]);
+    }
+    if let Some(gsi) = &config.security.gsi {
+        places.extend(gsi.gridmap.iter().map(|path| read(path)));
+        let directories = [Some(&gsi.trust), gsi.vomsdir.as_ref()];
+        let directories = directories.into_iter().flatten();
+        places.extend(directories.flat_map(Place::directory_of_links));
+    }
+    let logs = [config.log.file.as_ref(), config.transfer_log.as_ref()];
+    let logs = logs.into_iter().flatten();
+    places.extend(logs.map(|path| Place::new(path, Access::Append)));
+    let anonymous = config.anonymous.iter();
+    places.extend(anonymous.map(|anonymous| root(&config.root, !anonymous.write)));
+    if config.passwords.is_some() || process.local_files == LocalFiles::OfUser {
+        places.push(root(&config.root, false));
+    }
+    if process.local_files == LocalFiles::OfOwnAccount {
+        places.extend(own_roots(config));
+    }
+    places
+}
+
+/// A directory whose files this process opens itself.
+fn root(path: &Path, read_only: bool) -> Place {
+    let access = if read_only {
+        Access::Read
+    } else {
+        Access::Write
+    };
+    Place::new(path, access)
+}
+
+/// The directories that users with passwords have for themselves.
+fn roots_of_users(settings: &Settings) -> Vec<Place> {
+    let grants = settings.passwords.grants();
+    let own = grants.filter_map(|grant| Some(root(grant.root.as_ref()?, grant.read_only)));
+    own.collect()
+}
+
+/// What rules give to the account of this process.
+fn own_roots(config: &Config) -> impl Iterator<Item = Place> {
+    let rules = config.security.gsi.iter().flat_map(|gsi| &gsi.rules);
+    rules.filter_map(|rule| match rule.outcome() {
+        Outcome::Grant {
+            root: of_rule,
+            read_only,
+            ..
+        } => {
+            let path = of_rule.as_ref().unwrap_or(&config.root);
+            Some(root(&own_directory(path), *read_only))
+        }
+        Outcome::Deny => None,
+    })
+}
