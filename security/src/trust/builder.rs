@@ -207,7 +207,12 @@ impl Building {
                 }
             },
         };
-        lists::add(&mut self.directory, content.revocation_lists());
+        lists::add(
+            &mut self.directory,
+            stems,
+            &name,
+            content.revocation_lists(),
+        );
         self.good.insert(name, content);
     }
 

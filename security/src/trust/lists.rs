@@ -20,6 +20,9 @@ pub(super) struct Unusable {
     by_name: HashMap<CanonicalName, String>,
     /// Those of which only the signing policy is in the directory.
     by_policy: HashMap<Authority, String>,
+    /// Files with lists of authorities of which only the signing policy is there: a list counts only if
+    /// its issuer is the authority, for which the policy's text is not enough.
+    expected: HashMap<Authority, String>,
     /// A file of which nothing says whose lists it should hold: it may be that of any authority without
     /// a list.
     of_anybody: Option<String>,
@@ -29,9 +32,14 @@ impl Unusable {
     /// The file that is to blame if no certificate of this authority may be accepted.
     pub(super) fn file_of(&self, authority: &Name, has_list: bool) -> Option<&str> {
         let named = || self.by_policy.get(&Authority::named(authority.one_line()));
-        let anybody = || self.of_anybody.as_ref().filter(|_| !has_list);
+        let without_list = || {
+            let expected = || self.expected.get(&Authority::named(authority.one_line()));
+            self.of_anybody.as_ref().or_else(expected)
+        };
         let by_name = self.by_name.get(authority.canonical());
-        by_name.or_else(named).or_else(anybody).map(String::as_str)
+        let found = by_name.or_else(named);
+        let found = found.or_else(|| without_list().filter(|_| !has_list));
+        found.map(String::as_str)
     }
 }
 
@@ -54,8 +62,11 @@ impl Stems<'_> {
         if names.is_empty() && policies.is_empty() {
             return None;
         }
-        let written = Authority::named(authority.one_line());
-        Some(names.iter().any(|name| name.matches(authority)) || policies.contains(&&written))
+        // Names of several encodings have one text, so that certificates go before policies.
+        Some(match names.is_empty() {
+            true => policies.contains(&&Authority::named(authority.one_line())),
+            false => names.iter().any(|name| name.matches(authority)),
+        })
     }
 }
 
@@ -145,8 +156,21 @@ fn missing_issuer(
     is_wrong.then(|| "the authority whose other files have that name".to_owned())
 }
 
-/// Adds lists that count.
-pub(super) fn add(directory: &mut Directory, lists: &[Arc<RevocationList>]) {
+/// Adds the lists of a file, which count.
+pub(super) fn add(
+    directory: &mut Directory,
+    stems: &Stems<'_>,
+    file: &str,
+    lists: &[Arc<RevocationList>],
+) {
+    if !stems.names.contains_key(stem(file)) {
+        for authority in stems.policies.get(stem(file)).into_iter().flatten() {
+            if *authority != Authority::Anybody {
+                let expected = &mut directory.unusable.expected;
+                expected.insert(authority.clone(), file.to_owned());
+            }
+        }
+    }
     for list in lists {
         let name = Arc::clone(list.issuer().canonical());
         let same_issuer = directory.revocation_lists.entry(name).or_default();

@@ -1,10 +1,13 @@
 //! Tests of what stores are made of.
 
 use proptest::prelude::*;
+use rustls_pki_types::CertificateRevocationListDer;
+use rustls_pki_types::pem::PemObject;
 
 use super::*;
-use crate::test_pki::{Pki, openssl, run};
+use crate::test_pki::{Issued, Pki, USER, now, openssl, run};
 use crate::trust::RevocationList;
+use crate::trust::test_world::{World, policy};
 
 const POLICY: &[u8] = b"access_id_CA X509 /CN=Root pos_rights globus CA:sign";
 
@@ -88,5 +91,44 @@ proptest! {
             builder.add(file, &der);
         }
         builder.build();
+    }
+}
+
+#[test]
+fn no_change_of_a_list_lets_a_revoked_user_in() {
+    let world = World::new();
+    let other = world.pki.issue(&world.root, "/DC=test/CN=Bob", USER);
+    let sound = world.pki.revocation_list(&world.root, &[&world.user]);
+    let build = |mut builder: TrustBuilder, list: &[u8]| {
+        builder.add("root.pem", &world.root.pem());
+        builder.add("root.signing_policy", &policy(&world.root, "/DC=test/*"));
+        builder.add("root.r0", list);
+        builder.build_at(now())
+    };
+    let is_believed = |built: &Built, user: &Issued| {
+        let chain = std::slice::from_ref(&user.certificate);
+        built.store.validate(chain, now()).is_ok()
+    };
+    let before = build(TrustBuilder::default(), &sound);
+    assert!(is_believed(&before, &other) && !is_believed(&before, &world.user));
+    let check = |list: &[u8]| {
+        let start = build(TrustBuilder::default(), list);
+        let problems = &start.problems;
+        assert!(
+            !is_believed(&start, &world.user),
+            "{problems:?} {list:02x?}"
+        );
+        let running = build(TrustBuilder::after(before.last_good.clone()), list);
+        assert!(!is_believed(&running, &world.user));
+        assert!(is_believed(&running, &other), "the last good list is lost");
+    };
+    for length in (0..sound.len()).step_by(7) {
+        check(&sound[..length]);
+    }
+    let der = CertificateRevocationListDer::from_pem_slice(&sound).expect("a list");
+    for at in 0..der.len() {
+        let mut changed = der.to_vec();
+        changed[at] ^= 1 << (at % 8);
+        check(&changed);
     }
 }
