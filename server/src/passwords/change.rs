@@ -105,6 +105,7 @@ fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Memory;
     use super::*;
 
     #[test]
@@ -119,9 +120,11 @@ mod tests {
         set_password(&path, "bob", b"two", &grant).expect("added");
         set_password(&path, "ann", b"three", &Grant::default()).expect("changed");
         let passwords = Passwords::read(&path).expect("valid");
-        assert_eq!(passwords.check("ann", b"one"), None);
-        assert_eq!(passwords.check("ann", b"three"), Some(Grant::default()));
-        assert_eq!(passwords.check("bob", b"two"), Some(grant));
+        let mut memory = Memory::default();
+        let mut check = |name: &str, password: &[u8]| passwords.check(name, password, &mut memory);
+        assert_eq!(check("ann", b"one"), None);
+        assert_eq!(check("ann", b"three"), Some(Grant::default()));
+        assert_eq!(check("bob", b"two"), Some(grant));
         let names: Vec<_> = std::fs::read_dir(directory.path())
             .expect("listed")
             .collect();

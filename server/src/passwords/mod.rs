@@ -4,32 +4,46 @@
 //! in the PHC form. `root` is what the user sees as `/`, without it the server's own root; `rw` or `ro`
 //! says whether anything may be changed there. Empty lines and lines that begin with `#` are comments.
 
+mod budget;
 mod change;
+mod memory;
+mod secret;
 mod terminal;
+mod verifier;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use argon2::password_hash::phc::PasswordHash;
-use argon2::{Argon2, Params, PasswordVerifier};
-use tokio::sync::Semaphore;
 
 pub use change::set_password;
 pub use terminal::read_password;
+pub(crate) use verifier::{Unverified, Verifier};
+
+use memory::Memory;
+use secret::Secret;
 
 /// The users of a password file.
-#[derive(Default)]
 pub struct Passwords {
     users: HashMap<String, User>,
+    /// What names that do not exist are checked against: the secrets of all users, those first that cost least.
+    decoys: Vec<Secret>,
+    /// Decides which decoy is for which name. It is the hash of the first user, which attackers do not know, and
+    /// which is the same after a restart: a name whose cost changed then would be one that does not exist.
+    key: Vec<u8>,
 }
 
 #[derive(Clone)]
 struct User {
-    hash: String,
+    secret: Secret,
     grant: Grant,
+}
+
+impl Default for Passwords {
+    fn default() -> Self {
+        Self::of(HashMap::new(), Vec::new())
+    }
 }
 
 /// What a user may use.
@@ -91,17 +105,29 @@ impl Passwords {
     }
 
     fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
-        let mut users = HashMap::new();
+        let (mut users, mut key) = (HashMap::new(), Vec::new());
         for (index, line) in text.lines().enumerate() {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             let (name, user) = parse_line(line).map_err(|reason| (index + 1, reason))?;
+            if users.is_empty() {
+                key = user.secret.output().to_vec();
+            }
             if users.insert(name.to_owned(), user).is_some() {
                 return Err((index + 1, "this user was named before"));
             }
         }
-        Ok(Self { users })
+        Ok(Self::of(users, key))
+    }
+
+    fn of(users: HashMap<String, User>, key: Vec<u8>) -> Self {
+        let mut decoys: Vec<Secret> = users.values().map(|user| user.secret.clone()).collect();
+        if decoys.is_empty() {
+            decoys.push(Secret::of_nobody());
+        }
+        decoys.sort_by_key(Secret::work);
+        Self { users, decoys, key }
     }
 
     /// What users may use, in no order.
@@ -114,16 +140,34 @@ impl Passwords {
         self.users.contains_key(name)
     }
 
-    /// Whether `password` is that of the user `name`, and what the user may use then. A name that does
-    /// not exist costs as much time as a wrong password. Blocks for some 10 ms.
-    fn check(&self, name: &str, password: &[u8]) -> Option<Grant> {
-        let Some(user) = self.users.get(name) else {
-            spend_time(password);
-            return None;
-        };
-        let hash = PasswordHash::new(&user.hash).ok()?;
-        let right = Argon2::default().verify_password(password, &hash).is_ok();
-        right.then(|| user.grant.clone())
+    /// Whether `password` is that of the user `name`, and what the user may use then. A name that does not exist costs
+    /// what those cost that do. Blocks for some 10 ms.
+    fn check(&self, name: &str, password: &[u8], memory: &mut Memory) -> Option<Grant> {
+        let (secret, grant) = self.look_up(name);
+        let is_right = secret.is_of(password, memory);
+        grant.filter(|_| is_right).cloned()
+    }
+
+    /// What a password is compared with, and what the user may use; nothing if there is no such user.
+    ///
+    /// Users may have hashes of different costs. If all other names cost the same, a user who costs something else
+    /// would be told apart by time. So other names have the costs of the file, each as often as there, and each name
+    /// always the same.
+    fn look_up(&self, name: &str) -> (&Secret, Option<&Grant>) {
+        let decoy = self.decoy(name);
+        match self.users.get(name) {
+            Some(user) => (&user.secret, Some(&user.grant)),
+            None => (decoy, None),
+        }
+    }
+
+    fn decoy(&self, name: &str) -> &Secret {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.key);
+        hasher.write(name.as_bytes());
+        // There is at least one. A hash is a fraction of 2^64.
+        let index = (u128::from(hasher.finish()) * self.decoys.len() as u128) >> 64;
+        &self.decoys[usize::try_from(index).unwrap_or(0)]
     }
 }
 
@@ -135,38 +179,6 @@ impl fmt::Debug for Passwords {
     }
 }
 
-/// Checks passwords off the session's threads, few at a time: each check takes a core and 19 MiB.
-#[derive(Debug)]
-pub(crate) struct Verifier {
-    turns: Arc<Semaphore>,
-}
-
-impl Verifier {
-    pub(crate) fn new() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            turns: Arc::new(Semaphore::new(cores.min(8))),
-        }
-    }
-
-    /// What `name` may use, if `password` is right.
-    pub(crate) async fn verify(
-        &self,
-        passwords: Arc<Passwords>,
-        name: String,
-        password: Vec<u8>,
-    ) -> Option<Grant> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
-        tokio::task::spawn_blocking(move || {
-            let grant = passwords.check(&name, &password);
-            drop(turn);
-            grant
-        })
-        .await
-        .ok()?
-    }
-}
-
 fn parse_line(line: &str) -> Result<(&str, User), &'static str> {
     let mut fields = line.splitn(4, ':');
     let name = fields
@@ -174,7 +186,7 @@ fn parse_line(line: &str) -> Result<(&str, User), &'static str> {
         .filter(|name| is_name(name))
         .ok_or("no user's name in front of the first colon")?;
     let hash = fields.next().ok_or("no hash after the user's name")?;
-    check_hash(hash)?;
+    let secret = Secret::parse(hash)?;
     let root = match fields.next() {
         None | Some("") => None,
         Some(root) if root.starts_with('/') => Some(PathBuf::from(root)),
@@ -186,32 +198,10 @@ fn parse_line(line: &str) -> Result<(&str, User), &'static str> {
         Some(_) => return Err("after the user's root stands neither 'rw' nor 'ro'"),
     };
     let user = User {
-        hash: hash.to_owned(),
+        secret,
         grant: Grant { root, read_only },
     };
     Ok((name, user))
-}
-
-/// Whether a hash can be checked at a bearable price: at most 1 GiB and 64 passes.
-fn check_hash(text: &str) -> Result<(), &'static str> {
-    let hash =
-        PasswordHash::new(text).map_err(|_| "the hash is not in the form $argon2id$v=19$...")?;
-    if hash.algorithm.as_str() != "argon2id" {
-        return Err("the hash is not argon2id's");
-    }
-    let params = Params::try_from(&hash).map_err(|_| "the hash has wrong parameters")?;
-    if params.m_cost() > 1 << 20 || params.t_cost() > 64 || params.p_cost() > 64 {
-        return Err("the hash costs too much: at most m=1048576, t=64, p=64");
-    }
-    Ok(())
-}
-
-/// Does the work of checking a password against a hash that does not exist.
-fn spend_time(password: &[u8]) {
-    const ANY_SALT: &[u8] = b"nobody's salt...";
-    let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
-    // The result is worth nothing, an error included.
-    let _ = Argon2::default().hash_password_into(password, ANY_SALT, &mut output);
 }
 
 fn is_name(name: &str) -> bool {
@@ -229,12 +219,12 @@ fn file_error(path: &Path, error: io::Error) -> PasswordsError {
 
 #[cfg(test)]
 mod tests {
-    use argon2::PasswordHasher;
+    use argon2::{Argon2, Params, PasswordHasher};
 
     use super::*;
 
     /// `secret`, hashed at the least cost, so that tests are quick.
-    fn cheap_hash() -> String {
+    pub(super) fn cheap_hash() -> String {
         let params = Params::new(Params::MIN_M_COST, 1, 1, None).expect("the least cost");
         let argon2 = Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
         argon2.hash_password(b"secret").expect("hashed").to_string()
@@ -245,20 +235,22 @@ mod tests {
         let hash = cheap_hash();
         let text = format!("# users\n\nann:{hash}\nbob:{hash}:/srv/bob:ro\ncid:{hash}:/srv/cid\n");
         let passwords = Passwords::parse(&text).expect("valid");
-        assert_eq!(passwords.check("ann", b"secret"), Some(Grant::default()));
+        let mut memory = Memory::default();
+        let mut check = |name: &str, password: &[u8]| passwords.check(name, password, &mut memory);
+        assert_eq!(check("ann", b"secret"), Some(Grant::default()));
         let bob = Grant {
             root: Some("/srv/bob".into()),
             read_only: true,
         };
-        assert_eq!(passwords.check("bob", b"secret"), Some(bob));
+        assert_eq!(check("bob", b"secret"), Some(bob));
         let cid = Grant {
             root: Some("/srv/cid".into()),
             read_only: false,
         };
-        assert_eq!(passwords.check("cid", b"secret"), Some(cid));
-        assert_eq!(passwords.check("ann", b"Secret"), None);
-        assert_eq!(passwords.check("ann", b""), None);
-        assert_eq!(passwords.check("dora", b"secret"), None);
+        assert_eq!(check("cid", b"secret"), Some(cid));
+        assert_eq!(check("ann", b"Secret"), None);
+        assert_eq!(check("ann", b""), None);
+        assert_eq!(check("dora", b"secret"), None);
     }
 
     #[test]
@@ -287,16 +279,64 @@ mod tests {
         assert_eq!(Passwords::parse(&twice).expect_err("twice").0, 2);
     }
 
-    #[tokio::test]
-    async fn the_verifier_says_the_same() {
-        let text = format!("ann:{}\n", cheap_hash());
-        let passwords = Arc::new(Passwords::parse(&text).expect("valid"));
-        let verifier = Verifier::new();
-        let verify = |name: &str, password: &str| {
-            verifier.verify(Arc::clone(&passwords), name.to_owned(), password.into())
+    /// A hash of these parameters.
+    fn hash_of(memory: u32, passes: u32) -> String {
+        let params = Params::new(memory, passes, 1, None).expect("parameters");
+        let argon2 = Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
+        argon2.hash_password(b"secret").expect("hashed").to_string()
+    }
+
+    #[test]
+    fn names_that_do_not_exist_cost_what_users_of_the_file_cost() {
+        let file = |users: usize| {
+            let mut text = String::new();
+            for number in 0..users {
+                // A quarter of them costs more.
+                let hash = hash_of(if number % 4 == 0 { 16 } else { 8 }, 1);
+                text.push_str(&format!("user{number}:{hash}\n"));
+            }
+            (Passwords::parse(&text).expect("valid"), text)
         };
-        assert_eq!(verify("ann", "secret").await, Some(Grant::default()));
-        assert_eq!(verify("ann", "wrong").await, None);
-        assert_eq!(verify("bob", "secret").await, None);
+        let (passwords, text) = file(20);
+        let dearer = |passwords: &Passwords| -> Vec<u32> {
+            let names = (0..1000).filter(|number| {
+                let (secret, grant) = passwords.look_up(&format!("nobody{number}"));
+                assert!(grant.is_none());
+                assert!([8, 16].contains(&secret.work().0));
+                secret.work().0 == 16
+            });
+            names.collect()
+        };
+        let found = dearer(&passwords);
+        assert!((200..300).contains(&found.len()), "{}", found.len());
+        // The same names each time, also after a restart.
+        let again = Passwords::parse(&text).expect("valid");
+        assert_eq!(dearer(&again), found);
+        // One more user changes what few of them cost.
+        let more = Passwords::parse(&format!("{text}dora:{}\n", hash_of(8, 1))).expect("valid");
+        let changed = found.len() - dearer(&more).len();
+        assert!(changed < 40, "{changed}");
+        // Others choose others, which cannot be foreseen without the file.
+        assert_ne!(dearer(&file(20).0), found);
+    }
+
+    #[test]
+    fn names_that_do_not_exist_cost_what_all_users_cost() {
+        let text = format!("ann:{}\n", hash_of(24, 3));
+        let passwords = Passwords::parse(&text).expect("valid");
+        let work = |name| passwords.look_up(name).0.work();
+        assert_eq!(work("ann"), work("nobody"));
+        let nobody = Passwords::default().look_up("ann").0.work();
+        assert_eq!(nobody.0, Params::DEFAULT_M_COST);
+    }
+
+    #[test]
+    fn the_password_of_another_user_opens_no_name_that_does_not_exist() {
+        let text = format!("ann:{}\n", cheap_hash());
+        let passwords = Passwords::parse(&text).expect("valid");
+        for number in 0..10 {
+            let check = passwords.check(&format!("x{number}"), b"secret", &mut Memory::default());
+            assert_eq!(check, None);
+        }
     }
 }

@@ -10,13 +10,14 @@ use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::voms::Fqan;
 use gridhaul_transfer::{Admission, NodeAccount};
+use zeroize::Zeroizing;
 
 use super::authenticate::{Initiator, Protection};
 use super::control::Control;
 use super::{End, Session, User, replies};
-use crate::admission::Misconduct;
+use crate::admission::{Misconduct, Network};
 use crate::events::Event;
-use crate::passwords::Grant;
+use crate::passwords::{Grant, Unverified};
 
 /// How far a client is with logging in.
 #[derive(Debug, Default)]
@@ -94,19 +95,22 @@ impl Session {
             }
             Login::Nobody => return Ok(Reply::new(503, "Login with USER first.")),
         };
-        let proved =
-            matches!(self.protection, Protection::Gsi(_)) || self.settings.passwords.has(&name);
         let admitted = match (&self.protection, &self.local_user) {
             (Protection::Gsi(initiator), _) => {
                 self.admit_initiator(Arc::clone(initiator), &name).await
             }
             (_, Some(user)) => Ok(self.admit_local_user(user.clone())),
-            _ => self.admit_by_password(&name, password).await,
+            _ => match self.admit_by_password(&name, password).await {
+                Err(reason @ (Unverified::OverBudget(_) | Unverified::Refused(_))) => {
+                    return Err(self.send_away(&name, reason));
+                }
+                admitted => admitted.map_err(|reason| reason.to_string()),
+            },
         };
         let reason = match admitted {
             Ok(admitted) => match self.attach(admitted).await {
                 Ok(user) => {
-                    self.keep_place(proved);
+                    self.keep_place(!user.is_anonymous);
                     let reply = Reply::new(230, format!("User {} logged in.", user.name));
                     self.login = Login::Done(user);
                     return Ok(reply);
@@ -174,15 +178,15 @@ impl Session {
     }
 
     /// What the client may use under this name with this password.
-    async fn admit_by_password(&self, name: &str, password: &Password) -> Result<Admitted, String> {
+    async fn admit_by_password(
+        &self,
+        name: &str,
+        password: &Password,
+    ) -> Result<Admitted, Unverified> {
         let config = &self.settings.config;
-        // The same words for a wrong name and a wrong password.
         let (is_anonymous, grant) = match self.grant_of_anonymous(name) {
             Some(grant) => (true, grant),
-            None => {
-                let grant = self.grant(name, password).await;
-                (false, grant.ok_or("Access denied by configuration.")?)
-            }
+            None => (false, self.grant(name, password).await?),
         };
         // Anonymous users have no account in common.
         let source = if is_anonymous {
@@ -217,15 +221,15 @@ impl Session {
         })
     }
 
-    async fn grant(&self, name: &str, password: &Password) -> Option<Grant> {
-        let config = &self.settings.config;
-        let passwords = &self.settings.passwords;
-        config.passwords.as_ref()?;
-        let password = password.as_bytes().to_vec();
-        self.shared
-            .verifier
-            .verify(Arc::clone(passwords), name.to_owned(), password)
-            .await
+    async fn grant(&self, name: &str, password: &Password) -> Result<Grant, Unverified> {
+        if self.settings.config.passwords.is_none() {
+            return Err(Unverified::Wrong);
+        }
+        let passwords = Arc::clone(&self.settings.passwords);
+        let (network, name) = (Network::of(self.peer), name.to_owned());
+        let password = Zeroizing::new(password.as_bytes().to_vec());
+        let verifier = &self.shared.verifier;
+        verifier.verify(passwords, network, name, password).await
     }
 
     /// From now on the connection counts as one of a user.
@@ -289,13 +293,30 @@ impl Session {
         }
     }
 
+    /// Ends the session of a client whose password was not even looked at: it costs no more than this.
+    fn send_away(&self, name: &str, reason: Unverified) -> End {
+        if matches!(reason, Unverified::OverBudget(_)) {
+            self.penalize(Misconduct::Refused);
+        }
+        let reason = reason.to_string();
+        self.shared.journal.publish(&Event::LoginFailed {
+            session: self.id,
+            peer: self.peer,
+            user: name,
+            identity: None,
+            reason: &reason,
+        });
+        End::TryLater(reason)
+    }
+
     async fn refuse(
         &mut self,
         control: &mut Control,
         name: &str,
         reason: &str,
     ) -> Result<Reply, End> {
-        /// Whoever guesses passwords has to wait.
+        /// Whoever guesses passwords has to wait. The session holds nothing meanwhile but its connection, which has
+        /// not logged in and can be displaced.
         const DELAY: Duration = Duration::from_secs(1);
 
         self.shared.journal.publish(&Event::LoginFailed {

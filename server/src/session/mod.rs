@@ -138,6 +138,9 @@ enum End {
     Handshake(String),
     #[error("{0}")]
     Broken(String),
+    /// Passwords are not looked at now.
+    #[error("{0}")]
+    TryLater(String),
     #[error("the place was given to another client before login")]
     Displaced,
     #[error("the server is shutting down")]
@@ -162,6 +165,10 @@ impl End {
             Self::WrongLogins => Some(Reply::new(
                 421,
                 "Too many wrong logins: closing control connection.",
+            )),
+            Self::TryLater(reason) => Some(Reply::new(
+                421,
+                format!("{reason}. Closing control connection."),
             )),
             Self::Displaced => Some(Reply::new(
                 421,
@@ -275,7 +282,7 @@ impl Session {
             return;
         }
         let misconduct = match end {
-            End::Shutdown | End::Displaced => None,
+            End::Shutdown | End::Displaced | End::TryLater(_) => None,
             _ if self.sent_garbage => Some(Misconduct::Garbage),
             End::Idle => Some(Misconduct::Timeout),
             // What was refused was counted then.

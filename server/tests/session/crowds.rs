@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::served::Served;
 
 /// A client with this address of the loopback network, 127.0.0.`last`.
-fn connect_from(last: u8, served: &Served) -> Client {
+pub(crate) fn connect_from(last: u8, served: &Served) -> Client {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let local = SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0));
     socket.bind(&local.into()).expect("bound");

@@ -6,6 +6,7 @@ use gridhaul_server::config::Settings;
 use gridhaul_server::passwords::{Grant, set_password};
 
 use crate::client::Client;
+use crate::crowds::connect_from;
 use crate::served::{Served, config};
 
 /// A server without anonymous users, with ann, who may write, and bob, who may read another root.
@@ -109,6 +110,41 @@ fn whoever_guesses_is_sent_away() {
     log_in(&mut client, "root", "two", 530);
     client.expect_reply(421);
     client.expect_end();
+}
+
+#[test]
+fn wrong_passwords_are_counted_beyond_the_connection() {
+    let (served, _directory) = with_users();
+    let guess = |from: u8| {
+        let mut client = connect_from(from, &served);
+        client.expect_reply(220);
+        client.expect("USER ann", 331);
+        client.send("PASS two");
+        client.reply().code()
+    };
+    let guesses: Vec<u16> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..14).map(|_| scope.spawn(|| guess(2))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect()
+    });
+    let looked_at = guesses.iter().filter(|code| **code == 530).count();
+    // One more for each thread that was at work when the budget ended.
+    assert!((10..14).contains(&looked_at), "{guesses:?}");
+    assert!(guesses.iter().all(|code| [421, 530].contains(code)));
+    // Not even the right one is looked at now, but those of others are, and hers from elsewhere.
+    let mut ann = connect_from(2, &served);
+    ann.expect_reply(220);
+    let text = log_in(&mut ann, "ann", "one", 421);
+    assert!(text.contains("Too many wrong passwords"), "{text}");
+    ann.expect_end();
+    let mut bob = connect_from(2, &served);
+    bob.expect_reply(220);
+    log_in(&mut bob, "bob", "two", 230);
+    let mut ann = connect_from(3, &served);
+    ann.expect_reply(220);
+    log_in(&mut ann, "ann", "one", 230);
 }
 
 #[test]
