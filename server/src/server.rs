@@ -14,7 +14,7 @@ use gridhaul_storage::{ChecksumKey, StorageError};
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::admission::{Connections, Room};
+use crate::admission::{Connections, Room, Workers};
 use crate::checksum_key::{self, ChecksumKeyError};
 use crate::config::{Config, Limits};
 use crate::events::Journal;
@@ -139,6 +139,8 @@ pub(crate) struct Shared {
     pub(crate) transfers: Arc<TransferLimit>,
     pub(crate) in_place: InPlace,
     pub(crate) verifier: Verifier,
+    /// Steps of security handshakes.
+    pub(crate) handshakes: Workers,
     /// Checksums take long, and leave threads for the quick work on files.
     pub(crate) checksums: Pool,
     pub(crate) threads: Arc<Threads>,
@@ -370,6 +372,7 @@ impl Shared {
             verifier: Verifier::new(),
             checksums: Pool::new(limits.file_threads.div_ceil(2)),
             threads: Threads::new(limits.file_threads),
+            handshakes: Workers::new("handshake", usize::MAX),
             settings: RwLock::new(settings),
             registry,
             node: Arc::new(node),

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use gridhaul_shares::{Grant, Load, Pool, Source};
 
-/// Handshakes, trust files, authorization, data ports: work that touches the server's own files only, and is quick.
+/// Trust files, authorization, data ports: work that touches the server's own files only, and is quick. Handshakes and
+/// passwords, which compute for long, have [`Workers`](crate::admission::Workers).
 const LOGINS: usize = 64;
 
 /// Roots that are being opened, and brokers that are being started.

@@ -1,18 +1,20 @@
-//! Handshakes by address: how many are under way, and how many failed of late.
+//! Handshakes by network: how many are under way, and how many failed of late.
 //!
-//! A handshake costs the server a signature before it knows anything of the client, so whoever makes
-//! many that come to nothing is made to wait.
+//! A handshake costs the server a signature before it knows anything of the client, so a network that makes many that
+//! come to nothing is made to wait.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Addresses of which failures are remembered. Those with handshakes under way come on top; they are
-/// bounded by the number of connections.
-const MOST_REMEMBERED: usize = 10_000;
+use crate::admission::{Debts, Network};
 
-/// In this time an address may fail as often as is allowed at once.
+/// Networks of each family whose failures are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// In this time a network may fail as often as is allowed at once. So a failure adds a debt of this by that number,
+/// and no more handshakes begin when another one would make it more than this.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Counts handshakes.
@@ -25,23 +27,16 @@ pub(super) struct Handshakes {
 struct State {
     most_under_way: usize,
     most_failed: usize,
-    by_network: HashMap<IpAddr, Record>,
-}
-
-/// What is known of one address. Without an entry there is nothing to know.
-#[derive(Debug)]
-struct Record {
-    under_way: usize,
-    /// Failures that are not forgiven yet, as of `counted`; one is forgiven in `PERIOD / most_failed`.
-    failures: f64,
-    counted: Instant,
+    /// Networks with handshakes under way; they are bounded by the number of connections.
+    under_way: HashMap<Network, usize>,
+    failures: Debts<Network>,
 }
 
 /// A handshake under way. Dropped without [`HandshakePermit::succeeded`], it counts as failed.
 #[derive(Debug)]
 pub(crate) struct HandshakePermit {
     handshakes: Arc<Handshakes>,
-    network: IpAddr,
+    network: Network,
     failed: bool,
 }
 
@@ -57,12 +52,13 @@ pub(crate) enum HandshakeRefusal {
 }
 
 impl Handshakes {
-    /// Allows `most_under_way` at a time and `most_failed` failures a minute, for each address.
+    /// Allows `most_under_way` at a time and `most_failed` failures a minute, for each network.
     pub(super) fn new(most_under_way: usize, most_failed: usize) -> Arc<Self> {
         let state = State {
             most_under_way,
             most_failed,
-            by_network: HashMap::new(),
+            under_way: HashMap::new(),
+            failures: Debts::new(REMEMBERED, PERIOD),
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -82,25 +78,16 @@ impl Handshakes {
         peer: IpAddr,
         now: Instant,
     ) -> Result<HandshakePermit, HandshakeRefusal> {
-        let network = network(peer);
+        let network = Network::of(peer);
         let mut state = self.lock();
-        state.forgive(network, now);
-        let (most_under_way, most_failed) = (state.most_under_way, state.most_failed);
-        if let Some(record) = state.by_network.get(&network) {
-            if record.under_way >= most_under_way {
-                return Err(HandshakeRefusal::UnderWay);
-            }
-            if record.failures + 1.0 > as_failures(most_failed) {
-                return Err(HandshakeRefusal::Failed);
-            }
+        let under_way = state.under_way.get(&network).copied().unwrap_or(0);
+        if under_way >= state.most_under_way {
+            return Err(HandshakeRefusal::UnderWay);
         }
-        state.make_room();
-        let record = state.by_network.entry(network).or_insert(Record {
-            under_way: 0,
-            failures: 0.0,
-            counted: now,
-        });
-        record.under_way += 1;
+        if state.failures.of(network, now) + state.failure() > PERIOD {
+            return Err(HandshakeRefusal::Failed);
+        }
+        state.under_way.insert(network, under_way + 1);
         Ok(HandshakePermit {
             handshakes: Arc::clone(self),
             network,
@@ -108,17 +95,17 @@ impl Handshakes {
         })
     }
 
-    fn end(&self, network: IpAddr, failed: bool, now: Instant) {
+    fn end(&self, network: Network, failed: bool, now: Instant) {
         let mut state = self.lock();
-        state.forgive(network, now);
-        if let Some(record) = state.by_network.get_mut(&network) {
-            record.under_way -= 1;
-            if failed {
-                record.failures += 1.0;
+        if let Some(count) = state.under_way.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                state.under_way.remove(&network);
             }
-            if record.is_nothing() {
-                state.by_network.remove(&network);
-            }
+        }
+        if failed {
+            let failure = state.failure();
+            state.failures.add(network, failure, now);
         }
     }
 
@@ -129,33 +116,9 @@ impl Handshakes {
 }
 
 impl State {
-    /// Forgives what the time since the last look allows.
-    fn forgive(&mut self, network: IpAddr, now: Instant) {
-        let rate = as_failures(self.most_failed) / PERIOD.as_secs_f64();
-        if let Some(record) = self.by_network.get_mut(&network) {
-            let since = now.saturating_duration_since(record.counted);
-            record.failures = (record.failures - since.as_secs_f64() * rate).max(0.0);
-            record.counted = now;
-        }
-    }
-
-    /// When too much is remembered, those that failed least are forgotten first.
-    fn make_room(&mut self) {
-        if self.by_network.len() < MOST_REMEMBERED {
-            return;
-        }
-        let much = as_failures(self.most_failed) / 2.0;
-        self.by_network
-            .retain(|_, record| record.under_way > 0 || record.failures > much);
-        if self.by_network.len() >= MOST_REMEMBERED {
-            self.by_network.retain(|_, record| record.under_way > 0);
-        }
-    }
-}
-
-impl Record {
-    fn is_nothing(&self) -> bool {
-        self.under_way == 0 && self.failures <= 0.0
+    /// What a failure adds to the debt. Limits are at least 1 and at most a million.
+    fn failure(&self) -> Duration {
+        PERIOD / u32::try_from(self.most_failed).unwrap_or(u32::MAX).max(1)
     }
 }
 
@@ -173,22 +136,6 @@ impl Drop for HandshakePermit {
     }
 }
 
-/// Who has one address of IPv6 usually has the 64 bits behind it too.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let bits = address.to_bits() & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from_bits(bits))
-        }
-        address => address,
-    }
-}
-
-/// Limits are at most a million, which is exact.
-fn as_failures(count: usize) -> f64 {
-    u32::try_from(count).map_or(f64::INFINITY, f64::from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,17 +145,18 @@ mod tests {
     }
 
     #[test]
-    fn so_many_may_be_under_way_from_one_address() {
+    fn so_many_may_be_under_way_from_one_network() {
         let handshakes = Handshakes::new(2, 100);
         let now = Instant::now();
-        let one = address("192.0.2.1");
+        let one = address("2001:db8::1");
         let first = handshakes.admit(one, now).expect("the first");
         let _second = handshakes.admit(one, now).expect("the second");
-        let refusal = handshakes.admit(one, now).expect_err("the third");
+        let same = address("2001:db8::ffff:1");
+        let refusal = handshakes.admit(same, now).expect_err("the third");
         assert_eq!(refusal, HandshakeRefusal::UnderWay);
         handshakes
-            .admit(address("192.0.2.2"), now)
-            .expect("another address")
+            .admit(address("2001:db8:0:1::1"), now)
+            .expect("another network")
             .succeeded();
         first.succeeded();
         handshakes.admit(one, now).expect("there is room again");
@@ -234,40 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_addresses_that_did_no_harm() {
+    fn nothing_is_kept_of_networks_that_did_no_harm() {
         let handshakes = Handshakes::new(2, 2);
         let now = Instant::now();
         let permit = handshakes.admit(address("192.0.2.1"), now).expect("one");
         permit.succeeded();
-        assert!(handshakes.lock().by_network.is_empty());
-    }
-
-    #[test]
-    fn memory_is_bounded_and_the_worst_are_remembered_longest() {
-        let handshakes = Handshakes::new(2, 2);
-        let now = Instant::now();
-        let worst = address("192.0.2.1");
-        for _ in 0..2 {
-            drop(handshakes.admit(worst, now));
-        }
-        let busy = address("192.0.2.2");
-        let _under_way = handshakes.admit(busy, now).expect("admitted");
-        for number in 0..MOST_REMEMBERED {
-            let number = u32::try_from(number).expect("small");
-            let other = IpAddr::from((0x0a00_0000 + number).to_be_bytes());
-            drop(handshakes.admit(other, now));
-            assert!(handshakes.lock().by_network.len() <= MOST_REMEMBERED);
-        }
-        let remembered = &handshakes.lock().by_network;
-        assert!(remembered.contains_key(&worst) && remembered.contains_key(&busy));
-    }
-
-    #[test]
-    fn the_addresses_of_one_ipv6_network_are_one() {
-        let of = |text| network(address(text));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), address("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        let state = handshakes.lock();
+        assert!(state.under_way.is_empty());
+        assert_eq!(state.failures.len(), 0);
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 use super::control::Control;
 use super::login::Login;
 use super::{End, Session, replies};
-use crate::admission::Misconduct;
+use crate::admission::{Misconduct, Network, Refused};
 use crate::events::Event;
 use crate::security::{HandshakePermit, Security};
 
@@ -127,10 +127,18 @@ impl Session {
                 Err(reply) => return Ok(Some(reply)),
             },
         };
-        let threads = &self.shared.threads;
-        let work = move || step(&security, context, &token);
-        let stepped = threads.log_in(&self.source(), work).await;
-        match stepped.unwrap_or(Err(ExchangeError::Panicked)) {
+        let (workers, network) = (&self.shared.handshakes, Network::of(self.peer));
+        let stepped = workers.run(network, move || step(&security, context, &token));
+        let stepped = match stepped.await {
+            Err(Refused::Busy) => {
+                // It says nothing of the client. RFC 2228 3: a resource is not there now.
+                permit.succeeded();
+                return Ok(Some(Reply::new(431, format!("{}.", Refused::Busy))));
+            }
+            Err(Refused::Failed) => Err(ExchangeError::Panicked),
+            Ok(stepped) => stepped,
+        };
+        match stepped {
             Ok((context, Step::Continue(token))) => {
                 let context = Exchange { context, permit };
                 self.protection = Protection::Exchange(Some(Box::new(context)));
