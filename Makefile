@@ -110,6 +110,10 @@ bench: test-programs release ## Measure this server beside globus-gridftp-server
 bench-record: test-programs release ## The same, and write docs/measurements; on a machine that does nothing else
 	$(INTEROP) bench -- --record docs/measurements
 
+.PHONY: bench-crowds
+bench-crowds: test-programs release ## Time a client beside 1,000 hostile connections from other addresses
+	$(INTEROP) bench-crowds
+
 .PHONY: bench-rdma
 bench-rdma: guest-kernel ## Measure rdma on simulated paths and over devices in software, and write docs/measurements
 	cargo build --release -p gridhaul-interop --bin bench-rdma --bin bench-devices

@@ -6,6 +6,7 @@ pub mod cpus;
 pub mod crowd;
 pub mod devices;
 pub mod files;
+pub mod hostile;
 pub mod machine;
 pub mod many;
 pub mod measured;
