@@ -3,14 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use gridhaul_storage::StorageError;
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
-use super::talk::{self, Broken};
+use super::talk::{self, Broken, Discarded};
 use super::{AccountError, AccountRequest, Shared};
 use crate::messages::{LONGEST_PATH, REPLY_BYTES, Reply, Request};
 
@@ -30,6 +30,8 @@ pub(super) enum Repeat {
 pub(crate) struct Broker {
     shared: Weak<Shared>,
     request: AccountRequest,
+    /// What a call may take.
+    time: Duration,
     state: Mutex<State>,
     /// A socket was given back.
     returned: Condvar,
@@ -50,6 +52,10 @@ struct Running {
     started: Instant,
     used: Instant,
     free: Vec<OwnedFd>,
+    /// Sockets of calls whose answer did not come in time. They can be used again when it has come.
+    overdue: Vec<OwnedFd>,
+    /// Since when calls fail at once: the last one that was tried had no answer in time.
+    silent: Option<Instant>,
     /// Calls that wait for an answer.
     calls: usize,
     /// Listings under way.
@@ -70,10 +76,11 @@ pub(super) struct Answered {
 }
 
 impl Broker {
-    pub(super) fn new(shared: Weak<Shared>, request: AccountRequest) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, request: AccountRequest) -> Self {
         Self {
-            shared,
+            shared: Arc::downgrade(shared),
             request,
+            time: shared.limits.call,
             state: Mutex::new(State {
                 running: None,
                 generation: 0,
@@ -193,16 +200,17 @@ impl Broker {
     ) -> Result<Answered, StorageError> {
         let message =
             postcard::to_stdvec(&request).map_err(|_| StorageError::new(call, Errno::INVAL))?;
+        let deadline = Instant::now() + self.time;
         let mut tries = 2;
         loop {
             tries -= 1;
             let lease = self
-                .lease(repeat)
+                .lease(repeat, deadline)
                 .map_err(|error| self.unavailable(call, &error))?;
             let Some(lease) = lease else {
                 return Err(StorageError::new(call, Errno::IO));
             };
-            let broken = match talk::ask(&lease.socket, &message, buffer, cancelled) {
+            let broken = match talk::ask(&lease.socket, &message, buffer, self.time, cancelled) {
                 Ok((reply, descriptors)) => {
                     let generation = lease.generation;
                     self.give_back(lease, begins_listing(request, &reply));
@@ -215,6 +223,10 @@ impl Broker {
                         }),
                     };
                 }
+                Err(Broken::Late) => {
+                    self.park(lease);
+                    return Err(StorageError::new(call, Errno::TIMEDOUT));
+                }
                 Err(broken) => broken,
             };
             // Whatever else comes from this process is not worth waiting for.
@@ -222,7 +234,7 @@ impl Broker {
             let again = match broken {
                 Broken::Unsent => true,
                 Broken::Unanswered => repeat == Repeat::Safe,
-                Broken::Garbled => false,
+                Broken::Garbled | Broken::Late => false,
             };
             if tries == 0 || !again {
                 return Err(StorageError::new(call, Errno::IO));
@@ -231,7 +243,7 @@ impl Broker {
     }
 
     /// Waits for a socket that nobody uses. There is none if the process that is meant is gone.
-    fn lease(&self, repeat: Repeat) -> Result<Option<Lease>, AccountError> {
+    fn lease(&self, repeat: Repeat, deadline: Instant) -> Result<Option<Lease>, AccountError> {
         let mut state = self.state();
         loop {
             let gone = |wanted| state.running.is_none() || state.generation != wanted;
@@ -240,14 +252,22 @@ impl Broker {
             }
             state = self.started(state)?;
             let generation = state.generation;
-            if let Some(running) = &mut state.running
-                && let Some(socket) = running.free.pop()
-            {
-                running.calls += 1;
-                return Ok(Some(Lease { socket, generation }));
+            if let Some(running) = &mut state.running {
+                running.collect_overdue();
+                if running.is_silent() {
+                    return Err(AccountError::Unresponsive(self.time));
+                }
+                if let Some(socket) = running.free.pop() {
+                    running.calls += 1;
+                    return Ok(Some(Lease { socket, generation }));
+                }
             }
-            let waited = self.returned.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(AccountError::Unresponsive(self.time));
+            }
+            let waited = self.returned.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -259,9 +279,30 @@ impl Broker {
             running.calls -= 1;
             running.listings += usize::from(begins_listing);
             running.used = Instant::now();
+            running.silent = None;
             running.free.push(lease.socket);
             self.returned.notify_one();
         }
+    }
+
+    /// A call had no answer in time.
+    fn park(&self, lease: Lease) {
+        let mut state = self.state();
+        if state.generation == lease.generation
+            && let Some(running) = &mut state.running
+        {
+            if running.silent.is_none() {
+                warn!(
+                    account = self.request.account,
+                    pid = running.pid,
+                    "a broker does not answer: the account's files may hang"
+                );
+            }
+            running.silent = Some(Instant::now());
+            running.overdue.push(lease.socket);
+        }
+        // Those who wait for a socket of it need not wait any longer.
+        self.returned.notify_all();
     }
 
     /// The process is gone, or cannot be relied on.
@@ -303,6 +344,8 @@ impl Broker {
                 started: now,
                 used: now,
                 free: sockets,
+                overdue: Vec::new(),
+                silent: None,
                 calls: 0,
                 listings: 0,
             });
@@ -312,11 +355,14 @@ impl Broker {
 
     /// Why a session that was let in gets no broker any more.
     fn unavailable(&self, call: &'static str, error: &AccountError) -> StorageError {
-        warn!(account = self.request.account, %error, "an account's files cannot be reached");
+        // That they hang was said when it was noticed.
+        if !matches!(error, AccountError::Unresponsive(_)) {
+            warn!(account = self.request.account, %error, "an account's files cannot be reached");
+        }
         let errno = match error {
             AccountError::Refused(_) | AccountError::NotOurs { .. } => Errno::ACCESS,
             AccountError::Busy(_) => Errno::AGAIN,
-            AccountError::Silent(_) => Errno::TIMEDOUT,
+            AccountError::Silent(_) | AccountError::Unresponsive(_) => Errno::TIMEDOUT,
             AccountError::Monitor(_) => Errno::IO,
         };
         StorageError::new(call, errno)
@@ -327,6 +373,38 @@ impl Broker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl Running {
+    /// Whether calls fail at once. From time to time one of them is tried.
+    fn is_silent(&mut self) -> bool {
+        let Some(since) = self.silent else {
+            return false;
+        };
+        let tries_one = since.elapsed() >= TRY_AGAIN;
+        if tries_one {
+            self.silent = Some(Instant::now());
+        }
+        !tries_one
+    }
+
+    /// Takes sockets back whose late answer has come.
+    fn collect_overdue(&mut self) {
+        for socket in std::mem::take(&mut self.overdue) {
+            match talk::discard(&socket) {
+                Discarded::NotYet => self.overdue.push(socket),
+                Discarded::Answer => {
+                    self.silent = None;
+                    self.calls -= 1;
+                    self.free.push(socket);
+                }
+                Discarded::End => self.calls -= 1,
+            }
+        }
+    }
+}
+
+/// How often a call is tried at a broker that does not answer.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer without entries: facts with the longest link.
 const SHORT_REPLY: usize = LONGEST_PATH + 512;

@@ -37,6 +37,14 @@ pub struct BrokerLimits {
     pub brokers: usize,
     /// How long a broker may do nothing before it ends. The next call starts another.
     pub idle: Duration,
+    /// How long a call may take, but for the removal of a tree, which takes as long as its caller wants. A broker
+    /// that needs longer is taken for one whose files hang.
+    pub call: Duration,
+}
+
+impl BrokerLimits {
+    /// What a call may take by default: as long as a file system over a network that repeats what was lost.
+    pub const CALL: Duration = Duration::from_secs(60);
 }
 
 /// Whose files are wanted, and how.
@@ -78,6 +86,9 @@ pub enum AccountError {
     /// The account database, or the root's file system, does not answer.
     #[error("looking up the account and opening its root took more than {} seconds", .0.as_secs())]
     Silent(Duration),
+    /// The account's files hang: an earlier call had no answer in time.
+    #[error("the account's files do not answer within {} seconds", .0.as_secs())]
+    Unresponsive(Duration),
     /// No broker can be started: the monitor is gone, or the machine lacks something.
     #[error("no process can be started to act as the account: {}", words(*.0))]
     Monitor(Errno),
@@ -180,7 +191,7 @@ impl Shared {
         {
             return Arc::clone(broker);
         }
-        let broker = Arc::new(Broker::new(Arc::downgrade(self), request.clone()));
+        let broker = Arc::new(Broker::new(self, request.clone()));
         table.all.retain(|broker| broker.strong_count() > 0);
         table.all.push(Arc::downgrade(&broker));
         table.newest.insert(request.clone(), Arc::clone(&broker));

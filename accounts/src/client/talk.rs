@@ -1,12 +1,12 @@
 //! What goes over the sockets of a broker.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use super::AccountError;
-use crate::messages::{Hello, LONGEST_PATH, Ready, Reply, Request};
+use crate::messages::{Hello, LONGEST_PATH, REPLY_BYTES, Ready, Reply, Request};
 use crate::socket::{self, Received, readable};
 
 /// How long the account database and the root's file system may take.
@@ -24,6 +24,8 @@ pub(super) enum Broken {
     Unanswered,
     /// What came is no answer.
     Garbled,
+    /// It has not answered in time, and may still do so.
+    Late,
 }
 
 /// Waits for the first message of a broker: how it is, and the sockets for requests.
@@ -51,14 +53,16 @@ pub(super) fn greet(socket: &OwnedFd) -> Result<(Ready, Vec<OwnedFd>), AccountEr
     Ok((ready, sockets))
 }
 
-/// Sends a request and waits for its answer. When `cancelled` says so, tells the broker to stop, and
-/// goes on waiting.
+/// Sends a request and waits for its answer for `time`. With `cancelled` there is no limit before that
+/// says so: then the broker is told to stop, and has as long for its answer.
 pub(super) fn ask(
     socket: &OwnedFd,
     message: &[u8],
     buffer: &mut [u8],
+    time: Duration,
     cancelled: Option<&dyn Fn() -> bool>,
 ) -> Result<(Reply, Vec<OwnedFd>), Broken> {
+    let mut deadline = Instant::now() + time;
     socket::send(socket, message, &[]).map_err(|_| Broken::Unsent)?;
     if let Some(cancelled) = cancelled {
         while !readable(socket, LOOK).map_err(|_| Broken::Unanswered)? {
@@ -68,6 +72,11 @@ pub(super) fn ask(
                 break;
             }
         }
+        deadline = Instant::now() + time;
+    }
+    let left = deadline.saturating_duration_since(Instant::now());
+    if !readable(socket, left).map_err(|_| Broken::Unanswered)? {
+        return Err(Broken::Late);
     }
     let mut descriptors = Vec::new();
     match socket::receive(socket, buffer, &mut descriptors) {
@@ -80,17 +89,69 @@ pub(super) fn ask(
     }
 }
 
+/// What became of an answer that nobody waits for any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Discarded {
+    /// It has not come.
+    NotYet,
+    /// It came, and the socket can be used again.
+    Answer,
+    /// The socket is of no use.
+    End,
+}
+
+/// Throws away a late answer if it has come.
+pub(super) fn discard(socket: &OwnedFd) -> Discarded {
+    match readable(socket, Duration::ZERO) {
+        Ok(true) => {}
+        Ok(false) => return Discarded::NotYet,
+        Err(_) => return Discarded::End,
+    }
+    let mut buffer = vec![0; REPLY_BYTES];
+    let Ok(Received::Message(bytes)) = socket::receive(socket, &mut buffer, &mut Vec::new()) else {
+        return Discarded::End;
+    };
+    match postcard::from_bytes(&buffer[..bytes]) {
+        // The broker would keep the rest of the listing.
+        Ok(Reply::Entries { more: Some(_), .. }) => forget(socket, &buffer[..bytes]),
+        Ok(_) => Discarded::Answer,
+        Err(_) => Discarded::End,
+    }
+}
+
+/// Ends a listing whose first answer came too late.
+fn forget(socket: &OwnedFd, first: &[u8]) -> Discarded {
+    /// The broker answers again, and this needs no file.
+    const TIME: Duration = Duration::from_millis(100);
+
+    let Ok(Reply::Entries {
+        more: Some(number), ..
+    }) = postcard::from_bytes(first)
+    else {
+        return Discarded::End;
+    };
+    let Ok(message) = postcard::to_stdvec(&Request::Forget(number)) else {
+        return Discarded::End;
+    };
+    match ask(socket, &message, &mut [0; 256], TIME, None) {
+        Ok(_) => Discarded::Answer,
+        Err(_) => Discarded::End,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
     use super::*;
 
+    const TIME: Duration = Duration::from_secs(30);
+
     fn answering(answer: &[u8]) -> Result<Reply, Broken> {
         let (ours, theirs) = socket::pair().unwrap();
         socket::send(&theirs, answer, &[]).unwrap();
         let request = postcard::to_stdvec(&Request::Stat(b"/")).unwrap();
-        ask(&ours, &request, &mut [0; 64], None).map(|(reply, _)| reply)
+        ask(&ours, &request, &mut [0; 64], TIME, None).map(|(reply, _)| reply)
     }
 
     #[test]
@@ -102,14 +163,14 @@ mod tests {
         let request = postcard::to_stdvec(&Request::Stat(b"/")).unwrap();
         let (ours, theirs) = socket::pair().unwrap();
         drop(theirs);
-        let broken = ask(&ours, &request, &mut [0; 64], None).unwrap_err();
+        let broken = ask(&ours, &request, &mut [0; 64], TIME, None).unwrap_err();
         assert_eq!(broken, Broken::Unsent);
         let (ours, theirs) = socket::pair().unwrap();
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 64];
             socket::receive(&theirs, &mut buffer, &mut Vec::new()).unwrap();
         });
-        let broken = ask(&ours, &request, &mut [0; 64], None).unwrap_err();
+        let broken = ask(&ours, &request, &mut [0; 64], TIME, None).unwrap_err();
         assert_eq!(broken, Broken::Unanswered);
         reader.join().unwrap();
     }
@@ -142,7 +203,7 @@ mod tests {
             heard
         });
         let request = postcard::to_stdvec(&Request::RemoveTree(b"d")).unwrap();
-        let answer = ask(&ours, &request, &mut [0; 64], Some(&cancelled));
+        let answer = ask(&ours, &request, &mut [0; 64], TIME, Some(&cancelled));
         assert!(matches!(answer, Ok((Reply::Done, descriptors)) if descriptors.is_empty()));
         let cancel = postcard::to_stdvec(&Request::Cancel).unwrap();
         assert_eq!(broker.join().unwrap(), [request[0], cancel[0]]);

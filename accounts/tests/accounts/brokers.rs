@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gridhaul_accounts::AccountError;
+use gridhaul_accounts::{AccountError, BrokerLimits};
 use gridhaul_storage::{Entries, Storage as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,8 +13,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::machine::{ALICE, BOB, CAROL};
 use crate::{
-    ACCOUNTS, BROKERS_DESCRIPTORS, PATIENCE, Served, accounts, content, directory_of, errno, names,
-    own, path, request, status, wait_for_few_descriptors, write,
+    ACCOUNTS, BROKERS_DESCRIPTORS, PATIENCE, Served, accounts, accounts_within, content,
+    directory_of, errno, names, own, path, request, status, wait_for_few_descriptors, write,
 };
 
 struct OnDrop<F: Fn()>(F);
@@ -44,6 +44,47 @@ fn wait_for_end(process: u32) {
 fn kill(process: u32) {
     kill_process(pid(process), Signal::KILL).unwrap();
     wait_for_end(process);
+}
+
+#[test]
+fn calls_of_a_broker_that_hangs_fail_in_time_and_then_at_once() {
+    const CALL: Duration = Duration::from_secs(1);
+
+    let accounts = accounts_within(BrokerLimits {
+        brokers: 2,
+        idle: Duration::from_secs(600),
+        call: CALL,
+    });
+    let served = Served::by(&accounts, ALICE);
+    let storage = &served.storage;
+    write(storage, path("f"), b"content").unwrap();
+    let broker = storage.broker().unwrap();
+    // Stopped, it stands for one whose files hang.
+    kill_process(pid(broker), Signal::STOP).unwrap();
+    let goes_on = OnDrop(|| kill_process(pid(broker), Signal::CONT).unwrap());
+    let is_stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{broker}/stat")).unwrap();
+        stat.contains(") T ")
+    };
+    while !is_stopped() {
+        std::thread::yield_now();
+    }
+    let begun = Instant::now();
+    assert_eq!(errno(storage.stat(path("f"))), Some(Errno::TIMEDOUT));
+    assert!(begun.elapsed() < PATIENCE);
+    let begun = Instant::now();
+    for _ in 0..50 {
+        assert_eq!(errno(storage.stat(path("f"))), Some(Errno::TIMEDOUT));
+    }
+    assert!(begun.elapsed() < CALL, "each of them waited");
+    drop(goes_on);
+    // Its late answer says that it works again.
+    let begun = Instant::now();
+    while storage.stat(path("f")).is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert_eq!(storage.broker(), Some(broker));
 }
 
 #[test]

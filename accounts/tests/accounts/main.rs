@@ -44,8 +44,16 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
 }
 
 fn accounts(brokers: usize, idle: Duration) -> Accounts {
-    let monitor = Arc::new(monitored::take_monitor());
-    Accounts::new(monitor, BrokerLimits { brokers, idle })
+    let limits = BrokerLimits {
+        brokers,
+        idle,
+        call: BrokerLimits::CALL,
+    };
+    accounts_within(limits)
+}
+
+fn accounts_within(limits: BrokerLimits) -> Accounts {
+    Accounts::new(Arc::new(monitored::take_monitor()), limits)
 }
 
 fn request(account: &str, root: impl AsRef<Path>) -> AccountRequest {

@@ -43,6 +43,7 @@ static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| {
     let limits = BrokerLimits {
         brokers: 16,
         idle: Duration::from_secs(60),
+        call: BrokerLimits::CALL,
     };
     Accounts::new(std::sync::Arc::new(monitor), limits)
 });

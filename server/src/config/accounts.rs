@@ -32,6 +32,7 @@ pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError>
         brokers: BrokerLimits {
             brokers: between("max-brokers", settings.max_brokers, 100, 1, 10_000)?,
             idle: seconds("broker-idle-timeout", settings.broker_idle_timeout, 300)?,
+            call: BrokerLimits::CALL,
         },
     })
 }
@@ -71,6 +72,7 @@ mod tests {
         let brokers = BrokerLimits {
             brokers: 3,
             idle: Duration::from_secs(5),
+            call: BrokerLimits::CALL,
         };
         assert_eq!(accounts.brokers, brokers);
     }

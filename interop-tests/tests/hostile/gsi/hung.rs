@@ -1,6 +1,7 @@
 //! An account whose files hang costs the others nothing.
 
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gridhaul_interop::raw::GsiControl;
@@ -43,7 +44,12 @@ impl Stopped {
             .filter(|pid| status(*pid, "Uid:") != Some(0));
         let broker = Pid::from_raw(brokers.next().unwrap()).unwrap();
         kill_process(broker, Signal::STOP).unwrap();
-        Self(broker)
+        let stopped = Self(broker);
+        let stat = format!("/proc/{}/stat", broker.as_raw_nonzero());
+        while !fs::read_to_string(&stat).unwrap().contains(") T ") {
+            thread::yield_now();
+        }
+        stopped
     }
 }
 
