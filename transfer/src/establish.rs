@@ -9,7 +9,7 @@ use gridhaul_stack::{
 
 use crate::handshakes::Handshakes;
 use crate::local::{Context, DataPort};
-use crate::movers::{Crew, Permit, Permits};
+use crate::movers::{Crew, MoverPermit, Movers};
 use crate::node::Event;
 use crate::sync::lock;
 use crate::{SequenceError, TransferError};
@@ -19,8 +19,8 @@ impl Context {
     pub(crate) fn stream_channel(
         &self,
         port: &mut DataPort,
-        permits: &Arc<Permits>,
-    ) -> Result<(Permit, Box<dyn Channel>), TransferError> {
+        permits: &Movers,
+    ) -> Result<(MoverPermit, Box<dyn Channel>), TransferError> {
         match port {
             DataPort::Active {
                 stack,
@@ -122,12 +122,17 @@ impl Context {
     /// The permit to run `count` movers; the session is told when that takes time.
     pub(crate) fn permit(
         &self,
-        permits: &Arc<Permits>,
+        permits: &Movers,
         count: usize,
-    ) -> Result<Permit, ChannelError> {
-        permits.take(count, &self.running.cancel, &|ahead| {
-            self.running.tell(Event::Queued { ahead });
-        })
+    ) -> Result<MoverPermit, ChannelError> {
+        permits.take(
+            &self.account.source,
+            count,
+            &self.running.cancel,
+            &|ahead| {
+                self.running.tell(Event::Queued { ahead });
+            },
+        )
     }
 
     /// The time that a connection and its handshake may take, or a small file that goes out at once.

@@ -111,7 +111,7 @@ impl Job {
             Task::ReceiveFile { .. } => &shared.receivers,
             _ => &shared.senders,
         };
-        permits.take_free(1).count() == 1
+        permits.take_free(&self.context.account.source, 1).count() == 1
     }
 
     /// Opens what the transfer moves.

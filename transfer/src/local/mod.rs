@@ -25,7 +25,7 @@ use session::LocalSession;
 
 use crate::buffers::BufferPool;
 use crate::checksums::Asked;
-use crate::movers::{Permits, Threads};
+use crate::movers::{Movers, Threads};
 use crate::node::{AttachError, DataNode, NodeAccount, NodeLoad, NodeSession};
 
 /// What a [`LocalNode`] is made of.
@@ -87,8 +87,8 @@ pub struct LocalNode {
 #[derive(Debug)]
 pub(crate) struct NodeShared {
     pub(crate) config: NodeConfig,
-    pub(crate) senders: Arc<Permits>,
-    pub(crate) receivers: Arc<Permits>,
+    pub(crate) senders: Movers,
+    pub(crate) receivers: Movers,
     pub(crate) threads: Threads,
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) checksums: Checksums,
@@ -100,8 +100,8 @@ impl LocalNode {
     /// A node with no session yet; threads are started when transfers need them.
     pub fn new(config: NodeConfig) -> Self {
         let shared = NodeShared {
-            senders: Permits::new(config.movers),
-            receivers: Permits::new(config.movers),
+            senders: Movers::new(config.movers),
+            receivers: Movers::new(config.movers),
             threads: Threads::default(),
             buffers: BufferPool::new(config.block_bytes, config.buffer_memory_bytes),
             checksums: Checksums::new(

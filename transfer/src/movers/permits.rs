@@ -1,9 +1,4 @@
-//! The permits that bound the number of movers.
-//!
-//! Sending and receiving have permits of their own: a copy from one gridhaul session to another needs
-//! one of each, and could otherwise wait for itself. A receiver asks for its permit when it has a
-//! connection, not while it waits for one, so whoever holds a permit has a peer that moves. A transfer
-//! waits for permits once: it asks for all that it cannot do without at the same time.
+//! Permits in the order of asking: for buffers, and for the handshakes of one transfer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +85,7 @@ impl Permits {
     }
 
     /// Up to `count` permits that are free and that nobody waits for; never waits.
+    #[cfg(test)]
     pub(crate) fn take_free(self: &Arc<Self>, count: usize) -> Permit {
         let mut state = self.lock();
         let count = count.min(state.free);
@@ -165,7 +161,8 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// How many movers may run.
+    /// How many there are.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -17,7 +17,7 @@ use super::text::Text;
 use crate::buffers::Buffer;
 use crate::dispenser::Dispenser;
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
-use crate::movers::{Crew, Permit};
+use crate::movers::{Crew, MoverPermit};
 use crate::node::{Event, Plan};
 use crate::portion::Portion;
 use crate::sync::lock;
@@ -114,12 +114,12 @@ fn permits(
     context: &Context,
     stripes: usize,
     parallelism: usize,
-) -> Result<(Vec<Permit>, Vec<usize>), TransferError> {
+) -> Result<(Vec<MoverPermit>, Vec<usize>), TransferError> {
     let needed = context.permit(&context.shared.senders, stripes)?;
     let more = context
         .shared
         .senders
-        .take_free(stripes * (parallelism.max(1) - 1));
+        .take_free(&context.account.source, stripes * (parallelism.max(1) - 1));
     let per_stripe = 1 + more.count() / stripes;
     Ok((vec![needed, more], vec![per_stripe; stripes]))
 }

@@ -69,7 +69,7 @@ impl Site {
         });
         let directory = TempDir::new().expect("a temporary directory");
         let account = NodeAccount {
-            source: gridhaul_shares::Source::at(std::net::Ipv4Addr::LOCALHOST.into()),
+            source: gridhaul_shares::Source::at(Ipv4Addr::LOCALHOST.into()),
             name: "test".to_owned(),
             account: None,
             root: directory.path().to_owned(),
