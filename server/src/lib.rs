@@ -18,6 +18,7 @@ mod in_place;
 mod lateness;
 mod listener;
 pub mod logging;
+mod login;
 mod memory;
 mod metrics;
 mod own_addresses;
@@ -37,6 +38,7 @@ mod transfer_limit;
 mod transfer_log;
 
 pub use checksum_key::ChecksumKeyError;
+pub use login::LoginProcessError;
 pub use security::{HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};
 

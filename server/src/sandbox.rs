@@ -37,11 +37,11 @@ pub(crate) struct Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocalFiles {
     /// Brokers, where the process needs no file itself.
-    OfBrokers,
+    Brokers,
     /// This process, for the account that it runs as.
-    OfOwnAccount,
+    OwnAccount,
     /// This process, for the user whom sshd has let in.
-    OfUser,
+    User,
 }
 
 impl Prepared {
@@ -78,7 +78,7 @@ impl Prepared {
 impl Sandbox {
     /// Says what a new configuration names that this process can never use.
     pub(crate) fn warn_of_new(&self, config: &Config, process: &Process) {
-        self.warn_of_places(named(config, process));
+        warn_of_uncovered(&self.confinement, &named(config, process));
         let needs = needs(config);
         if needs.rdma && !self.needs.rdma {
             warn!("RDMA devices are not in the sandbox: restart the server to use them");
@@ -90,18 +90,52 @@ impl Sandbox {
 
     /// Says which users have directories that this process can never open.
     pub(crate) fn warn_of_new_users(&self, settings: &Settings) {
-        self.warn_of_places(roots_of_users(settings));
+        warn_of_uncovered(&self.confinement, &roots_of_users(settings));
     }
+}
 
-    fn warn_of_places(&self, places: Vec<Place>) {
-        let new = places
-            .iter()
-            .filter(|place| !self.confinement.covers(place));
-        for place in new {
-            let path = place.path().display();
-            warn!(%path, "not in the sandbox: restart the server to use this path");
-        }
+/// Confines the login process. `files` are those that it held before it gave root up.
+pub(crate) fn confine_logins(files: Files) -> Result<Confinement, SandboxError> {
+    gridhaul_sandbox::login::confine(files)
+}
+
+/// Says what a new configuration names that the login process can never read.
+pub(crate) fn warn_of_new_logins(confinement: &Confinement, config: &Config, file: Option<&Path>) {
+    warn_of_uncovered(confinement, &places_of_logins(config, file));
+}
+
+fn warn_of_uncovered(confinement: &Confinement, places: &[Place]) {
+    for place in places.iter().filter(|place| !confinement.covers(place)) {
+        let path = place.path().display();
+        warn!(%path, "not in the sandbox: restart the server to use this path");
     }
+}
+
+/// The files of the login process, to be held before it gives root up.
+pub(crate) fn files_of_logins(config: &Config, file: Option<&Path>) -> Files {
+    Files::at(machine().chain(places_of_logins(config, file))).without_network()
+}
+
+/// What decides logins, and the log of the process that does.
+fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
+    let read = |path: &PathBuf| Place::new(path, Access::Read);
+    let mut places: Vec<Place> = file
+        .map(|path| Place::new(path, Access::Read))
+        .into_iter()
+        .collect();
+    places.extend(config.passwords.iter().map(read));
+    if let Some(host) = &config.security.host {
+        places.extend([read(&host.certificates), read(&host.key)]);
+    }
+    if let Some(gsi) = &config.security.gsi {
+        places.extend(gsi.gridmap.iter().map(read));
+        let directories = [Some(&gsi.trust), gsi.vomsdir.as_ref()];
+        let directories = directories.into_iter().flatten();
+        places.extend(directories.flat_map(Place::directory_of_links));
+    }
+    let log = config.log.file.iter();
+    places.extend(log.map(|path| Place::new(path, Access::Append)));
+    places
 }
 
 fn needs(config: &Config) -> Needs {
@@ -151,27 +185,21 @@ fn devices(config: &Config) -> impl Iterator<Item = Place> {
 
 /// What the configuration names.
 fn named(config: &Config, process: &Process) -> Vec<Place> {
-    let read = |path: &Path| Place::new(path, Access::Read);
-    let mut places: Vec<Place> = process.config.iter().map(|path| read(path)).collect();
-    places.extend(config.passwords.iter().map(|path| read(path)));
-    if let Some(host) = &config.security.host {
-        places.extend([read(&host.certificates), read(&host.key)]);
-    }
+    let file = process.config.iter();
+    let mut places: Vec<Place> = file.map(|path| Place::new(path, Access::Read)).collect();
+    // For data channels. What decides logins is read by the login process alone.
     if let Some(gsi) = &config.security.gsi {
-        places.extend(gsi.gridmap.iter().map(|path| read(path)));
-        let directories = [Some(&gsi.trust), gsi.vomsdir.as_ref()];
-        let directories = directories.into_iter().flatten();
-        places.extend(directories.flat_map(Place::directory_of_links));
+        places.extend(Place::directory_of_links(&gsi.trust));
     }
     let logs = [config.log.file.as_ref(), config.transfer_log.as_ref()];
     let logs = logs.into_iter().flatten();
     places.extend(logs.map(|path| Place::new(path, Access::Append)));
     let anonymous = config.anonymous.iter();
     places.extend(anonymous.map(|anonymous| root(&config.root, !anonymous.write)));
-    if config.passwords.is_some() || process.local_files == LocalFiles::OfUser {
+    if config.passwords.is_some() || process.local_files == LocalFiles::User {
         places.push(root(&config.root, false));
     }
-    if process.local_files == LocalFiles::OfOwnAccount {
+    if process.local_files == LocalFiles::OwnAccount {
         places.extend(own_roots(config));
     }
     places
@@ -189,8 +217,8 @@ fn root(path: &Path, read_only: bool) -> Place {
 
 /// The directories that users with passwords have for themselves.
 fn roots_of_users(settings: &Settings) -> Vec<Place> {
-    let grants = settings.passwords.grants();
-    let own = grants.filter_map(|grant| Some(root(grant.root.as_ref()?, grant.read_only)));
+    let grants = settings.logins.grants().into_iter();
+    let own = grants.filter_map(|grant| Some(root(&grant.root?, grant.read_only)));
     own.collect()
 }
 

@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 use crate::config::{Config, ConfigError, ServeArguments};
 use crate::descriptors;
 use crate::logging::{Logging, LoggingError};
+use crate::login::{Decides, LoginProcess, LoginProcessError};
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError};
@@ -31,6 +32,9 @@ pub enum ServeError {
     /// The server does not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Nothing can decide who may log in.
+    #[error(transparent)]
+    Login(#[from] LoginProcessError),
     /// Nothing can act for local accounts.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
@@ -60,12 +64,14 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let process = sandbox::Process {
         config: arguments.config.clone(),
         local_files: match &monitor {
-            Some(_) => LocalFiles::OfBrokers,
-            None => LocalFiles::OfOwnAccount,
+            Some(_) => LocalFiles::Brokers,
+            None => LocalFiles::OwnAccount,
         },
     };
     let logging = Logging::start(&config.log)?;
-    let server = PreparedServer::with_monitor(config.clone(), monitor)?;
+    // Before this process listens or reads a secret: the monitor listens to the login process alone.
+    let logins = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let server = PreparedServer::with_logins(config.clone(), Decides::Apart(logins))?;
     // With root's rights still: the way to a directory may be closed to the account that serves.
     let prepared = sandbox::Prepared::new(&server.settings(), &process);
     let identity = privileges::drop_root(&config.user)?;

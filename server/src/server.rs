@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use gridhaul_accounts::Monitor;
 use gridhaul_protocol::stack::StackSyntaxError;
 use gridhaul_shares::Pool;
 use gridhaul_stack::{Registry, StackError};
@@ -21,11 +20,12 @@ use crate::events::Journal;
 use crate::in_place::InPlace;
 use crate::lateness;
 use crate::listener;
+use crate::login::Decides;
 use crate::memory;
 use crate::metrics;
 use crate::own_addresses::OwnAddresses;
 use crate::passwords::{PasswordsError, Verifier};
-use crate::security::{Opener, SecurityError};
+use crate::security::SecurityError;
 use crate::session::{LocalUser, Session};
 use crate::settings::{Settings, drivers};
 use crate::shutdown::Shutdown;
@@ -83,6 +83,9 @@ pub enum StartError {
     /// A certificate, a trust directory or a map is wrong.
     #[error(transparent)]
     Security(#[from] SecurityError),
+    /// The login process has not read the configuration again.
+    #[error("{0}")]
+    Login(String),
     /// The transfer log cannot be written.
     #[error("the transfer log {}: {error}", path.display())]
     TransferLog {
@@ -134,7 +137,7 @@ pub(crate) struct Shared {
     pub(crate) node: Arc<dyn DataNode>,
     pub(crate) own_addresses: OwnAddresses,
     storages: Arc<Storages>,
-    opener: Opener,
+    decides: Decides,
     pub(crate) connections: Arc<Connections>,
     pub(crate) transfers: Arc<TransferLimit>,
     pub(crate) in_place: InPlace,
@@ -156,19 +159,17 @@ impl PreparedServer {
     ///
     /// When one of them cannot be had.
     pub fn new(config: Config) -> Result<Self, StartError> {
-        Self::with_monitor(config, None)
+        Self::with_logins(config, Decides::Here)
     }
 
-    /// As [`PreparedServer::new`], with a monitor, so that files can be opened with the rights of any
-    /// account, and a renewed key with those of root. Without one there is the account of this process.
+    /// As [`PreparedServer::new`]. Where logins are decided in a process of their own, that one also has files opened
+    /// with the rights of any account; else there is the account of this process.
     ///
     /// # Errors
     ///
     /// As those of [`PreparedServer::new`].
-    pub fn with_monitor(config: Config, monitor: Option<Monitor>) -> Result<Self, StartError> {
+    pub(crate) fn with_logins(config: Config, decides: Decides) -> Result<Self, StartError> {
         let registry = drivers();
-        let monitor = monitor.map(Arc::new);
-        let opener = Opener::new(monitor.clone());
         let listeners = config
             .listen
             .iter()
@@ -177,10 +178,11 @@ impl PreparedServer {
             .collect::<Result<Vec<_>, _>>()?;
         let (listeners, addresses) = listeners.into_iter().unzip();
         let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
-        let storages = Storages::open(&config, monitor).map_err(|error| StartError::Root {
-            root: config.root.clone(),
-            error,
-        })?;
+        let storages =
+            Storages::open(&config, decides.brokers()).map_err(|error| StartError::Root {
+                root: config.root.clone(),
+                error,
+            })?;
         let transfer_log = match &config.transfer_log {
             Some(path) => {
                 Some(
@@ -197,13 +199,13 @@ impl PreparedServer {
             .as_deref()
             .map(checksum_key::read)
             .transpose()?;
-        let settings = Settings::load(config, &registry, &opener, None)?;
+        let settings = Settings::load(config, &registry, &decides, None)?;
         let shared = Shared::new(
             settings,
             checksum_key,
             registry,
             Arc::new(storages),
-            opener,
+            decides,
             Journal::new(transfer_log),
         );
         Ok(Self {
@@ -230,9 +232,7 @@ impl PreparedServer {
     ///
     /// When a listener cannot be handed to the runtime.
     pub fn start(self) -> io::Result<Server> {
-        if let Some(security) = self.shared.settings().security {
-            security.start()?;
-        }
+        self.shared.settings().start()?;
         let shutdown = Shutdown::new();
         for listener in self.listeners {
             tokio::spawn(listener::accept(
@@ -298,12 +298,10 @@ impl Server {
         let settings = Settings::load(
             config,
             &self.shared.registry,
-            &self.shared.opener,
+            &self.shared.decides,
             Some(&running),
         )?;
-        if let Some(security) = &settings.security {
-            security.start().map_err(StartError::Threads)?;
-        }
+        settings.start().map_err(StartError::Threads)?;
         let limits = &settings.config.limits;
         self.shared.connections.set(room(limits));
         self.shared.transfers.set(limits.transfers);
@@ -344,7 +342,7 @@ impl Shared {
         checksum_key: Option<ChecksumKey>,
         registry: Registry,
         storages: Arc<Storages>,
-        opener: Opener,
+        decides: Decides,
         journal: Journal,
     ) -> Self {
         let limits = &settings.config.limits;
@@ -378,7 +376,7 @@ impl Shared {
             node: Arc::new(node),
             own_addresses: OwnAddresses::default(),
             storages,
-            opener,
+            decides,
             journal,
             host: crate::host_name(),
             sessions: AtomicU64::new(0),

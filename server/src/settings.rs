@@ -2,6 +2,7 @@
 //!
 //! A server replaces all of it when it reloads, or nothing.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use gridhaul_stack::Registry;
 use gridhaul_tcp::Tcp;
 
 use crate::config::{Config, PortRange};
-use crate::passwords::Passwords;
+use crate::login::{Decides, Desk, Logins};
 use crate::security::{Opener, Security};
 use crate::server::StartError;
 
@@ -19,7 +20,10 @@ use crate::server::StartError;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Arc<Config>,
-    pub(crate) passwords: Arc<Passwords>,
+    /// Who may log in.
+    pub(crate) logins: Arc<dyn Logins>,
+    /// The same, if that is decided in this process.
+    desk: Option<Arc<Desk>>,
     /// Without it there is neither GSI nor TLS.
     pub(crate) security: Option<Arc<Security>>,
     /// The stack of data channels unless a client asks for another.
@@ -31,26 +35,47 @@ impl Settings {
     pub(crate) fn load(
         config: Config,
         registry: &Registry,
-        opener: &Opener,
+        decides: &Decides,
         previous: Option<&Self>,
     ) -> Result<Self, StartError> {
-        let passwords = match &config.passwords {
-            Some(path) => Passwords::read(path)?,
-            None => Passwords::default(),
-        };
         let security = Security::load(
             &config.security,
-            opener,
             previous.and_then(|previous| previous.security.as_deref()),
         )?;
         let stack = stack(&config, registry)?;
         check_client_options(&config, registry)?;
+        // The last step, since the login process keeps what it has read.
+        let (logins, desk): (Arc<dyn Logins>, _) = match decides {
+            Decides::Here => {
+                let previous = previous.and_then(|previous| previous.desk.as_deref());
+                let desk = Arc::new(Desk::load(&config, &Opener::default(), previous)?);
+                (Arc::new(Arc::clone(&desk)), Some(desk))
+            }
+            Decides::Apart(client) => {
+                if previous.is_some() {
+                    client.reload().map_err(StartError::Login)?;
+                }
+                (Arc::new(Arc::clone(client)), None)
+            }
+        };
         Ok(Self {
             config: Arc::new(config),
-            passwords: Arc::new(passwords),
+            logins,
+            desk,
             security,
             stack: Arc::new(stack),
         })
+    }
+
+    /// Takes up work that needs threads. Must not be called before the process may have some.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        if let Some(security) = &self.security {
+            security.start();
+        }
+        match &self.desk {
+            Some(desk) => desk.start(),
+            None => Ok(()),
+        }
     }
 
     /// A stack that a client asks for, with the ports that the administrator allows.

@@ -41,7 +41,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let server = PreparedServer::new(config)?;
     let process = sandbox::Process {
         config: arguments.config.clone(),
-        local_files: LocalFiles::OfUser,
+        local_files: LocalFiles::User,
     };
     sandbox::Prepared::new(&server.settings(), &process).enforce()?;
     let runtime = Builder::new_multi_thread()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridhaul_accounts::{AccountRequest, Accounts, Monitor, open_own};
+use gridhaul_accounts::{AccountRequest, Accounts, BrokerSource, open_own};
 use gridhaul_storage::{PosixOptions, PosixStorage, Rights, Storage, StorageError};
 use gridhaul_transfer::{AccountFiles, AttachError, NodeAccount};
 use tracing::warn;
@@ -32,7 +32,7 @@ impl Storages {
     /// Opens the server's root.
     pub(crate) fn open(
         config: &Config,
-        monitor: Option<Arc<Monitor>>,
+        brokers: Option<Arc<dyn BrokerSource>>,
     ) -> Result<Self, StorageError> {
         let options = PosixOptions {
             file_mode: config.perms,
@@ -42,9 +42,7 @@ impl Storages {
         let storages = Self {
             options,
             opened: Mutex::default(),
-            accounts: monitor
-                .filter(|_| config.security.gsi.is_some())
-                .map(|monitor| Accounts::new(monitor as _, config.accounts.brokers)),
+            accounts: brokers.map(|brokers| Accounts::new(brokers, config.accounts.brokers)),
         };
         for key in own_keys(config) {
             storages.open_key(key)?;

@@ -1,5 +1,7 @@
 //! The memory that hashes are computed in, used again and again.
 
+use std::fmt;
+
 use argon2::Block;
 use zeroize::Zeroize;
 
@@ -9,13 +11,22 @@ use zeroize::Zeroize;
 /// the next one; it is wiped so that it is not found in a core dump or through another fault either. Allocating it
 /// anew each time left one copy for each thread that ever computed, since malloc keeps what it has once given out.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     blocks: Vec<Block>,
 }
 
 /// Memory that is kept between two computations, in blocks of 1 KiB: enough for the parameters that
 /// `gridhaul-server passwd` and others use.
 const KEPT: usize = 64 * 1024;
+
+/// Without the memory itself.
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("blocks", &self.blocks.len())
+            .finish()
+    }
+}
 
 impl Memory {
     /// Lends so many blocks, and wipes them afterwards.

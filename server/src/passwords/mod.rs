@@ -21,7 +21,7 @@ pub use change::set_password;
 pub use terminal::read_password;
 pub(crate) use verifier::{Unverified, Verifier};
 
-use memory::Memory;
+pub(crate) use memory::Memory;
 use secret::Secret;
 
 /// The users of a password file.
@@ -142,7 +142,7 @@ impl Passwords {
 
     /// Whether `password` is that of the user `name`, and what the user may use then. A name that does not exist costs
     /// what those cost that do. Blocks for some 10 ms.
-    fn check(&self, name: &str, password: &[u8], memory: &mut Memory) -> Option<Grant> {
+    pub(crate) fn check(&self, name: &str, password: &[u8], memory: &mut Memory) -> Option<Grant> {
         let (secret, grant) = self.look_up(name);
         let is_right = secret.is_of(password, memory);
         grant.filter(|_| is_right).cloned()

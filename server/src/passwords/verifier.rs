@@ -1,14 +1,14 @@
-//! Checking passwords for clients: within the budget, one network after the other, in memory that is used again.
+//! Checking passwords for clients: within the budget, and one network after the other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
+use super::Grant;
 use super::budget::{Budget, Pair};
-use super::memory::Memory;
-use super::{Grant, Passwords};
 use crate::admission::{self, Network, Workers};
+use crate::login::Logins;
 
 /// Checks passwords on threads of its own. Each check takes a processor for some 20 ms, and 19 MiB with the usual
 /// parameters, so there are as many at a time as processors, and at most eight.
@@ -20,8 +20,6 @@ pub(crate) struct Verifier {
 
 struct Shared {
     budget: Budget,
-    /// Memory that no thread uses now: at most one for each thread.
-    memory: Mutex<Vec<Memory>>,
 }
 
 /// Why a client is not let in.
@@ -44,7 +42,6 @@ impl Verifier {
     pub(crate) fn new() -> Self {
         let shared = Shared {
             budget: Budget::new(),
-            memory: Mutex::default(),
         };
         Self {
             workers: Workers::new("password", 8),
@@ -55,7 +52,7 @@ impl Verifier {
     /// What `name` may use, if `password` is right. `network` is where the client comes from.
     pub(crate) async fn verify(
         &self,
-        passwords: Arc<Passwords>,
+        logins: Arc<dyn Logins>,
         network: Network,
         name: String,
         password: Zeroizing<Vec<u8>>,
@@ -66,7 +63,7 @@ impl Verifier {
         let checked = self.workers.run(network, move || {
             // Others of this network or user may have failed while this one waited.
             shared.allows(pair)?;
-            shared.check(&passwords, pair, &name, &password)
+            shared.check(&*logins, pair, &name, &password)
         });
         checked.await.map_err(Unverified::Refused)?
     }
@@ -80,16 +77,12 @@ impl Shared {
 
     fn check(
         &self,
-        passwords: &Passwords,
+        logins: &dyn Logins,
         pair: Pair,
         name: &str,
         password: &[u8],
     ) -> Result<Grant, Unverified> {
-        let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut own = memory().pop().unwrap_or_default();
-        let grant = passwords.check(name, password, &mut own);
-        memory().push(own);
-        match grant {
+        match logins.password(name, password) {
             Some(grant) => {
                 self.budget.succeeded(pair, Instant::now());
                 Ok(grant)
@@ -113,27 +106,25 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
+    use crate::login::Desk;
+    use crate::passwords::Passwords;
 
     fn network(last: u8) -> Network {
         Network::of(IpAddr::from([192, 0, 2, last]))
     }
 
-    fn passwords() -> Arc<Passwords> {
+    fn logins() -> Arc<dyn Logins> {
         let text = format!("ann:{}\n", super::super::tests::cheap_hash());
-        Arc::new(Passwords::parse(&text).expect("valid"))
+        let passwords = Passwords::parse(&text).expect("valid");
+        Arc::new(Arc::new(Desk::of_passwords(passwords)))
     }
 
     #[tokio::test]
     async fn the_verifier_says_what_the_file_says() {
-        let (verifier, passwords) = (Verifier::new(), passwords());
+        let (verifier, logins) = (Verifier::new(), logins());
         let verify = |name: &str, password: &str| {
             let password = Zeroizing::new(password.into());
-            verifier.verify(
-                Arc::clone(&passwords),
-                network(1),
-                name.to_owned(),
-                password,
-            )
+            verifier.verify(Arc::clone(&logins), network(1), name.to_owned(), password)
         };
         assert_eq!(verify("ann", "secret").await, Ok(Grant::default()));
         assert_eq!(verify("ann", "wrong").await, Err(Unverified::Wrong));
@@ -142,13 +133,13 @@ mod tests {
 
     #[tokio::test]
     async fn guesses_that_come_together_are_counted_together() {
-        let (verifier, passwords) = (Arc::new(Verifier::new()), passwords());
+        let (verifier, logins) = (Arc::new(Verifier::new()), logins());
         let verify = |number: u32, network: Network| {
-            let (verifier, passwords) = (Arc::clone(&verifier), Arc::clone(&passwords));
+            let (verifier, logins) = (Arc::clone(&verifier), Arc::clone(&logins));
             let password = Zeroizing::new(b"wrong".to_vec());
             tokio::spawn(async move {
                 let name = format!("user{number}");
-                verifier.verify(passwords, network, name, password).await
+                verifier.verify(logins, network, name, password).await
             })
         };
         let guesses: Vec<_> = (0..450).map(|number| verify(number, network(1))).collect();
@@ -164,6 +155,5 @@ mod tests {
         assert!((100..=108).contains(&looked_at), "{looked_at}");
         let elsewhere = verify(1, network(2)).await.expect("no panic");
         assert_eq!(elsewhere, Err(Unverified::Wrong));
-        assert!(verifier.shared.memory.lock().expect("no panic").len() <= 8);
     }
 }

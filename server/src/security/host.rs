@@ -15,7 +15,7 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::server::NoServerSessionStorage;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use tracing::{info, warn};
 
 use super::opener::Opener;
@@ -34,19 +34,10 @@ pub(super) struct HostCredential {
 
 #[derive(Debug)]
 struct State {
-    held: Held,
+    held: Arc<Credential>,
     /// What the files were when they were read last, even if they could not be used.
     stamp: Stamp,
     looked: Instant,
-}
-
-/// What is in use.
-#[derive(Debug, Clone)]
-pub(super) struct Held {
-    /// For GSI.
-    pub(super) credential: Arc<Credential>,
-    /// For `AUTH TLS`: no certificate is asked of the client.
-    pub(super) tls: Arc<ServerConfig>,
 }
 
 /// A host certificate that cannot be used.
@@ -81,8 +72,8 @@ impl HostCredential {
     /// Reads the files.
     pub(super) fn open(files: &HostFiles, opener: Opener) -> Result<Self, HostError> {
         let stamp = Stamp::of(files, &opener);
-        let held = Held::read(files, &opener)?;
-        held.tell(files, "the server's certificate was read");
+        let held = read(files, &opener)?;
+        tell(&held, files, "the server's certificate was read");
         Ok(Self {
             files: files.clone(),
             opener,
@@ -100,11 +91,11 @@ impl HostCredential {
     }
 
     /// What is in use now. Blocks on files, at most once a second.
-    pub(super) fn current(&self) -> Held {
+    pub(super) fn current(&self) -> Arc<Credential> {
         self.current_at(Instant::now())
     }
 
-    fn current_at(&self, now: Instant) -> Held {
+    fn current_at(&self, now: Instant) -> Arc<Credential> {
         // The state is whole at every unlock, so a panic elsewhere does not spoil it.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now.saturating_duration_since(state.looked) < LOOK_EVERY {
@@ -113,9 +104,13 @@ impl HostCredential {
         state.looked = now;
         let stamp = Stamp::of(&self.files, &self.opener);
         if stamp != state.stamp {
-            match Held::read(&self.files, &self.opener) {
+            match read(&self.files, &self.opener) {
                 Ok(held) => {
-                    held.tell(&self.files, "the server's certificate was read again");
+                    tell(
+                        &held,
+                        &self.files,
+                        "the server's certificate was read again",
+                    );
                     state.held = held;
                 }
                 Err(error) => {
@@ -132,42 +127,46 @@ impl HostCredential {
     }
 }
 
-impl Held {
-    fn read(files: &HostFiles, opener: &Opener) -> Result<Self, HostError> {
-        let open = |path: &Path| opener.open(path);
-        let credential = read_credential_with(&files.certificates, &files.key, open)?;
-        let tls = server_config(&credential).map_err(|error| HostError::Tls {
+/// Reads the files, and sees that TLS takes what is in them.
+fn read(files: &HostFiles, opener: &Opener) -> Result<Arc<Credential>, HostError> {
+    let open = |path: &Path| opener.open(path);
+    let credential = read_credential_with(&files.certificates, &files.key, open)?;
+    server_config(chain(&credential), credential.key().signing_key()).map_err(|error| {
+        HostError::Tls {
             path: files.certificates.clone(),
             error,
-        })?;
-        Ok(Self {
-            credential: Arc::new(credential),
-            tls: Arc::new(tls),
-        })
-    }
-
-    fn tell(&self, files: &HostFiles, what: &str) {
-        let subject = self.credential.leaf().subject().one_line();
-        let file = files.certificates.display();
-        if self.credential.expires() < std::time::SystemTime::now() {
-            warn!(subject, %file, "{what}, and has expired: clients will refuse it");
-        } else {
-            info!(subject, %file, "{what}");
         }
+    })?;
+    Ok(Arc::new(credential))
+}
+
+fn tell(credential: &Credential, files: &HostFiles, what: &str) {
+    let subject = credential.leaf().subject().one_line();
+    let file = files.certificates.display();
+    if credential.expires() < std::time::SystemTime::now() {
+        warn!(subject, %file, "{what}, and has expired: clients will refuse it");
+    } else {
+        info!(subject, %file, "{what}");
     }
 }
 
-/// TLS with this certificate and no other. Clients are not asked for theirs: they log in by name.
+/// The certificates of a credential, as TLS sends them.
+pub(crate) fn chain(credential: &Credential) -> Vec<CertificateDer<'static>> {
+    let certificates = credential.chain().iter();
+    certificates
+        .map(|certificate| CertificateDer::from(certificate.der().to_vec()))
+        .collect()
+}
+
+/// `AUTH TLS` with this certificate and no other. Clients are not asked for theirs: they log in by name.
 ///
 /// No session tickets, since a client that only sends would meet them unread at the end of a data
 /// connection, and lose what it sent last to the reset.
-fn server_config(credential: &Credential) -> Result<ServerConfig, rustls::Error> {
-    let chain = credential
-        .chain()
-        .iter()
-        .map(|certificate| CertificateDer::from(certificate.der().to_vec()))
-        .collect();
-    let certified = CertifiedKey::new(chain, credential.key().signing_key());
+pub(crate) fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<dyn SigningKey>,
+) -> Result<ServerConfig, rustls::Error> {
+    let certified = CertifiedKey::new(chain, key);
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -248,8 +247,8 @@ mod tests {
         }
     }
 
-    fn serial(held: &Held) -> Vec<u8> {
-        held.credential.leaf().serial().to_vec()
+    fn serial(held: &Credential) -> Vec<u8> {
+        held.leaf().serial().to_vec()
     }
 
     #[test]
@@ -273,11 +272,11 @@ mod tests {
         installed.certificate(RENEWED[0]);
         installed.key(RENEWED[1]);
         let soon = host.current_at(opened + LOOK_EVERY + LOOK_EVERY / 2);
-        assert!(Arc::ptr_eq(&first.credential, &soon.credential));
+        assert!(Arc::ptr_eq(&first, &soon));
         let later = host.current_at(opened + LOOK_EVERY * 2);
         assert_eq!(serial(&later), [3]);
         let unchanged = host.current_at(opened + LOOK_EVERY * 3);
-        assert!(Arc::ptr_eq(&later.tls, &unchanged.tls));
+        assert!(Arc::ptr_eq(&later, &unchanged));
     }
 
     #[test]

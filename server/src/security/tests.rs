@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::tls::TlsVersions;
+use gridhaul_security::trust::Peer;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{HostFiles, Rule};
+use crate::config::{HostFiles, KeyKind, Rule};
 
 const ALICE: &str = "/DC=test/O=Samples/CN=Alice Smith";
 
@@ -67,29 +68,37 @@ impl Site {
         Self { directory, config }
     }
 
-    fn load(&self, previous: Option<&Security>) -> Result<Option<Arc<Security>>, SecurityError> {
-        Security::load(&self.config, &Opener::default(), previous)
+    fn load(
+        &self,
+        previous: Option<&Identities>,
+    ) -> Result<Option<Arc<Identities>>, SecurityError> {
+        Identities::load(&self.config, &Opener::default(), previous)
     }
 
-    fn security(&self) -> Arc<Security> {
+    fn identities(&self) -> Arc<Identities> {
         self.load(None).expect("usable").expect("configured")
+    }
+
+    fn security(&self, previous: Option<&Security>) -> Option<Arc<Security>> {
+        Security::load(&self.config, previous).expect("usable")
     }
 }
 
 /// A user whose chain is valid.
-fn alice(security: &Security) -> Peer {
+fn alice(identities: &Identities) -> Peer {
     let chain =
         Certificate::all_from_pem(include_bytes!("samples/alice.pem")).expect("a certificate");
     let when = chain[0].validity().not_before + Duration::from_secs(3600);
-    security.trust().validate(&chain, when).expect("valid")
+    let settings = identities.login().expect("GSI");
+    settings.trust.validate(&chain, when).expect("valid")
 }
 
 #[test]
 fn an_identity_may_use_the_accounts_that_it_is_mapped_to() {
-    let security = Site::new().security();
-    let alice = alice(&security);
+    let identities = Site::new().identities();
+    let alice = alice(&identities);
     let account = |requested| {
-        let authorized = security.authorize(&alice, requested);
+        let authorized = identities.authorize(&alice, requested);
         authorized.map(|authorized| authorized.account)
     };
     assert_eq!(account(None), Ok("alice".to_owned()));
@@ -100,22 +109,27 @@ fn an_identity_may_use_the_accounts_that_it_is_mapped_to() {
 #[test]
 fn what_is_offered_is_what_is_configured() {
     let mut site = Site::new();
-    let security = site.security();
-    assert!(security.offers_gsi() && security.ftps().is_some());
-    let settings = security.login();
-    assert_eq!(settings.versions, TlsVersions::Only13);
+    let offered = |site: &Site| {
+        let security = site.security(None);
+        security.map(|security| (security.offers_gsi(), security.offers_tls()))
+    };
+    assert_eq!(offered(&site), Some((true, true)));
+    let versions = site.identities().login().map(|settings| settings.versions);
+    assert_eq!(versions, Some(TlsVersions::Only13));
     site.config.tls = false;
-    assert!(site.security().tls_acceptor().is_none());
+    assert_eq!(offered(&site), Some((true, false)));
     site.config.gsi = None;
-    assert!(!site.security().offers_gsi());
+    assert_eq!(offered(&site), Some((false, false)));
+    assert!(site.identities().login().is_none());
     site.config.host = None;
+    assert_eq!(offered(&site), None);
     assert!(site.load(None).expect("nothing to read").is_none());
 }
 
 #[test]
 fn a_reload_reads_new_files_and_keeps_what_the_server_may_not_read_again() {
     let mut site = Site::new();
-    let running = site.security();
+    let running = site.identities();
     // As for a server that has given up root's rights.
     fs::remove_file(site.directory.path().join("host.key")).expect("removed");
     let map = site.directory.path().join("map.new");
@@ -125,8 +139,7 @@ fn a_reload_reads_new_files_and_keeps_what_the_server_may_not_read_again() {
     let alice = alice(&reloaded);
     let authorized = reloaded.authorize(&alice, None).expect("mapped");
     assert_eq!(authorized.account, "bob");
-    assert!(Arc::ptr_eq(&running.handshakes, &reloaded.handshakes));
-    assert!(Arc::ptr_eq(&running.keys, &reloaded.keys));
+    assert!(Arc::ptr_eq(&running.host(), &reloaded.host()));
 
     let missing = site.directory.path().join("missing");
     site.config.gsi.as_mut().expect("configured").gridmap = Some(missing.clone());
@@ -138,12 +151,12 @@ fn a_reload_reads_new_files_and_keeps_what_the_server_may_not_read_again() {
 #[test]
 fn limits_count_from_the_moment_the_server_works_with_them() {
     let mut site = Site::new();
-    let running = site.security();
+    let running = site.security(None).expect("configured");
     site.config.handshakes_per_address = 1;
-    let reloaded = site.load(Some(&running)).expect("usable").expect("there");
+    let reloaded = site.security(Some(&running)).expect("configured");
     let peer = IpAddr::from([192, 0, 2, 1]);
     let _first = running.admit_handshake(peer).expect("admitted");
     let _second = running.admit_handshake(peer).expect("as before");
-    reloaded.start().expect("started");
+    reloaded.start();
     assert!(running.admit_handshake(peer).is_err());
 }

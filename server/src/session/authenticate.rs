@@ -5,9 +5,7 @@ use std::sync::Arc;
 use gridhaul_protocol::command::{Base64, Text};
 use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_security::context::{Context, ContextError, Step};
 use gridhaul_security::credential::Credential;
-use gridhaul_security::trust::Peer;
 use tokio::time::timeout_at;
 
 use super::control::Control;
@@ -15,6 +13,7 @@ use super::login::Login;
 use super::{End, Session, replies};
 use crate::admission::{Misconduct, Network, Refused};
 use crate::events::Event;
+use crate::login::{self, Accepted, ExchangeError, Progress, Proof};
 use crate::security::{HandshakePermit, Security};
 
 /// What protects the control channel, or will.
@@ -35,27 +34,19 @@ pub(super) enum Protection {
 /// A security exchange under way.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    context: Context,
+    exchange: Box<dyn login::Exchange>,
     permit: HandshakePermit,
 }
 
 /// Who logged in with GSI.
 #[derive(Debug)]
 pub(super) struct Initiator {
-    pub(super) peer: Peer,
+    /// In one-line form.
+    pub(super) identity: String,
+    /// That the client proved it, as long as the session lasts.
+    pub(super) proof: Arc<dyn Proof>,
     /// What we may present on data channels, or why there is nothing.
     pub(super) delegated: Result<Arc<Credential>, String>,
-}
-
-/// Why a token was not accepted.
-#[derive(Debug, thiserror::Error)]
-enum ExchangeError {
-    /// The client is not who it has to be, or breaks the protocol.
-    #[error(transparent)]
-    Client(#[from] Box<ContextError>),
-    /// A mistake of ours.
-    #[error("the server failed")]
-    Panicked,
 }
 
 impl Session {
@@ -106,7 +97,7 @@ impl Session {
         &mut self,
         control: &mut Control,
         token: &Base64,
-    ) -> Result<Option<Reply>, Box<ContextError>> {
+    ) -> Result<Option<Reply>, String> {
         let (Protection::Exchange(exchange), Some(security), None) = (
             &mut self.protection,
             self.settings.security.clone(),
@@ -120,37 +111,40 @@ impl Session {
         let Some(token) = token.decode() else {
             return Ok(Some(Reply::new(501, "ADAT: the argument is no base64.")));
         };
-        let (context, permit) = match exchange.take() {
-            Some(exchange) => (Some(exchange.context), exchange.permit),
+        let (mut exchange, permit) = match exchange.take() {
+            Some(exchange) => (exchange.exchange, exchange.permit),
             None => match self.admit_handshake(&security, "GSSAPI") {
-                Ok(permit) => (None, permit),
+                Ok(permit) => (self.settings.logins.exchange(), permit),
                 Err(reply) => return Ok(Some(reply)),
             },
         };
         let (workers, network) = (&self.shared.handshakes, Network::of(self.peer));
-        let stepped = workers.run(network, move || step(&security, context, &token));
+        let stepped = workers.run(network, move || {
+            let stepped = exchange.step(&token);
+            (exchange, stepped)
+        });
         let stepped = match stepped.await {
             Err(Refused::Busy) => {
                 // It says nothing of the client. RFC 2228 3: a resource is not there now.
                 permit.succeeded();
                 return Ok(Some(Reply::new(431, format!("{}.", Refused::Busy))));
             }
-            Err(Refused::Failed) => Err(ExchangeError::Panicked),
-            Ok(stepped) => stepped,
+            Err(Refused::Failed) => Err(ExchangeError::Server("the server failed".to_owned())),
+            Ok((exchange, stepped)) => stepped.map(|progress| (exchange, progress)),
         };
         match stepped {
-            Ok((context, Step::Continue(token))) => {
-                let context = Exchange { context, permit };
-                self.protection = Protection::Exchange(Some(Box::new(context)));
+            Ok((exchange, Progress::Continue(token))) => {
+                let exchange = Exchange { exchange, permit };
+                self.protection = Protection::Exchange(Some(Box::new(exchange)));
                 let token = Base64::encode(&token);
                 Ok(Some(Reply::new(335, format!("ADAT={token}"))))
             }
-            Ok((context, Step::Done(token))) => {
+            Ok((_, Progress::Accepted(accepted))) => {
                 permit.succeeded();
-                self.establish(control, context, &token)?;
+                self.establish(control, *accepted);
                 Ok(None)
             }
-            Err(ExchangeError::Client(error)) => Err(error),
+            Err(ExchangeError::Client(reason)) => Err(reason),
             Err(error) => {
                 // It says nothing of the client.
                 permit.succeeded();
@@ -176,46 +170,39 @@ impl Session {
         })
     }
 
-    /// The context is complete: it protects what comes after the reply.
-    fn establish(
-        &mut self,
-        control: &mut Control,
-        mut context: Context,
-        token: &[u8],
-    ) -> Result<(), Box<ContextError>> {
-        let peer = context
-            .peer()
-            .cloned()
-            .ok_or_else(|| ContextError::Protocol("no certificate was presented".to_owned()))
-            .map_err(Box::new)?;
-        let delegated = match context.take_delegated() {
-            Some(Ok(credential)) => Ok(Arc::new(credential)),
-            Some(Err(error)) => Err(format!("the delegated credential cannot be used: {error}")),
-            None => Err("no credential was delegated".to_owned()),
-        };
+    /// The client is known: what comes after the reply is protected.
+    fn establish(&mut self, control: &mut Control, accepted: Accepted) {
         self.shared.journal.publish(&Event::Authenticated {
             session: self.id,
             mechanism: "GSSAPI",
-            protection: &context.description(),
-            identity: Some(peer.identity.one_line()),
-            delegated: Some(delegated.as_ref().map_or_else(String::as_str, |_| "yes")),
+            protection: &accepted.description,
+            identity: Some(&accepted.identity),
+            delegated: Some(
+                accepted
+                    .delegated
+                    .as_ref()
+                    .map_or_else(String::as_str, |_| "yes"),
+            ),
         });
-        let text = if token.is_empty() {
+        let text = if accepted.token.is_empty() {
             "GSSAPI Authentication successful.".to_owned()
         } else {
-            format!("ADAT={}", Base64::encode(token))
+            format!("ADAT={}", Base64::encode(&accepted.token))
         };
         self.send(control, &Reply::new(235, text));
-        control.protect(context);
-        self.protection = Protection::Gsi(Arc::new(Initiator { peer, delegated }));
+        control.protect(accepted.protection);
+        self.protection = Protection::Gsi(Arc::new(Initiator {
+            identity: accepted.identity,
+            proof: accepted.proof,
+            delegated: accepted.delegated,
+        }));
         self.begin_protected(Mechanism::Gsi);
-        Ok(())
     }
 
-    fn refuse_client(&mut self, error: &ContextError) -> Reply {
+    fn refuse_client(&mut self, reason: &str) -> Reply {
         self.penalize(Misconduct::Refused);
-        self.authentication_failed("GSSAPI", &error.to_string());
-        Reply::new(535, format!("Authentication failed: {error}."))
+        self.authentication_failed("GSSAPI", reason);
+        Reply::new(535, format!("Authentication failed: {reason}."))
     }
 
     fn authentication_failed(&mut self, mechanism: &str, reason: &str) {
@@ -271,13 +258,17 @@ impl Session {
         clean: bool,
         security: &Arc<Security>,
     ) -> Result<(tokio_rustls::TlsAcceptor, HandshakePermit), Reply> {
-        let acceptor = {
-            let security = Arc::clone(security);
+        if !security.offers_tls() {
+            return Err(unknown_mechanism());
+        }
+        let host = {
+            let logins = Arc::clone(&self.settings.logins);
             let threads = &self.shared.threads;
-            let work = move || security.tls_acceptor();
+            let work = move || logins.host_tls();
             threads.log_in(&self.source(), work).await
         };
-        let acceptor = acceptor.flatten().ok_or_else(unknown_mechanism)?;
+        let host = host.flatten().ok_or_else(unknown_mechanism)?;
+        let acceptor = tokio_rustls::TlsAcceptor::from(host);
         // Whoever sits between client and server could have put commands there, which would be carried
         // out as if they had come in TLS.
         if !clean {
@@ -295,25 +286,6 @@ impl Session {
         self.login = Login::Nobody;
         self.negotiated.authenticated(mechanism);
     }
-}
-
-/// Takes one token; the first one begins the context. Reads files, and computes for long.
-fn step(
-    security: &Security,
-    context: Option<Context>,
-    token: &[u8],
-) -> Result<(Context, Step), ExchangeError> {
-    let mut context = match context {
-        Some(context) => context,
-        None => {
-            let settings = security.login();
-            Context::acceptor(&settings, security.delegation_keys()).map_err(Box::new)?
-        }
-    };
-    // There is no place for an alert in a reply that says no.
-    let mut alert = Vec::new();
-    let step = context.step(token, &mut alert).map_err(Box::new)?;
-    Ok((context, step))
 }
 
 fn unknown_mechanism() -> Reply {

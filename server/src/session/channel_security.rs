@@ -152,10 +152,10 @@ impl Session {
     }
 
     async fn ftps(&self) -> Result<Ftps, Reply> {
-        let security = self.settings.security.clone();
+        let logins = Arc::clone(&self.settings.logins);
         let threads = &self.shared.threads;
         let config = threads
-            .log_in(&self.source(), move || security?.ftps())
+            .log_in(&self.source(), move || logins.host_tls())
             .await;
         let config = config.flatten().ok_or_else(server_failed)?;
         Ok(Ftps::new(config))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gridhaul_protocol::command::{Command, CommandError};
 use gridhaul_protocol::line::{LineDecoder, LineError};
 use gridhaul_protocol::reply::Reply;
-use gridhaul_security::context::Context;
+use gridhaul_security::context::MessageProtection;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use zeroize::Zeroizing;
@@ -34,7 +34,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Control {
     stream: Stream,
     /// What commands come in, and replies go out in, after a GSI login.
-    context: Option<Box<Context>>,
+    context: Option<Box<MessageProtection>>,
     decoder: LineDecoder,
     /// Bytes that were read and not looked at, because enough commands wait.
     unread: Vec<u8>,
@@ -203,7 +203,7 @@ impl Control {
     }
 
     /// From now on commands and replies are protected; also those commands that wait already.
-    pub(crate) fn protect(&mut self, context: Context) {
+    pub(crate) fn protect(&mut self, context: MessageProtection) {
         self.context = Some(Box::new(context));
         for mut request in std::mem::take(&mut self.waiting) {
             request.content = self.opened(request.content);

@@ -128,13 +128,10 @@ impl Session {
         initiator: Arc<Initiator>,
         name: &str,
     ) -> Result<Admitted, String> {
-        let security = self.settings.security.clone().ok_or("The server failed.")?;
         let requested = (name != GLOBUS_MAPPING).then(|| name.to_owned());
-        let work = move || security.authorize(&initiator.peer, requested.as_deref());
+        let work = move || initiator.proof.authorize(requested.as_deref());
         let authorized = self.shared.threads.log_in(&self.source(), work).await;
-        let authorized = authorized
-            .ok_or("The server failed.")?
-            .map_err(|denied| denied.to_string())?;
+        let authorized = authorized.ok_or("The server failed.")??;
         for note in &authorized.notes {
             self.shared.journal.publish(&Event::AttributeIgnored {
                 session: self.id,
@@ -184,7 +181,7 @@ impl Session {
         password: &Password,
     ) -> Result<Admitted, Unverified> {
         let config = &self.settings.config;
-        let (is_anonymous, grant) = match self.grant_of_anonymous(name) {
+        let (is_anonymous, grant) = match self.grant_of_anonymous(name).await {
             Some(grant) => (true, grant),
             None => (false, self.grant(name, password).await?),
         };
@@ -210,26 +207,22 @@ impl Session {
     }
 
     /// What anonymous users may use, if that is the name of one.
-    fn grant_of_anonymous(&self, name: &str) -> Option<Grant> {
-        let anonymous = self.settings.config.anonymous.as_ref()?;
-        let mut names = anonymous.names.iter();
-        let is_one = !self.settings.passwords.has(name)
-            && names.any(|allowed| allowed == name || allowed == "*");
-        is_one.then_some(Grant {
-            root: None,
-            read_only: !anonymous.write,
-        })
+    async fn grant_of_anonymous(&self, name: &str) -> Option<Grant> {
+        self.settings.config.anonymous.as_ref()?;
+        let (logins, name) = (Arc::clone(&self.settings.logins), name.to_owned());
+        let work = move || logins.without_password(&name);
+        self.shared.threads.log_in(&self.source(), work).await?
     }
 
     async fn grant(&self, name: &str, password: &Password) -> Result<Grant, Unverified> {
         if self.settings.config.passwords.is_none() {
             return Err(Unverified::Wrong);
         }
-        let passwords = Arc::clone(&self.settings.passwords);
+        let logins = Arc::clone(&self.settings.logins);
         let (network, name) = (Network::of(self.peer), name.to_owned());
         let password = Zeroizing::new(password.as_bytes().to_vec());
         let verifier = &self.shared.verifier;
-        verifier.verify(passwords, network, name, password).await
+        verifier.verify(logins, network, name, password).await
     }
 
     /// From now on the connection counts as one of a user.
@@ -288,7 +281,7 @@ impl Session {
     /// Who the client proved to be, in one-line form.
     pub(super) fn identity(&self) -> Option<&str> {
         match &self.protection {
-            Protection::Gsi(initiator) => Some(initiator.peer.identity.one_line()),
+            Protection::Gsi(initiator) => Some(&initiator.identity),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use gridhaul_protocol::command::{Base64, Command};
 use gridhaul_protocol::line::MAX_LINE_BYTES;
-use gridhaul_security::context::{Context, ContextError};
+use gridhaul_security::context::{ContextError, MessageProtection};
 use zeroize::Zeroizing;
 
 use super::control::Fault;
@@ -14,7 +14,7 @@ use super::control::Fault;
 ///
 /// When the command came without protection, or the token is not the next one that the client has
 /// made; then the context is lost.
-pub(super) fn open(context: &mut Context, command: Command) -> Result<Command, Fault> {
+pub(super) fn open(context: &mut MessageProtection, command: Command) -> Result<Command, Fault> {
     let (Command::Enc(token) | Command::Mic(token) | Command::Conf(token)) = command else {
         return Err(Fault::Unprotected);
     };
@@ -40,7 +40,7 @@ pub(super) fn open(context: &mut Context, command: Command) -> Result<Command, F
 ///
 /// When the context is lost.
 pub(super) fn seal(
-    context: &mut Context,
+    context: &mut MessageProtection,
     lines: &[u8],
     output: &mut Vec<u8>,
 ) -> Result<(), Box<ContextError>> {

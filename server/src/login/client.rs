@@ -1,0 +1,370 @@
+//! The side of the process that talks to clients: it asks the login process.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gridhaul_accounts::{AccountRequest, BrokerSource};
+use gridhaul_security::certificate::Certificate;
+use gridhaul_security::context::MessageProtection;
+use gridhaul_security::credential::Credential;
+use gridhaul_security::key::PrivateKey;
+use gridhaul_security::voms::Fqan;
+use rustix::io::Errno;
+use rustls::pki_types::CertificateDer;
+use rustls::{ServerConfig, SignatureScheme};
+use tracing::error;
+use zeroize::Zeroizing;
+
+use crate::passwords::Grant;
+use crate::security::{Authorized, server_config};
+
+use super::host_key::{KeyElsewhere, Signs};
+use super::messages::{Account, Answer, Asked, Delegated, Established, Host, Question};
+use super::wire::{receive_message, send_message};
+use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
+
+/// How long the host's certificate is taken to be what it was.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Asks the login process: one question at a time on each of its sockets.
+#[derive(Debug)]
+pub(crate) struct LoginClient {
+    starts_brokers: bool,
+    sockets: Mutex<Sockets>,
+    returned: Condvar,
+    /// Exchanges that are over, to be told with the next question.
+    ended: Mutex<Vec<u64>>,
+    host: Mutex<Option<HostTls>>,
+}
+
+#[derive(Debug)]
+struct Sockets {
+    free: Vec<OwnedFd>,
+    /// Those that work, used or free.
+    alive: usize,
+}
+
+/// The host's certificate, as it was last asked for.
+#[derive(Debug)]
+struct HostTls {
+    host: u64,
+    config: Arc<ServerConfig>,
+    looked: Instant,
+}
+
+/// What the login process says when it says something else than what was asked for, or nothing.
+const LOST: &str = "the process that decides logins does not answer";
+
+impl LoginClient {
+    pub(super) fn new(sockets: Vec<OwnedFd>, starts_brokers: bool) -> Self {
+        Self {
+            starts_brokers,
+            sockets: Mutex::new(Sockets {
+                alive: sockets.len(),
+                free: sockets,
+            }),
+            returned: Condvar::new(),
+            ended: Mutex::default(),
+            host: Mutex::default(),
+        }
+    }
+
+    /// Whether local accounts have brokers.
+    pub(super) fn starts_brokers(&self) -> bool {
+        self.starts_brokers
+    }
+
+    /// Has the login process read its configuration again.
+    ///
+    /// # Errors
+    ///
+    /// Why everything stays as it was there.
+    pub(crate) fn reload(&self) -> Result<(), String> {
+        match self.ask(Question::Reload) {
+            Some(Answer::Done) => Ok(()),
+            Some(Answer::Failed(reason)) => Err(reason),
+            _ => Err(LOST.to_owned()),
+        }
+    }
+
+    fn ask(&self, question: Question<'_>) -> Option<Answer> {
+        self.ask_for_descriptor(question).map(|(answer, _)| answer)
+    }
+
+    /// Asks, and waits for the answer. Nothing comes if the login process is gone.
+    fn ask_for_descriptor(&self, question: Question<'_>) -> Option<(Answer, Option<OwnedFd>)> {
+        let asked = Asked {
+            ended: std::mem::take(&mut *lock(&self.ended)),
+            question,
+        };
+        let message = Zeroizing::new(postcard::to_stdvec(&asked).ok()?);
+        let socket = self.lease()?;
+        match exchange(&socket, &message) {
+            Ok(answered) => {
+                lock(&self.sockets).free.push(socket);
+                self.returned.notify_one();
+                Some(answered)
+            }
+            Err(errno) => {
+                error!(%errno, "{LOST}: restart the server");
+                lock(&self.sockets).alive -= 1;
+                self.returned.notify_all();
+                None
+            }
+        }
+    }
+
+    /// A socket that is not in use; `None` when none works any more.
+    fn lease(&self) -> Option<OwnedFd> {
+        let mut sockets = lock(&self.sockets);
+        while sockets.alive > 0 {
+            if let Some(socket) = sockets.free.pop() {
+                return Some(socket);
+            }
+            let waited = self.returned.wait(sockets);
+            sockets = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    fn end(&self, exchange: u64) {
+        lock(&self.ended).push(exchange);
+    }
+
+    fn granted(&self, question: Question<'_>) -> Option<Grant> {
+        match self.ask(question)? {
+            Answer::Granted(granted) => granted.map(Grant::from),
+            _ => None,
+        }
+    }
+}
+
+/// One question and its answer.
+fn exchange(socket: &OwnedFd, message: &[u8]) -> Result<(Answer, Option<OwnedFd>), Errno> {
+    send_message(socket, message, &[])?;
+    let mut descriptors = Vec::new();
+    let message = receive_message(socket, &mut descriptors)?.ok_or(Errno::PIPE)?;
+    let answer = postcard::from_bytes(&message).map_err(|_| Errno::PROTO)?;
+    Ok((answer, descriptors.pop()))
+}
+
+/// Every change under these locks is whole, so a panic elsewhere does not spoil them.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Logins for Arc<LoginClient> {
+    fn exchange(&self) -> Box<dyn Exchange> {
+        Box::new(ExchangeElsewhere {
+            client: Self::clone(self),
+            exchange: None,
+        })
+    }
+
+    fn without_password(&self, name: &str) -> Option<Grant> {
+        self.granted(Question::WithoutPassword(name))
+    }
+
+    fn password(&self, name: &str, password: &[u8]) -> Option<Grant> {
+        self.granted(Question::Password { name, password })
+    }
+
+    fn grants(&self) -> Vec<Grant> {
+        match self.ask(Question::Grants) {
+            Some(Answer::Grants(grants)) => grants.into_iter().map(Grant::from).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn host_tls(&self) -> Option<Arc<ServerConfig>> {
+        let mut held = lock(&self.host);
+        if let Some(held) = held
+            .as_ref()
+            .filter(|held| held.looked.elapsed() < LOOK_EVERY)
+        {
+            return Some(Arc::clone(&held.config));
+        }
+        let known = held.as_ref().map(|held| held.host);
+        let Answer::Host(Some(answer)) = self.ask(Question::Host { known })? else {
+            return None;
+        };
+        match (answer, held.as_mut()) {
+            (Host::Same, Some(held)) => {
+                held.looked = Instant::now();
+                Some(Arc::clone(&held.config))
+            }
+            (Host::Same, None) => None,
+            (
+                Host::New {
+                    host,
+                    chain,
+                    schemes,
+                },
+                _,
+            ) => {
+                let key = KeyElsewhere {
+                    schemes: schemes.into_iter().map(SignatureScheme::from).collect(),
+                    signs: Arc::new(HostSigns {
+                        client: Self::clone(self),
+                        host,
+                    }),
+                };
+                let chain = chain.into_iter().map(CertificateDer::from).collect();
+                let config = Arc::new(server_config(chain, Arc::new(key)).ok()?);
+                *held = Some(HostTls {
+                    host,
+                    config: Arc::clone(&config),
+                    looked: Instant::now(),
+                });
+                Some(config)
+            }
+        }
+    }
+}
+
+impl BrokerSource for LoginClient {
+    fn broker(&self, request: &AccountRequest) -> Result<OwnedFd, Errno> {
+        let account = Account {
+            account: request.account.clone(),
+            root: request.root.clone(),
+            read_only: request.read_only,
+        };
+        match self.ask_for_descriptor(Question::Broker(account)) {
+            // A descriptor that this process has no room for is left out by the kernel.
+            Some((Answer::Broker(Ok(())), socket)) => socket.ok_or(Errno::MFILE),
+            Some((Answer::Broker(Err(errno)), _)) => Err(Errno::from_raw_os_error(errno)),
+            _ => Err(Errno::PIPE),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct HostSigns {
+    client: Arc<LoginClient>,
+    host: u64,
+}
+
+impl Signs for HostSigns {
+    fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
+        let question = Question::Sign {
+            host: self.host,
+            scheme: scheme.into(),
+            message,
+        };
+        match self.client.ask(question) {
+            Some(Answer::Signature(signature)) => Ok(signature),
+            Some(Answer::Failed(reason)) => Err(reason),
+            _ => Err(LOST.to_owned()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ExchangeElsewhere {
+    client: Arc<LoginClient>,
+    exchange: Option<u64>,
+}
+
+impl Exchange for ExchangeElsewhere {
+    fn step(&mut self, token: &[u8]) -> Result<Progress, ExchangeError> {
+        let question = Question::Token {
+            exchange: self.exchange,
+            token,
+        };
+        match self.client.ask(question) {
+            Some(Answer::Token { exchange, token }) => {
+                self.exchange = Some(exchange);
+                Ok(Progress::Continue(token))
+            }
+            Some(Answer::Established(established)) => {
+                self.exchange = None;
+                let proof = ProofElsewhere {
+                    client: Arc::clone(&self.client),
+                    exchange: established.exchange,
+                };
+                accepted(*established, proof).map(|accepted| Progress::Accepted(Box::new(accepted)))
+            }
+            Some(Answer::Refused(reason)) => {
+                self.exchange = None;
+                Err(ExchangeError::Client(reason))
+            }
+            Some(Answer::Failed(reason)) => {
+                self.exchange = None;
+                Err(ExchangeError::Server(reason))
+            }
+            _ => Err(ExchangeError::Server(LOST.to_owned())),
+        }
+    }
+}
+
+impl Drop for ExchangeElsewhere {
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange {
+            self.client.end(exchange);
+        }
+    }
+}
+
+fn accepted(established: Established, proof: ProofElsewhere) -> Result<Accepted, ExchangeError> {
+    let failed = |error: &dyn std::fmt::Display| ExchangeError::Server(error.to_string());
+    Ok(Accepted {
+        token: established.token,
+        description: established.keys.description().to_owned(),
+        protection: MessageProtection::new(established.keys).map_err(|error| failed(&error))?,
+        identity: established.identity,
+        delegated: established
+            .delegated
+            .and_then(|delegated| credential(&delegated))
+            .map(Arc::new),
+        proof: Arc::new(proof),
+    })
+}
+
+fn credential(delegated: &Delegated) -> Result<Credential, String> {
+    let chain: Result<Vec<_>, _> = delegated
+        .chain
+        .iter()
+        .map(|der| Certificate::from_der(der))
+        .collect();
+    let key = PrivateKey::from_pkcs8(&delegated.key).map_err(|error| error.to_string())?;
+    Credential::new(chain.map_err(|error| error.to_string())?, key)
+        .map_err(|error| error.to_string())
+}
+
+/// Dropped when the session ends: then no brokers are started for it any more.
+#[derive(Debug)]
+struct ProofElsewhere {
+    client: Arc<LoginClient>,
+    exchange: u64,
+}
+
+impl Proof for ProofElsewhere {
+    fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String> {
+        let question = Question::Authorize {
+            exchange: self.exchange,
+            requested,
+        };
+        match self.client.ask(question) {
+            Some(Answer::Authorized(authorization)) => Ok(Authorized {
+                account: authorization.account,
+                root: Some(authorization.root),
+                read_only: authorization.read_only,
+                attributes: authorization
+                    .attributes
+                    .iter()
+                    .filter_map(|fqan| Fqan::new(fqan))
+                    .collect(),
+                notes: authorization.notes,
+            }),
+            Some(Answer::Refused(reason)) => Err(reason),
+            _ => Err("The server failed.".to_owned()),
+        }
+    }
+}
+
+impl Drop for ProofElsewhere {
+    fn drop(&mut self) {
+        self.client.end(self.exchange);
+    }
+}

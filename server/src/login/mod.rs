@@ -1,0 +1,130 @@
+//! Who may log in, decided apart from the process that talks to clients.
+//!
+//! The process that reads what strangers send holds neither the host's key nor the password file nor the maps, and the
+//! monitor does not listen to it. A small process, the login process, holds them ([`process`]): it makes the security
+//! handshake itself, so that it knows who proved what, decides by maps and rules that it read itself, and is the only
+//! one for which the monitor starts brokers. The other side asks it over sockets ([`client`]) and gets the keys of the
+//! established context, never those of the host.
+//!
+//! What is decided, and how, is in [`desk`], whichever process it runs in: a server inside another program, and one
+//! that sshd started, have no login process.
+
+mod client;
+mod desk;
+mod exchanges;
+mod host_key;
+mod messages;
+mod process;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+
+use gridhaul_accounts::BrokerSource;
+use gridhaul_security::context::MessageProtection;
+use gridhaul_security::credential::Credential;
+use rustls::ServerConfig;
+
+use crate::passwords::Grant;
+use crate::security::Authorized;
+
+pub(crate) use client::LoginClient;
+pub(crate) use desk::Desk;
+pub(crate) use process::LoginProcess;
+pub use process::LoginProcessError;
+
+/// Decides who may log in. Every call may block: on files, and on computation.
+pub(crate) trait Logins: Send + Sync + fmt::Debug {
+    /// Begins an exchange of security tokens (`ADAT`).
+    fn exchange(&self) -> Box<dyn Exchange>;
+
+    /// What a name may use without a password: anonymous users.
+    fn without_password(&self, name: &str) -> Option<Grant>;
+
+    /// What a name may use with this password.
+    fn password(&self, name: &str, password: &[u8]) -> Option<Grant>;
+
+    /// What the users with passwords may use, in no order.
+    fn grants(&self) -> Vec<Grant>;
+
+    /// What `AUTH TLS` is accepted with; `None` without a certificate.
+    fn host_tls(&self) -> Option<Arc<ServerConfig>>;
+}
+
+/// An exchange of security tokens under way.
+pub(crate) trait Exchange: Send + Sync + fmt::Debug {
+    /// Takes the client's next token.
+    ///
+    /// # Errors
+    ///
+    /// The exchange is over; the client may begin another one.
+    fn step(&mut self, token: &[u8]) -> Result<Progress, ExchangeError>;
+}
+
+/// What came of a token.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// This goes to the client, and another token will come.
+    Continue(Vec<u8>),
+    /// The client is known.
+    Accepted(Box<Accepted>),
+}
+
+/// A client that has proved who it is.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// This goes to the client, if it is not empty.
+    pub(crate) token: Vec<u8>,
+    /// Protects commands and replies from now on.
+    pub(crate) protection: MessageProtection,
+    /// Version and cipher, for the log.
+    pub(crate) description: String,
+    /// In one-line form.
+    pub(crate) identity: String,
+    /// What data channels may present, or why there is nothing.
+    pub(crate) delegated: Result<Arc<Credential>, String>,
+    /// For [`Proof::authorize`].
+    pub(crate) proof: Arc<dyn Proof>,
+}
+
+/// That a client has proved who it is. While it exists, brokers may be started for the account that it was granted.
+pub(crate) trait Proof: Send + Sync + fmt::Debug {
+    /// What the client may use. `requested` is the account that it named, if it did.
+    ///
+    /// # Errors
+    ///
+    /// Why it may use nothing, as the client is told.
+    fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String>;
+}
+
+/// Why a token was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExchangeError {
+    /// The client is not who it has to be, or breaks the protocol.
+    #[error("{0}")]
+    Client(String),
+    /// The server failed; it says nothing of the client.
+    #[error("{0}")]
+    Server(String),
+}
+
+/// Where logins are decided.
+#[derive(Debug, Clone)]
+pub(crate) enum Decides {
+    /// In this process.
+    Here,
+    /// In the login process.
+    Apart(Arc<LoginClient>),
+}
+
+impl Decides {
+    /// What starts brokers, if local accounts have any.
+    pub(crate) fn brokers(&self) -> Option<Arc<dyn BrokerSource>> {
+        match self {
+            Self::Here => None,
+            Self::Apart(client) => client
+                .starts_brokers()
+                .then(|| Arc::clone(client) as Arc<dyn BrokerSource>),
+        }
+    }
+}

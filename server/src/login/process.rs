@@ -1,0 +1,420 @@
+//! The login process: how it starts, and how it answers.
+//!
+//! It is a copy of the server from before the server listened or started a thread. Started as root, it reads what only
+//! root may read, gives root up, and keeps the one connection to the monitor. It has a thread for each socket on which
+//! the other process asks. When that process ends, so does it.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread;
+
+use gridhaul_accounts::process::{fork, ignore_signals};
+use gridhaul_accounts::socket::pair;
+use gridhaul_accounts::{AccountRequest, BrokerSource as _, Monitor};
+use gridhaul_sandbox::Confinement;
+use gridhaul_security::credential::Credential;
+use rustix::io::Errno;
+use rustls::SignatureScheme;
+use tracing::{error, info, warn};
+
+use crate::config::{Config, ServeArguments};
+use crate::logging::Logging;
+use crate::privileges;
+use crate::sandbox;
+use crate::security::{Opener, chain};
+
+use super::client::LoginClient;
+use super::desk::{Desk, Stepped};
+use super::exchanges::Exchanges;
+use super::host_key::{schemes_of, sign_for_handshake};
+use super::messages::{
+    Account, Answer, Asked, Authorization, Delegated, Established, Granted, Host, Question,
+};
+use super::wire::{receive_message, send_message};
+use super::{ExchangeError, Logins as _};
+
+/// Threads beside those that compute: for what waits for files.
+const THREADS_FOR_FILES: usize = 4;
+
+/// Sessions of clients that are gone are told with the next question, so a few more are remembered than there may be
+/// connections.
+const MORE_EXCHANGES: usize = 1000;
+
+/// The side of the login process that starts it.
+#[derive(Debug)]
+pub(crate) struct LoginProcess;
+
+/// Why there is no login process.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginProcessError {
+    /// The machine does not allow it.
+    #[error("cannot start the process that decides logins: {0}")]
+    Start(#[from] std::io::Error),
+    /// It cannot use what is configured.
+    #[error("{0}")]
+    Configuration(String),
+}
+
+impl LoginProcess {
+    /// Starts the process. Must be called while this one has one thread, before it opens what the other one must not
+    /// have, and with all its rights. `monitor` is not of use here any more.
+    ///
+    /// # Errors
+    ///
+    /// When there is a second thread already, no process can be started, or a file that is configured cannot be used.
+    pub(crate) fn start(
+        config: &Config,
+        arguments: &ServeArguments,
+        logging: &Logging,
+        monitor: Option<Monitor>,
+    ) -> Result<Arc<LoginClient>, LoginProcessError> {
+        let starts_brokers = monitor.is_some() && config.security.gsi.is_some();
+        let (tell, told) = pair().map_err(std::io::Error::from)?;
+        let mut ours = Vec::new();
+        let mut theirs = Vec::new();
+        for _ in 0..threads() {
+            let (here, there) = pair().map_err(std::io::Error::from)?;
+            ours.push(here);
+            theirs.push(there);
+        }
+        let mut kept = Some((ours, told));
+        fork(|| {
+            // What the other process goes on with.
+            drop(kept.take());
+            run(config, arguments, logging, monitor, theirs, tell);
+        })?;
+        // In this process nothing was taken.
+        let Some((ours, told)) = kept else {
+            return Err(std::io::Error::from(Errno::PIPE).into());
+        };
+        match receive_message(&told, &mut Vec::new()) {
+            Ok(Some(message)) if message.is_empty() => {
+                Ok(Arc::new(LoginClient::new(ours, starts_brokers)))
+            }
+            Ok(Some(message)) => {
+                let reason = String::from_utf8_lossy(&message).into_owned();
+                Err(LoginProcessError::Configuration(reason))
+            }
+            Ok(None) => Err(std::io::Error::from(Errno::PIPE).into()),
+            Err(errno) => Err(std::io::Error::from(errno).into()),
+        }
+    }
+}
+
+fn threads() -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    processors.min(16) + THREADS_FOR_FILES
+}
+
+/// The life of the process. An empty message says that it is ready, any other one why it is not.
+fn run(
+    config: &Config,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    monitor: Option<Monitor>,
+    sockets: Vec<OwnedFd>,
+    tell: OwnedFd,
+) {
+    ignore_signals();
+    // For the list of processes; it does not matter if there is another name.
+    let _ = rustix::thread::set_name(c"gridhaul-login");
+    let monitor = monitor.map(Arc::new);
+    let opener = Opener::new(monitor.clone());
+    let desk = Desk::load(config, &opener, None).map_err(|error| error.to_string());
+    let prepared = desk.and_then(|desk| {
+        // With root's rights still: the way to a directory may be closed to the account that serves.
+        let files = sandbox::files_of_logins(config, arguments.config.as_deref());
+        privileges::drop_root(&config.user).map_err(|error| error.to_string())?;
+        let confinement = sandbox::confine_logins(files).map_err(|error| error.to_string())?;
+        desk.start().map_err(|error| error.to_string())?;
+        Ok((desk, confinement))
+    });
+    let (desk, confinement) = match prepared {
+        Ok(prepared) => prepared,
+        Err(reason) => {
+            // If nobody listens, nobody needs to know.
+            let _ = send_message(&tell, reason.as_bytes(), &[]);
+            return;
+        }
+    };
+    let office = Office {
+        arguments,
+        confinement,
+        logging,
+        opener,
+        monitor,
+        exchanges: Exchanges::new(config.limits.connections.saturating_add(MORE_EXCHANGES)),
+        host: Mutex::default(),
+        state: RwLock::new(State {
+            config: Arc::new(config.clone()),
+            desk: Arc::new(desk),
+        }),
+    };
+    thread::scope(|scope| {
+        for socket in &sockets {
+            let answer = || office.answer(socket);
+            let thread = thread::Builder::new().name("gridhaul-login".to_owned());
+            if let Err(error) = thread.spawn_scoped(scope, answer) {
+                let _ = send_message(&tell, error.to_string().as_bytes(), &[]);
+                return;
+            }
+        }
+        let _ = send_message(&tell, b"", &[]);
+    });
+}
+
+/// What the threads of the process share.
+struct Office<'a> {
+    arguments: &'a ServeArguments,
+    confinement: Confinement,
+    logging: &'a Logging,
+    opener: Opener,
+    monitor: Option<Arc<Monitor>>,
+    exchanges: Exchanges,
+    /// The credentials that signatures may be asked of: the newest, and the one before it.
+    host: Mutex<Hosts>,
+    state: RwLock<State>,
+}
+
+/// What a reload replaces.
+#[derive(Debug, Clone)]
+struct State {
+    config: Arc<Config>,
+    desk: Arc<Desk>,
+}
+
+#[derive(Debug, Default)]
+struct Hosts {
+    last: u64,
+    held: Vec<(u64, Arc<Credential>)>,
+}
+
+impl Office<'_> {
+    /// Answers on one socket until the other process is gone.
+    fn answer(&self, socket: &OwnedFd) {
+        while let Ok(Some(message)) = receive_message(socket, &mut Vec::new()) {
+            let Ok(asked) = postcard::from_bytes::<Asked<'_>>(&message) else {
+                error!("a question to the login process makes no sense");
+                return;
+            };
+            for exchange in asked.ended {
+                self.exchanges.end(exchange);
+            }
+            let (answer, broker) = self.decide(asked.question);
+            let Ok(encoded) = postcard::to_stdvec(&answer) else {
+                return;
+            };
+            let encoded = zeroize::Zeroizing::new(encoded);
+            let broker = broker.as_ref().map(|broker| broker.as_fd());
+            if send_message(socket, &encoded, broker.as_slice()).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn decide(&self, question: Question<'_>) -> (Answer, Option<OwnedFd>) {
+        let answer = match question {
+            Question::Token { exchange, token } => self.token(exchange, token),
+            Question::Authorize {
+                exchange,
+                requested,
+            } => self.authorize(exchange, requested),
+            Question::WithoutPassword(name) => {
+                Answer::Granted(self.state().desk.without_password(name).map(Granted::from))
+            }
+            Question::Password { name, password } => Answer::Granted(
+                self.state()
+                    .desk
+                    .password(name, password)
+                    .map(Granted::from),
+            ),
+            Question::Grants => {
+                let grants = self.state().desk.grants().into_iter();
+                Answer::Grants(grants.map(Granted::from).collect())
+            }
+            Question::Broker(account) => {
+                return match self.broker(account) {
+                    Ok(socket) => (Answer::Broker(Ok(())), Some(socket)),
+                    Err(errno) => (Answer::Broker(Err(errno.raw_os_error())), None),
+                };
+            }
+            Question::Host { known } => Answer::Host(self.host(known)),
+            Question::Sign {
+                host,
+                scheme,
+                message,
+            } => match self.sign(host, SignatureScheme::from(scheme), message) {
+                Ok(signature) => Answer::Signature(signature),
+                Err(reason) => Answer::Failed(reason),
+            },
+            Question::Reload => match self.reload() {
+                Ok(()) => Answer::Done,
+                Err(reason) => Answer::Failed(reason),
+            },
+        };
+        (answer, None)
+    }
+
+    fn token(&self, exchange: Option<u64>, token: &[u8]) -> Answer {
+        let (exchange, mut context) = match exchange {
+            Some(exchange) => match self.exchanges.take(exchange) {
+                Some(context) => (exchange, Some(context)),
+                None => return Answer::Refused("there is no such exchange".to_owned()),
+            },
+            None => match self.exchanges.begin() {
+                Ok(exchange) => (exchange, None),
+                Err(_) => return Answer::Failed("too many clients log in".to_owned()),
+            },
+        };
+        match self.state().desk.step(&mut context, token) {
+            Ok(Stepped::Continue(token)) => {
+                if let Some(context) = context {
+                    self.exchanges.wait(exchange, context);
+                }
+                Answer::Token { exchange, token }
+            }
+            Ok(Stepped::Established(established)) => {
+                let identity = established.peer.identity.one_line().to_owned();
+                self.exchanges.establish(exchange, established.peer);
+                Answer::Established(Box::new(Established {
+                    exchange,
+                    token: established.token,
+                    identity,
+                    keys: established.keys,
+                    delegated: established
+                        .delegated
+                        .and_then(|credential| to_send(&credential)),
+                }))
+            }
+            Err(error) => {
+                self.exchanges.end(exchange);
+                match error {
+                    ExchangeError::Client(reason) => Answer::Refused(reason),
+                    ExchangeError::Server(reason) => Answer::Failed(reason),
+                }
+            }
+        }
+    }
+
+    fn authorize(&self, exchange: u64, requested: Option<&str>) -> Answer {
+        let State { config, desk } = self.state();
+        let Some(peer) = self.exchanges.peer(exchange) else {
+            return Answer::Refused("The server failed.".to_owned());
+        };
+        let authorized = match desk.authorize(&peer, requested) {
+            Ok(authorized) => authorized,
+            Err(reason) => return Answer::Refused(reason),
+        };
+        let root = authorized.root.unwrap_or_else(|| config.root.clone());
+        let account = Account {
+            account: authorized.account.clone(),
+            root: root.clone(),
+            read_only: authorized.read_only,
+        };
+        self.exchanges.grant(exchange, Some(account));
+        let attributes = authorized.attributes.iter();
+        Answer::Authorized(Authorization {
+            account: authorized.account,
+            root,
+            read_only: authorized.read_only,
+            attributes: attributes.map(|fqan| fqan.as_str().to_owned()).collect(),
+            notes: authorized.notes,
+        })
+    }
+
+    /// Asks the monitor, for an account that a client was granted and for no other.
+    fn broker(&self, account: Account) -> Result<OwnedFd, Errno> {
+        if !self.exchanges.is_granted(&account) {
+            warn!(
+                account = account.account,
+                "a broker was asked for, and nobody who is logged in may have it"
+            );
+            return Err(Errno::PERM);
+        }
+        let monitor = self.monitor.as_ref().ok_or(Errno::PERM)?;
+        monitor.broker(&AccountRequest {
+            account: account.account,
+            root: account.root,
+            read_only: account.read_only,
+            file_mode: self.state().config.perms,
+        })
+    }
+
+    fn host(&self, known: Option<u64>) -> Option<Host> {
+        let credential = self.state().desk.host()?;
+        // Every change is whole, so a panic elsewhere does not spoil it.
+        let mut hosts = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = hosts.held.last();
+        let host = match newest.filter(|(_, newest)| Arc::ptr_eq(newest, &credential)) {
+            Some((host, _)) => *host,
+            None => {
+                hosts.last += 1;
+                let host = hosts.last;
+                if hosts.held.len() > 1 {
+                    hosts.held.remove(0);
+                }
+                hosts.held.push((host, Arc::clone(&credential)));
+                host
+            }
+        };
+        if known == Some(host) {
+            return Some(Host::Same);
+        }
+        let schemes = schemes_of(&*credential.key().signing_key());
+        Some(Host::New {
+            host,
+            chain: chain(&credential).iter().map(|der| der.to_vec()).collect(),
+            schemes: schemes.into_iter().map(u16::from).collect(),
+        })
+    }
+
+    fn sign(&self, host: u64, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
+        let credential = {
+            let hosts = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = hosts.held.iter().find(|(number, _)| *number == host);
+            held.map(|(_, credential)| Arc::clone(credential))
+        };
+        let credential = credential.ok_or("the host has another certificate now")?;
+        sign_for_handshake(&*credential.key().signing_key(), scheme, message)
+    }
+
+    /// Reads the configuration again: from where this process knows that it is.
+    fn reload(&self) -> Result<(), String> {
+        let running = self.state();
+        let config = Config::load(self.arguments).map_err(|error| error.to_string())?;
+        let (config, _) = config.reloaded(&running.config);
+        let file = self.arguments.config.as_deref();
+        sandbox::warn_of_new_logins(&self.confinement, &config, file);
+        if let Err(error) = self.logging.reload(&config.log) {
+            error!(%error, "the login process's log was not reloaded");
+        }
+        let desk = Desk::load(&config, &self.opener, Some(&running.desk))
+            .map_err(|error| error.to_string())?;
+        desk.start().map_err(|error| error.to_string())?;
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State {
+            config: Arc::new(config),
+            desk: Arc::new(desk),
+        };
+        info!("the login process has read the configuration again");
+        Ok(())
+    }
+
+    fn state(&self) -> State {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.clone()
+    }
+}
+
+/// A delegated credential for the other process. Its key was made here, for this delegation.
+fn to_send(credential: &Credential) -> Result<Delegated, String> {
+    let key = credential.key().made_pkcs8();
+    let chain = credential.chain().iter();
+    Ok(Delegated {
+        chain: chain
+            .map(|certificate| certificate.der().to_vec())
+            .collect(),
+        key: key
+            .ok_or("the delegated credential has no key of ours")?
+            .clone(),
+    })
+}

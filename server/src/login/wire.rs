@@ -1,0 +1,112 @@
+//! Messages of any bounded length over a socket that keeps messages apart: in pieces that the kernel takes at once.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use gridhaul_accounts::socket::{Received, receive, send};
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+/// Bytes of a piece. The kernel holds several for a socket.
+const PIECE: usize = 32 * 1024;
+
+/// The longest message: a chain of certificates with a token of the longest kind.
+const LONGEST: usize = 1 << 20;
+
+const LAST: u8 = 0;
+const MORE: u8 = 1;
+
+/// Sends a message, and descriptors with its last piece.
+pub(super) fn send_message(
+    socket: impl AsFd,
+    message: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    if message.len() > LONGEST {
+        return Err(Errno::MSGSIZE);
+    }
+    let mut rest = message;
+    loop {
+        let (piece, after) = rest.split_at(rest.len().min(PIECE));
+        let mut framed = Zeroizing::new(Vec::with_capacity(piece.len() + 1));
+        framed.push(if after.is_empty() { LAST } else { MORE });
+        framed.extend_from_slice(piece);
+        if after.is_empty() {
+            return send(&socket, &framed, descriptors);
+        }
+        send(&socket, &framed, &[])?;
+        rest = after;
+    }
+}
+
+/// Waits for a message; `None` when the other end is gone.
+pub(super) fn receive_message(
+    socket: impl AsFd,
+    descriptors: &mut Vec<OwnedFd>,
+) -> Result<Option<Zeroizing<Vec<u8>>>, Errno> {
+    let mut message = Zeroizing::new(Vec::new());
+    let mut buffer = Zeroizing::new(vec![0; PIECE + 1]);
+    loop {
+        let Received::Message(bytes) = receive(&socket, &mut buffer, descriptors)? else {
+            return Ok(None);
+        };
+        let (kind, piece) = buffer[..bytes].split_first().ok_or(Errno::PROTO)?;
+        if message.len() + piece.len() > LONGEST {
+            return Err(Errno::MSGSIZE);
+        }
+        // Room is made by hand: what a vector leaves behind when it grows is not wiped.
+        let mut grown = Zeroizing::new(Vec::with_capacity(message.len() + piece.len()));
+        grown.extend_from_slice(&message);
+        grown.extend_from_slice(piece);
+        message = grown;
+        if *kind == LAST {
+            return Ok(Some(message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use gridhaul_accounts::socket::pair;
+
+    use super::*;
+
+    #[test]
+    fn messages_of_every_length_arrive_whole() {
+        let (here, there) = pair().expect("a pair");
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5] {
+            let sent: Vec<u8> = (0..=250).cycle().take(length).collect();
+            let file = File::open("/dev/null").expect("opened");
+            let mut descriptors = Vec::new();
+            std::thread::scope(|scope| {
+                scope.spawn(|| send_message(&here, &sent, &[file.as_fd()]).expect("sent"));
+                let received = receive_message(&there, &mut descriptors).expect("received");
+                assert_eq!(received.as_deref(), Some(&sent));
+            });
+            assert_eq!(descriptors.len(), 1, "{length} bytes");
+        }
+        drop(here);
+        let end = receive_message(&there, &mut Vec::new()).expect("the end");
+        assert!(end.is_none());
+    }
+
+    #[test]
+    fn messages_without_end_are_refused() {
+        let (here, there) = pair().expect("a pair");
+        assert_eq!(
+            send_message(&here, &vec![0; LONGEST + 1], &[]),
+            Err(Errno::MSGSIZE)
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut piece = vec![0; PIECE + 1];
+                piece[0] = MORE;
+                while send(&here, &piece, &[]).is_ok() {}
+            });
+            let received = receive_message(&there, &mut Vec::new());
+            assert_eq!(received.err(), Some(Errno::MSGSIZE));
+            drop(there);
+        });
+    }
+}

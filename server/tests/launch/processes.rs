@@ -1,0 +1,230 @@
+//! What each process of the server holds, as the kernel shows it.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use argon2::password_hash::phc::PasswordHash;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::program::{Running, program, public_directory};
+
+/// A child of the server, by its name in the list of processes.
+pub(crate) fn child(server: &Running, name: &str) -> u32 {
+    let children = children(server.id());
+    let found = children.iter().find(|(_, found)| found == name);
+    found
+        .unwrap_or_else(|| panic!("no {name} among {children:?}"))
+        .0
+}
+
+/// The processes that a process started, with their names.
+fn children(process: u32) -> Vec<(u32, String)> {
+    let list = format!("/proc/{process}/task/{process}/children");
+    let list = fs::read_to_string(list).expect("a process");
+    let own = list
+        .split_whitespace()
+        .map(|id| id.parse().expect("a number"));
+    own.map(|id: u32| {
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).expect("a process");
+        (id, name.trim().to_owned())
+    })
+    .collect()
+}
+
+/// A line of `/proc/ID/status`.
+fn status(process: u32, title: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(title)?.strip_prefix(':'));
+    line.expect("every process has it").trim().to_owned()
+}
+
+/// Whether a process has one of these bytes anywhere in the memory that it may write to.
+fn holds(process: u32, needles: &[Vec<u8>]) -> bool {
+    const MOST_BYTES: u64 = 256 << 20;
+
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("a process");
+    let memory = File::open(format!("/proc/{process}/mem")).expect("root may");
+    maps.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let (range, rights) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let Some((start, end)) = range.split_once('-') else {
+            return false;
+        };
+        let number = |text| u64::from_str_radix(text, 16).expect("an address");
+        let (start, end) = (number(start), number(end));
+        if !rights.starts_with("rw") || end - start > MOST_BYTES {
+            return false;
+        }
+        let mut content = vec![0; usize::try_from(end - start).expect("it fits")];
+        // Some mappings cannot be read, those of devices among them.
+        memory.read_exact_at(&mut content, start).is_ok()
+            && needles.iter().any(|needle| {
+                content
+                    .windows(needle.len())
+                    .any(|window| window == needle.as_slice())
+            })
+    })
+}
+
+fn sample(name: &str) -> PathBuf {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
+    samples.join(name)
+}
+
+/// The number that is the sample host's private key, in both orders of bytes.
+fn private_number() -> Vec<Vec<u8>> {
+    let key = PrivateKeyDer::from_pem_file(sample("host.key")).expect("a key");
+    let der = key.secret_der();
+    // SEC 1 C.4: version 1, and a string of 32 bytes.
+    let mark = [2, 1, 1, 4, 32];
+    let at = der.windows(mark.len()).position(|window| window == mark);
+    let start = at.expect("a key on P-256") + mark.len();
+    let number = der[start..start + 32].to_vec();
+    let reversed = number.iter().rev().copied().collect();
+    vec![number, reversed]
+}
+
+/// Makes a file with a user, and gives the bytes of the hash.
+fn set_password(file: &Path) -> Vec<u8> {
+    let mut child = program()
+        .arg("passwd")
+        .arg(file)
+        .arg("ann")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(b"secret\n").expect("written");
+    drop(input);
+    assert!(child.wait().expect("ended").success());
+    let text = fs::read_to_string(file).expect("read");
+    let hash = text.trim().split(':').nth(1).expect("a hash");
+    let hash = PasswordHash::new(hash).expect("a hash");
+    hash.hash.expect("it has one").as_bytes().to_vec()
+}
+
+#[test]
+fn secrets_are_in_the_login_process_and_nowhere_else() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: without root no process can be looked into");
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (users, cert, key) = (text("users"), text("cert.pem"), text("key.pem"));
+    let hash = set_password(Path::new(&users));
+    fs::set_permissions(&users, Permissions::from_mode(0o644)).expect("set");
+    let flags = ["--passwords", &users, "--cert", &cert, "--key", &key];
+    let server = Running::start(site.path(), &flags);
+    // Both secrets have been used.
+    let replies = server.dialogue(&["USER ann", "PASS secret"]);
+    assert!(replies[2].starts_with("230"), "{replies:?}");
+    let client = Command::new("openssl")
+        .args(["s_client", "-starttls", "ftp", "-connect"])
+        .arg(server.address.to_string())
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl is there");
+    let shown = String::from_utf8_lossy(&client.stdout);
+    assert!(shown.contains("BEGIN CERTIFICATE"), "{shown}");
+
+    let login = child(&server, "gridhaul-login");
+    for secret in [private_number(), vec![hash]] {
+        assert!(holds(login, &secret), "where else would it be");
+        assert!(
+            !holds(server.id(), &secret),
+            "the process that clients talk to"
+        );
+        assert!(
+            !holds(child(&server, "gridhaul-mon"), &secret),
+            "the monitor"
+        );
+    }
+}
+
+/// A directory with a host's certificate and key.
+fn site() -> tempfile::TempDir {
+    let site = public_directory();
+    for (from, name, mode) in [
+        ("host.pem", "cert.pem", 0o644),
+        ("host.key", "key.pem", 0o600),
+    ] {
+        let to = site.path().join(name);
+        fs::copy(sample(from), &to).expect("copied");
+        fs::set_permissions(&to, Permissions::from_mode(mode)).expect("set");
+    }
+    site
+}
+
+/// The sockets that a process has, by the kernel's numbers.
+fn sockets(process: u32) -> Vec<String> {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("a process");
+    descriptors
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:")?.to_owned()))
+        .collect()
+}
+
+#[test]
+fn processes_share_no_end_of_a_socket() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: without root there is no monitor");
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    let server = Running::start(site.path(), &flags);
+    let login = child(&server, "gridhaul-login");
+    let monitor = child(&server, "gridhaul-mon");
+    assert_eq!(status(login, "NoNewPrivs"), "1");
+    // One socket of the monitor, whose other end the login process has.
+    assert_eq!(sockets(monitor).len(), 1);
+    for (one, other) in [
+        (server.id(), login),
+        (server.id(), monitor),
+        (login, monitor),
+    ] {
+        let others = sockets(other);
+        let both: Vec<_> = sockets(one)
+            .into_iter()
+            .filter(|socket| others.contains(socket))
+            .collect();
+        assert_eq!(both, [""; 0]);
+    }
+}
+
+#[test]
+fn a_login_process_that_cannot_read_its_files_says_why() {
+    let site = public_directory();
+    let users = site.path().join("users");
+    fs::write(&users, "ann:no hash\n").expect("written");
+    let error = crate::program::fails(
+        program()
+            .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+            .arg(site.path())
+            .arg("--passwords")
+            .arg(&users),
+    );
+    assert!(error.contains("line 1"), "{error}");
+}
+
+#[test]
+fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
+    let site = public_directory();
+    let server = Running::start(site.path(), &["--anonymous"]);
+    let login = i32::try_from(child(&server, "gridhaul-login")).expect("a process number");
+    let login = rustix::process::Pid::from_raw(login).expect("not zero");
+    rustix::process::kill_process(login, rustix::process::Signal::KILL).expect("killed");
+    let replies = server.dialogue(&["USER anonymous", "PASS x"]);
+    assert!(replies[2].starts_with("530"), "{replies:?}");
+    let (_, log) = server.stop();
+    assert!(log.contains("decides logins does not answer"), "{log}");
+}
