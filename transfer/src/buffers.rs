@@ -8,19 +8,19 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-use gridhaul_stack::Cancel;
+use gridhaul_shares::{Grant, Pool, Source, Turn};
+use gridhaul_stack::{Cancel, ChannelError};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::TransferError;
-use crate::movers::{Permit, Permits};
 use crate::sync::lock;
 
 /// Buffers of one size, never more than a fixed number of them.
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     buffer_bytes: usize,
-    /// One for each buffer that may be lent.
-    permits: Arc<Permits>,
+    /// One unit for each buffer that may be lent.
+    shares: Pool,
     idle: Mutex<Vec<Pages>>,
 }
 
@@ -32,7 +32,7 @@ impl BufferPool {
     pub(crate) fn new(buffer_bytes: usize, total_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             buffer_bytes,
-            permits: Permits::new(total_bytes / buffer_bytes),
+            shares: Pool::new((total_bytes / buffer_bytes).max(1)),
             idle: Mutex::default(),
         })
     }
@@ -44,27 +44,36 @@ impl BufferPool {
 
     /// What the buffers on loan take, and what they may take, in bytes.
     pub(crate) fn load(&self) -> (usize, usize) {
-        let load = self.permits.load();
+        let load = self.shares.load();
         (
-            load.busy * self.buffer_bytes,
-            load.limit * self.buffer_bytes,
+            load.held * self.buffer_bytes,
+            load.capacity * self.buffer_bytes,
         )
     }
 
-    /// A buffer; waits while all of them are lent out, and gets one in the order of asking.
-    pub(crate) fn take(self: &Arc<Self>, cancel: &Cancel) -> Result<Buffer, TransferError> {
-        let permit = self.permits.take(1, cancel, &|_| {})?;
-        self.lend(permit)
+    /// A buffer; waits while all of them are lent out, or the client has its share.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        source: &Source,
+        cancel: &Cancel,
+    ) -> Result<Buffer, TransferError> {
+        let share = match self.shares.take(source, 1) {
+            Turn::Now(share) => share,
+            Turn::Later(waiting) => waiting
+                .wait(None, || cancel.is_cancelled())
+                .map_err(|_| ChannelError::Cancelled)?,
+        };
+        self.lend(share)
             .map_err(|error| TransferError::Local(format!("no memory for a buffer: {error}")))
     }
 
     /// A buffer for what could wait as well: one that nobody waits for, while less than half of all are
     /// lent out. Never waits.
-    pub(crate) fn take_spare(self: &Arc<Self>) -> Option<Buffer> {
-        self.lend(self.permits.take_spare()?).ok()
+    pub(crate) fn take_spare(self: &Arc<Self>, source: &Source) -> Option<Buffer> {
+        self.lend(self.shares.try_take_spare(source, 1)?).ok()
     }
 
-    fn lend(self: &Arc<Self>, permit: Permit) -> io::Result<Buffer> {
+    fn lend(self: &Arc<Self>, share: Grant) -> io::Result<Buffer> {
         let idle = lock(&self.idle).pop();
         let pages = match idle {
             Some(pages) => pages,
@@ -73,7 +82,7 @@ impl BufferPool {
         Ok(Buffer {
             pages: Some(pages),
             pool: self.clone(),
-            _permit: permit,
+            _share: share,
         })
     }
 }
@@ -92,7 +101,7 @@ pub(crate) struct Buffer {
     pages: Option<Pages>,
     pool: Arc<BufferPool>,
     /// Given back after the pages are kept or unmapped, so that there are never more than may be lent.
-    _permit: Permit,
+    _share: Grant,
 }
 
 impl Drop for Buffer {
@@ -170,21 +179,26 @@ impl Drop for Pages {
 mod tests {
     use std::thread;
 
-    use gridhaul_stack::ChannelError;
-
     use super::*;
+
+    fn client(host: u8) -> Source {
+        Source::at([192, 0, 2, host].into())
+    }
 
     #[test]
     fn the_limit_holds_and_waiters_get_what_comes_back() {
         let pool = BufferPool::new(4096, 8192);
         let cancel = Cancel::new();
-        let first = pool.take(&cancel).expect("within the limit");
-        let _second = pool.take(&cancel).expect("within the limit");
+        let first = pool.take(&client(1), &cancel).expect("within the limit");
+        let _second = pool.take(&client(2), &cancel).expect("within the limit");
         let waiter = thread::spawn({
             let pool = pool.clone();
-            move || pool.take(&Cancel::new()).map(|buffer| buffer.len())
+            move || {
+                pool.take(&client(3), &Cancel::new())
+                    .map(|buffer| buffer.len())
+            }
         });
-        while pool.permits.load().awaited == 0 {
+        while pool.shares.load().waiting == 0 {
             thread::yield_now();
         }
         drop(first);
@@ -194,12 +208,14 @@ mod tests {
     #[test]
     fn spare_buffers_are_half_of_all() {
         let pool = BufferPool::new(4096, 4 * 4096);
-        let spare = [pool.take_spare(), pool.take_spare()];
+        let spare = [pool.take_spare(&client(7)), pool.take_spare(&client(8))];
         assert!(spare.iter().all(Option::is_some));
-        assert!(pool.take_spare().is_none());
-        let _needed = pool.take(&Cancel::new()).expect("within the limit");
+        assert!(pool.take_spare(&client(9)).is_none());
+        let _needed = pool
+            .take(&client(4), &Cancel::new())
+            .expect("within the limit");
         drop(spare);
-        assert!(pool.take_spare().is_some());
+        assert!(pool.take_spare(&client(9)).is_some());
     }
 
     /// Tests would not notice bytes of a transfer before if those were the same.
@@ -207,26 +223,42 @@ mod tests {
     fn what_was_in_a_buffer_is_not_there_in_debug_builds() {
         let pool = BufferPool::new(4096, 4096);
         let cancel = Cancel::new();
-        pool.take(&cancel).expect("a buffer").fill(1);
-        let again = pool.take(&cancel).expect("a buffer");
+        pool.take(&client(5), &cancel).expect("a buffer").fill(1);
+        let again = pool.take(&client(6), &cancel).expect("a buffer");
         if cfg!(debug_assertions) {
             assert!(again.iter().all(|byte| *byte == STALE));
         }
     }
 
     #[test]
+    fn buffers_of_one_client_leave_room_for_others() {
+        let pool = BufferPool::new(4096, 8 * 4096);
+        let cancel = Cancel::new();
+        let held: Vec<_> = (0..6).map(|_| pool.take(&client(1), &cancel)).collect();
+        assert!(held.iter().all(Result::is_ok));
+        let late = Cancel::new();
+        late.cancel();
+        assert!(pool.take(&client(1), &late).is_err(), "it has its share");
+        assert!(pool.take(&client(2), &cancel).is_ok());
+    }
+
+    #[test]
     fn a_cancelled_waiter_leaves_the_queue() {
         let pool = BufferPool::new(4096, 4096);
-        let held = pool.take(&Cancel::new()).expect("within the limit");
+        let held = pool
+            .take(&client(7), &Cancel::new())
+            .expect("within the limit");
         let cancel = Cancel::new();
         cancel.cancel();
         assert!(matches!(
-            pool.take(&cancel),
+            pool.take(&client(8), &cancel),
             Err(TransferError::Channel(ChannelError::Cancelled))
         ));
         drop(held);
         assert_eq!(
-            pool.take(&Cancel::new()).expect("nobody is ahead").len(),
+            pool.take(&client(9), &Cancel::new())
+                .expect("nobody is ahead")
+                .len(),
             4096
         );
     }

@@ -129,7 +129,7 @@ impl HashStage {
             .context
             .shared
             .buffers
-            .take(&self.context.running.cancel)
+            .take(&self.context.account.source, &self.context.running.cancel)
             .ok()?;
         lock(&self.state).began = true;
         let mut hashes: Vec<_> = algorithms

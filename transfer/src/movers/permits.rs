@@ -1,4 +1,4 @@
-//! Permits in the order of asking: for buffers, and for the handshakes of one transfer.
+//! Permits in the order of asking, for the handshakes of one transfer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use gridhaul_stack::{Cancel, ChannelError};
 
-use crate::node::MoverLoad;
 use crate::sync::lock;
 
 /// A bounded number of permits, given out in the order of asking.
@@ -93,13 +92,6 @@ impl Permits {
         self.permit(count)
     }
 
-    /// A permit that nobody waits for, while less than half of all are taken; never waits.
-    pub(crate) fn take_spare(self: &Arc<Self>) -> Option<Permit> {
-        let mut state = self.lock();
-        let are_spare = self.total - state.free < self.total / 2;
-        (are_spare && state.take(1)).then(|| self.permit(1))
-    }
-
     /// Gives up a place in the queue, or the permits that came at the last moment.
     fn leave(&self, waiter: &Arc<Waiter>) {
         let mut state = self.lock();
@@ -118,14 +110,10 @@ impl Permits {
         }
     }
 
-    /// How many are given out, and who waits.
-    pub(crate) fn load(&self) -> MoverLoad {
-        let state = self.lock();
-        MoverLoad {
-            busy: self.total - state.free,
-            limit: self.total,
-            awaited: state.waiting.len(),
-        }
+    /// How many wait.
+    #[cfg(test)]
+    fn awaited(&self) -> usize {
+        self.lock().waiting.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -230,14 +218,14 @@ mod tests {
             let (permits, cancel) = (permits.clone(), cancel.clone());
             move || permits.take(2, &cancel, &|_| {}).is_err()
         });
-        while permits.load().awaited < 1 {
+        while permits.awaited() < 1 {
             thread::yield_now();
         }
         let wants_one = thread::spawn({
             let permits = permits.clone();
             move || permits.take(1, &Cancel::new(), &|_| {}).is_ok()
         });
-        while permits.load().awaited < 2 {
+        while permits.awaited() < 2 {
             thread::yield_now();
         }
         cancel.cancel();

@@ -171,7 +171,7 @@ impl<'a> Blocks<'a> {
             Some(buffer) => buffer,
             None => {
                 let buffers = &self.context.shared.buffers;
-                buffers.take(&self.context.running.cancel)?
+                buffers.take(&self.context.account.source, &self.context.running.cancel)?
             }
         };
         buffer = match self.gatherer {

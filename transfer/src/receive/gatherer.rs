@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_shares::Source;
 use gridhaul_stack::{Cancel, ChannelError};
 
 use crate::TransferError;
@@ -47,6 +48,8 @@ pub(super) type Write = dyn Fn(&Piece) -> Result<(), TransferError> + Send + Syn
 /// The window between what is received and what is written.
 pub(super) struct Gatherer {
     pool: Arc<BufferPool>,
+    /// Whose buffers they are.
+    source: Source,
     write: Box<Write>,
     /// How many pieces may wait.
     window: usize,
@@ -79,7 +82,11 @@ const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
 impl Gatherer {
     /// For a file that has `present` already.
-    pub(super) fn new(pool: &Arc<BufferPool>, present: &RangeSet, write: Box<Write>) -> Self {
+    pub(super) fn new(
+        (pool, source): (&Arc<BufferPool>, &Source),
+        present: &RangeSet,
+        write: Box<Write>,
+    ) -> Self {
         let mut state = State {
             next: 0,
             present: present.clone(),
@@ -90,6 +97,7 @@ impl Gatherer {
         state.advance(0);
         Self {
             pool: pool.clone(),
+            source: source.clone(),
             write,
             window: (WINDOW_BYTES / pool.buffer_bytes()).max(1),
             patience: PATIENCE,
@@ -121,7 +129,10 @@ impl Gatherer {
                 }
             }
             if state.waiting.len() < self.window
-                && let Some(free) = state.free.pop().or_else(|| self.pool.take_spare())
+                && let Some(free) = state
+                    .free
+                    .pop()
+                    .or_else(|| self.pool.take_spare(&self.source))
             {
                 state.waiting.insert(piece.range.start, piece);
                 return Ok(free);
@@ -212,6 +223,10 @@ mod tests {
     /// A piece is so long.
     const PIECE: u64 = 10;
 
+    fn client(host: u8) -> Source {
+        Source::at([192, 0, 2, host].into())
+    }
+
     /// Runs channels that hand their pieces over in the order that they have them, and returns the
     /// order in which those were written.
     fn gather(
@@ -231,12 +246,18 @@ mod tests {
         let gatherer = Gatherer {
             window: 8,
             patience,
-            ..Gatherer::new(&pool, present, Box::new(write))
+            ..Gatherer::new((&pool, &client(0)), present, Box::new(write))
         };
         let cancel = Cancel::new();
         thread::scope(|scope| {
-            let take = |_: &Vec<u64>| pool.take(&cancel).expect("one for each channel");
-            let taken = channels.iter().map(take).collect::<Vec<_>>();
+            let take = |host| {
+                pool.take(&client(host), &cancel)
+                    .expect("one for each channel")
+            };
+            let taken = (1..)
+                .zip(&channels)
+                .map(|(host, _)| take(host))
+                .collect::<Vec<_>>();
             for (numbers, mut buffer) in channels.into_iter().zip(taken) {
                 let (gatherer, cancel) = (&gatherer, &cancel);
                 scope.spawn(move || {
@@ -280,11 +301,11 @@ mod tests {
     #[test]
     fn a_mover_that_waits_ends_when_the_transfer_does() {
         let pool = BufferPool::new(4096, 4096);
-        let gatherer = Gatherer::new(&pool, &RangeSet::new(), Box::new(|_| Ok(())));
+        let gatherer = Gatherer::new((&pool, &client(0)), &RangeSet::new(), Box::new(|_| Ok(())));
         let cancel = Cancel::new();
         let piece = Piece {
             range: 10..20,
-            buffer: pool.take(&cancel).expect("the only one"),
+            buffer: pool.take(&client(0), &cancel).expect("the only one"),
             moved: Arc::default(),
         };
         cancel.cancel();

@@ -188,7 +188,11 @@ fn gatherer(context: &Context, part: &Arc<Part>, present: &RangeSet) -> Gatherer
         running.ledger.record(piece.range.clone());
         part.note_stored(piece.bytes().len() as u64)
     };
-    Gatherer::new(&context.shared.buffers, present, Box::new(write))
+    Gatherer::new(
+        (&context.shared.buffers, &context.account.source),
+        present,
+        Box::new(write),
+    )
 }
 
 /// RFC 959 4.1.3 has `ALLO` reserve room; the clients of this field announce the exact number of bytes

@@ -23,7 +23,10 @@ pub(super) fn receive_file(
         context.stream_channel(&mut channels.port, &context.shared.receivers)?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
-    let mut buffer = context.shared.buffers.take(&running.cancel)?;
+    let mut buffer = context
+        .shared
+        .buffers
+        .take(&context.account.source, &running.cancel)?;
     running.note_block(buffer.len() as u64);
     let watcher = part.watch();
     loop {
@@ -61,7 +64,10 @@ pub(super) fn receive_text(
         context.stream_channel(&mut channels.port, &context.shared.receivers)?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
-    let mut buffer = context.shared.buffers.take(&running.cancel)?;
+    let mut buffer = context
+        .shared
+        .buffers
+        .take(&context.account.source, &running.cancel)?;
     let mut lines = LineEnds::default();
     let mut text = Vec::new();
     loop {

@@ -233,7 +233,7 @@ impl Sending {
                     .context
                     .shared
                     .buffers
-                    .take(&self.context.running.cancel)?;
+                    .take(&self.context.account.source, &self.context.running.cancel)?;
                 if self.is_small() {
                     let whole = part.read_whole(&mut buffer, &end)?;
                     channel.channel.send(&[], Body::Memory(whole), operation)?;

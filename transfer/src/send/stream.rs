@@ -31,7 +31,10 @@ pub(super) fn send_file(
         context.stream_channel(&mut channels.port, &context.shared.senders)?;
     let used = running.count_channel(0, &*channel);
     let operation = running.operation();
-    let mut buffer = context.shared.buffers.take(&running.cancel)?;
+    let mut buffer = context
+        .shared
+        .buffers
+        .take(&context.account.source, &running.cancel)?;
     running.note_block(buffer.len() as u64);
     let file = part.file.as_fd();
     let range = FileRange {
