@@ -38,10 +38,12 @@ impl Stopped {
     fn only_broker(server: u32) -> Self {
         let server = i32::try_from(server).unwrap();
         let found = descendants(server);
-        // The monitor is root.
-        let mut brokers = found
-            .into_iter()
-            .filter(|pid| status(*pid, "Uid:") != Some(0));
+        // The server has other processes beside brokers.
+        let is_broker = |pid: &i32| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name.trim_end() == "gridhaul-broker")
+        };
+        let mut brokers = found.into_iter().filter(is_broker);
         let broker = Pid::from_raw(brokers.next().unwrap()).unwrap();
         kill_process(broker, Signal::STOP).unwrap();
         let stopped = Self(broker);
