@@ -81,6 +81,8 @@ pub(crate) struct TlsChannel<E> {
     pub(crate) offload: Offload,
     /// The engine cannot go on; the channel was in order before.
     pub(crate) has_failed: bool,
+    /// All data had been acknowledged when we said that no more would come.
+    was_delivered: bool,
 }
 
 /// How much is sealed before it is sent: few system calls, and all of it still in the processor's cache.
@@ -110,6 +112,7 @@ impl<E: Engine> TlsChannel<E> {
             outgoing: Outgoing::default(),
             offload: Offload::default(),
             has_failed: false,
+            was_delivered: false,
         }
     }
 
@@ -401,6 +404,8 @@ impl<E: Engine> Channel for TlsChannel<E> {
     fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.check(operation)?;
         if self.end == End::Notified {
+            // A peer that has closed resets the connection when close_notify comes, and acknowledges no byte of that.
+            self.was_delivered = self.inner.is_delivered();
             self.engine.close(&mut self.answers);
             self.flush(operation)?;
         }
@@ -410,6 +415,10 @@ impl<E: Engine> Channel for TlsChannel<E> {
     fn abort(&mut self) {
         self.has_failed = true;
         self.inner.abort();
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.was_delivered || self.inner.is_delivered()
     }
 
     fn peer(&self) -> SocketAddr {

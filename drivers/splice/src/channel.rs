@@ -308,6 +308,10 @@ impl Channel for SpliceChannel {
         self.tcp.finish(operation)
     }
 
+    fn is_delivered(&self) -> bool {
+        self.tcp.is_delivered()
+    }
+
     fn abort(&mut self) {
         self.tcp.abort();
     }

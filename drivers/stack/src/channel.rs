@@ -92,6 +92,12 @@ pub trait Channel: Send + fmt::Debug {
     /// When bytes sent before could not be handed over.
     fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError>;
 
+    /// Whether the peer's host has acknowledged every byte that was sent, also when the channel has failed since. A
+    /// driver that does not know says no.
+    fn is_delivered(&self) -> bool {
+        false
+    }
+
     /// Throws the channel away, so that the peer notices that the stream is not whole.
     fn abort(&mut self);
 

@@ -228,6 +228,10 @@ impl Channel for FaultyChannel {
         self.inner.abort();
     }
 
+    fn is_delivered(&self) -> bool {
+        self.inner.is_delivered()
+    }
+
     fn peer(&self) -> SocketAddr {
         self.inner.peer()
     }

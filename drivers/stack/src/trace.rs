@@ -237,6 +237,10 @@ impl Channel for TracedChannel {
         self.inner.abort();
     }
 
+    fn is_delivered(&self) -> bool {
+        self.inner.is_delivered()
+    }
+
     fn peer(&self) -> SocketAddr {
         self.account.peer
     }

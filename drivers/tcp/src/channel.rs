@@ -19,7 +19,7 @@ use rustix::net::{
 };
 
 use crate::settings::stream_socket;
-use crate::socket::{Lent, has_protocol_above, next_notice};
+use crate::socket::{Lent, has_protocol_above, next_notice, unacknowledged_bytes};
 
 /// One connection, whose bytes go through memory.
 #[derive(Debug)]
@@ -220,6 +220,10 @@ impl Channel for TcpChannel {
     fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.check(operation)?;
         shutdown(&self.socket, Shutdown::Write).map_err(|errno| self.fail(errno))
+    }
+
+    fn is_delivered(&self) -> bool {
+        unacknowledged_bytes(self.socket()) == Ok(0)
     }
 
     fn abort(&mut self) {

@@ -5,6 +5,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::c_int;
+use rustix::io::Errno;
 
 /// Limits how fast the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`, socket(7)). TCP paces
 /// by itself since Linux 4.13; the `fq` queueing discipline is not needed.
@@ -94,6 +95,19 @@ pub(crate) fn next_notice(socket: BorrowedFd<'_>) -> Option<Lent> {
                 was_copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
             });
         }
+    }
+}
+
+/// Bytes that were sent and that the peer's host has not acknowledged (`SIOCOUTQ`, tcp(7)). The kernel keeps the number
+/// when the peer resets the connection, though it drops the bytes.
+pub(crate) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the kernel writes one integer to `bytes`; the descriptor is open for as long as it is borrowed.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match (status, u64::try_from(bytes)) {
+        (0, Ok(bytes)) => Ok(bytes),
+        (0, Err(_)) => Err(Errno::INVAL),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
 }
 

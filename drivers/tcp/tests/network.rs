@@ -11,7 +11,8 @@ use gridhaul_stack::{
     Received, Registry, SocketOptions, Stack, StackListener,
 };
 use gridhaul_tcp::Tcp;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -296,4 +297,52 @@ fn connecting_ends_with_the_deadline_or_the_switch() {
         "{outcome:?}"
     );
     assert!(took < Duration::from_secs(1));
+}
+
+/// A connected channel and the plain socket of its peer, which has room for little.
+fn with_plain_peer() -> (Box<dyn Channel>, OwnedFd) {
+    let stack = stack("tcp");
+    let mut listener = listen(&stack, LOCALHOST);
+    let peer = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_recv_buffer_size(&peer, 4096).unwrap();
+    rustix::net::connect(&peer, &listener.address()).unwrap();
+    (accept(&mut listener), peer)
+}
+
+/// Resets the connection, and waits until the channel's socket has heard of it.
+fn reset_by(peer: OwnedFd, channel: &dyn Channel) {
+    sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    let socket = channel.tcp_socket().unwrap();
+    // An error is told whatever is asked for.
+    let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+    let patience = Timespec::try_from(Duration::from_secs(60)).unwrap();
+    assert_eq!(poll(&mut polled, Some(&patience)), Ok(1));
+}
+
+#[test]
+fn what_the_peers_host_acknowledged_is_delivered_also_after_a_reset() {
+    let (mut channel, peer) = with_plain_peer();
+    with_operation(|operation| channel.send(b"content", Body::Memory(b""), operation)).unwrap();
+    // The peer's host acknowledges it in its own time.
+    while !channel.is_delivered() {
+        thread::yield_now();
+    }
+    reset_by(peer, &*channel);
+    let ended = with_operation(|operation| channel.finish(operation));
+    assert!(matches!(ended, Err(ChannelError::Aborted)), "{ended:?}");
+    assert!(channel.is_delivered());
+}
+
+#[test]
+fn what_the_peers_host_had_no_room_for_is_not_delivered() {
+    let (mut channel, peer) = with_plain_peer();
+    // More than the peer has room for, and less than fits into the buffer of this end.
+    let content = vec![0; 64 * 1024];
+    with_operation(|operation| channel.send(&[], Body::Memory(&content), operation)).unwrap();
+    assert!(!channel.is_delivered());
+    reset_by(peer, &*channel);
+    let ended = with_operation(|operation| channel.finish(operation));
+    assert!(matches!(ended, Err(ChannelError::Aborted)), "{ended:?}");
+    assert!(!channel.is_delivered());
 }
