@@ -81,6 +81,8 @@ pub(crate) enum Request<'a> {
         truncate: bool,
         direct: bool,
     },
+    /// Whether the root's path still leads to the directory that was opened; if not, the failure is `ESTALE`.
+    CheckRoot,
     Stat(&'a [u8]),
     List(&'a [u8]),
     /// The next entries of a listing.

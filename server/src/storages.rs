@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridhaul_accounts::{AccountRequest, Accounts, BrokerSource, open_own};
-use gridhaul_storage::{PosixOptions, PosixStorage, Rights, Storage, StorageError};
+use gridhaul_storage::{PosixOptions, PosixStorage, Rights, StorageError};
 use gridhaul_transfer::{AccountFiles, AttachError, NodeAccount};
-use tracing::warn;
+use rustix::io::Errno;
+use tracing::{info, warn};
 
 use crate::config::Config;
 
@@ -17,7 +18,7 @@ use crate::config::Config;
 #[derive(Debug)]
 pub(crate) struct Storages {
     options: PosixOptions,
-    opened: Mutex<HashMap<Key, Arc<dyn Storage>>>,
+    opened: Mutex<HashMap<Key, Arc<PosixStorage>>>,
     /// Without it there is one account, that of this process.
     accounts: Option<Accounts>,
 }
@@ -86,15 +87,52 @@ impl Storages {
         opened.map_err(|error| AttachError::Account(error.to_string()))
     }
 
-    fn get_own(&self, account: &NodeAccount) -> Result<Arc<dyn Storage>, StorageError> {
+    fn get_own(&self, account: &NodeAccount) -> Result<Arc<PosixStorage>, StorageError> {
         let key = Key {
             root: account.root.clone(),
             read_only: account.read_only,
         };
-        let opened = lock(&self.opened).get(&key).cloned();
-        match opened {
-            Some(storage) => Ok(storage),
+        let held = lock(&self.opened).get(&key).cloned();
+        match held {
+            Some(storage) => self.current(key, storage),
             None => self.open_key(key),
+        }
+    }
+
+    /// The storage of a root that is held, or another one if its path leads elsewhere by now: a directory was put in its
+    /// place, or a file system was mounted there. Sessions that have the old one keep it.
+    ///
+    /// # Errors
+    ///
+    /// When what is there now cannot be opened. Nobody is served what was there before: it would be read, and written to,
+    /// where nobody looks for it.
+    fn current(
+        &self,
+        key: Key,
+        held: Arc<PosixStorage>,
+    ) -> Result<Arc<PosixStorage>, StorageError> {
+        let root = key.root.display().to_string();
+        match held.is_current() {
+            Ok(true) => Ok(held),
+            // Only root gets to it, whose rights are given up: all that is known is what was there at the start.
+            Err(error) if error.errno == Errno::ACCESS => Ok(held),
+            Ok(false) => match self.open_key(key) {
+                Ok(opened) => {
+                    info!(
+                        root,
+                        "the root is another directory now, which is served from here on"
+                    );
+                    Ok(opened)
+                }
+                Err(error) => {
+                    warn!(root, %error, "the root is another directory now, and cannot be opened: logins are refused");
+                    Err(error)
+                }
+            },
+            Err(error) => {
+                warn!(root, %error, "the root is not there any more: logins are refused");
+                Err(error)
+            }
         }
     }
 
@@ -115,12 +153,12 @@ impl Storages {
         }
     }
 
-    fn open_key(&self, key: Key) -> Result<Arc<dyn Storage>, StorageError> {
+    fn open_key(&self, key: Key) -> Result<Arc<PosixStorage>, StorageError> {
         let options = PosixOptions {
             read_only: key.read_only,
             ..self.options
         };
-        let storage: Arc<dyn Storage> = Arc::new(PosixStorage::open(&key.root, options)?);
+        let storage = Arc::new(PosixStorage::open(&key.root, options)?);
         lock(&self.opened).insert(key, Arc::clone(&storage));
         Ok(storage)
     }

@@ -108,6 +108,10 @@ impl Broker {
                 };
                 result.map(opened)
             }
+            Request::CheckRoot => match storage.is_current()? {
+                true => Ok((Reply::Done, None)),
+                false => Err(StorageError::new("stat", Errno::STALE)),
+            },
             Request::Stat(file) => {
                 let facts = storage.stat(path(file))?;
                 Ok((Reply::Facts(Facts::new(facts)), None))

@@ -95,6 +95,19 @@ impl Broker {
         self.started(self.state()).map(drop)
     }
 
+    /// Why the root of the process that runs is not that of new logins; `None` if it is, or none runs: one that is
+    /// started opens the root as it is then.
+    pub(super) fn root_has_gone(&self) -> Option<StorageError> {
+        self.pid()?;
+        let error = self.call("stat", Request::CheckRoot, Repeat::Safe).err()?;
+        // If the process cannot be asked, the login will hear why.
+        let has_gone = matches!(
+            error.errno,
+            Errno::STALE | Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP
+        );
+        has_gone.then_some(error)
+    }
+
     /// Where the account's sessions begin.
     pub(super) fn home(&self) -> PathBuf {
         self.state().home.clone()

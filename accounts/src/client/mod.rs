@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use tracing::debug;
+use tracing::{debug, info};
 
 use self::broker::Broker;
 pub use self::storage::AccountStorage;
@@ -147,7 +147,14 @@ impl Accounts {
         if request.root.as_os_str().len() > LONGEST_PATH {
             return Err(AccountError::Monitor(Errno::NAMETOOLONG));
         }
-        let broker = self.shared.newest(request);
+        let mut broker = self.shared.newest(request);
+        if let Some(error) = broker.root_has_gone() {
+            let (account, root) = (&request.account, request.root.display());
+            info!(account, %root, %error, "a root is not what was opened: it is opened anew");
+            // Sessions that have the old one keep it.
+            self.shared.forget(request, &broker);
+            broker = self.shared.newest(request);
+        }
         if let Err(error) = broker.start() {
             self.shared.forget(request, &broker);
             return Err(error);

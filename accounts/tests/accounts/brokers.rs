@@ -88,6 +88,31 @@ fn calls_of_a_broker_that_hangs_fail_in_time_and_then_at_once() {
 }
 
 #[test]
+fn a_root_that_was_replaced_is_opened_by_the_next_login() {
+    let place = directory_of(ALICE.uid, ALICE.uid, 0o700);
+    let root = place.path().join("root");
+    let make = || {
+        fs::create_dir(&root).unwrap();
+        own(&root, ALICE.uid, ALICE.uid, 0o700);
+    };
+    make();
+    let open = || ACCOUNTS.open(&request(ALICE.name, &root));
+    let old = open().unwrap();
+    write(&old, path("old file"), b"x").unwrap();
+    // As long as nothing happens all logins share a process.
+    assert_eq!(open().unwrap().broker(), old.broker());
+    fs::rename(&root, place.path().join("old")).unwrap();
+    // Rather none than one that nobody would look for.
+    let refused = open().unwrap_err();
+    assert!(matches!(refused, AccountError::Refused(_)), "{refused}");
+    make();
+    let new = open().unwrap();
+    write(&new, path("new file"), b"x").unwrap();
+    assert_eq!(names(&new, path("/")).unwrap(), ["new file"]);
+    assert_eq!(names(&old, path("/")).unwrap(), ["old file"]);
+}
+
+#[test]
 fn a_broker_that_died_comes_back_with_the_next_call() {
     let served = Served::new(ALICE);
     let storage = &served.storage;

@@ -69,6 +69,20 @@ impl Served {
         self.runtime.block_on(task).expect("no panic")
     }
 
+    /// Puts a new, empty directory in the place of the served one, which is `old` beneath the new one.
+    pub(crate) fn replace_root(&self) {
+        let away = self.remove_root();
+        std::fs::create_dir(self.root.path()).expect("made");
+        std::fs::rename(away, self.path("old")).expect("renamed");
+    }
+
+    /// Takes the served directory away, and returns where it is now.
+    pub(crate) fn remove_root(&self) -> PathBuf {
+        let away = self.root.path().with_extension("away");
+        std::fs::rename(self.root.path(), &away).expect("renamed");
+        away
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }

@@ -104,6 +104,16 @@ impl PosixStorage {
         })
     }
 
+    /// Whether the path that was opened still leads to the root that is held. After `mv root old; mkdir root`, or
+    /// behind a mount, it does not.
+    ///
+    /// # Errors
+    ///
+    /// When the path leads nowhere, or may not be followed.
+    pub fn is_current(&self) -> Result<bool, StorageError> {
+        self.view.root.is_current().map_err(failed("stat"))
+    }
+
     /// The root, for a call that changes something: the one place where read-only is enforced.
     fn writable(&self, call: &'static str) -> Result<&Root, StorageError> {
         if self.view.read_only {

@@ -9,11 +9,11 @@
 //! an older kernel, or a sandbox that forbids the call, is refused when the root is opened.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::rules;
@@ -27,6 +27,8 @@ const ATTEMPTS: usize = 128;
 #[derive(Debug)]
 pub(super) struct Root {
     descriptor: OwnedFd,
+    /// Where it was when it was opened.
+    path: PathBuf,
 }
 
 impl Root {
@@ -35,7 +37,10 @@ impl Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| StorageError::new("open", errno))?;
-        let root = Self { descriptor };
+        let root = Self {
+            descriptor,
+            path: path.to_owned(),
+        };
         match root.resolve(Path::new("."), flags, Mode::empty()) {
             Ok(_) => Ok(root),
             // A sandbox that does not know a call answers EPERM, which the call itself does not here.
@@ -45,6 +50,18 @@ impl Root {
             )),
             Err(errno) => Err(StorageError::new("open", errno)),
         }
+    }
+
+    /// Whether the path of the root still leads to the held directory: it does not after a rename, or behind a mount.
+    pub(super) fn is_current(&self) -> Result<bool, Errno> {
+        // What a network file system remembers of the two is enough: a login does not wait for its server.
+        let identity = |directory: BorrowedFd<'_>, path: &Path| {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+            rustix::fs::statx(directory, path, flags, StatxFlags::INO)
+                .map(|facts| (facts.stx_dev_major, facts.stx_dev_minor, facts.stx_ino))
+        };
+        let held = identity(self.descriptor.as_fd(), Path::new(""))?;
+        Ok(held == identity(CWD, &self.path)?)
     }
 
     /// Opens what `path` names, with links followed inside the root.
@@ -181,6 +198,22 @@ mod tests {
             let expected = (directory.as_bytes(), name.as_bytes());
             assert_eq!(split(path.as_bytes()), expected, "{path:?}");
         }
+    }
+
+    #[test]
+    fn a_root_is_current_until_its_path_leads_elsewhere() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("root");
+        std::fs::create_dir(&path).unwrap();
+        let root = Root::open(&path).unwrap();
+        assert_eq!(root.is_current(), Ok(true));
+        std::fs::write(path.join("file"), "x").unwrap();
+        assert_eq!(root.is_current(), Ok(true));
+        std::fs::rename(&path, place.path().join("old")).unwrap();
+        assert_eq!(root.is_current(), Err(Errno::NOENT));
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(root.is_current(), Ok(false));
+        assert_eq!(Root::open(&path).unwrap().is_current(), Ok(true));
     }
 
     #[test]
