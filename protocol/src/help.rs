@@ -119,6 +119,9 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RPSV", "RPSV [<sp> buffer-size]"),
     ("RSTR", "RSTR <sp> pathname"),
     ("RRTR", "RRTR <sp> pathname"),
+    ("STOU", "STOU [<sp> pathname]"),
+    ("REIN", "REIN (back to before login)"),
+    ("ACCT", "ACCT <sp> account (not needed)"),
 ];
 
 /// Commands of RFC 2228, which the overview never showed.

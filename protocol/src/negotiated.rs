@@ -128,6 +128,32 @@ pub struct Terms {
     pub delayed: Option<PassiveRequest>,
 }
 
+impl Terms {
+    /// Whether a file can be transferred under these terms.
+    ///
+    /// # Errors
+    ///
+    /// When a restart waited for it, and TYPE A is to be sent or received.
+    pub fn check_file(&self) -> Result<(), Refusal> {
+        if self.representation == Representation::Ascii && !self.pending.restart.is_empty() {
+            return Err(Refusal::RestartOfText);
+        }
+        Ok(())
+    }
+
+    /// Whether a file can be received that is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// When a restart waited for it.
+    pub fn check_new_file(&self) -> Result<(), Refusal> {
+        if !self.pending.restart.is_empty() {
+            return Err(Refusal::RestartOfNewFile);
+        }
+        Ok(())
+    }
+}
+
 /// What becomes of the data channels and listeners that the session has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -322,16 +348,33 @@ impl Negotiated {
         if mode == TransferMode::Stream && !is_prefix(&pending.restart) {
             return Err(Refusal::RestartWithHoles);
         }
-        let representation = match mode {
-            TransferMode::Stream => self.settings.representation,
-            TransferMode::Extended => Representation::Image,
-        };
         Ok(Terms {
             mode,
-            representation,
+            representation: self.representation(),
             pending,
             delayed,
         })
+    }
+
+    /// How bytes of files are represented on data channels.
+    fn representation(&self) -> Representation {
+        match self.settings.mode {
+            TransferMode::Stream => self.settings.representation,
+            // GFD.20 3.4: offsets of blocks count the bytes of the file.
+            TransferMode::Extended => Representation::Image,
+        }
+    }
+
+    /// Whether `SIZE` can tell how much `RETR` would send.
+    ///
+    /// # Errors
+    ///
+    /// In TYPE A and stream mode: the file would have to be read.
+    pub fn check_size(&self) -> Result<(), Refusal> {
+        match self.representation() {
+            Representation::Image => Ok(()),
+            Representation::Ascii => Err(Refusal::SizeOfText),
+        }
     }
 
     fn set_mode(&mut self, mode: TransferMode) -> Channels {

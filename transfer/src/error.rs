@@ -76,6 +76,14 @@ pub enum SequenceError {
         "stream mode cannot restart with more than one range, or one that does not begin at 0: use MODE E"
     )]
     StreamRestart,
+    /// RFC 1123 4.1.3.4: the file cannot be positioned where a restart says. The end itself is a place.
+    #[error("the restart at byte {offset} is behind the end of the file, which has {size} bytes")]
+    RestartPastEnd {
+        /// Where the restart would go on, in bytes.
+        offset: u64,
+        /// How long the file is, in bytes.
+        size: u64,
+    },
     /// There is another transfer in this session.
     #[error("another transfer is running in this session")]
     Busy,

@@ -26,6 +26,8 @@ impl Command {
         match self {
             Self::User(_) => "USER",
             Self::Pass(_) => "PASS",
+            Self::Acct(_) => "ACCT",
+            Self::Rein => "REIN",
             Self::Quit => "QUIT",
             Self::Auth(_) => "AUTH",
             Self::Adat(_) => "ADAT",
@@ -60,6 +62,7 @@ impl Command {
             Self::Rest(_) => "REST",
             Self::Retr(_) => "RETR",
             Self::Stor(_) => "STOR",
+            Self::Stou(_) => "STOU",
             Self::Appe(_) => "APPE",
             Self::Eret { .. } => "ERET",
             Self::Esto { .. } => "ESTO",
@@ -90,6 +93,7 @@ impl Command {
     fn argument(&self) -> Option<Vec<u8>> {
         Some(match self {
             Self::Quit
+            | Self::Rein
             | Self::Ccc
             | Self::Feat
             | Self::Syst
@@ -101,7 +105,7 @@ impl Command {
 
             Self::User(text) | Self::Auth(text) => text.as_str().into(),
             Self::Help(text) | Self::Lang(text) => text.as_ref()?.as_str().into(),
-            Self::Pass(password) => password.as_bytes().to_vec(),
+            Self::Pass(password) | Self::Acct(password) => password.as_bytes().to_vec(),
             Self::Adat(base64) | Self::Enc(base64) | Self::Mic(base64) | Self::Conf(base64) => {
                 base64.as_str().into()
             }
@@ -169,6 +173,7 @@ impl Command {
             | Self::Mlsr(path)
             | Self::Mlsc(path)
             | Self::Mlst(path)
+            | Self::Stou(path)
             | Self::Stat(path) => path.as_ref()?.as_bytes().to_vec(),
             Self::Retr(path)
             | Self::Stor(path)
@@ -205,7 +210,7 @@ impl Command {
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pass(_) => f.write_str("PASS ***"),
+            Self::Pass(_) | Self::Acct(_) => write!(f, "{} ***", self.verb()),
             Self::Dcsc(DataChannelContext::Credential(_)) => f.write_str("DCSC P ***"),
             Self::Site(SiteCommand::AuthzAssert(_)) => f.write_str("SITE AUTHZ_ASSERT ***"),
             Self::Adat(token) | Self::Enc(token) | Self::Mic(token) | Self::Conf(token) => {

@@ -42,6 +42,10 @@ pub enum Command {
     User(Text),
     /// `PASS`: the password, possibly empty.
     Pass(Password),
+    /// `ACCT`: an account besides the user name (RFC 959 4.1.1). It may be a secret.
+    Acct(Password),
+    /// `REIN`: back to where the session began (RFC 959 4.1.1).
+    Rein,
     /// `QUIT`.
     Quit,
 
@@ -125,6 +129,9 @@ pub enum Command {
     Retr(PathArgument),
     /// `STOR`.
     Stor(PathArgument),
+    /// `STOU`: under a name that nothing has (RFC 959 4.1.3, RFC 1123 4.1.2.9). RFC 959 has no argument; BSD's ftp
+    /// sends the name that the file would have, which the unique one begins with.
+    Stou(Option<PathArgument>),
     /// `APPE`.
     Appe(PathArgument),
     /// `ERET P`: a part of a file (GFD.20, ERET).

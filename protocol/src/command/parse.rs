@@ -23,8 +23,7 @@ use crate::ranges::RangeSet;
 
 /// Commands of standards and of other servers that are answered by name.
 const UNSUPPORTED: &[&str] = &[
-    "ABUF", "ACCT", "CLNT", "GET", "HOST", "LPRT", "LPSV", "MFCT", "MFF", "PUT", "REIN", "SMNT",
-    "STOU",
+    "ABUF", "CLNT", "GET", "HOST", "LPRT", "LPSV", "MFCT", "MFF", "PUT", "SMNT",
 ];
 
 impl Command {
@@ -69,6 +68,8 @@ impl Command {
         Some(match argument.verb {
             "USER" => argument.read(text("the name")).map(Self::User),
             "PASS" => password(argument).map(Self::Pass),
+            "ACCT" => password(argument).map(Self::Acct),
+            "REIN" => alone(Self::Rein),
             "QUIT" => alone(Self::Quit),
             "FEAT" => alone(Self::Feat),
             "HELP" => argument.read_optional(text("the command")).map(Self::Help),
@@ -91,6 +92,7 @@ impl Command {
         Some(match argument.verb {
             "RETR" => argument.read(path).map(Self::Retr),
             "STOR" => argument.read(path).map(Self::Stor),
+            "STOU" => argument.read_optional(path).map(Self::Stou),
             "APPE" => argument.read(path).map(Self::Appe),
             "ERET" => retrieve_part(argument),
             "ESTO" => store_part(argument),

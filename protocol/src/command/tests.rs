@@ -274,7 +274,7 @@ fn unknown_and_unsupported_commands() {
     assert!(refusal("SITE XYZZY").text().contains("'SITE XYZZY'"));
     assert_eq!(refusal("SITE").code(), 501);
     for verb in [
-        "GET a", "PUT a", "REIN", "ACCT a", "SMNT /", "STOU", "clnt x", "HOST a", "LPRT 1", "MFF",
+        "GET a", "PUT a", "SMNT /", "clnt x", "HOST a", "LPRT 1", "MFF",
     ] {
         let reply = refusal(verb);
         assert_eq!(reply.code(), 500);
@@ -336,7 +336,7 @@ fn errors_use_no_words_that_clients_search_for() {
         "is a directory",
     ];
     for line in [
-        "", "FOO", "REIN", "RETR", "NOOP x", "PORT x", "PROT x", "TYPE e", "DCSC P ?", "REST x",
+        "", "FOO", "REIN x", "RETR", "NOOP x", "PORT x", "PROT x", "TYPE e", "DCSC P ?", "REST x",
         "EPSV 3",
     ] {
         let text = refusal(line).text().to_lowercase();

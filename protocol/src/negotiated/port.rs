@@ -111,6 +111,17 @@ pub enum Refusal {
     /// A restart in stream mode can only leave out the beginning of a file (RFC 3659 5).
     #[error("A restart with several ranges, or one that does not start at 0, needs MODE E.")]
     RestartWithHoles,
+    /// A restart counts the bytes that are sent (RFC 3659 5.3), which in TYPE A are not those of the file.
+    #[error("A restart in TYPE A would count bytes that no file has: send TYPE I before REST.")]
+    RestartOfText,
+    /// `REST` before `STOU`, whose file is new.
+    #[error("A new file cannot be restarted: send STOR with the name of the file.")]
+    RestartOfNewFile,
+    /// `SIZE` tells the bytes that would be sent (RFC 3659 4), which in TYPE A are not those of the file.
+    #[error(
+        "SIZE is not available in TYPE A, which changes the number of bytes: send TYPE I first."
+    )]
+    SizeOfText,
     /// Another command than `EPSV` sets a data port after `EPSV ALL`.
     #[error("EPSV ALL was sent: only EPSV can set the data port now.")]
     EpsvOnly,
@@ -131,6 +142,10 @@ impl Refusal {
         let code = match self {
             Self::NoDataPort | Self::SenderListens | Self::ReceiverConnects => 425,
             Self::StripesNeedExtendedMode | Self::RestartWithHoles => 501,
+            // RFC 3659 4.2 has 550 for SIZE, but curl 7.88 tells its user then that there is no such file.
+            Self::SizeOfText | Self::RestartOfText => 504,
+            // RFC 1123 4.1.3.4.
+            Self::RestartOfNewFile => 554,
             Self::EpsvOnly | Self::NoFirstHalf(_) => 503,
             Self::EncryptionRequired => 534,
             Self::ProtectionWithoutAuthentication => 536,

@@ -86,7 +86,9 @@ impl Session {
     ) -> Result<Reply, End> {
         Ok(match command {
             Command::Quit => return Err(End::Quit),
+            Command::Rein => self.reinitialize(),
             _ if self.must_authenticate() => Reply::new(530, "Must perform GSSAPI authentication."),
+            Command::Acct(_) => superfluous(),
             Command::User(name) => self.name(&name),
             Command::Pass(password) => self.password(control, &password).await?,
             Command::Help(topic) | Command::Site(SiteCommand::Help(topic)) => {
@@ -176,6 +178,8 @@ impl Session {
             Command::Feat => Ok(self.features()),
             Command::User(name) => Ok(self.name(&name)),
             Command::Pass(password) => self.password(control, &password).await,
+            Command::Acct(_) => Ok(superfluous()),
+            Command::Rein => Ok(self.reinitialize()),
             Command::Quit => Err(End::Quit),
             Command::Site(command) => self.site(control, user, command).await,
             command if belongs_to_security(&command) => Ok(self.refuse_security(&command)),
@@ -214,7 +218,10 @@ impl Session {
                 self.checksum(control, user, &algorithm, (offset, length), &path)
                     .await
             }
-            Command::Size(path) => self.size(control, user, &path).await,
+            Command::Size(path) => match self.negotiated.check_size() {
+                Ok(()) => self.size(control, user, &path).await,
+                Err(refusal) => Ok(refusal.reply()),
+            },
             Command::Mdtm(path) => self.modified(control, user, &path).await,
             Command::Stat(Some(path)) => self.stat(control, user, &path).await,
             Command::Mlst(path) => self.facts(control, user, path).await,
@@ -252,6 +259,11 @@ pub(super) fn one(peer: SocketAddr) -> StripeAddresses {
 
 pub(super) fn noop() -> Reply {
     Reply::new(200, "NOOP command successful.")
+}
+
+/// RFC 959 5.4: the answer to `ACCT` where the name of the user is enough.
+fn superfluous() -> Reply {
+    Reply::new(202, "ACCT is not needed: the user name says it all.")
 }
 
 fn please_log_in() -> Reply {

@@ -10,6 +10,7 @@ use gridhaul_stack::Cancel;
 use gridhaul_storage::{Storage, StorageError};
 use gridhaul_transfer::NodeSession;
 use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -136,7 +137,30 @@ async fn next(news: Option<&News>, due: Option<Instant>) -> Option<&News> {
     news
 }
 
+/// A new file's name begins so where the client names none.
+const NEW_FILE: &[u8] = b"upload";
+
 impl User {
+    /// A path that nothing has: that of the argument, or one in the current directory, with 64 random bits behind it.
+    /// Nobody can guess it and put something there before the file is made.
+    pub(super) fn new_path(
+        &self,
+        argument: Option<&PathArgument>,
+    ) -> Result<RemotePath, StorageError> {
+        let mut random = [0; 8];
+        let filled = rustix::rand::getrandom(&mut random, GetRandomFlags::empty())
+            .map_err(|errno| StorageError::new("getrandom", errno))?;
+        // getrandom(2): up to 256 bytes come whole.
+        if filled < random.len() {
+            return Err(StorageError::new("getrandom", Errno::AGAIN));
+        }
+        let end = format!(".{:016x}", u64::from_ne_bytes(random));
+        let beginning = argument.map_or(NEW_FILE, PathArgument::as_bytes);
+        let name = PathArgument::new([beginning, end.as_bytes()].concat());
+        let name = name.ok_or(StorageError::new("open", Errno::NAMETOOLONG))?;
+        self.path(Some(&name))
+    }
+
     /// The path that an argument means; without one, the current directory.
     pub(super) fn path(&self, argument: Option<&PathArgument>) -> Result<RemotePath, StorageError> {
         match argument {

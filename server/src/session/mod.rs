@@ -194,12 +194,8 @@ impl Session {
             .journal
             .publish(&Event::SessionOpened { session: id, peer });
         let settings = shared.settings();
-        let security = &settings.config.security;
-        let policy = DataPolicy {
-            authenticated: security.require_dcau,
-            encrypted: security.encrypt_data,
-        };
         Self {
+            negotiated: begin(&settings),
             settings,
             shared,
             phase,
@@ -213,7 +209,6 @@ impl Session {
             sent_garbage: false,
             login: Login::Nobody,
             failures: 0,
-            negotiated: Negotiated::new(policy),
             rename_refusal: None,
             own_credential: None,
             stack: None,
@@ -350,6 +345,63 @@ impl Session {
         Source::at(self.peer)
     }
 
+    /// `REIN`: the session is as it was when the client had connected, under the settings of now. A transfer ended
+    /// before the command was looked at (RFC 959 4.1.1).
+    ///
+    /// Not where the control channel is protected: RFC 4217 11 has the server go back to an unprotected channel, where
+    /// somebody on the way could put in commands that the client did not send. RFC 2228 says nothing of `REIN`, but that
+    /// is also what RFC 959 means by the state "immediately after the control connection is opened". To go on under
+    /// protection would let the two ends disagree about it, so such clients are told to connect again.
+    fn reinitialize(&mut self) -> Reply {
+        if !matches!(self.protection, Protection::None) {
+            return Reply::new(
+                502,
+                "REIN would end the protection of the control channel: open another connection instead.",
+            );
+        }
+        let current = self.shared.settings();
+        // Every field is named, so that one that is added is not forgotten here.
+        let Self {
+            shared: _,
+            settings,
+            phase: _,
+            id: _,
+            peer: _,
+            local: _,
+            connected,
+            protection: _,
+            local_user: _,
+            // The place that a login took is kept; it is lost to the login timeout if no other login follows.
+            place: _,
+            // Misconduct is not forgotten, so that it cannot be begun anew.
+            sent_garbage: _,
+            failures: _,
+            login,
+            negotiated,
+            rename_refusal,
+            own_credential,
+            stack,
+            port_is_rdma,
+            last_channels,
+            task_id,
+        } = self;
+        *settings = current;
+        if let Some(user) = login.user() {
+            user.node.release();
+            // Only who had logged in gets time for another login.
+            *connected = Instant::now();
+        }
+        *login = Login::Nobody;
+        *negotiated = begin(settings);
+        *rename_refusal = None;
+        *own_credential = None;
+        *stack = None;
+        *port_is_rdma = false;
+        *last_channels = LastChannels::default();
+        *task_id = None;
+        self.greeting()
+    }
+
     /// Adds a reply to what will be sent.
     fn send(&self, control: &mut Control, reply: &Reply) {
         self.shared.journal.publish(&Event::Reply {
@@ -358,6 +410,15 @@ impl Session {
         });
         control.reply(reply);
     }
+}
+
+/// What client and server agree on before either has said anything.
+fn begin(settings: &Settings) -> Negotiated {
+    let security = &settings.config.security;
+    Negotiated::new(DataPolicy {
+        authenticated: security.require_dcau,
+        encrypted: security.encrypt_data,
+    })
 }
 
 impl User {

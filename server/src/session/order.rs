@@ -1,8 +1,9 @@
 //! What a command wants to have moved, and the plan that follows from it.
 
 use gridhaul_protocol::command::{Checksum, Command, ListPath, RdmaCommand, Representation};
-use gridhaul_protocol::negotiated::{Direction, NextTransfer, Terms};
+use gridhaul_protocol::negotiated::{Direction, NextTransfer, Refusal, Terms};
 use gridhaul_protocol::path::{PathArgument, RemotePath};
+use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{Placement, Plan, Task};
 use jiff::Timestamp;
@@ -24,6 +25,8 @@ pub(super) enum Motion<'a> {
         path: &'a PathArgument,
         placement: Placement,
     },
+    /// A file from the client, under a name that nothing has.
+    ReceiveNew { path: Option<&'a PathArgument> },
     /// A listing to the client.
     List {
         path: Option<&'a PathArgument>,
@@ -53,6 +56,9 @@ impl<'a> Motion<'a> {
             Command::Stor(path) | Command::Rdma(RdmaCommand::Store(path)) => Self::Receive {
                 path,
                 placement: Placement::Replace,
+            },
+            Command::Stou(path) => Self::ReceiveNew {
+                path: path.as_ref(),
             },
             Command::Appe(path) => Self::Receive {
                 path,
@@ -113,7 +119,20 @@ impl<'a> Motion<'a> {
     pub(super) fn direction(&self) -> Direction {
         match self {
             Self::Send { .. } | Self::List { .. } => Direction::Send,
-            Self::Receive { .. } => Direction::Receive,
+            Self::Receive { .. } | Self::ReceiveNew { .. } => Direction::Receive,
+        }
+    }
+
+    /// Whether it can be done under the terms that were negotiated.
+    ///
+    /// # Errors
+    ///
+    /// When a restart was asked for that cannot be.
+    pub(super) fn check(&self, terms: &Terms) -> Result<(), Refusal> {
+        match self {
+            Self::Send { .. } | Self::Receive { .. } => terms.check_file(),
+            Self::ReceiveNew { .. } => terms.check_new_file(),
+            Self::List { .. } => Ok(()),
         }
     }
 }
@@ -126,6 +145,8 @@ pub(super) struct Order {
     /// The file or directory.
     pub(super) path: RemotePath,
     pub(super) plan: Plan,
+    /// The client does not know the file's name, and is told it with the first reply.
+    pub(super) tells_name: bool,
     /// What the stored file must be, and gets.
     pub(super) demands: Demands,
 }
@@ -199,18 +220,14 @@ impl Session {
             }
             Motion::Receive { path, placement } => {
                 let path = user.path(Some(path))?;
-                let file = path.as_path().to_owned();
-                // The lengths of converted text are not those of the file.
-                let promised = promised.filter(|_| terms.representation == Representation::Image);
-                (
-                    path,
-                    Task::ReceiveFile {
-                        path: file,
-                        placement,
-                        restart,
-                        promised,
-                    },
-                )
+                let task = receive(&path, placement, restart, promised, terms.representation);
+                (path, task)
+            }
+            Motion::ReceiveNew { path } => {
+                let path = user.new_path(path)?;
+                let placement = Placement::Replace;
+                let task = receive(&path, placement, restart, promised, terms.representation);
+                (path, task)
             }
             Motion::List { path: given, form } => {
                 let path = user.path(given)?;
@@ -241,8 +258,25 @@ impl Session {
             verb,
             path,
             plan,
+            tells_name: matches!(motion, Motion::ReceiveNew { .. }),
             demands,
         })
+    }
+}
+
+fn receive(
+    path: &RemotePath,
+    placement: Placement,
+    restart: RangeSet,
+    promised: Option<u64>,
+    representation: Representation,
+) -> Task {
+    Task::ReceiveFile {
+        path: path.as_path().to_owned(),
+        placement,
+        restart,
+        // The lengths of converted text are not those of the file.
+        promised: promised.filter(|_| representation == Representation::Image),
     }
 }
 

@@ -185,6 +185,7 @@ fn transfer_code(error: &TransferError) -> u16 {
         | TransferError::Connect(_)
         | TransferError::NoConnection(_) => 425,
         TransferError::Sequence(SequenceError::StreamRestart) => 504,
+        TransferError::Sequence(SequenceError::RestartPastEnd { .. }) => 554,
         TransferError::Sequence(_) => 503,
         TransferError::Channel(_)
         | TransferError::Peer(
@@ -374,6 +375,11 @@ mod tests {
             (PeerError::EndedBeforeEod.into(), 426, "end-of-file"),
             (SequenceError::NoDataPort.into(), 425, "PASV or PORT"),
             (SequenceError::SenderMustConnect.into(), 503, "send PORT"),
+            (
+                SequenceError::RestartPastEnd { offset: 9, size: 7 }.into(),
+                554,
+                "byte 9 is behind the end of the file, which has 7 bytes",
+            ),
             (
                 TransferError::Cancelled(CancelReason::Abort),
                 426,

@@ -6,12 +6,13 @@ use std::time::SystemTime;
 use gridhaul_protocol::command::Command;
 use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::negotiated::TransferEnd;
+use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_shares::{Grant, Turn};
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{
     CancelReason, ChecksumRequest, Event, EventSink, LOOK_AHEAD_FILES, Outcome, RunningTransfer,
-    TransferError,
+    SequenceError, TransferError,
 };
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -30,6 +31,8 @@ struct Running {
     events: UnboundedReceiver<Event>,
     watch: Watch,
     started: SystemTime,
+    /// The file, where the client must be told its name.
+    new_file: Option<RemotePath>,
     /// 150 or 125 was sent.
     begun: bool,
     /// Nothing waited when the transfer began, so that a `NOOP` that comes is one to be answered at once.
@@ -58,6 +61,9 @@ impl Session {
             Ok(terms) => terms,
             Err(refusal) => return Ok(refusal.reply()),
         };
+        if let Err(refusal) = motion.check(&terms) {
+            return Ok(refusal.reply());
+        }
         let delayed = terms.delayed;
         let order = match self.order(user, verb, &motion, terms) {
             Ok(order) => order,
@@ -98,7 +104,10 @@ impl Session {
         drop(permit);
         let end = match outcome.map(|outcome| &outcome.result) {
             Some(Ok(())) => TransferEnd::Complete,
-            Some(Err(TransferError::Open { .. })) if !running.begun => TransferEnd::NotStarted,
+            Some(Err(
+                TransferError::Open { .. }
+                | TransferError::Sequence(SequenceError::RestartPastEnd { .. }),
+            )) if !running.begun => TransferEnd::NotStarted,
             _ => TransferEnd::Broken,
         };
         user.settle(self.negotiated.finish(end));
@@ -163,6 +172,7 @@ impl Session {
             events,
             watch: Watch::new(self.negotiated.settings(), order.receives(), stall),
             started: SystemTime::now(),
+            new_file: order.tells_name.then(|| order.path.clone()),
             begun: false,
             hears_noop: false,
             lost: None,
@@ -223,7 +233,7 @@ impl Session {
                 // What was sent before 150 was pipelined, and its reply comes in the order of the others.
                 running.hears_noop = control.next().is_none();
                 running.watch.start();
-                self.send(control, &begun(*reused));
+                self.send(control, &begun(*reused, running.new_file.as_ref()));
                 if running.watch.marks {
                     // The first markers are zero, even if bytes were quicker.
                     let stripes = running.handle.progress().stripes.len();
@@ -442,11 +452,16 @@ impl LastChannels {
     }
 }
 
-fn begun(reused: bool) -> Reply {
-    if reused {
-        Reply::new(125, "Beginning transfer; reusing existing data connection.")
-    } else {
-        Reply::new(150, "Beginning transfer.")
+fn begun(reused: bool, new_file: Option<&RemotePath>) -> Reply {
+    let code = if reused { 125 } else { 150 };
+    match new_file {
+        // RFC 1123 4.1.2.9: the form of both replies to STOU.
+        Some(path) => Reply::new(code, [b"FILE: ", path.as_bytes()].concat()),
+        None if reused => Reply::new(
+            code,
+            "Beginning transfer; reusing existing data connection.",
+        ),
+        None => Reply::new(code, "Beginning transfer."),
     }
 }
 

@@ -14,10 +14,17 @@ fn the_launch_contract_is_kept() {
     let root = public_directory();
     std::fs::write(root.path().join("README.md"), "hello").expect("written");
     let mut server = Running::start(root.path(), &["--anonymous"]);
-    let replies = server.dialogue(&["USER anonymous", "PASS x@", "SIZE README.md", "MKD d"]);
+    let replies = server.dialogue(&[
+        "USER anonymous",
+        "PASS x@",
+        "TYPE I",
+        "SIZE README.md",
+        "MKD d",
+    ]);
     assert!(replies[0].starts_with("220 "), "{replies:?}");
-    assert_eq!(replies[2..4], ["230 User anonymous logged in.", "213 5"]);
-    assert!(replies[4].starts_with("550"), "{replies:?}");
+    assert_eq!(replies[2], "230 User anonymous logged in.");
+    assert_eq!(replies[4], "213 5");
+    assert!(replies[5].starts_with("550"), "{replies:?}");
     let mut hint = String::new();
     server.stdout.read_line(&mut hint).expect("a line");
     hint.clear();

@@ -220,6 +220,7 @@ fn the_whole_machine_is_there_and_the_session_begins_at_home() {
         format!("257 \"{home}\" is current directory.")
     );
     assert!(session.ask("CWD /etc").starts_with("250 "));
+    assert!(session.ask("TYPE I").starts_with("200 "));
     assert!(session.ask("SIZE passwd").starts_with("213 "));
 }
 

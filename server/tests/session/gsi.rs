@@ -111,6 +111,7 @@ fn a_certificate_opens_the_account_that_it_is_mapped_to() {
     assert!(!features.contains("AUTH"), "{features}");
     client.expect("MKD /made", 257);
     assert!(served.path("made").is_dir());
+    client.expect("REIN", 502);
     client.expect("QUIT", 221);
     client.expect_end();
 }

@@ -87,6 +87,7 @@ fn users_have_their_roots_and_rights() {
     assert!(served.path("made").is_dir());
     let mut bob = served.greeted();
     log_in(&mut bob, "bob", "two", 230);
+    bob.expect("TYPE I", 200);
     bob.expect("SIZE /bobs", 213);
     bob.expect("SIZE /made", 550);
     let text = bob.expect("MKD /not", 550);

@@ -17,6 +17,7 @@ mod rdma;
 #[cfg(feature = "rdma")]
 mod rdma_lies;
 mod served;
+mod standard;
 mod tls;
 mod transfers;
 mod trust;

@@ -71,6 +71,9 @@ fn passwords_and_anonymous_users_come_over_tls() {
     let mut ann = logged_in(&served);
     ann.expect("MKD /made", 257);
     assert!(served.path("made").is_dir());
+    // RFC 4217 11 would have the server go on in clear.
+    ann.expect("REIN", 502);
+    ann.expect("SIZE /made", 213);
     ann.expect("QUIT", 221);
     let mut anonymous = protected(&served);
     anonymous.expect("USER anonymous", 331);

@@ -51,6 +51,7 @@ pub(crate) fn open(
     }
     // A file that grows while it is sent is sent as long as it was.
     let size = file.size_at_open();
+    check_restart(&part, size)?;
     let offset = part.offset.min(size);
     let length = part
         .length
@@ -62,6 +63,16 @@ pub(crate) fn open(
         restart: part.restart.clone(),
         extents: plan.handling.sparse.then(Extents::default),
     })
+}
+
+/// A file that is shorter than what the receiver has of it is not the one that it began with. Of a part of a file
+/// (`ERET`), what is behind the end is empty.
+fn check_restart(part: &Part<'_>, size: u64) -> Result<(), SequenceError> {
+    let offset = part.restart.end();
+    if part.length.is_none() && offset > size {
+        return Err(SequenceError::RestartPastEnd { offset, size });
+    }
+    Ok(())
 }
 
 /// `RETR` and `ERET P`.

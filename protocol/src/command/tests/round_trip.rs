@@ -159,6 +159,8 @@ fn any_security_command() -> impl Strategy<Value = Command> {
         any_text().prop_map(C::User),
         vec(any::<u8>(), 0..20)
             .prop_filter_map("no password", |bytes| Password::new(bytes).map(C::Pass)),
+        vec(any::<u8>(), 0..20)
+            .prop_filter_map("no account", |bytes| Password::new(bytes).map(C::Acct)),
         any_text().prop_map(C::Auth),
         any_base64().prop_map(C::Adat),
         any_base64().prop_map(C::Enc),
@@ -250,11 +252,12 @@ fn any_command() -> impl Strategy<Value = Command> {
         C::Rnfr,
         C::Rnto,
     ];
-    let maybe_path: [fn(Option<PathArgument>) -> C; 5] =
-        [C::Mlsd, C::Mlsr, C::Mlsc, C::Mlst, C::Stat];
+    let maybe_path: [fn(Option<PathArgument>) -> C; 6] =
+        [C::Mlsd, C::Mlsr, C::Mlsc, C::Mlst, C::Stat, C::Stou];
     let list_path = || option::of(any_path().prop_filter_map("too long", ListPath::new));
     let alone = [
         C::Quit,
+        C::Rein,
         C::Ccc,
         C::Feat,
         C::Syst,
