@@ -140,7 +140,7 @@ mod tests {
             deadline: None,
             cancel: &cancel,
         };
-        let mut end = |is_delivered| finish(&mut Closed { is_delivered }, &operation);
+        let end = |is_delivered| finish(&mut Closed { is_delivered }, &operation);
         assert!(end(true).is_ok());
         assert!(matches!(end(false), Err(ChannelError::Aborted)));
     }
