@@ -41,8 +41,8 @@ fn every_thread_of_the_server_is_confined() {
     fs::write(root.path().join("f"), "x").expect("written");
     let server = Running::start(root.path(), &["--anonymous"]);
     // The session's work on files has threads of its own.
-    let replies = server.dialogue(&["USER ftp", "PASS x", "SIZE f"]);
-    assert_eq!(replies[3], "213 1");
+    let replies = server.dialogue(&["USER ftp", "PASS x", "TYPE I", "SIZE f"]);
+    assert_eq!(replies[4], "213 1");
     assert!(threads(server.id()).len() > 1);
     is_confined(server.id());
     let (_, log) = server.stop();
