@@ -19,6 +19,9 @@ mod account;
 mod broker;
 mod client;
 mod facts;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod listed;
 mod messages;
 mod monitor;

@@ -14,6 +14,9 @@ mod checksum_key;
 pub mod config;
 mod descriptors;
 mod events;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod in_place;
 mod lateness;
 mod listener;

@@ -328,6 +328,13 @@ impl Server {
         Session::new(Arc::clone(&self.shared), phase, peer, local).of_local_user(user)
     }
 
+    /// A session of a client that has not logged in, between these addresses.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn stranger(&self, peer: SocketAddr, local: SocketAddr) -> Session {
+        let phase = self.shutdown.watch();
+        Session::new(Arc::clone(&self.shared), phase, peer, local)
+    }
+
     /// Accepts no more connections, closes idle sessions, gives transfers the configured time to
     /// finish, or less when `hurry` completes, and then cancels them. Returns whether all ended.
     pub async fn shut_down(self, hurry: impl Future<Output = ()>) -> bool {

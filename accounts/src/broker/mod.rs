@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
 pub(crate) use self::confine::ROOTS_RIGHTS;
-use self::serve::Broker;
+pub(crate) use self::serve::Broker;
 use crate::account::LocalAccount;
 use crate::messages::{Hello, Ready, Start, path};
 use crate::monitor::MonitorOptions;

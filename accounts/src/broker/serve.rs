@@ -22,7 +22,7 @@ pub(super) const LISTINGS: usize = 256;
 const RUN_ENTRIES: usize = 256;
 
 /// An account's files, with the listings that are under way.
-pub(super) struct Broker {
+pub(crate) struct Broker {
     storage: PosixStorage,
     listings: Mutex<Listings>,
 }
@@ -39,7 +39,7 @@ struct Listings {
 type Answer = Result<(Reply, Option<OpenedFile>), StorageError>;
 
 impl Broker {
-    pub(super) fn new(storage: PosixStorage) -> Self {
+    pub(crate) fn new(storage: PosixStorage) -> Self {
         Self {
             storage,
             listings: Mutex::default(),
@@ -47,7 +47,7 @@ impl Broker {
     }
 
     /// Answers one request after another until the other end is closed.
-    pub(super) fn serve(&self, socket: &OwnedFd) {
+    pub(crate) fn serve(&self, socket: &OwnedFd) {
         let mut buffer = [0; REQUEST_BYTES];
         let mut unwanted = Vec::new();
         while let Ok(Received::Message(bytes)) = socket::receive(socket, &mut buffer, &mut unwanted)

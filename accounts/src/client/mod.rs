@@ -3,7 +3,7 @@
 mod broker;
 mod listing;
 mod storage;
-mod talk;
+pub(crate) mod talk;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     /// The broker never had the request.
     Unsent,
     /// It had it, and is gone.
@@ -29,7 +29,7 @@ pub(super) enum Broken {
 }
 
 /// Waits for the first message of a broker: how it is, and the sockets for requests.
-pub(super) fn greet(socket: &OwnedFd) -> Result<(Ready, Vec<OwnedFd>), AccountError> {
+pub(crate) fn greet(socket: &OwnedFd) -> Result<(Ready, Vec<OwnedFd>), AccountError> {
     /// Room for a refusal with a path in it.
     const HELLO_BYTES: usize = LONGEST_PATH + 1024;
 
@@ -55,7 +55,7 @@ pub(super) fn greet(socket: &OwnedFd) -> Result<(Ready, Vec<OwnedFd>), AccountEr
 
 /// Sends a request and waits for its answer for `time`. With `cancelled` there is no limit before that
 /// says so: then the broker is told to stop, and has as long for its answer.
-pub(super) fn ask(
+pub(crate) fn ask(
     socket: &OwnedFd,
     message: &[u8],
     buffer: &mut [u8],
@@ -91,7 +91,7 @@ pub(super) fn ask(
 
 /// What became of an answer that nobody waits for any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Discarded {
+pub(crate) enum Discarded {
     /// It has not come.
     NotYet,
     /// It came, and the socket can be used again.
@@ -101,7 +101,7 @@ pub(super) enum Discarded {
 }
 
 /// Throws away a late answer if it has come.
-pub(super) fn discard(socket: &OwnedFd) -> Discarded {
+pub(crate) fn discard(socket: &OwnedFd) -> Discarded {
     match readable(socket, Duration::ZERO) {
         Ok(true) => {}
         Ok(false) => return Discarded::NotYet,

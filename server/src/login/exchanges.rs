@@ -125,6 +125,13 @@ impl Exchanges {
         }
     }
 
+    /// How many exchanges and how many accounts are remembered.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn count(&self) -> (usize, usize) {
+        let table = self.table();
+        (table.exchanges.len(), table.granted.len())
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every change of the table is whole, so a panic elsewhere does not spoil it.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,6 +12,8 @@
 mod client;
 mod desk;
 mod exchanges;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod host_key;
 mod messages;
 mod process;

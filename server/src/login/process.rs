@@ -10,7 +10,7 @@ use std::thread;
 
 use gridhaul_accounts::process::{fork, ignore_signals};
 use gridhaul_accounts::socket::pair;
-use gridhaul_accounts::{AccountRequest, BrokerSource as _, Monitor};
+use gridhaul_accounts::{AccountRequest, BrokerSource, Monitor};
 use gridhaul_sandbox::Confinement;
 use gridhaul_security::credential::Credential;
 use rustix::io::Errno;
@@ -137,18 +137,16 @@ fn run(
             return;
         }
     };
+    let most = config.limits.connections.saturating_add(MORE_EXCHANGES);
+    let brokers = monitor.map(|monitor| monitor as Arc<dyn BrokerSource>);
     let office = Office {
-        arguments,
-        confinement,
-        logging,
-        opener,
-        monitor,
-        exchanges: Exchanges::new(config.limits.connections.saturating_add(MORE_EXCHANGES)),
-        host: Mutex::default(),
-        state: RwLock::new(State {
-            config: Arc::new(config.clone()),
-            desk: Arc::new(desk),
+        sources: Some(Sources {
+            arguments,
+            confinement,
+            logging,
+            opener,
         }),
+        ..Office::new(config.clone(), desk, brokers, most)
     };
     thread::scope(|scope| {
         for socket in &sockets {
@@ -164,16 +162,23 @@ fn run(
 }
 
 /// What the threads of the process share.
-struct Office<'a> {
+pub(super) struct Office<'a> {
+    /// Without them there is no reload.
+    sources: Option<Sources<'a>>,
+    /// The monitor, if there are brokers.
+    brokers: Option<Arc<dyn BrokerSource>>,
+    pub(super) exchanges: Exchanges,
+    /// The credentials that signatures may be asked of: the newest, and the one before it.
+    host: Mutex<Hosts>,
+    state: RwLock<State>,
+}
+
+/// What a reload reads from.
+struct Sources<'a> {
     arguments: &'a ServeArguments,
     confinement: Confinement,
     logging: &'a Logging,
     opener: Opener,
-    monitor: Option<Arc<Monitor>>,
-    exchanges: Exchanges,
-    /// The credentials that signatures may be asked of: the newest, and the one before it.
-    host: Mutex<Hosts>,
-    state: RwLock<State>,
 }
 
 /// What a reload replaces.
@@ -190,8 +195,27 @@ struct Hosts {
 }
 
 impl Office<'_> {
+    /// Remembers up to `most` exchanges. It cannot be reloaded.
+    pub(super) fn new(
+        config: Config,
+        desk: Desk,
+        brokers: Option<Arc<dyn BrokerSource>>,
+        most: usize,
+    ) -> Self {
+        Self {
+            sources: None,
+            brokers,
+            exchanges: Exchanges::new(most),
+            host: Mutex::default(),
+            state: RwLock::new(State {
+                config: Arc::new(config),
+                desk: Arc::new(desk),
+            }),
+        }
+    }
+
     /// Answers on one socket until the other process is gone.
-    fn answer(&self, socket: &OwnedFd) {
+    pub(super) fn answer(&self, socket: &OwnedFd) {
         while let Ok(Some(message)) = receive_message(socket, &mut Vec::new()) {
             let Ok(asked) = postcard::from_bytes::<Asked<'_>>(&message) else {
                 error!("a question to the login process makes no sense");
@@ -331,8 +355,8 @@ impl Office<'_> {
             );
             return Err(Errno::PERM);
         }
-        let monitor = self.monitor.as_ref().ok_or(Errno::PERM)?;
-        monitor.broker(&AccountRequest {
+        let brokers = self.brokers.as_ref().ok_or(Errno::PERM)?;
+        brokers.broker(&AccountRequest {
             account: account.account,
             root: account.root,
             read_only: account.read_only,
@@ -380,15 +404,17 @@ impl Office<'_> {
 
     /// Reads the configuration again: from where this process knows that it is.
     fn reload(&self) -> Result<(), String> {
+        let sources = self.sources.as_ref();
+        let sources = sources.ok_or("this process does not read its configuration again")?;
         let running = self.state();
-        let config = Config::load(self.arguments).map_err(|error| error.to_string())?;
+        let config = Config::load(sources.arguments).map_err(|error| error.to_string())?;
         let (config, _) = config.reloaded(&running.config);
-        let file = self.arguments.config.as_deref();
-        sandbox::warn_of_new_logins(&self.confinement, &config, file);
-        if let Err(error) = self.logging.reload(&config.log) {
+        let file = sources.arguments.config.as_deref();
+        sandbox::warn_of_new_logins(&sources.confinement, &config, file);
+        if let Err(error) = sources.logging.reload(&config.log) {
             error!(%error, "the login process's log was not reloaded");
         }
-        let desk = Desk::load(&config, &self.opener, Some(&running.desk))
+        let desk = Desk::load(&config, &sources.opener, Some(&running.desk))
             .map_err(|error| error.to_string())?;
         desk.start().map_err(|error| error.to_string())?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State {

@@ -14,6 +14,8 @@ mod dispatch;
 mod entry;
 mod features;
 mod files;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod lines;
 mod listing;
 mod login;

@@ -1,0 +1,59 @@
+//! What the server, the monitor and brokers may say to each other, for the fuzz targets in `fuzz/` and for tests with
+//! arbitrary bytes.
+//!
+//! Programs do not have this: cargo-fuzz sets the `cfg` that it needs. Each function takes bytes that say what is sent, and
+//! panics when that has an effect that it may not have.
+
+mod orders;
+mod replies;
+mod requests;
+
+pub use orders::orders;
+pub use replies::replies;
+pub use requests::requests;
+
+/// Takes numbers and bytes off the input; zeros follow its end.
+#[derive(Debug)]
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.bytes(1).first().copied().unwrap_or_default()
+    }
+
+    /// At most so many bytes.
+    fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+
+    /// One of several things.
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::from(self.byte()) % choices.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+    /// Runs a fuzz target over so many inputs of up to `longest` bytes, the same ones each time.
+    pub(super) fn over_arbitrary_bytes(cases: u32, longest: usize, target: impl Fn(&[u8])) {
+        let config = Config {
+            rng_seed: RngSeed::Fixed(0x6772_6964),
+            failure_persistence: None,
+            ..Config::with_cases(cases)
+        };
+        let inputs = proptest::collection::vec(proptest::num::u8::ANY, 0..longest);
+        let run = TestRunner::new(config).run(&inputs, |input| {
+            target(&input);
+            Ok(())
+        });
+        run.unwrap_or_else(|error| panic!("{error}"));
+    }
+}

@@ -1,0 +1,53 @@
+//! What strangers and other processes send, for the fuzz targets in `fuzz/` and for tests with arbitrary bytes.
+//!
+//! Programs do not have this: cargo-fuzz sets the `cfg` that it needs. Each function takes bytes that say what is sent, and
+//! panics when that has an effect that it may not have.
+
+pub use crate::login::fuzzing::questions;
+pub use crate::session::fuzzing::{pattern, session};
+
+/// Takes numbers and bytes off the input; zeros follow its end.
+#[derive(Debug)]
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Input<'a> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        self.bytes(1).first().copied().unwrap_or_default()
+    }
+
+    /// At most so many bytes.
+    pub(crate) fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+
+    /// One of several things.
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::from(self.byte()) % choices.len()]
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+    /// Runs a fuzz target over so many inputs of up to `longest` bytes, the same ones each time.
+    pub(crate) fn over_arbitrary_bytes(cases: u32, longest: usize, target: impl Fn(&[u8])) {
+        let config = Config {
+            rng_seed: RngSeed::Fixed(0x6772_6964),
+            failure_persistence: None,
+            ..Config::with_cases(cases)
+        };
+        let inputs = proptest::collection::vec(proptest::num::u8::ANY, 0..longest);
+        let run = TestRunner::new(config).run(&inputs, |input| {
+            target(&input);
+            Ok(())
+        });
+        run.unwrap_or_else(|error| panic!("{error}"));
+    }
+}

@@ -1,0 +1,115 @@
+//! Patterns of `NLST` and `LIST`, against a plainer way to say what they fit.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use crate::fuzzing::Input;
+use crate::session::pattern::Pattern;
+
+/// The most texts that braces are expanded into. Patterns with more are tried without the comparison.
+const MOST_TEXTS: usize = 200;
+
+/// A pattern and names for it: one from the input, and the pattern itself.
+pub fn pattern(input: &[u8]) {
+    let mut input = Input(input);
+    let length = input.byte();
+    let given = input.bytes(length.into());
+    let name = input.bytes(255);
+    let Some(pattern) = Pattern::new(given) else {
+        return;
+    };
+    for name in [name, given] {
+        let fits = pattern.fits(OsStr::from_bytes(name));
+        if let Some(expected) = fits_plainly(&given[pattern.prefix.len()..], name) {
+            assert_eq!(fits, expected, "{given:?} {name:?}");
+        }
+    }
+}
+
+/// Whether a pattern fits a name; `None` if it has more than wildcards and braces, or braces expand to too many texts.
+fn fits_plainly(pattern: &[u8], name: &[u8]) -> Option<bool> {
+    let pattern: Vec<char> = std::str::from_utf8(pattern).ok()?.chars().collect();
+    let name: Vec<char> = std::str::from_utf8(name).ok()?.chars().collect();
+    if pattern.iter().any(|one| matches!(one, '[' | '\\')) {
+        return None;
+    }
+    let is_hidden = name.first() == Some(&'.') && pattern.first() != Some(&'.');
+    let mut texts = Vec::new();
+    expand(&pattern, &mut texts)?;
+    Some(!is_hidden && texts.iter().any(|text| fits_wildcards(text, &name)))
+}
+
+/// Replaces the first braces by each of their alternatives, and so on.
+fn expand(pattern: &[char], texts: &mut Vec<Vec<char>>) -> Option<()> {
+    let Some(open) = pattern.iter().position(|&one| one == '{') else {
+        if texts.len() >= MOST_TEXTS {
+            return None;
+        }
+        texts.push(pattern.to_owned());
+        return Some(());
+    };
+    let (before, rest) = (&pattern[..open], &pattern[open + 1..]);
+    let (mut depth, mut start, mut alternatives) = (0, 0, Vec::new());
+    for (place, &one) in rest.iter().enumerate() {
+        match one {
+            '{' => depth += 1,
+            ',' if depth == 0 => {
+                alternatives.push(&rest[start..place]);
+                start = place + 1;
+            }
+            '}' if depth > 0 => depth -= 1,
+            '}' => {
+                alternatives.push(&rest[start..place]);
+                let behind = &rest[place + 1..];
+                for alternative in alternatives {
+                    expand(&[before, alternative, behind].concat(), texts)?;
+                }
+                return Some(());
+            }
+            _ => {}
+        }
+    }
+    panic!("a pattern whose braces are not closed");
+}
+
+/// `*` and `?`, by the table of which beginnings fit which.
+fn fits_wildcards(pattern: &[char], name: &[char]) -> bool {
+    let mut fits = vec![false; name.len() + 1];
+    fits[0] = true;
+    for &one in pattern {
+        if one == '*' {
+            for end in 1..fits.len() {
+                fits[end] |= fits[end - 1];
+            }
+            continue;
+        }
+        for end in (1..fits.len()).rev() {
+            fits[end] = fits[end - 1] && (one == '?' || one == name[end - 1]);
+        }
+        fits[0] = false;
+    }
+    fits[name.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::tests::over_arbitrary_bytes;
+
+    /// Bytes that make patterns more often than arbitrary ones.
+    fn likely(input: &[u8]) {
+        const CHARACTERS: &[u8] = b"ab.{},*?{},*?[]-!\\/";
+        let (length, text) = input.split_first().unwrap_or((&0, &[]));
+        let text = text
+            .iter()
+            .map(|byte| CHARACTERS[usize::from(*byte) % CHARACTERS.len()]);
+        let bytes: Vec<u8> = std::iter::once(length % 24).chain(text).collect();
+        pattern(&bytes);
+    }
+
+    #[test]
+    fn patterns_fit_what_they_fit_in_the_plainest_way() {
+        over_arbitrary_bytes(2000, 40, likely);
+        over_arbitrary_bytes(500, 400, pattern);
+    }
+}
