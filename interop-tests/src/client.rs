@@ -171,7 +171,8 @@ impl Client {
             .args(&self.arguments)
             .env_clear()
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
-            .env("HOME", "/nonexistent")
+            // Where no program can make a directory, not even as root.
+            .env("HOME", "/dev/null")
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
             // The gfal-* scripts start whatever this names; only Debian's own Python has gfal2.

@@ -181,7 +181,7 @@ impl TlsEngine {
     }
 
     /// Puts `plaintext` into `records` as records, after the handshake, and says how long they are:
-    /// [`wrapped_length`] at most, for which there must be room. For bulk data: a buffer that is used
+    /// [`wrapped_length`](super::wrapped_length) at most, for which there must be room. For bulk data: a buffer that is used
     /// again need not be cleared before.
     ///
     /// # Errors

@@ -157,7 +157,7 @@ impl User {
         let end = format!(".{:016x}", u64::from_ne_bytes(random));
         let beginning = argument.map_or(NEW_FILE, PathArgument::as_bytes);
         let name = PathArgument::new([beginning, end.as_bytes()].concat());
-        let name = name.ok_or(StorageError::new("open", Errno::NAMETOOLONG))?;
+        let name = name.ok_or_else(|| StorageError::new("open", Errno::NAMETOOLONG))?;
         self.path(Some(&name))
     }
 
