@@ -12,6 +12,7 @@ pub(super) fn check(report: &mut Report, config: &Config) {
     };
     kernel.judge(report);
     kernel.tell(report, "server", Files::Confined);
+    kernel.tell(report, "login", Files::Confined);
     if config.security.gsi.is_some() {
         kernel.tell(report, "monitor", Files::OfChildren);
         kernel.tell(report, "broker", Files::Confined);
