@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gridhaul_accounts::socket::readable;
 use gridhaul_accounts::{AccountRequest, BrokerSource};
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::MessageProtection;
@@ -31,15 +32,23 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct LoginClient {
     starts_brokers: bool,
-    sockets: Mutex<Sockets>,
-    returned: Condvar,
+    sockets: Sockets,
+    /// For signatures, which a thread of the runtime waits for: they must not wait for files or passwords.
+    signing: Sockets,
     /// Exchanges that are over, to be told with the next question.
     ended: Mutex<Vec<u64>>,
     host: Mutex<Option<HostTls>>,
 }
 
+/// Sockets that are used in turn.
 #[derive(Debug)]
 struct Sockets {
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
     free: Vec<OwnedFd>,
     /// Those that work, used or free.
     alive: usize,
@@ -53,18 +62,23 @@ struct HostTls {
     looked: Instant,
 }
 
+/// How many of the sockets are for signatures.
+pub(super) const SIGNING_SOCKETS: usize = 2;
+
+/// No answer takes longer, unless the files that decide logins hang.
+const ANSWER: Duration = Duration::from_secs(60);
+
 /// What the login process says when it says something else than what was asked for, or nothing.
 const LOST: &str = "the process that decides logins does not answer";
 
 impl LoginClient {
-    pub(super) fn new(sockets: Vec<OwnedFd>, starts_brokers: bool) -> Self {
+    /// The first [`SIGNING_SOCKETS`] are for signatures.
+    pub(super) fn new(mut sockets: Vec<OwnedFd>, starts_brokers: bool) -> Self {
+        let others = sockets.split_off(SIGNING_SOCKETS.min(sockets.len()));
         Self {
             starts_brokers,
-            sockets: Mutex::new(Sockets {
-                alive: sockets.len(),
-                free: sockets,
-            }),
-            returned: Condvar::new(),
+            sockets: Sockets::new(others),
+            signing: Sockets::new(sockets),
             ended: Mutex::default(),
             host: Mutex::default(),
         }
@@ -99,33 +113,11 @@ impl LoginClient {
             question,
         };
         let message = Zeroizing::new(postcard::to_stdvec(&asked).ok()?);
-        let socket = self.lease()?;
-        match exchange(&socket, &message) {
-            Ok(answered) => {
-                lock(&self.sockets).free.push(socket);
-                self.returned.notify_one();
-                Some(answered)
-            }
-            Err(errno) => {
-                error!(%errno, "{LOST}: restart the server");
-                lock(&self.sockets).alive -= 1;
-                self.returned.notify_all();
-                None
-            }
-        }
-    }
-
-    /// A socket that is not in use; `None` when none works any more.
-    fn lease(&self) -> Option<OwnedFd> {
-        let mut sockets = lock(&self.sockets);
-        while sockets.alive > 0 {
-            if let Some(socket) = sockets.free.pop() {
-                return Some(socket);
-            }
-            let waited = self.returned.wait(sockets);
-            sockets = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        None
+        let sockets = match &asked.question {
+            Question::Sign { .. } => &self.signing,
+            _ => &self.sockets,
+        };
+        sockets.ask(&message)
     }
 
     fn end(&self, exchange: u64) {
@@ -140,9 +132,57 @@ impl LoginClient {
     }
 }
 
+impl Sockets {
+    fn new(free: Vec<OwnedFd>) -> Self {
+        Self {
+            state: Mutex::new(State {
+                alive: free.len(),
+                free,
+            }),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// Asks on a socket that is not in use. One that does not answer is not used again.
+    fn ask(&self, message: &[u8]) -> Option<(Answer, Option<OwnedFd>)> {
+        let socket = self.lease()?;
+        match exchange(&socket, message) {
+            Ok(answered) => {
+                lock(&self.state).free.push(socket);
+                self.returned.notify_one();
+                Some(answered)
+            }
+            Err(errno) => {
+                let mut state = lock(&self.state);
+                state.alive -= 1;
+                error!(%errno, left = state.alive, "{LOST}: restart the server");
+                drop(state);
+                self.returned.notify_all();
+                None
+            }
+        }
+    }
+
+    /// A socket that is not in use; `None` when none works any more.
+    fn lease(&self) -> Option<OwnedFd> {
+        let mut state = lock(&self.state);
+        while state.alive > 0 {
+            if let Some(socket) = state.free.pop() {
+                return Some(socket);
+            }
+            let waited = self.returned.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+}
+
 /// One question and its answer.
 fn exchange(socket: &OwnedFd, message: &[u8]) -> Result<(Answer, Option<OwnedFd>), Errno> {
     send_message(socket, message, &[])?;
+    if !readable(socket, ANSWER)? {
+        return Err(Errno::TIMEDOUT);
+    }
     let mut descriptors = Vec::new();
     let message = receive_message(socket, &mut descriptors)?.ok_or(Errno::PIPE)?;
     let answer = postcard::from_bytes(&message).map_err(|_| Errno::PROTO)?;
@@ -366,5 +406,40 @@ impl Proof for ProofElsewhere {
 impl Drop for ProofElsewhere {
     fn drop(&mut self) {
         self.client.end(self.exchange);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use gridhaul_accounts::socket::pair;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_whose_other_end_is_gone_costs_one_question() {
+        let (dead, gone) = pair().expect("a pair");
+        let (works, other) = pair().expect("a pair");
+        drop(gone);
+        let answers = thread::spawn(move || {
+            for _ in 0..2 {
+                receive_message(&other, &mut Vec::new()).expect("a question");
+                let answer = postcard::to_stdvec(&Answer::Done).expect("encoded");
+                send_message(&other, &answer, &[]).expect("sent");
+            }
+        });
+        // The last one is used first.
+        let sockets = Sockets::new(vec![works, dead]);
+        assert!(sockets.ask(b"?").is_none());
+        for _ in 0..2 {
+            assert!(matches!(sockets.ask(b"?"), Some((Answer::Done, None))));
+        }
+        answers.join().expect("no panic");
+        assert!(sockets.ask(b"?").is_none(), "it has answered for good");
+        assert!(
+            sockets.ask(b"?").is_none(),
+            "there is none left to wait for"
+        );
     }
 }

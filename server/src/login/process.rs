@@ -5,6 +5,7 @@
 //! the other process asks. When that process ends, so does it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 
@@ -23,7 +24,7 @@ use crate::privileges;
 use crate::sandbox;
 use crate::security::{Opener, chain};
 
-use super::client::LoginClient;
+use super::client::{LoginClient, SIGNING_SOCKETS};
 use super::desk::{Desk, Stepped};
 use super::exchanges::Exchanges;
 use super::host_key::{schemes_of, sign_for_handshake};
@@ -33,8 +34,11 @@ use super::messages::{
 use super::wire::{receive_message, send_message};
 use super::{ExchangeError, Logins as _};
 
-/// Threads beside those that compute: for what waits for files.
-const THREADS_FOR_FILES: usize = 4;
+/// Threads for what waits for files, beside those for handshakes and for passwords.
+const THREADS_FOR_FILES: usize = 8;
+
+/// The most threads that hash passwords at a time (`crate::passwords`).
+const THREADS_FOR_PASSWORDS: usize = 8;
 
 /// Sessions of clients that are gone are told with the next question, so a few more are remembered than there may be
 /// connections.
@@ -72,7 +76,7 @@ impl LoginProcess {
         let (tell, told) = pair().map_err(std::io::Error::from)?;
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
-        for _ in 0..threads() {
+        for _ in 0..threads() + SIGNING_SOCKETS {
             let (here, there) = pair().map_err(std::io::Error::from)?;
             ours.push(here);
             theirs.push(there);
@@ -103,7 +107,7 @@ impl LoginProcess {
 
 fn threads() -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    processors.min(16) + THREADS_FOR_FILES
+    processors + processors.min(THREADS_FOR_PASSWORDS) + THREADS_FOR_FILES
 }
 
 /// The life of the process. An empty message says that it is ready, any other one why it is not.
@@ -148,9 +152,11 @@ fn run(
         }),
         ..Office::new(config.clone(), desk, brokers, most)
     };
+    let office = &office;
     thread::scope(|scope| {
-        for socket in &sockets {
-            let answer = || office.answer(socket);
+        for socket in sockets {
+            // The socket closes when its thread ends, so that the other process does not wait for an answer.
+            let answer = move || office.answer(&socket);
             let thread = thread::Builder::new().name("gridhaul-login".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, answer) {
                 let _ = send_message(&tell, error.to_string().as_bytes(), &[]);
@@ -224,7 +230,11 @@ impl Office<'_> {
             for exchange in asked.ended {
                 self.exchanges.end(exchange);
             }
-            let (answer, broker) = self.decide(asked.question);
+            let decided = catch_unwind(AssertUnwindSafe(|| self.decide(asked.question)));
+            let (answer, broker) = decided.unwrap_or_else(|_| {
+                // What panicked has said so on standard error. An exchange that was under way takes no more tokens.
+                (Answer::Failed("the server failed".to_owned()), None)
+            });
             let Ok(encoded) = postcard::to_stdvec(&answer) else {
                 return;
             };
