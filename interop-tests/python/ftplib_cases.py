@@ -594,6 +594,7 @@ def names_that_are_not_utf8(it):
 def names_that_are_too_long(it):
     """A code of 4yz would have clients try again."""
     with it.session() as ftp:
+        ftp.voidcmd("TYPE I")
         for command in ["MKD", "RMD", "DELE", "SIZE", "RNFR", "MLST"]:
             with refused("550", "File name too long"):
                 ftp.sendcmd(f"{command} {'x' * 300}")

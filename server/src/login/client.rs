@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridhaul_accounts::socket::readable;
 use gridhaul_accounts::{AccountRequest, BrokerSource};
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::context::MessageProtection;
@@ -64,9 +63,6 @@ struct HostTls {
 
 /// How many of the sockets are for signatures.
 pub(super) const SIGNING_SOCKETS: usize = 2;
-
-/// No answer takes longer, unless the files that decide logins hang.
-const ANSWER: Duration = Duration::from_secs(60);
 
 /// What the login process says when it says something else than what was asked for, or nothing.
 const LOST: &str = "the process that decides logins does not answer";
@@ -143,7 +139,8 @@ impl Sockets {
         }
     }
 
-    /// Asks on a socket that is not in use. One that does not answer is not used again.
+    /// Asks on a socket that is not in use. One whose other end is gone is not used again. There is no deadline: if the
+    /// files that decide logins hang, logins go on when they answer again.
     fn ask(&self, message: &[u8]) -> Option<(Answer, Option<OwnedFd>)> {
         let socket = self.lease()?;
         match exchange(&socket, message) {
@@ -180,9 +177,6 @@ impl Sockets {
 /// One question and its answer.
 fn exchange(socket: &OwnedFd, message: &[u8]) -> Result<(Answer, Option<OwnedFd>), Errno> {
     send_message(socket, message, &[])?;
-    if !readable(socket, ANSWER)? {
-        return Err(Errno::TIMEDOUT);
-    }
     let mut descriptors = Vec::new();
     let message = receive_message(socket, &mut descriptors)?.ok_or(Errno::PIPE)?;
     let answer = postcard::from_bytes(&message).map_err(|_| Errno::PROTO)?;

@@ -232,7 +232,7 @@ impl Office<'_> {
             }
             let decided = catch_unwind(AssertUnwindSafe(|| self.decide(asked.question)));
             let (answer, broker) = decided.unwrap_or_else(|_| {
-                // What panicked has said so on standard error. An exchange that was under way takes no more tokens.
+                // What panicked has said so on standard error.
                 (Answer::Failed("the server failed".to_owned()), None)
             });
             let Ok(encoded) = postcard::to_stdvec(&answer) else {
@@ -300,7 +300,11 @@ impl Office<'_> {
                 Err(_) => return Answer::Failed("too many clients log in".to_owned()),
             },
         };
-        match self.state().desk.step(&mut context, token) {
+        let desk = self.state().desk;
+        // A token that makes it panic ends its exchange and nothing else.
+        let stepped = catch_unwind(AssertUnwindSafe(|| desk.step(&mut context, token)));
+        let failed = || ExchangeError::Server("the server failed".to_owned());
+        match stepped.unwrap_or_else(|_| Err(failed())) {
             Ok(Stepped::Continue(token)) => {
                 if let Some(context) = context {
                     self.exchanges.wait(exchange, context);
@@ -337,7 +341,11 @@ impl Office<'_> {
         };
         let authorized = match desk.authorize(&peer, requested) {
             Ok(authorized) => authorized,
-            Err(reason) => return Answer::Refused(reason),
+            Err(reason) => {
+                // Rules and maps may have changed since it was granted an account.
+                self.exchanges.grant(exchange, None);
+                return Answer::Refused(reason);
+            }
         };
         let root = authorized.root.unwrap_or_else(|| config.root.clone());
         let account = Account {
