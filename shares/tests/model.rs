@@ -169,15 +169,19 @@ impl Test {
             Step::Take(index, units) => {
                 let request = self.request(index, units);
                 self.model.waits.push(request.clone());
-                let waits = self.model.waits.len();
+                // Others may be served as well: what an account gets here can take it out of their way.
                 self.model.serve();
+                let waits = self.model.waits.iter();
+                let has_to_wait = waits
+                    .map(|wait| wait.number)
+                    .any(|number| number == request.number);
                 match self.pool.take(&request.source, units) {
                     Turn::Now(grant) => {
-                        assert_eq!(self.model.waits.len(), waits - 1, "it has to wait");
+                        assert!(!has_to_wait);
                         self.grants.push((request.number, grant));
                     }
                     Turn::Later(waiting) => {
-                        assert_eq!(self.model.waits.len(), waits, "it need not wait");
+                        assert!(has_to_wait);
                         // Whoever polls for the first time has no waker yet.
                         let noticed = Arc::new(Noticed(AtomicBool::new(true)));
                         self.waits.push((request.number, waiting, noticed));
@@ -192,8 +196,9 @@ impl Test {
                     .waits
                     .retain(|wait| wait.number != request.number);
                 let grant = self.pool.try_take(&request.source, units);
-                let expected = self.model.holds.last().map(|held| held.number);
-                assert_eq!(grant.is_some(), expected == Some(request.number));
+                let mut holds = self.model.holds.iter();
+                let is_served = holds.any(|held| held.number == request.number);
+                assert_eq!(grant.is_some(), is_served);
                 self.grants
                     .extend(grant.map(|grant| (request.number, grant)));
             }
