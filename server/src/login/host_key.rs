@@ -123,7 +123,9 @@ fn is_server_key_exchange(message: &[u8]) -> bool {
         29 => 32, // x25519
         _ => return false,
     };
-    usize::from(*length) == point_bytes && point.len() == point_bytes
+    // SEC 1 2.3.3: points of the first two curves are written in full.
+    let has_form = point_bytes == 32 || point.first() == Some(&4);
+    has_form && usize::from(*length) == point_bytes && point.len() == point_bytes
 }
 
 #[cfg(test)]
@@ -174,6 +176,9 @@ mod tests {
         .concat();
         sign(&client).expect_err("a client's");
         sign(&key_exchange(23, 32)).expect_err("another point");
+        let mut compressed = key_exchange(23, 65);
+        compressed[68] = 3;
+        sign(&compressed).expect_err("another form");
         // What a proxy of the host would begin with.
         let mut certificate = vec![0x30, 0x82, 0x01, 0x80];
         certificate.resize(388, 0x30);
