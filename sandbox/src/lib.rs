@@ -3,7 +3,7 @@
 //! | module | process |
 //! |---|---|
 //! | [`server`] | talks to the network and moves data, on many threads |
-//! | [`login`] | holds the host key and decides who somebody is |
+//! | [`login`] | holds the host key and decides who a client is |
 //! | [`monitor`] | has root's rights and starts brokers |
 //! | [`broker`] | opens the files of one account |
 //!

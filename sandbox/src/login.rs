@@ -1,4 +1,4 @@
-//! The process that holds the host key and decides who somebody is.
+//! The process that holds the host key and decides who a client is.
 //!
 //! It reads the files that it was configured with again while it runs, computes on several threads, and answers
 //! over sockets that it was started with. It cannot make another socket, and changes no file but its log.

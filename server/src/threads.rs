@@ -2,7 +2,7 @@
 //!
 //! Logins have threads that no work on files takes. Opening the files of a client that logs in may wait for a file
 //! system that hangs, and so has threads of its own as well. A unit of a pool is held until the thread is free
-//! again, also when nobody waits for the result any more: a thread that is stuck in the kernel counts for the client
+//! again, also when no session waits for the result any more: a thread that is stuck in the kernel counts for the client
 //! whose file it is. What waits for a thread is a task, and needs none.
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@
 //!
 //! Consequences that callers must know:
 //!
-//! - A single client gets 3/4 of the capacity even if nobody else is there. Capacities are chosen with that in
+//! - A single client gets 3/4 of the capacity even if no other source is there. Capacities are chosen with that in
 //!   mind; below 4 units a single client gets all but one of them, and always at least one.
 //! - Nothing is taken away from a source. What is held must end by itself: by a stall limit, a deadline, or the
 //!   end of the session.

@@ -71,7 +71,7 @@ impl Pool {
         Grant::new(self.clone(), source.clone(), units)
     }
 
-    /// As [`Pool::try_take`], and only while nobody waits and at most half of all units would be held. For what is
+    /// As [`Pool::try_take`], and only while no request waits and at most half of all units would be held. For what is
     /// a luxury.
     pub fn try_take_spare(&self, source: &Source, units: usize) -> Option<Grant> {
         let mut state = self.lock();

@@ -73,7 +73,7 @@ impl State {
         units.min(policy::sole_share(self.capacity).max(1))
     }
 
-    /// Takes `units` now if the policy allows it. Only for when nobody waits: else [`State::wait`] and
+    /// Takes `units` now if the policy allows it. Only for when no request waits: else [`State::wait`] and
     /// [`State::serve`] decide.
     pub(crate) fn take(&mut self, source: &Source, units: usize) -> bool {
         let free = self.free();
@@ -144,7 +144,7 @@ impl State {
     }
 
     /// How many requests will be served before this one, if nothing is given back meanwhile that the policy would
-    /// deal out otherwise and nobody new comes.
+    /// deal out otherwise and no further request comes.
     pub(crate) fn ahead(&self, source: &Source, waiter: &Waiter) -> usize {
         let own = self.queues.get(source);
         let own = own.into_iter().flatten();

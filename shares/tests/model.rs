@@ -97,7 +97,7 @@ impl Model {
         units.min(sole_share(self.capacity).max(1))
     }
 
-    /// Serves until nobody can be served.
+    /// Serves until no request can be served.
     fn serve(&mut self) {
         loop {
             // Only the oldest request of a source counts.
@@ -182,7 +182,7 @@ impl Test {
                     }
                     Turn::Later(waiting) => {
                         assert!(has_to_wait);
-                        // Whoever polls for the first time has no waker yet.
+                        // A request that is polled for the first time has no waker yet.
                         let noticed = Arc::new(Noticed(AtomicBool::new(true)));
                         self.waits.push((request.number, waiting, noticed));
                     }
@@ -250,7 +250,7 @@ impl Test {
         self.collect();
     }
 
-    /// Fetches what was served, and insists that whoever was served was woken.
+    /// Fetches what was served, and insists that each request that was served was woken.
     fn collect(&mut self) {
         let mut waits = Vec::new();
         for (number, mut waiting, noticed) in self.waits.drain(..) {
@@ -288,7 +288,7 @@ impl Test {
         }
     }
 
-    /// Whoever holds nothing and waits, waits for room, or for somebody else who does.
+    /// A source that holds nothing and waits, waits for room, or behind another source that holds nothing.
     fn assert_nobody_is_shut_out(&self) {
         let free = self.model.free();
         let with_nothing = |wait: &&Request| self.model.ledgers(&wait.source) == [0, 0];

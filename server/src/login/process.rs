@@ -136,7 +136,7 @@ fn run(
     let (desk, confinement) = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => {
-            // If nobody listens, nobody needs to know.
+            // If the other process has ended, the reason is not needed.
             let _ = send_message(&tell, reason.as_bytes(), &[]);
             return;
         }

@@ -56,7 +56,7 @@ impl Secret {
         (params.m_cost(), params.t_cost(), params.p_cost(), bytes)
     }
 
-    /// The hash, which nobody outside of the server knows.
+    /// The hash, which only the server knows.
     pub(super) fn output(&self) -> &[u8] {
         self.output.as_bytes()
     }

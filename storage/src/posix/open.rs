@@ -62,7 +62,7 @@ pub(super) fn existing_or_new(
         }
         match root.new_place("open", &path)?.create_file(flags, mode) {
             Ok(file) => return Ok((file, 0)),
-            // Somebody was faster, or it is a link that leads nowhere yet.
+            // Another program was faster, or it is a link that leads nowhere yet.
             Err(Errno::EXIST) => path = followed(root, path).map_err(failed)?,
             Err(errno) => return Err(failed(errno)),
         }
