@@ -1,12 +1,11 @@
 //! The monitor: the one process that keeps root's rights, and does two things with them.
 //!
 //! It is a copy of the server from the time before the server listened, read a secret, or started a
-//! thread. Only the process that decides logins has a socket to it; a server that runs inside another
-//! program asks it itself. On a request it starts a broker, or a process that opens a file, and passes the
-//! socket to it back. Everything that can take long or go wrong (the account database, the rules, the
-//! root, a file) is the work of that process; the rules and the list of files are those that the monitor
-//! had from the start, so that a process that was taken over cannot change them. It
-//! ends when the process that asks it ends.
+//! thread. Only the process that decides logins has a socket to it. On a request it starts a broker, or a
+//! process that opens a file, and passes the socket to it back. Everything that can take long or go wrong
+//! (the account database, the rules, the root, a file) is the work of that process; the rules and the list
+//! of files are those that the monitor had from the start, so that a process that was taken over cannot
+//! change them. It ends when the process that asks it ends.
 
 use std::fs::File;
 use std::io;
