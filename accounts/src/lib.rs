@@ -17,6 +17,7 @@
 
 mod account;
 mod broker;
+mod children;
 mod client;
 mod facts;
 #[cfg(any(test, fuzzing))]

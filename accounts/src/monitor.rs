@@ -5,7 +5,7 @@
 //! process that opens a file, and passes the socket to it back. Everything that can take long or go wrong
 //! (the account database, the rules, the root, a file) is the work of that process; the rules and the list
 //! of files are those that the monitor had from the start, so that a process that was taken over cannot
-//! change them. It ends when the process that asks it ends.
+//! change them, and it counts the processes that it has started. It ends when the process that asks it ends.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,8 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::broker::{self, ROOTS_RIGHTS};
-use crate::client::{AccountRequest, BrokerSource};
+use crate::children::{Children, Work};
+use crate::client::{AccountRequest, BrokerSource, brokers_of_account};
 use crate::listed::{self, OpenError};
 use crate::messages::{Opened, Order, REQUEST_BYTES, Start, Started};
 use crate::policy::AccountPolicy;
@@ -52,6 +53,8 @@ pub struct MonitorOptions {
     pub pam_service: Option<String>,
     /// The umask of brokers; `None` is that of this process.
     pub umask: Option<u32>,
+    /// How many brokers there are meant to be at a time, as in [`BrokerLimits`](crate::BrokerLimits).
+    pub brokers: usize,
 }
 
 impl Monitor {
@@ -163,11 +166,16 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
         eprintln!("gridhaul-server: the monitor cannot give up what it does not need: {error}");
         return;
     }
+    let brokers = options.map_or(0, |options| options.brokers);
+    let mut children = Children::new(brokers, brokers_of_account(brokers));
+    children.make_room_for_descriptors();
     let mut buffer = [0; REQUEST_BYTES];
     let mut unwanted = Vec::new();
-    while let Ok(Received::Message(bytes)) = socket::receive(server, &mut buffer, &mut unwanted) {
+    while children.wait_for(server.as_fd()).is_ok()
+        && let Ok(Received::Message(bytes)) = socket::receive(server, &mut buffer, &mut unwanted)
+    {
         unwanted.clear();
-        let (started, socket) = match start(&buffer[..bytes], options, files) {
+        let (started, socket) = match start(&buffer[..bytes], options, files, &mut children) {
             Ok(socket) => (Started(Ok(())), Some(socket)),
             Err(errno) => (Started(Err(errno.raw_os_error())), None),
         };
@@ -185,13 +193,18 @@ fn start(
     message: &[u8],
     options: Option<&MonitorOptions>,
     files: &[PathBuf],
+    children: &mut Children,
 ) -> Result<OwnedFd, Errno> {
     let order: Order<'_> = postcard::from_bytes(message).map_err(|_| Errno::PROTO)?;
-    if matches!(order, Order::Broker(_)) && options.is_none() {
-        return Err(Errno::PERM);
-    }
+    let work = match order {
+        Order::Broker(_) if options.is_none() => return Err(Errno::PERM),
+        Order::Broker(start) => Work::Broker(start.account),
+        Order::Open(_) => Work::Open,
+    };
+    children.admit(work)?;
     let (theirs, ours) = socket::pair()?;
-    process::fork(|| {
+    let pid = process::fork(|| {
+        process::leave_children_to_the_kernel();
         // SAFETY: nothing but this socket is used here, and the process ends without going back to what
         // the monitor had open.
         if unsafe { process::close_all_but(ours.as_fd()) }.is_err() {
@@ -206,6 +219,7 @@ fn start(
         }
     })
     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+    children.add(pid, work)?;
     Ok(theirs)
 }
 

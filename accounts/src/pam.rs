@@ -10,6 +10,8 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::policy::{Refusal, words};
 use crate::process;
 use crate::socket::{self, Received};
@@ -47,6 +49,8 @@ pub(crate) fn check(service: &str, account: &str) -> Result<(), Refusal> {
     }
     let (ours, theirs) = socket::pair().map_err(|errno| unasked(words(errno)))?;
     process::fork(|| {
+        // A module that hangs would stay when the broker has given up, and nothing would count it.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         // SAFETY: nothing but this socket is used here, and the process ends without going back to what
         // the broker had open.
         let closed = unsafe { process::close_all_but(theirs.as_fd()) };

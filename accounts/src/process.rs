@@ -34,13 +34,22 @@ pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
     }
 }
 
-/// Leaves the ends of child processes to the kernel, and takes no word but SIGKILL: signals to the
-/// whole service or terminal are for the server, which has transfers to finish. Children do the same.
+/// Takes no word but SIGKILL: signals to the whole service or terminal are for the server, which has
+/// transfers to finish. Children do the same.
 pub fn ignore_signals() {
-    for signal in [libc::SIGCHLD, libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: ignoring a signal runs no code of ours, and these signals can be ignored.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        ignore(signal);
     }
+}
+
+/// Leaves nothing of child processes that end, so that this process need not wait for them.
+pub(crate) fn leave_children_to_the_kernel() {
+    ignore(libc::SIGCHLD);
+}
+
+fn ignore(signal: libc::c_int) {
+    // SAFETY: ignoring a signal runs no code of ours, and those of the callers can be ignored.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
 /// Closes every descriptor but standard input, output and error, and `kept`.

@@ -24,6 +24,9 @@ use crate::policy::{Refusal, words};
 /// up again: its groups may have changed, or it may have been disabled.
 const FRESH: Duration = Duration::from_secs(60);
 
+/// How many brokers of an account may finish what they began while others serve its sessions.
+const MOST_FINISHING: usize = 2;
+
 /// The local accounts of a server that was started as root: a broker for each that is active.
 #[derive(Debug)]
 pub struct Accounts {
@@ -45,6 +48,12 @@ pub struct BrokerLimits {
 impl BrokerLimits {
     /// What a call may take by default: as long as a file system over a network that repeats what was lost.
     pub const CALL: Duration = Duration::from_secs(60);
+}
+
+/// How many of so many brokers one account may have at work: others get theirs whatever it does. It has more than one
+/// where it is granted several roots, and while older ones finish what they began.
+pub(crate) fn brokers_of_account(brokers: usize) -> usize {
+    (brokers / 4).max(1 + MOST_FINISHING)
 }
 
 /// Whose files are wanted, and how.

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gridhaul_accounts::{AccountError, BrokerLimits};
+use gridhaul_accounts::{AccountError, Accounts, BrokerLimits, BrokerSource};
 use gridhaul_storage::{Entries, Storage as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,8 +14,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::machine::{ALICE, BOB, CAROL};
 use crate::{
-    ACCOUNTS, BROKERS_DESCRIPTORS, PATIENCE, Served, accounts, accounts_within, content,
-    directory_of, errno, names, own, path, request, status, wait_for_few_descriptors, write,
+    ACCOUNTS, BROKERS, BROKERS_DESCRIPTORS, PATIENCE, Served, accounts, accounts_within, content,
+    directory_of, errno, monitored, names, own, path, request, status, wait_for_few_descriptors,
+    write,
 };
 
 struct OnDrop<F: Fn()>(F);
@@ -259,6 +261,48 @@ fn there_are_no_more_brokers_than_allowed() {
     assert!(matches!(fresh, AccountError::Busy(2)), "{fresh}");
     drop(streams);
     alice.storage.stat(path("/")).unwrap();
+}
+
+#[test]
+fn the_monitor_counts_the_brokers_of_an_account_whoever_asks() {
+    // As one who took the process over that asks: without its limits.
+    let monitor = Arc::new(monitored::take_monitor());
+    let alice = request(ALICE.name, "/");
+    let mut held = Vec::new();
+    let refused = loop {
+        match monitor.broker(&alice) {
+            Ok(socket) => held.push(socket),
+            Err(errno) => break errno,
+        }
+        assert!(held.len() < 2 * BROKERS, "there is no end");
+    };
+    assert_eq!(refused, Errno::AGAIN);
+    // Half of what all may have together.
+    assert_eq!(held.len(), BROKERS / 2);
+    let others = Accounts::new(
+        Arc::clone(&monitor) as Arc<dyn BrokerSource>,
+        BrokerLimits {
+            brokers: 2,
+            idle: Duration::from_secs(600),
+            call: BrokerLimits::CALL,
+        },
+    );
+    let bob = Served::by(&others, BOB);
+    bob.storage.stat(path("/")).unwrap();
+    // When they have ended nothing is left of them, and the account has others.
+    drop(held);
+    let broker = bob.storage.broker().unwrap();
+    let parent = status(broker, "PPid");
+    let begun = Instant::now();
+    loop {
+        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+        if children.unwrap().trim() == broker.to_string() {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "they are still there");
+        std::thread::yield_now();
+    }
+    monitor.broker(&alice).unwrap();
 }
 
 #[test]

@@ -22,7 +22,10 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 /// What tests share that do not count brokers.
-static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| accounts(64, Duration::from_secs(600)));
+static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| accounts(BROKERS, Duration::from_secs(600)));
+
+/// What every monitor counts to.
+const BROKERS: usize = 64;
 
 /// What takes longer never ends.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,6 +42,7 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
         },
         pam_service: Some(machine::PAM_SERVICE.to_owned()),
         umask: Some(0o027),
+        brokers: BROKERS,
     };
     Ok((options, listed::files()))
 }

@@ -302,6 +302,6 @@ fn the_monitor_keeps_what_it_needs_of_root() {
     }
     assert_eq!(status(monitor, "NoNewPrivs"), "1");
     assert_eq!(status(monitor, "Threads"), "1");
-    // Standard ones, and the socket to the server.
-    wait_for_few_descriptors(monitor, 3 + 1);
+    // Standard ones, the socket to the server, and one that tells when the broker has ended.
+    wait_for_few_descriptors(monitor, 3 + 1 + 1);
 }

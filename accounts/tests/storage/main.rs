@@ -67,6 +67,7 @@ fn monitor_options() -> Result<(MonitorOptions, Vec<PathBuf>), String> {
         policy,
         pam_service: None,
         umask: None,
+        brokers: 16,
     };
     Ok((options, Vec::new()))
 }

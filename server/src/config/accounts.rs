@@ -17,6 +17,7 @@ pub struct LocalAccounts {
 /// What follows from settings.
 pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError> {
     let policy = AccountPolicy::default();
+    let brokers = between("max-brokers", settings.max_brokers, 100, 1, 10_000)?;
     Ok(LocalAccounts {
         monitor: MonitorOptions {
             policy: AccountPolicy {
@@ -28,9 +29,10 @@ pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError>
             },
             pam_service: settings.pam_service.clone(),
             umask: settings.umask.map(|umask| umask.0),
+            brokers,
         },
         brokers: BrokerLimits {
-            brokers: between("max-brokers", settings.max_brokers, 100, 1, 10_000)?,
+            brokers,
             idle: seconds("broker-idle-timeout", settings.broker_idle_timeout, 300)?,
             call: BrokerLimits::CALL,
         },
@@ -75,6 +77,7 @@ mod tests {
             call: BrokerLimits::CALL,
         };
         assert_eq!(accounts.brokers, brokers);
+        assert_eq!(accounts.monitor.brokers, 3);
     }
 
     #[test]
