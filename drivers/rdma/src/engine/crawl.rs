@@ -1,50 +1,54 @@
-//! Notices that a device repeats more than it brings.
+//! Detects a queue pair whose device mostly retransmits.
 //!
-//! Where a policer drops what comes too fast, a message gets through now and then, so there is no time in which nothing
-//! completes. What tells that from a slow path, from a peer that takes its time and from a busy host is that the device
-//! goes back again and again, and that little arrives nevertheless.
+//! Behind a policer that drops what exceeds its rate, a message gets through now and then, so a
+//! timeout on completions never fires. Such a channel differs from a slow path, a slow peer and a
+//! busy host in two ways: the device retransmits again and again, and few bytes arrive
+//! nevertheless.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What was seen of a channel's progress lately.
+/// A channel's recent progress.
 #[derive(Debug)]
 pub(super) struct Crawl {
     interval: Duration,
-    /// Bytes that arrived over all channels of the path: a device counts what it repeats for all of them.
+    /// Bytes that arrived over all channels of the path, because a device counts retransmissions
+    /// for all of them together.
     arrived: Arc<AtomicU64>,
-    /// What this channel has added to them.
+    /// This channel's share of `arrived`.
     added: u64,
-    /// The oldest first, one for each interval.
+    /// One sample for each interval, the oldest first.
     samples: VecDeque<Sample>,
 }
 
-/// Progress at a moment, counted from any beginning.
+/// Progress at one moment. The counters may start at any value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) at: Duration,
-    /// How often the device went back.
+    /// Retransmissions (go-back-N events) that the device has counted.
     pub(super) repeats: u64,
     /// Bytes that arrived over this channel.
     pub(super) arrived: u64,
 }
 
-/// What arrives is compared over so many intervals, so that a crawl is seen in one more.
+/// Arrived bytes are compared over this many intervals, so a crawl is detected one interval later.
 const INTERVALS: u32 = 2;
 
-/// Fewer are chance.
+/// Fewer retransmissions than this may be random loss.
 const LEAST_REPEATS: u64 = 8;
 
-/// What policers take at once. Who loses one packet of a thousand by chance brings some times as much before each repetition.
+/// A policer's typical burst. A path that loses one packet in a thousand at random delivers several
+/// times as much between two retransmissions.
 const BURST_BYTES: u64 = 1 << 20;
 
-/// What arrives at least where nothing crawls, however little a short ring keeps under way.
+/// A channel that delivers more than this does not crawl, however little a short ring keeps in
+/// flight.
 const LEAST_BYTES: u64 = 8 << 20;
 
 impl Crawl {
-    /// Notices it within `time`.
+    /// Detects a crawl within `time`.
     pub(super) fn new(time: Duration, arrived: Arc<AtomicU64>) -> Self {
         Self {
             interval: time / (INTERVALS + 1),
@@ -60,8 +64,8 @@ impl Crawl {
         last.map_or(Duration::ZERO, |last| last.at + self.interval)
     }
 
-    /// Takes a sample; returns since when the channel crawls, if it does. `under_way` are the bytes that the device
-    /// has and that have not arrived.
+    /// Takes a sample. Returns the time since which the channel crawls, if it does. `under_way` is
+    /// the number of bytes that the device has accepted and that have not arrived.
     pub(super) fn look(
         &mut self,
         mut sample: Sample,
@@ -78,8 +82,8 @@ impl Crawl {
         let first = *self.samples.front()?;
         let repeats = sample.repeats.saturating_sub(first.repeats);
         let arrived = sample.arrived.saturating_sub(first.arrived);
-        // A device that goes back repeats all that is under way, and of that a policer takes no more than its burst. Where a
-        // device sends little ahead it is some messages.
+        // A retransmission repeats everything in flight, and a policer passes at most its burst of
+        // it. A device that keeps little in flight repeats only a few messages.
         let bursts = repeats.saturating_mul(BURST_BYTES);
         let messages = repeats.saturating_mul(message_bytes) / 4;
         let little = under_way.max(LEAST_BYTES).min(bursts).max(messages);
@@ -87,12 +91,12 @@ impl Crawl {
         (is_crawl && arrived < little).then_some(first.at)
     }
 
-    /// Something was done about it; what was seen before counts no more.
+    /// Discards all samples, because the caller has acted on them.
     pub(super) fn forget(&mut self) {
         self.samples.clear();
     }
 
-    /// There are samples from the beginning of the first interval to the end of the last.
+    /// Whether the samples cover all intervals.
     fn is_full(&self) -> bool {
         self.samples.len() > INTERVALS as usize
     }
@@ -105,7 +109,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const MIB: u64 = 1 << 20;
 
-    /// When a channel is said to crawl on which so much happens each second, with 16 MiB under way.
+    /// Drives a channel with so many retransmissions and arrived bytes per second, and 16 MiB in
+    /// flight; returns when it is reported as crawling.
     fn noticed(repeats: u64, arrived: u64) -> Option<u64> {
         noticed_with(16 * MIB, repeats, arrived)
     }

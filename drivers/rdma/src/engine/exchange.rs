@@ -1,7 +1,7 @@
-//! Both directions of a channel, between calls that ask for the time and calls that sleep.
+//! Both directions of a channel as one state machine, without blocking and without a clock.
 //!
-//! It believes what comes, posts what may go, and returns credit. It does not wait and knows no clock: whoever
-//! drives it asks [`Exchange::next_at`] when to come again without an event, and passes the time.
+//! It validates and applies messages of the peer, posts requests and returns credit. The caller
+//! passes the time, and asks [`Exchange::next_at`] when to call again if no event comes before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::{Message, Reader, Receiver, Sender};
 use crate::memory::Memory;
 use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
 
-/// Bytes that are posted by one call. Soft-RoCE carries a request out while it is posted, at the speed of the processor,
-/// and whoever calls wants to look at its deadline in between.
+/// Bytes that one call posts at most. Soft-RoCE carries out a request in the call that posts it, at
+/// the speed of the processor, and the caller must be able to check its deadline in between.
 const POSTED_BYTES: usize = 8 << 20;
 
 /// Both directions of a channel.
@@ -23,36 +23,36 @@ const POSTED_BYTES: usize = 8 << 20;
 pub(crate) struct Exchange {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    /// Fetches what arrives, unless the peer writes it.
+    /// READs announced pieces from the peer's ring (`mode=get`).
     reader: Option<Reader>,
-    /// Where pieces that travel in messages are copied to: our ring.
+    /// Our ring, to which pieces that travel inside messages are copied.
     incoming: Option<Arc<Memory>>,
     queue_pairs: Vec<State>,
-    /// `None` where nobody wants to know, or the device does not count.
+    /// `None` if crawls are not watched for, or the device does not count retransmissions.
     crawl: Option<Crawl>,
-    /// Why a queue pair was lost last.
+    /// Why a queue pair was lost most recently.
     loss: Option<Loss>,
-    /// Queue pairs that were given up because too little completed.
+    /// Queue pairs that were given up because too little completed on them.
     stalls: u64,
     restored: u64,
-    /// Times that credit was returned.
+    /// How many times credit was returned.
     credits: u64,
-    /// More may be posted at once.
+    /// The last call stopped at its bound, and more can be posted at once.
     has_more: bool,
-    /// Empty between two calls.
+    /// Reused between calls; empty outside of one.
     completions: Vec<Completion>,
 }
 
-/// Where a queue pair is in its life.
+/// The life cycle of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Living,
-    /// It is lost, and the endpoint may restore it.
+    /// Lost. The endpoint may restore it.
     Missed,
     Gone,
 }
 
-/// Why a channel cannot go on.
+/// Why a channel cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     #[error(transparent)]
@@ -61,13 +61,13 @@ pub(crate) enum Fault {
     Sender(#[from] SenderError),
     #[error(transparent)]
     Receiver(#[from] ReceiverError),
-    /// [`PostError::Full`]: the engine lost count.
+    /// [`PostError::Full`]: the engine's own count of requests was wrong.
     #[error(transparent)]
     Post(PostError),
 }
 
 impl Exchange {
-    /// All `queue_pairs` are connected.
+    /// Starts with all `queue_pairs` connected.
     pub(crate) fn new(sender: Sender, receiver: Receiver, queue_pairs: usize) -> Self {
         Self {
             crawl: sender.crawl(),
@@ -85,29 +85,31 @@ impl Exchange {
         }
     }
 
-    /// What the peer sends is not written by it but fetched.
+    /// The peer announces what it sends, and this end READs it.
     pub(crate) fn fetch(mut self, reader: Reader) -> Self {
         self.receiver.acknowledge_end();
         self.reader = Some(reader);
         self
     }
 
-    /// Small pieces come in messages: they are copied to the ring that is received into.
+    /// Small pieces arrive inside messages and are copied to `incoming`, the ring of this end.
     pub(crate) fn carry(mut self, incoming: Arc<Memory>) -> Self {
         self.incoming = Some(incoming);
         self
     }
 
-    /// All has gone, and what still comes is thrown away: the ring is given back.
+    /// Gives the receive ring back. Everything was sent, and what still arrives is discarded.
     pub(crate) fn give_back(&mut self) {
         self.incoming = None;
     }
 
-    /// Does all that can be done without waiting. `now` is the time since some fixed moment, and does not go back.
+    /// Does everything that is possible without waiting. `now` is the time since a fixed moment and
+    /// must not decrease.
     ///
     /// # Errors
     ///
-    /// When the peer says what cannot be. Lost queue pairs are no error: see [`Exchange::is_over`].
+    /// When the peer violates the protocol. Lost queue pairs are no error: see
+    /// [`Exchange::is_over`].
     pub(crate) fn advance(
         &mut self,
         endpoint: &mut dyn Endpoint,
@@ -125,8 +127,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Has the endpoint's descriptor tell what happens from here on. To be called before [`Exchange::next_at`] by whoever
-    /// sleeps until then, and by nobody else: it costs calls of the system.
+    /// Arms the endpoint's descriptor for the next event. Call it only before sleeping until
+    /// [`Exchange::next_at`], because it costs system calls.
     ///
     /// # Errors
     ///
@@ -145,7 +147,8 @@ impl Exchange {
         self.complete_all(endpoint, completions, now)
     }
 
-    /// When to advance again though nothing happens: `now` or later, or `None` if there is no need.
+    /// When to call [`Exchange::advance`] again if no event comes before: `now` or later. `None` if
+    /// there is no such time.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
         if self.has_more {
             return Some(now);
@@ -153,26 +156,26 @@ impl Exchange {
         let stall_at = self.sender.stall_at(now);
         let reader = self.reader.as_ref();
         let read_at = reader.and_then(|reader| reader.next_at(&self.sender, now));
-        // Each queue pair that waits for something can stall.
+        // A queue pair can stall only while it has requests that did not complete.
         let crawl = self.crawl.as_ref().filter(|_| stall_at.is_some());
         let look_at = crawl.map(|crawl| crawl.due_at().max(now));
         let times = [self.sender.next_at(now), read_at, stall_at, look_at];
         times.into_iter().flatten().min()
     }
 
-    /// Whether [`Exchange::advance`] left something for the next time that could go at once.
+    /// Whether [`Exchange::advance`] could do more at once.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// See [`Sender::awaits_completions`]; what is fetched is there when the READ has completed.
+    /// See [`Sender::awaits_completions`]. In `mode=get`, data has arrived when the READ completes.
     fn awaits_completions(&self) -> bool {
         let reader = self.reader.as_ref();
         reader.is_some_and(|reader| reader.pieces() > 0) || self.sender.awaits_completions()
     }
 
-    /// Posts what may go, up to a bound; returns the bytes of it, one at least for each request.
+    /// Posts requests up to a bound. Returns their bytes; a request without bytes counts as one.
     fn post_some(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<usize, Fault> {
         let mut posted = 0;
         while posted < POSTED_BYTES
@@ -212,39 +215,40 @@ impl Exchange {
         self.work(endpoint, now)
     }
 
-    /// Gives a queue pair up for both directions, and so does the peer when it hears of it.
+    /// Closes a queue pair in both directions. The peer is told and closes it as well.
     pub(crate) fn close(&mut self, endpoint: &mut dyn Endpoint, queue_pair: usize) {
         if endpoint.close(queue_pair) {
             self.lose(endpoint, queue_pair, Loss::Reset);
         }
     }
 
-    /// How many queue pairs were given up because too little completed on them.
+    /// Queue pairs that were given up because too little completed on them.
     pub(crate) fn stalls(&self) -> u64 {
         self.stalls
     }
 
-    /// How often credit was returned.
+    /// How many times credit was returned.
     pub(crate) fn credits(&self) -> u64 {
         self.credits
     }
 
-    /// How often a queue pair came back.
+    /// How many times a queue pair was restored.
     pub(crate) fn restored(&self) -> u64 {
         self.restored
     }
 
-    /// Whether no queue pair is left, and none will come back.
+    /// Whether every queue pair is lost and none can be restored.
     pub(crate) fn is_over(&self) -> bool {
         self.queue_pairs.iter().all(|&state| state == State::Gone)
     }
 
-    /// Why a queue pair was lost last.
+    /// Why a queue pair was lost most recently.
     pub(crate) fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }
 
-    /// A device may repeat for ever what is dropped on the way.
+    /// Gives up queue pairs on which nothing completes. A device may retransmit for ever what is
+    /// dropped on the path.
     fn give_up_stalled(&mut self, endpoint: &mut dyn Endpoint, now: Duration) {
         let crawls_since = self.crawls_since(endpoint, now);
         for queue_pair in 0..self.queue_pairs.len() {
@@ -268,7 +272,8 @@ impl Exchange {
         }
     }
 
-    /// Since when the device repeats more than arrives, if it is time to look, and it does.
+    /// Samples the device's counters if that is due. Returns the time since which the channel
+    /// crawls, if it does.
     fn crawls_since(&mut self, endpoint: &dyn Endpoint, now: Duration) -> Option<Duration> {
         let crawl = self.crawl.as_mut()?;
         if now < crawl.due_at() {
@@ -287,8 +292,8 @@ impl Exchange {
         crawl.look(sample, under_way, self.sender.message_bytes())
     }
 
-    /// Carries out what was posted, where nobody else does. A device does by itself; whoever has posted to one hears what the
-    /// peer makes of it, and that it may be gone by then, the next time.
+    /// Lets a provider without a device of its own carry out what was posted. Loss of a queue pair
+    /// shows at the next poll.
     fn work(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         if endpoint.limits().needs_polling {
             self.poll(endpoint, now)?;
@@ -298,8 +303,8 @@ impl Exchange {
 
     fn poll(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         if self.queue_pairs.len() == 1 {
-            // What is written over one queue pair comes in the order of the stream, so behind it is nothing yet. Who fetches
-            // is written nothing.
+            // WRITEs over one queue pair arrive in the order of the stream, so the window holds no
+            // data yet. In `mode=get` the peer writes nothing.
             endpoint.spare(self.receiver.window());
         }
         let mut completions = std::mem::take(&mut self.completions);
@@ -341,7 +346,7 @@ impl Exchange {
                 queue_pair,
                 message,
             } if message.is_empty() => {
-                // The peer's last on this queue pair, where nothing else tells its end.
+                // This was the last message on this queue pair, and nothing else marks the end.
                 if endpoint.close(queue_pair) {
                     self.lose(endpoint, queue_pair, Loss::Closed);
                 }
@@ -360,7 +365,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// A queue pair serves neither direction any more, or will not come back.
+    /// Removes a queue pair from both directions.
     fn lose(&mut self, endpoint: &dyn Endpoint, queue_pair: usize, loss: Loss) {
         let state = &mut self.queue_pairs[queue_pair];
         let was = std::mem::replace(state, State::Gone);
@@ -377,7 +382,7 @@ impl Exchange {
         self.loss = Some(loss);
     }
 
-    /// Believes a message of the peer, or says how it lied.
+    /// Validates and applies a message of the peer.
     fn hear(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
         match Message::decode(bytes)? {
             Message::Arrived { start, length } => {
@@ -403,8 +408,9 @@ impl Exchange {
             Message::Credit { consumed } => self.sender.credited(consumed)?,
             Message::End { at } => self.receiver.ended(at)?,
             Message::Abandon { queue_pair, life } => {
-                // What we send needs another as well. One that was restored since is not meant, nor one that
-                // is being restored: the endpoint may have done so, and is about to tell.
+                // The sender must stop using it as well. The message does not concern a queue pair
+                // that was restored since, nor one that is being restored: the endpoint may have
+                // finished that and will report it.
                 let is_living = self.queue_pairs.get(queue_pair) == Some(&State::Living);
                 let ours = self.sender.life(queue_pair);
                 if is_living && ours.is_some_and(|ours| life >= ours) {
@@ -417,7 +423,7 @@ impl Exchange {
 
     fn post(endpoint: &mut dyn Endpoint, queue_pair: usize, request: Request) -> Result<(), Fault> {
         match endpoint.post(queue_pair, request) {
-            // Its loss is told by the next poll.
+            // The next poll reports its loss.
             Ok(()) | Err(PostError::Lost) => Ok(()),
             Err(error @ PostError::Full) => Err(Fault::Post(error)),
         }

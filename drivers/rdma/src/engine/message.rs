@@ -1,4 +1,4 @@
-//! What the two ends tell each other while data flows, in SENDs.
+//! Messages between the two ends while data flows, sent with SEND.
 
 use crate::provider::{self, MAX_MESSAGE_BYTES};
 
@@ -13,21 +13,21 @@ const CARRIED: u8 = 5;
 pub(crate) enum Message {
     /// A piece of the stream is in the receiver's ring.
     Arrived { start: u64, length: u32 },
-    /// A piece of the stream is the rest of this message, so many bytes.
+    /// A piece of the stream of this many bytes follows in the same message.
     Carried { start: u64, length: usize },
-    /// All before this place was consumed.
+    /// Everything before this position was consumed.
     Credit { consumed: u64 },
-    /// The stream ends here.
+    /// The stream ends at this position.
     End { at: u64 },
-    /// The sender has lost a queue pair: what still comes over it would be out of date.
+    /// The sender lost a queue pair. Whatever still arrives over it is stale.
     Abandon {
         queue_pair: usize,
-        /// How often it had been restored.
+        /// How many times it had been restored.
         life: u32,
     },
 }
 
-/// Why a message makes no sense.
+/// Why a message is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MessageError {
     #[error("the peer sent an empty message")]
@@ -39,7 +39,7 @@ pub(crate) enum MessageError {
 }
 
 impl Message {
-    /// Without the piece that travels behind it.
+    /// The encoded message, without the piece that may follow it.
     pub(crate) fn encode(&self) -> provider::Message {
         let mut bytes = Vec::with_capacity(MAX_MESSAGE_BYTES);
         match self {
@@ -71,7 +71,7 @@ impl Message {
 
     /// # Errors
     ///
-    /// When it is no message.
+    /// When the bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (&kind, rest) = bytes.split_first().ok_or(MessageError::Empty)?;
         if !(ARRIVED..=CARRIED).contains(&kind) {

@@ -1,20 +1,24 @@
-//! What the two ends of a channel do, without I/O and without a clock.
+//! The protocol engine of a channel, without I/O and without a clock.
 //!
-//! A stream of bytes crosses a *ring*: memory of the receiver that the sender writes to, byte `n` of the
-//! stream at byte `n` modulo the ring's length, and a ring of the same length at the sender, filled in the
-//! same places. The ring is registered and told once, when the channel opens. The sender cuts the stream into
-//! *pieces*, each on one queue pair: WRITEs no larger than the path takes, then a SEND that says which piece is
-//! there, or one WRITE that says so itself, where devices can do that. A piece of few bytes travels in the SEND. Pieces of
-//! different queue pairs arrive in any order and are delivered in the order of the stream.
-//! The receiver returns *credit*, the end of what it has consumed, and the sender writes no further than one ring
-//! beyond it; so what is not consumed stays at the sender, and a piece that was lost with its queue pair is
-//! written again, to the same place.
+//! A stream of bytes crosses a *ring*: memory of the receiver to which the sender writes. Byte `n`
+//! of the stream is at byte `n` modulo the ring's length. The sender has a ring of the same length
+//! with the same layout. The ring is registered and its address exchanged once, when the channel
+//! opens.
 //!
-//! A receiver may fetch instead (`mode=get`): pieces are announced when they are in the sender's ring, and READ from it,
-//! unless they are so small that they come with the announcement.
-//! What is not in the sender's ring, because it is sent from where it is, has the same place in the receiver's.
+//! The sender cuts the stream into *pieces* and sends each over one queue pair: WRITEs no larger
+//! than the path takes, then a SEND that announces the piece, or one WRITE with immediate data
+//! where devices support that. A small piece travels inside the SEND. Pieces on different queue
+//! pairs arrive in any order and are delivered in the order of the stream.
 //!
-//! What a peer says is checked against what it may say; the errors name the lie.
+//! The receiver returns *credit*: the position up to which it has consumed the stream. The sender
+//! writes at most one ring beyond that, so it still has everything that is not consumed. A piece
+//! that was lost with its queue pair is written again to the same place.
+//!
+//! In `mode=get` the receiver fetches: the sender announces pieces in its own ring and the receiver
+//! READs them, unless they are so small that they travel inside the announcement. Data that is sent
+//! from memory outside the sender's ring still has its place in the receiver's ring.
+//!
+//! Every message of the peer is validated; the errors name the violation.
 
 mod crawl;
 mod exchange;
@@ -41,7 +45,7 @@ use std::num::NonZeroU64;
 
 use crate::memory::Span;
 
-/// Where the bytes of a stream lie.
+/// The layout of a stream in a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ring {
     bytes: NonZeroU64,
@@ -52,18 +56,19 @@ impl Ring {
         Self { bytes }
     }
 
-    /// Whether 32 bits name a place of the stream: those that can be meant lie within one ring before and one behind what
-    /// was consumed.
+    /// Whether 32 bits identify a position. Valid positions lie within one ring before and one ring
+    /// after the consumed position.
     pub(crate) fn fits_immediates(self) -> bool {
         self.bytes() <= 1 << 31
     }
 
-    /// How long it is.
+    /// The length of the ring in bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.bytes.get()
     }
 
-    /// The place of `length` bytes of the stream from `start`, which must not cross the end of the ring.
+    /// The place of `length` bytes of the stream from `start`. They must not cross the end of the
+    /// ring.
     pub(crate) fn place(self, start: u64, length: u64) -> Span {
         let offset = start % self.bytes;
         debug_assert!(offset + length <= self.bytes(), "a piece lies in one part");
@@ -74,25 +79,25 @@ impl Ring {
         )
     }
 
-    /// Where bytes of the stream, which must not cross the end of the ring, begin and end in it.
+    /// The offsets in the ring of bytes of the stream, which must not cross the end of the ring.
     pub(crate) fn range(self, start: u64, end: u64) -> (u64, u64) {
         let offset = start % self.bytes;
         (offset, offset + (end - start))
     }
 
-    /// How many bytes of the stream from `start` lie behind each other.
+    /// How many bytes from `start` on are contiguous in the ring.
     pub(crate) fn contiguous(self, start: u64) -> u64 {
         self.bytes() - start % self.bytes
     }
 }
 
-/// The number that announces a piece: the last 32 bits of its place in the stream.
+/// The immediate data that announces a piece: the low 32 bits of its position in the stream.
 pub(crate) fn immediate(start: u64) -> u32 {
     let [.., a, b, c, d] = start.to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The first place of the stream, from `least` on, that such a number can mean.
+/// The first position from `least` on whose low 32 bits are this number.
 fn place_of_immediate(number: u32, least: u64) -> u64 {
     least + u64::from(number.wrapping_sub(immediate(least)))
 }

@@ -1,7 +1,8 @@
 //! Fetches pieces (`mode=get`).
 //!
-//! The sender announces pieces that lie in its ring; the receiver READs them into its own, in the same places, and
-//! only then they have arrived. All else is as with a sender that writes: credit says what may be filled anew.
+//! The sender announces pieces in its ring. The receiver READs them to the same places of its own
+//! ring; a piece has arrived when its READs have completed. Credit works as with a sender that
+//! writes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,19 +10,19 @@ use std::time::Duration;
 use super::{Pacer, Ring, Sender};
 use crate::provider::{Remote, Request, Work};
 
-/// What a reader is told when the channel opens.
+/// The parameters of a reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReaderSettings {
-    /// Of both ends.
+    /// The layout of both rings.
     pub(crate) ring: Ring,
-    /// Our ring, as the provider knows it.
+    /// Our ring, by the provider's number.
     pub(crate) region: usize,
     /// The sender's ring.
     pub(crate) remote: Remote,
     pub(crate) queue_pairs: usize,
-    /// READs of one queue pair that may be waiting.
+    /// READs that may be outstanding on one queue pair.
     pub(crate) depth: usize,
-    /// The largest READ, in bytes.
+    /// The largest READ in bytes.
     pub(crate) message_bytes: u64,
 }
 
@@ -30,27 +31,27 @@ pub(crate) struct ReaderSettings {
 pub(crate) struct Reader {
     settings: ReaderSettings,
     pacer: Pacer,
-    /// Announced pieces that are not all here, by start.
+    /// Announced pieces that have not fully arrived, by start.
     pieces: BTreeMap<u64, Piece>,
-    /// READs that are waiting on each queue pair.
+    /// Outstanding READs of each queue pair.
     waiting: Vec<usize>,
-    /// Whose turn it is.
+    /// The queue pair to try next (round-robin).
     next: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     end: u64,
-    /// `None` until there is one with room, and again when it is lost.
+    /// `None` until a queue pair has room, and again after that queue pair is lost.
     queue_pair: Option<usize>,
-    /// All before this place was asked for.
+    /// READs were posted for everything before this position.
     asked: u64,
-    /// All before this place is here: READs of one queue pair complete in order.
+    /// Everything before this position has arrived: READs of one queue pair complete in order.
     here: u64,
 }
 
 impl Piece {
-    /// A READ of it, with the end of what it fetches for a name.
+    /// The next READ of this piece. Its request identifier is the end of the range that it fetches.
     fn read(&mut self, settings: &ReaderSettings) -> Request {
         let length = self.next_bytes(settings);
         let span = settings.ring.place(self.asked, length);
@@ -73,7 +74,8 @@ impl Piece {
     }
 }
 
-/// Marks READs among the names of requests. No stream is so long that its places need the bit.
+/// Marks READs among request identifiers. No stream is long enough for its positions to need this
+/// bit.
 const READ: u64 = 1 << 63;
 
 impl Reader {
@@ -87,13 +89,13 @@ impl Reader {
         }
     }
 
-    /// Whether a request is a READ.
+    /// Whether a request identifier is that of a READ.
     pub(crate) fn is_read(id: u64) -> bool {
         id & READ != 0
     }
 
-    /// A piece is in the sender's ring. The caller has checked that it may be. What is announced again, because its
-    /// queue pair was lost, is fetched once.
+    /// A piece is in the sender's ring. The caller has validated the range. A piece that is
+    /// announced again, because its queue pair was lost, is fetched once.
     pub(crate) fn announced(&mut self, start: u64, length: u64) {
         self.pieces.entry(start).or_insert(Piece {
             end: start + length,
@@ -103,13 +105,13 @@ impl Reader {
         });
     }
 
-    /// Pieces that are not all here.
+    /// Announced pieces that have not fully arrived.
     pub(crate) fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The next READ and its queue pair, or `None` while there is nothing to fetch, no room, or no leave of the pacer.
-    /// The sender counts it, as all requests.
+    /// The next READ and its queue pair, or `None` if there is nothing to fetch, no room, or the
+    /// pacer holds READs back. The sender counts the READ, as it counts all requests.
     pub(crate) fn next(&mut self, sender: &mut Sender, now: Duration) -> Option<(usize, Request)> {
         let (start, queue_pair) = self.next_piece(sender)?;
         let piece = self.pieces.get_mut(&start)?;
@@ -126,14 +128,15 @@ impl Reader {
         Some((queue_pair, piece.read(&self.settings)))
     }
 
-    /// When [`Reader::next`] should be asked again, if it is the pacer that holds READs back: `now` or later.
+    /// When to call [`Reader::next`] again if the pacer holds READs back: `now` or later.
     pub(crate) fn next_at(&self, sender: &Sender, now: Duration) -> Option<Duration> {
         let (start, _) = self.next_piece(sender)?;
         let bytes = self.pieces[&start].next_bytes(&self.settings);
         Some(self.pacer.ready_at(bytes, now))
     }
 
-    /// A READ has completed; returns the piece that is all here with it, as start and length.
+    /// A READ has completed. Returns the start and length of its piece if all of that has arrived
+    /// now.
     pub(crate) fn completed(&mut self, queue_pair: usize, id: u64) -> Option<(u64, u64)> {
         let end = id & !READ;
         self.waiting[queue_pair] = self.waiting[queue_pair].saturating_sub(1);
@@ -149,7 +152,7 @@ impl Reader {
         Some((start, end - start))
     }
 
-    /// A queue pair is no more: what was asked for on it is asked for again on others.
+    /// A queue pair was lost. What was requested on it is requested again on others.
     pub(crate) fn lost(&mut self, queue_pair: usize) {
         self.waiting[queue_pair] = 0;
         for piece in self.pieces.values_mut() {
@@ -160,8 +163,8 @@ impl Reader {
         }
     }
 
-    /// The first piece of which something can be asked for, and the queue pair for it: its own, or the next in turn
-    /// with room. Few have to be looked at, because those before it fill their queue pairs.
+    /// The first piece with something left to request, and its queue pair: the one it has, or the
+    /// next one with room. Few pieces are looked at, because earlier ones fill their queue pairs.
     fn next_piece(&self, sender: &Sender) -> Option<(u64, usize)> {
         let count = self.waiting.len();
         let has_room =
@@ -197,18 +200,18 @@ mod tests {
     const RING: u64 = 240;
     const INLINE: u64 = 12;
 
-    /// A sender whose pieces are fetched, and who fetches them.
+    /// A sender whose pieces are fetched, and the end that fetches them.
     struct Ends {
         sender: Sender,
         receiver: Receiver,
         reader: Reader,
-        /// Counts the requests of the receiving end.
+        /// Counts the requests of the fetching end.
         other: Sender,
-        /// Announcements and READs on their way.
+        /// Announcements and READs in flight.
         announced: [VecDeque<Request>; QUEUE_PAIRS],
         asked: [VecDeque<Request>; QUEUE_PAIRS],
         lost: [bool; QUEUE_PAIRS],
-        /// How often each byte of the ring was fetched and not consumed.
+        /// How many times each byte of the ring was fetched since it was consumed.
         fetched: Vec<u64>,
     }
 
@@ -332,7 +335,7 @@ mod tests {
             ready.length as u64
         }
 
-        /// Loses a queue pair, or brings it back.
+        /// Loses a queue pair, or restores it.
         fn lose(&mut self, queue_pair: usize) {
             self.announced[queue_pair].clear();
             self.asked[queue_pair].clear();
@@ -352,7 +355,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order and whatever is lost: each byte is fetched once, and in the end the sender knows.
+        /// In any order and with any loss, each byte is fetched once and the sender learns that it
+        /// was consumed.
         #[test]
         fn pieces_are_fetched_once(
             events in proptest::collection::vec((0..6_u8, 0..QUEUE_PAIRS, 1..100_usize), 0..300),

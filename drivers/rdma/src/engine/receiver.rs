@@ -9,30 +9,30 @@ use crate::memory::Span;
 #[derive(Debug, Clone)]
 pub(crate) struct Receiver {
     ring: Ring,
-    /// Pieces that the sender may have announced beyond what it knows to be consumed.
+    /// Pieces that the sender may have announced beyond the credit that it has.
     max_pieces: usize,
-    /// Pieces beyond `ready`, by start: their end.
+    /// Arrived pieces beyond `ready`: start and end.
     early: BTreeMap<u64, u64>,
-    /// All before this place has arrived.
+    /// Everything before this position has arrived.
     ready: u64,
-    /// All before this place was taken out of the ring.
+    /// Everything before this position was taken out of the ring.
     consumed: u64,
-    /// What the sender was told of that.
+    /// The credit that was last sent.
     credited: u64,
-    /// What it was told may have been lost with a queue pair.
+    /// That credit may have been lost with a queue pair, so it is sent again.
     repeats: bool,
-    /// Pieces that became ready since the sender was told.
+    /// Pieces that became ready since credit was last sent.
     pieces: usize,
     end: Option<u64>,
-    /// The sender keeps what it has until it hears that the last of it was taken out.
+    /// The sender keeps its data until it learns that the last of it was taken out.
     acknowledges_end: bool,
-    /// The sender may announce pieces by numbers in WRITEs.
+    /// The sender may announce pieces by immediate data.
     takes_immediates: bool,
-    /// The longest piece that may come in a message.
+    /// The longest piece that may arrive inside a message.
     inline_bytes: u64,
 }
 
-/// How the peer lied.
+/// How the peer violated the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReceiverError {
     #[error("the peer wrote with immediate data, which was not agreed")]
@@ -78,26 +78,27 @@ impl Receiver {
         }
     }
 
-    /// The sender is told when all of its stream was taken out.
+    /// Returns credit for the very end of the stream, too.
     pub(crate) fn acknowledge_end(&mut self) {
         self.acknowledges_end = true;
     }
 
-    /// The sender may announce pieces by numbers in WRITEs.
+    /// Accepts announcements by immediate data.
     pub(crate) fn take_immediates(&mut self) {
         self.takes_immediates = true;
     }
 
-    /// Pieces of up to so many bytes may come in messages.
+    /// Accepts pieces of up to `most` bytes inside messages.
     pub(crate) fn take_inline(&mut self, most: u64) {
         self.inline_bytes = most;
     }
 
-    /// A piece came in a message; returns where its bytes go, or `None` if they were there before.
+    /// A piece arrived inside a message. Returns the place for its bytes, or `None` if they had
+    /// arrived before.
     ///
     /// # Errors
     ///
-    /// When it may not, or cannot be.
+    /// When the piece is not allowed or its range is invalid.
     pub(crate) fn carried(
         &mut self,
         start: u64,
@@ -112,35 +113,37 @@ impl Receiver {
         Ok(is_news.then(|| self.ring.place(start, length)))
     }
 
-    /// A WRITE has announced itself.
+    /// A WRITE with immediate data has arrived.
     ///
     /// # Errors
     ///
-    /// When it may not, or cannot be there.
+    /// When it is not allowed or its range is invalid.
     pub(crate) fn written(&mut self, immediate: u32, length: u64) -> Result<(), ReceiverError> {
         if !self.takes_immediates {
             return Err(ReceiverError::Immediate);
         }
-        // What comes again is no further back than the credit that the sender has not heard of: a ring at most.
+        // A repeated piece starts at most one ring before the credit that the sender has heard of.
         let least = self.credited.saturating_sub(self.ring.bytes());
         self.arrived(place_of_immediate(immediate, least), length)
     }
 
-    /// Where the sender may write: from what is ready on to the end of its credit, around the end of the ring.
+    /// Where the sender may write: from the ready position to the end of its credit, around the end
+    /// of the ring.
     pub(crate) fn window(&self) -> [Span; 2] {
         self.places(self.ready, self.credited + self.ring.bytes())
     }
 
-    /// Where the sender may write anew once it has the credit that is returned next.
+    /// Where the sender may write as soon as it has the credit that is returned next.
     pub(crate) fn freed(&self) -> [Span; 2] {
         self.places(self.credited, self.consumed)
     }
 
-    /// Whether a piece that the peer announced is still to be fetched, where `fetching` are, too.
+    /// Whether an announced piece must still be fetched; `fetching` pieces are being fetched
+    /// already.
     ///
     /// # Errors
     ///
-    /// When it cannot be there.
+    /// When its range is invalid.
     pub(crate) fn wants(
         &self,
         start: u64,
@@ -154,11 +157,12 @@ impl Receiver {
         Ok(self.is_news(start))
     }
 
-    /// The peer says that it has written a piece to the ring; `is_written` says whether it has written to all of a place.
+    /// The peer announces a piece that it has written to the ring. `is_written` tells whether all
+    /// bytes of a place were really written.
     ///
     /// # Errors
     ///
-    /// When the piece cannot be there, or is not.
+    /// When the range is invalid or was not written.
     pub(crate) fn announced(
         &mut self,
         start: u64,
@@ -166,7 +170,7 @@ impl Receiver {
         is_written: impl FnOnce(Span) -> bool,
     ) -> Result<(), ReceiverError> {
         self.check(start, length)?;
-        // What had arrived and comes again is not looked at.
+        // A repeated piece that had arrived is not checked again.
         if self.is_news(start) && !is_written(self.ring.place(start, length)) {
             let end = start + length;
             return Err(ReceiverError::NotWritten { start, end });
@@ -178,12 +182,12 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// When it cannot be there.
+    /// When its range is invalid.
     pub(crate) fn arrived(&mut self, start: u64, length: u64) -> Result<(), ReceiverError> {
         self.check(start, length)?;
         let end = start + length;
         if end <= self.ready {
-            // It was written again after its queue pair was lost, and had arrived.
+            // It was written again after its queue pair was lost, although it had arrived.
             return Ok(());
         }
         let overlap = ReceiverError::Overlap { start, end };
@@ -193,7 +197,7 @@ impl Receiver {
         let before = self.early.range(..end).next_back();
         match before {
             Some((&other_start, &other_end)) if other_end > start => {
-                // Pieces are cut once: what comes again comes in the same form.
+                // A sender cuts pieces once, so a repeated piece has the same bounds.
                 let is_same = (other_start, other_end) == (start, end);
                 return if is_same { Ok(()) } else { Err(overlap) };
             }
@@ -214,7 +218,7 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// When it cannot.
+    /// When that contradicts what has arrived.
     pub(crate) fn ended(&mut self, at: u64) -> Result<(), ReceiverError> {
         if self.end.is_some_and(|end| end != at) {
             return Err(ReceiverError::End { at });
@@ -223,7 +227,7 @@ impl Receiver {
         self.check_end()
     }
 
-    /// What can be taken out of the ring next.
+    /// The contiguous bytes that can be taken out of the ring next.
     pub(crate) fn ready(&self) -> Span {
         let length = (self.ready - self.consumed).min(self.ring.contiguous(self.consumed));
         self.ring.place(self.consumed, length)
@@ -235,19 +239,19 @@ impl Receiver {
         debug_assert!(self.consumed <= self.ready, "only what is there is taken");
     }
 
-    /// How much of the stream was taken out.
+    /// How many bytes of the stream were taken out.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Whether all of the stream was taken out.
+    /// Whether the whole stream was taken out.
     pub(crate) fn is_finished(&self) -> bool {
         self.end == Some(self.consumed)
     }
 
-    /// Whether credit is to be returned. That is done in batches, and long before the sender needs it: when a quarter
-    /// of the ring, or of the pieces that may be under way, was taken out. Who has ended its stream needs none,
-    /// unless it waits for the last.
+    /// Whether credit must be returned. Credit is batched and comes long before the sender runs
+    /// out: when a quarter of the ring, or of the pieces that may be in flight, was taken out. A
+    /// sender that has ended its stream needs none, unless it waits for the end to be consumed.
     pub(crate) fn owes_credit(&self) -> bool {
         let uncredited = self.consumed - self.credited;
         let is_due = uncredited >= self.ring.bytes().div_ceil(4)
@@ -261,7 +265,7 @@ impl Receiver {
         }
     }
 
-    /// The credit that is returned now.
+    /// The credit message to send now.
     pub(crate) fn credit(&mut self) -> Message {
         self.credited = self.consumed;
         self.repeats = false;
@@ -273,17 +277,18 @@ impl Receiver {
         }
     }
 
-    /// A queue pair was lost, and maybe the last credit on it.
+    /// A queue pair was lost, perhaps with the last credit on it.
     pub(crate) fn lost(&mut self) {
         self.repeats = self.credited > 0;
     }
 
-    /// Whether no piece from here on has arrived.
+    /// Whether nothing from `start` on has arrived.
     fn is_news(&self, start: u64) -> bool {
         start >= self.ready && !self.early.contains_key(&start)
     }
 
-    /// The places of a part of the stream that is no longer than the ring, around its end.
+    /// The places of a part of the stream no longer than the ring; two, if it crosses the ring's
+    /// end.
     fn places(&self, start: u64, end: u64) -> [Span; 2] {
         let split = end.min(start + self.ring.contiguous(start));
         [

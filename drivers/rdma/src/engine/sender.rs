@@ -1,4 +1,4 @@
-//! The sending end of a stream: what is in its ring, what of it has gone, and what of that the peer has consumed.
+//! The sending end of a stream: what is in its ring, what was sent, and what the peer has consumed.
 
 mod posting;
 mod recovery;
@@ -12,38 +12,39 @@ use super::{Message, Pacer, Ring, Source};
 use crate::memory::Span;
 use crate::provider::{Endpoint, Remote, Request, Work};
 
-/// What a sender is told when the channel opens.
+/// The parameters of a sender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SenderSettings {
-    /// Of both ends.
+    /// The layout of both rings.
     pub(crate) ring: Ring,
-    /// Our ring, as the provider knows it.
+    /// Our ring, by the provider's number.
     pub(crate) region: usize,
     /// The peer's ring.
     pub(crate) remote: Remote,
     pub(crate) queue_pairs: usize,
-    /// Requests of one queue pair that may be waiting.
+    /// Requests that may be outstanding on one queue pair.
     pub(crate) depth: usize,
-    /// The largest WRITE, in bytes.
+    /// The largest WRITE in bytes.
     pub(crate) message_bytes: u64,
-    /// The longest piece, in bytes.
+    /// The longest piece in bytes.
     pub(crate) piece_bytes: u64,
-    /// Pieces that the peer takes beyond what it has consumed.
+    /// Pieces that the peer accepts beyond what it has consumed.
     pub(crate) max_pieces: usize,
-    /// The peer fetches pieces that are announced to it, and nothing is written.
+    /// The peer fetches announced pieces; nothing is written (`mode=get`).
     pub(crate) is_fetched: bool,
-    /// Pieces of so many bytes travel in the message that announces them; 0 for none.
+    /// Pieces of up to this many bytes travel inside the message that announces them; 0 for none.
     pub(crate) inline_bytes: u64,
-    /// A piece that is one WRITE is announced by a number in it.
+    /// A piece that fits into one WRITE is announced by immediate data.
     pub(crate) immediate: bool,
-    /// Requests complete before they have arrived (iWARP).
+    /// Requests complete before their data has arrived (iWARP).
     pub(crate) completes_early: bool,
-    /// A queue pair on which nothing completes for so long is given up, unless a provider's requests may wait.
+    /// A queue pair is given up after this time without a completion. `None` for a provider whose
+    /// requests may wait.
     pub(crate) stall: Option<Duration>,
 }
 
-/// Marks WRITEs among the names of requests; the rest is the end of the piece that they announce, 0 if there is none. No
-/// stream is so long that its places need the bit.
+/// Marks WRITEs among request identifiers. The other bits are the end of the piece that the request
+/// announces, or 0. No stream is long enough for its positions to need this bit.
 const WRITE: u64 = 1 << 62;
 
 /// The sending end of a stream.
@@ -51,88 +52,89 @@ const WRITE: u64 = 1 << 62;
 pub(crate) struct Sender {
     settings: SenderSettings,
     pacer: Pacer,
-    /// All before this place is in our ring.
+    /// Everything before this position is in our ring.
     filled: u64,
-    /// All before this place was cut into pieces.
+    /// Everything before this position was cut into pieces.
     cut: u64,
-    /// All before this place was consumed by the peer.
+    /// The peer has consumed everything before this position.
     credited: u64,
-    /// Up to here pieces may be shorter than they could be.
+    /// Up to this position, pieces may be shorter than the maximum.
     flush: u64,
     end: End,
     /// Pieces that the peer has not consumed, in order.
     pieces: VecDeque<Piece>,
-    /// So many of them, the first ones, are announced.
+    /// How many of them, from the front, were announced.
     announced: usize,
-    /// Of so many, the first ones, the peer may have heard.
+    /// How many of them, from the front, the peer may have heard of.
     told: usize,
-    /// So many, wherever they are, are held.
+    /// How many of them are held, anywhere in the queue.
     held: usize,
-    /// What is not in our ring.
+    /// Data that is sent from memory outside our ring.
     sources: Sources,
     queue_pairs: Vec<QueuePair>,
-    /// What was sent again, where requests complete before they have arrived.
+    /// What was sent a second time, where requests complete before their data has arrived.
     repeats: Vec<Repeat>,
-    /// Queue pairs on which the peer is still to hear that another was lost, and that one: before anything else.
+    /// Queue pairs on which the peer must first be told that another one was lost; pairs of both.
     abandoned: VecDeque<(usize, usize)>,
-    /// Whose turn it is.
+    /// The queue pair to try next (round-robin).
     next: usize,
-    /// Requests that have completed.
+    /// Completed requests.
     completed: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// The stream ends with what is filled; the peer does not know.
+    /// The stream ends with what is filled; the peer was not told yet.
     Wanted,
     Told {
         queue_pair: usize,
     },
 }
 
-/// A part of the stream that goes over one queue pair.
+/// A part of the stream that is sent over one queue pair.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     start: u64,
     end: u64,
-    /// `None` until there is one with room, and again when it is lost.
+    /// `None` until a queue pair has room, and again after that queue pair is lost.
     queue_pair: Option<usize>,
-    /// All before this place was posted.
+    /// Everything before this position was posted.
     posted: u64,
-    /// The peer was told, on this queue pair.
+    /// The announcement was posted on this queue pair.
     announced: bool,
-    /// The peer was told, on this one or on one that is lost: it may have the piece.
+    /// The announcement was posted on this queue pair or a lost one: the peer may have the piece.
     told: bool,
-    /// Its memory is needed until it has completed: it may be on its way when the peer has consumed it already, because
-    /// it goes over a second queue pair, or the memory is not in our ring and goes away.
+    /// Its memory is needed until its requests complete. The data may still be in flight although
+    /// the peer has consumed it already, because it was sent over two queue pairs, or the memory is
+    /// outside our ring and will be released.
     held: bool,
-    /// It goes for the second time, and the first may have arrived.
+    /// It is sent for the second time, and the first copy may have arrived.
     again: bool,
 }
 
-/// A piece that was sent for the second time over the first queue pair that lives. Nobody knows when it has arrived, and
-/// what is written to its place over another queue pair may be there before it, to be overwritten. So that goes over
-/// the same one.
+/// A piece that was sent a second time over the first queue pair that works. On iWARP its arrival
+/// is unknown. Data that is written to its place over another queue pair could arrive first and be
+/// overwritten, so the next data for this place uses the same queue pair.
 #[derive(Debug, Clone, Copy)]
 struct Repeat {
-    /// Its place in the ring.
+    /// The place in the ring.
     from: u64,
     to: u64,
-    /// It has arrived when anything after this has that goes over the same queue pair.
+    /// It has arrived as soon as any later request on the same queue pair has.
     before: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct QueuePair {
-    /// Requests without completion.
+    /// Requests that have not completed.
     pending: usize,
-    /// When one completed last, or the first of them was posted.
+    /// When the last one completed, or the first one was posted.
     progress: Duration,
-    /// Since when there is always one without completion, if there is.
+    /// Since when at least one request has been outstanding without a break.
     busy: Duration,
     lost: bool,
-    /// How often it was restored.
+    /// How many times it was restored.
     life: u32,
 }
 
@@ -147,7 +149,7 @@ impl QueuePair {
 }
 
 impl Piece {
-    /// Tells the peer that it is there.
+    /// The request that announces this piece to the peer.
     fn announce(&mut self) -> Request {
         (self.announced, self.told) = (true, true);
         let length = self.end - self.start;
@@ -163,14 +165,14 @@ impl Piece {
     }
 }
 
-/// What is to be posted.
+/// What to post next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Post {
     pub(crate) queue_pair: usize,
     pub(crate) request: Request,
 }
 
-/// How the peer lied, or what is no more.
+/// How the peer violated the protocol, or what was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SenderError {
     #[error("the peer says that it consumed {said} bytes, and {sent} were sent")]
@@ -207,12 +209,13 @@ impl Sender {
         ring.place(self.filled, free.min(ring.contiguous(self.filled)))
     }
 
-    /// The first `count` bytes of [`Sender::room`] are there.
+    /// The first `count` bytes of [`Sender::room`] are filled.
     pub(crate) fn fill(&mut self, count: usize) {
         self.filled += count as u64;
     }
 
-    /// The next `count` bytes, no more than there is room for, are elsewhere, and stay there while they are needed.
+    /// The next `count` bytes, at most the room, are elsewhere and stay there until they are
+    /// released.
     pub(crate) fn fill_from(&mut self, source: Source, count: usize) {
         let start = self.filled;
         self.filled += count as u64;
@@ -220,17 +223,17 @@ impl Sender {
         self.sources.add(start, self.filled, source);
     }
 
-    /// How long the stream is, so far.
+    /// The length of the stream so far.
     pub(crate) fn filled(&self) -> u64 {
         self.filled
     }
 
-    /// What is there goes without waiting for more.
+    /// Sends what is filled without waiting for more.
     pub(crate) fn flush(&mut self) {
         self.flush = self.filled;
     }
 
-    /// The stream ends with what is there.
+    /// Ends the stream with what is filled.
     pub(crate) fn finish(&mut self) {
         self.flush();
         if self.end == End::Open {
@@ -238,17 +241,17 @@ impl Sender {
         }
     }
 
-    /// Whether everything that may go was posted, its announcements included.
+    /// Whether everything that may be sent was posted, with its announcements.
     pub(crate) fn is_posted(&self) -> bool {
         self.cut >= self.flush && self.end != End::Wanted && self.announced == self.pieces.len()
     }
 
-    /// Whether the peer is still to fetch something.
+    /// Whether the peer must still fetch something.
     pub(crate) fn has_unfetched(&self) -> bool {
         self.settings.is_fetched && !self.pieces.is_empty()
     }
 
-    /// A number that changes whenever something of the stream has gone or was consumed.
+    /// A number that changes whenever part of the stream was sent or consumed.
     pub(crate) fn progress(&self) -> u64 {
         self.completed + self.credited
     }
@@ -260,7 +263,7 @@ impl Sender {
             .all(|queue_pair| queue_pair.pending == 0)
     }
 
-    /// A request of ours has completed, and with it all that were posted before on the queue pair.
+    /// A request has completed, and with it all earlier ones of the queue pair.
     pub(crate) fn completed(&mut self, queue_pair: usize, id: u64, now: Duration) {
         let on = &mut self.queue_pairs[queue_pair];
         on.pending = on.pending.saturating_sub(1);
@@ -272,7 +275,7 @@ impl Sender {
         if self.held == 0 {
             return;
         }
-        // Announcements have the end of their piece for a name.
+        // The identifier of an announcement is the end of its piece.
         let end = id & !WRITE;
         let ended = |piece: &&mut Piece| piece.held && piece.end == end;
         if let Some(piece) = self.pieces.iter_mut().find(ended) {
@@ -287,36 +290,36 @@ impl Sender {
         }
     }
 
-    /// Somebody looks after it, and `endpoint` can be asked what the device counts.
+    /// Updates the pacer. `endpoint` reads the device's counters.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
         self.pacer.wake(now, endpoint);
     }
 
-    /// How fast messages leave, in bytes per second, if they are held back.
+    /// The paced rate in bytes per second; `None` if messages are not paced.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.pacer.rate()
     }
 
-    /// Finds a queue pair with room for a request that somebody else posts, and counts that.
+    /// Finds a queue pair with room for a request that the caller posts, and counts it.
     pub(crate) fn reserve(&mut self, now: Duration) -> Option<usize> {
         let queue_pair = (0..self.queue_pairs.len()).find(|&number| self.has_room(number))?;
         self.count(queue_pair, now);
         Some(queue_pair)
     }
 
-    /// Whether a queue pair lives and takes another request.
+    /// Whether a queue pair is connected and has room for another request.
     pub(crate) fn has_room(&self, queue_pair: usize) -> bool {
         let queue_pair = self.queue_pairs[queue_pair];
         !queue_pair.lost && queue_pair.pending < self.settings.depth
     }
 
-    /// Counts a request that somebody else posts on a queue pair with room.
+    /// Counts a request that the caller posts on a queue pair with room.
     pub(crate) fn count(&mut self, queue_pair: usize, now: Duration) {
         self.queue_pairs[queue_pair].count(now);
     }
 
-    /// Bytes that the device has to bring to the peer, and bytes that have arrived there. What is fetched, the peer's
-    /// device brings.
+    /// Bytes that the device has to deliver, and bytes that were delivered. In `mode=get` the
+    /// peer's device delivers.
     pub(crate) fn brought(&self) -> (u64, u64) {
         if self.settings.is_fetched {
             (self.cut - self.credited, self.credited)
@@ -325,7 +328,7 @@ impl Sender {
         }
     }
 
-    /// The longest message, as it goes at present.
+    /// The longest message at present, in bytes.
     pub(crate) fn message_bytes(&self) -> u64 {
         self.pacer.message_bytes(self.settings.message_bytes)
     }
@@ -334,12 +337,12 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// When it cannot have consumed so much.
+    /// When it claims to have consumed more than it can have.
     pub(crate) fn credited(&mut self, consumed: u64) -> Result<(), SenderError> {
         let last_told = self.told.checked_sub(1).map(|last| self.pieces[last]);
         let sent = last_told.map_or(self.credited, |piece| piece.end);
         if consumed < self.credited {
-            // Credit takes any queue pair, and one may be slower than another.
+            // Credit may take any queue pair, and a slower one delivers an older value later.
             return Ok(());
         }
         if consumed > sent {
@@ -353,7 +356,7 @@ impl Sender {
             let consumed = |piece: &&mut Piece| piece.start < consumed;
             for piece in self.pieces.iter_mut().take_while(consumed) {
                 if piece.held && piece.posted == piece.start {
-                    // It had arrived before its queue pair was lost, and need not go again.
+                    // It had arrived before its queue pair was lost and need not be sent again.
                     (piece.announced, piece.held) = (true, false);
                     self.held -= 1;
                 }
@@ -364,7 +367,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Forgets pieces that nobody needs.
+    /// Removes pieces that are no longer needed.
     fn retire(&mut self) {
         let credited = self.credited;
         let is_done = |piece: &Piece| piece.end <= credited && !piece.held;
@@ -375,7 +378,7 @@ impl Sender {
         }
     }
 
-    /// Counts the first pieces of each kind, after some may have become such.
+    /// Updates the counts of leading pieces.
     fn count_announced(&mut self) {
         let count = |from: usize, is: fn(&Piece) -> bool| {
             let further = self.pieces.iter().skip(from);
