@@ -1,4 +1,4 @@
-//! Where the bytes of a stream lie that are sent from another place than the ring.
+//! Which parts of a stream are sent from memory outside the ring.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ pub(crate) struct Source {
     pub(crate) offset: usize,
 }
 
-/// The parts of a stream that do not lie in the ring, in order.
+/// The parts of a stream that are outside the ring, in order.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     parts: VecDeque<Part>,
@@ -23,7 +23,7 @@ struct Part {
 }
 
 impl Source {
-    /// The place so many bytes behind this one.
+    /// The place `count` bytes further on.
     fn skip(self, count: u64) -> Self {
         let count = usize::try_from(count).expect("a part is memory of this process");
         Self {
@@ -34,7 +34,7 @@ impl Source {
 }
 
 impl Sources {
-    /// The stream from `start` to `end` lies at `source`. Nothing behind it was added before.
+    /// The stream from `start` to `end` is at `source`. Parts are added in order.
     pub(super) fn add(&mut self, start: u64, end: u64, source: Source) {
         if let Some(last) = self.parts.back_mut()
             && last.end == start
@@ -46,7 +46,8 @@ impl Sources {
         self.parts.push_back(Part { start, end, source });
     }
 
-    /// Where `length` bytes of the stream from `start` lie, `None` for the ring, and how many of them lie there.
+    /// Where the `length` bytes of the stream from `start` begin (`None` is the ring), and how many
+    /// of them are contiguous there.
     pub(super) fn find(&self, start: u64, length: u64) -> (Option<Source>, u64) {
         let next = self.parts.partition_point(|part| part.end <= start);
         match self.parts.get(next) {
@@ -59,13 +60,13 @@ impl Sources {
         }
     }
 
-    /// Whether any of the stream from `start` to `end` lies outside the ring.
+    /// Whether any part of the stream from `start` to `end` is outside the ring.
     pub(super) fn any_within(&self, start: u64, end: u64) -> bool {
         let next = self.parts.partition_point(|part| part.end <= start);
         self.parts.get(next).is_some_and(|part| part.start < end)
     }
 
-    /// Nobody asks for what is before this place any more.
+    /// Drops everything before this position.
     pub(super) fn forget(&mut self, before: u64) {
         while self.parts.pop_front_if(|part| part.end <= before).is_some() {}
     }

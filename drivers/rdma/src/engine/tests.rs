@@ -1,4 +1,4 @@
-//! Two engines and a wire between them, whose order and losses come from a seed.
+//! Two engines with a wire between them; a seed chooses order and losses.
 
 mod script;
 
@@ -15,39 +15,40 @@ use crate::provider::{Remote, Request, Work};
 const KEY: u32 = 7;
 const ADDRESS: u64 = 0x1000;
 
-/// A sender, a receiver, their rings, and queue pairs that work on when they are asked.
+/// A sender, a receiver, their rings, and queue pairs that advance step by step.
 struct Fabric {
     sender: Sender,
     receiver: Receiver,
     sent: Vec<u8>,
-    /// Regions beside the ring, and where they end in the stream; empty when nobody may need them any more.
+    /// Memory outside the ring, each with its end in the stream; cleared when it is no longer
+    /// needed.
     elsewhere: Vec<(Vec<u8>, u64)>,
     received: Vec<u8>,
     queue_pairs: Vec<VecDeque<OnTheWay>>,
-    /// Requests complete when they are on their way, as over TCP, and not when they have arrived.
+    /// Requests complete when they were sent, as over TCP, and not when they have arrived.
     completes_early: bool,
     lost: Vec<bool>,
-    /// How often each was restored.
+    /// How many times each was restored.
     lives: Vec<u32>,
     delivered: Vec<u8>,
     now: Duration,
 }
 
-/// A request, and what it writes where that is settled already.
+/// A request, with its payload if that is fixed already.
 #[derive(Debug, Clone)]
 struct OnTheWay {
     request: Request,
     bytes: Option<Vec<u8>>,
 }
 
-/// What a provider is like.
+/// The properties of a provider.
 #[derive(Debug, Clone, Copy, Default)]
 struct Nature {
     /// See [`Fabric::completes_early`].
     completes_early: bool,
-    /// WRITEs carry numbers for the peer.
+    /// WRITEs carry immediate data.
     immediate: bool,
-    /// Pieces of so many bytes travel in messages.
+    /// Pieces of up to this many bytes travel inside messages.
     inline_bytes: u64,
 }
 
@@ -107,7 +108,7 @@ impl Fabric {
         }
     }
 
-    /// Puts as much of `bytes` into the sender's ring as there is room for; returns how much.
+    /// Fills the sender's ring from `bytes` as far as there is room; returns the count.
     fn fill(&mut self, bytes: &[u8]) -> usize {
         let room = self.sender.room();
         let count = room.length.min(bytes.len());
@@ -116,7 +117,8 @@ impl Fabric {
         count
     }
 
-    /// The next of `bytes`, as much as there is room for, are sent from where they are; returns how many.
+    /// Sends the next of `bytes`, as far as there is room, from memory outside the ring; returns
+    /// the count.
     fn fill_from(&mut self, bytes: &[u8]) -> usize {
         let count = self.sender.room().length.min(bytes.len());
         self.elsewhere.push((bytes[..count].to_vec(), 0));
@@ -129,7 +131,7 @@ impl Fabric {
         count
     }
 
-    /// Takes away what is not needed any more.
+    /// Clears memory that is no longer needed.
     fn take_away(&mut self) {
         let needed_from = self.sender.needed_from();
         for (bytes, end) in &mut self.elsewhere {
@@ -159,7 +161,7 @@ impl Fabric {
         }
     }
 
-    /// What a request takes along.
+    /// The payload of a request.
     fn source(&self, request: Request) -> Option<Vec<u8>> {
         let (Work::Write { region, span, .. } | Work::Carry { region, span, .. }) = request.work
         else {
@@ -189,7 +191,7 @@ impl Fabric {
                 let place = usize::try_from(to.address - ADDRESS).unwrap();
                 match bytes.or_else(|| self.source(request)) {
                     Some(bytes) => self.received[place..][..span.length].copy_from_slice(&bytes),
-                    // What a lost queue pair still does is undone.
+                    // Requests of a lost queue pair have no effect.
                     None => assert!(self.lost[queue_pair], "memory is needed until it has gone"),
                 }
                 if let Some(immediate) = immediate {
@@ -199,7 +201,8 @@ impl Fabric {
                 self.complete(queue_pair, request.id);
             }
             Work::Send(message) | Work::Carry { message, .. } => {
-                // What is sent again when the ring has gone on is of no use, and is not used.
+                // A repeated piece whose place holds later data was consumed, and the receiver
+                // ignores it.
                 let payload = bytes.or_else(|| self.source(request)).unwrap_or_default();
                 let message = [message.as_bytes(), &payload].concat();
                 match Message::decode(&message).unwrap() {
@@ -225,7 +228,7 @@ impl Fabric {
         }
     }
 
-    /// What is lost does not complete, though the peer may see some of it.
+    /// Requests of a lost queue pair do not complete, although the peer may have received some.
     fn complete(&mut self, queue_pair: usize, id: u64) {
         if !self.lost[queue_pair] && !self.completes_early {
             self.sender.completed(queue_pair, id, self.now);
@@ -237,7 +240,7 @@ impl Fabric {
         let range = ready.offset..ready.offset + ready.length;
         self.delivered
             .extend_from_slice(&self.received[range.clone()]);
-        // What was taken may be overwritten at any time.
+        // The sender may overwrite consumed bytes at any time.
         self.received[range].fill(0xee);
         self.receiver.consume(ready.length);
         if self.receiver.owes_credit()
@@ -248,7 +251,7 @@ impl Fabric {
     }
 
     fn lose(&mut self, queue_pair: usize) {
-        // Nothing is replaced over TCP.
+        // Over TCP, queue pairs are not restored.
         let is_last = self.lost.iter().filter(|&&lost| !lost).count() == 1;
         if !(self.lost[queue_pair] || is_last && self.completes_early) {
             self.lost[queue_pair] = true;
@@ -256,7 +259,7 @@ impl Fabric {
         }
     }
 
-    /// What was on its way over the lost one does not arrive any more.
+    /// What was in flight on the lost queue pair is discarded.
     fn restore(&mut self, queue_pair: usize) {
         if self.lost[queue_pair] && !self.completes_early {
             self.lost[queue_pair] = false;
@@ -294,7 +297,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever the order and whatever is lost: the stream arrives once, whole and in order.
+    /// In any order and with any loss, the stream arrives once, whole and in order.
     #[test]
     fn the_stream_arrives(
         events in events(),
@@ -327,7 +330,7 @@ proptest! {
         }
         fabric.sender.finish();
         fabric.restore(0);
-        // Each round carries something on, so the number of rounds is bounded.
+        // Each round makes progress, so the number of rounds is bounded.
         for _ in 0..100_000 {
             if fabric.receiver.is_finished() {
                 break;
@@ -343,7 +346,7 @@ proptest! {
         prop_assert!(fabric.delivered == stream[..filled]);
     }
 
-    /// A peer may say anything: it is believed or refused, and nothing else happens.
+    /// Any message of a peer is either applied or refused, without another effect.
     #[test]
     fn a_receiver_believes_nobody(
         messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..4_u8), 0..40),
@@ -418,10 +421,10 @@ fn credit_for_what_was_not_sent_is_refused() {
     fabric.post();
     let refused = fabric.sender.credited(30);
     let lie = SenderError::Credit { said: 30, sent: 20 };
-    // Depth 5: two pieces were announced, of the third only the WRITE was posted.
+    // Depth 5: two pieces were announced; of the third only the WRITE was posted.
     assert_eq!(refused, Err(lie));
     fabric.sender.credited(20).unwrap();
-    // What overtook another on a slower queue pair says nothing new.
+    // A message that another one on a quicker queue pair has overtaken changes nothing.
     fabric.sender.credited(10).unwrap();
     assert_eq!(fabric.sender.credited(30), refused);
 }

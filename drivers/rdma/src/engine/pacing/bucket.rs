@@ -1,15 +1,16 @@
-//! A token bucket: lets bytes pass at a rate, and a burst at once.
+//! A token bucket.
 
 use std::time::Duration;
 
-/// Lets bytes pass at a rate. Time is that since some fixed moment, and does not go back.
+/// A token bucket: limits the rate, and allows a burst. Time is counted from a fixed moment and
+/// must not decrease.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
-    /// In bytes per second; `None` does not pace.
+    /// In bytes per second; `None` for no limit.
     rate: Option<u64>,
     /// Bytes that may pass at once after a pause.
     burst: u64,
-    /// When the bucket will be full again.
+    /// When the bucket will be full.
     full_at: Duration,
 }
 
@@ -23,7 +24,7 @@ impl Bucket {
         }
     }
 
-    /// How long so many bytes take.
+    /// How long this many bytes take at the rate.
     pub(super) fn time_of(&self, bytes: u64) -> Duration {
         self.rate
             .map_or(Duration::ZERO, |rate| time_of(bytes, rate))
@@ -34,38 +35,39 @@ impl Bucket {
         self.rate
     }
 
-    /// From now on. What has passed before counts as it did.
+    /// Changes the limits. The bucket keeps its level.
     pub(super) fn set(&mut self, rate: Option<u64>, burst: u64) {
         (self.rate, self.burst) = (rate.filter(|&rate| rate > 0), burst);
     }
 
-    /// When so many bytes may pass: `now` or later. More than the burst pass when the bucket is full.
+    /// When this many bytes may pass: `now` or later. More bytes than the burst pass when the
+    /// bucket is full.
     pub(super) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         let Some(rate) = self.rate else {
             return now;
         };
-        // The bucket has room for the bytes when what is missing from it is at most burst - bytes.
+        // The bucket has enough tokens when at most `burst - bytes` are missing.
         let slack = nanoseconds(self.burst.saturating_sub(bytes)) / u128::from(rate);
         let slack = Duration::from_nanos(u64::try_from(slack).unwrap_or(u64::MAX));
         self.full_at.saturating_sub(slack).max(now)
     }
 
-    /// Counts bytes that pass now.
+    /// Takes the tokens for bytes that pass now.
     pub(super) fn pass(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.rate {
-            // Late is allowed, early is not: a part of a nanosecond counts as one.
+            // Rounded up: passing late is allowed, passing early is not.
             self.full_at = self.full_at.max(now).saturating_add(time_of(bytes, rate));
         }
     }
 }
 
-/// How long so many bytes take at a rate of bytes per second.
+/// How long this many bytes take at a rate in bytes per second.
 pub(crate) fn time_of(bytes: u64, rate: u64) -> Duration {
     let nanoseconds = nanoseconds(bytes).div_ceil(u128::from(rate.max(1)));
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
-/// How many nanoseconds so many bytes take at a byte per second.
+/// How many nanoseconds this many bytes take at one byte per second.
 fn nanoseconds(bytes: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000
 }
@@ -94,7 +96,7 @@ mod tests {
             bucket.ready_at(50, Duration::ZERO),
             Duration::from_millis(50)
         );
-        // What is larger than the burst waits for a full bucket.
+        // A message larger than the burst waits for a full bucket.
         assert_eq!(
             bucket.ready_at(500, Duration::ZERO),
             Duration::from_millis(100)
@@ -102,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// No policer of this rate and burst drops anything of what is sent as soon as it may be.
+        /// A policer with this rate and burst drops nothing of what is sent as early as allowed.
         #[test]
         fn a_policer_lets_everything_through(
             rate in 1_u64..10_000_000_000,

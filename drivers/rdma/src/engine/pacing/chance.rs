@@ -1,51 +1,53 @@
-//! Misses that no rate mends.
+//! Random loss, which no lower rate reduces.
 //!
-//! Behind a policer a rate that is too much by little makes a device miss something now and then, and no longer once the rate is less by
-//! that. What is missed as often although the rate becomes less and less is lost by chance: then the rate is what it was
-//! before, and what comes about as often from then on has the same reason.
+//! Behind a policer, a rate that is slightly too high causes a loss now and then, and none after a
+//! small reduction. Losses that stay as frequent although the rate was reduced step by step are
+//! random: then the rate is restored, and losses of about that frequency are ignored from then on.
 
-/// What is known of misses at a rate that was held to be good. Bytes are those that left since the miss before.
+/// Losses at a rate that had been found good. Bytes are those that were sent since the previous
+/// loss.
 #[derive(Debug, Default)]
 pub(super) struct Chance {
-    /// The rate before the first miss that counts, in bytes per second.
+    /// The rate before the first loss that is counted, in bytes per second.
     rate: Option<f64>,
-    /// Misses since then, and what passed before them, in all.
+    /// Losses since then, and the bytes sent before them in all.
     count: u32,
     bytes: u64,
-    /// What passes between misses by chance, once that is known.
+    /// The usual distance between random losses in bytes, once it is known.
     usual_bytes: Option<u64>,
 }
 
-/// So many misses with about as much between them, each at a lower rate, are chance.
+/// This many losses at about equal distances, each at a lower rate, are random.
 const MOST: u32 = 5;
 
-/// By how much the rate becomes less after the first of them, and twice as much each time: by a sixth in all.
+/// The first reduction of the rate, which doubles with each loss: a sixth in all.
 const EASE: f64 = 0.0125;
 
-/// They are rarer if so many times as much passes between them.
+/// Losses are rarer if their distance grew by this factor.
 const RARER: u64 = 4;
 
-/// What comes so much sooner than by chance has another reason.
+/// A loss that comes sooner than random ones by this factor is not random.
 const SOONER: u64 = 8;
 
 impl Chance {
-    /// Whether a miss is one of those that no rate mends.
+    /// Whether random loss explains this one.
     pub(super) fn explains(&self, bytes: u64) -> bool {
         self.usual_bytes
             .is_some_and(|usual| bytes >= usual / SOONER)
     }
 
-    /// Whether misses have become rarer since the rate is less.
+    /// Whether losses became rarer after the reductions.
     pub(super) fn is_rarer(&self, bytes: u64) -> bool {
         bytes >= RARER * self.average()
     }
 
-    /// The rate becomes less because of a miss.
+    /// The rate is reduced because of a loss.
     pub(super) fn suspect(&mut self, rate: f64) {
         self.rate.get_or_insert(rate);
     }
 
-    /// Counts a miss; returns by which share the rate should become less, or `None` if that has been in vain.
+    /// Counts a loss. Returns the share by which to reduce the rate, or `None` if reductions have
+    /// not helped.
     pub(super) fn count(&mut self, bytes: u64) -> Option<f64> {
         self.count += 1;
         self.bytes += bytes;
@@ -56,7 +58,7 @@ impl Chance {
         None
     }
 
-    /// The rate before all of these misses, which count no more; `None` if there were none.
+    /// Forgets these losses and returns the rate before them; `None` if there were none.
     pub(super) fn forget(&mut self) -> Option<f64> {
         (self.count, self.bytes) = (0, 0);
         self.rate.take()

@@ -1,21 +1,21 @@
-//! What was late without anybody's fault: a packet is lost by chance now and then.
+//! A budget for random loss: packets are lost by chance now and then.
 
 use std::time::Duration;
 
-/// Some events are excused, and as many again as time passes.
+/// A budget of tolerated losses that refills with time.
 #[derive(Debug)]
 pub(super) struct Excuses {
     left: u32,
-    /// Since when those that are missing come back.
+    /// Since when the budget refills.
     since: Duration,
-    /// What left before has the same reason as the last event.
+    /// Everything that was sent before this time belongs to the last tolerated loss.
     until: Duration,
 }
 
-/// How many there are after a while without events.
+/// The budget after a while without losses.
 const MOST: u32 = 4;
 
-/// How long it takes until there is one more.
+/// The time in which the budget grows by one.
 const REGAINED_AFTER: Duration = Duration::from_secs(1);
 
 impl Default for Excuses {
@@ -29,7 +29,7 @@ impl Default for Excuses {
 }
 
 impl Excuses {
-    /// Whether it is excused that what left at `posted_at` is late, as was seen now.
+    /// Whether a late arrival of what was sent at `posted_at`, noticed now, is within the budget.
     pub(super) fn excuses(&mut self, posted_at: Duration, now: Duration) -> bool {
         if posted_at < self.until {
             return true;
@@ -70,7 +70,7 @@ mod tests {
         let at = |event: u32| SECOND + event * SECOND / 100;
         for event in 0..MOST {
             assert!(excuses.excuses(at(event), at(event)));
-            // All of this left before the event was seen.
+            // All of this was sent before the loss was noticed.
             assert!(excuses.excuses(SECOND / 2, at(event)));
         }
         assert!(!excuses.excuses(at(MOST), at(MOST)));

@@ -1,8 +1,9 @@
-//! What is under way on a path of which the rate and the burst are known.
+//! The bytes in flight on a path whose rate and burst are configured.
 //!
-//! A bucket counts what is given to a device, and a policer what the device sends. Between the two is a host that may be busy:
-//! then all that it was given leaves late, and at once. So on a path on which the burst covers a round trip no more than that is under
-//! way, and a policer of that rate and burst takes it however late it comes ([`Window`]). On a longer path there has to be more.
+//! A token bucket counts what is handed to a device; a policer counts what the device sends. A busy
+//! host delays what was handed over, and sends it together. So on a path whose burst covers a round
+//! trip, at most the burst is in flight: a policer with that rate and burst passes it however late
+//! it is sent ([`Window`]). On a longer path more must be in flight.
 
 use std::time::Duration;
 
@@ -10,19 +11,19 @@ use super::RETRY;
 use super::bucket::time_of;
 use super::window::Window;
 
-/// Counts what leaves and arrives. Time is that since some moment, as everywhere in pacing.
+/// Counts sent and arrived bytes. Times are counted from one moment, as everywhere in pacing.
 #[derive(Debug)]
 pub(super) struct Flight {
     /// In bytes per second.
     rate: u64,
-    /// How many bytes may leave together.
+    /// Bytes that may be sent together.
     burst: u64,
     window: Window,
-    /// Bytes that left, and neither arrived nor were lost.
+    /// Bytes that were sent and have neither arrived nor been lost.
     under_way: u64,
-    /// What the quickest message took.
+    /// The shortest time that a message took.
     quickest: Option<Duration>,
-    /// What a round trip takes without a message, if somebody knows.
+    /// The round trip time without load, if it was measured.
     measured: Option<Duration>,
     /// Bytes that have arrived.
     arrived: u64,
@@ -44,40 +45,41 @@ impl Flight {
         }
     }
 
-    /// Somebody has measured what a round trip takes without a message.
+    /// Sets the measured round trip time without load.
     pub(super) fn expect(&mut self, round_trip: Duration) {
         self.measured = Some(round_trip);
     }
 
-    /// So many bytes leave.
+    /// This many bytes were sent.
     pub(super) fn posted(&mut self, bytes: u64) {
         self.under_way += bytes;
     }
 
-    /// So many bytes that left at `posted_at` are there.
+    /// This many bytes, sent at `posted_at`, have arrived.
     pub(super) fn arrived(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
         self.gone(bytes);
         let took = now.saturating_sub(posted_at);
         self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
         self.arrived = self.arrived.saturating_add(bytes);
-        // The first messages of a program that is not in the caches yet are given to the device long after somebody has looked
-        // at the clock, and did not leave then.
+        // The first messages of a program reach the device long after the clock was read, because
+        // its code is not in the caches yet; their times are too long.
         let measured = self.measured.filter(|_| self.arrived <= self.burst);
         let least = [self.quickest, measured].into_iter().flatten().min();
         let left_at = now.saturating_sub(least.unwrap_or(took));
         self.window.arrived(bytes, left_at);
     }
 
-    /// So many bytes are not under way any more.
+    /// This many bytes left the flight: they arrived or were lost.
     pub(super) fn gone(&mut self, bytes: u64) {
         self.under_way = self.under_way.saturating_sub(bytes);
     }
 
-    /// Until when so many bytes may not leave because of what is under way, if that is so, or when to look again.
+    /// Until when the bytes in flight forbid to send `bytes`, or when to check again; `None` if
+    /// they may be sent.
     pub(super) fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
         self.bounding_burst()?;
         let under_way = match self.under_way {
-            // A message that is longer than the burst goes alone.
+            // A message longer than the burst is sent alone.
             0 => bytes.min(self.burst),
             others => others + bytes,
         };
@@ -85,18 +87,19 @@ impl Flight {
         Some(ready_at.unwrap_or(now + RETRY)).filter(|&at| at > now)
     }
 
-    /// The burst, if no more than that may be under way.
+    /// The burst, if it bounds the bytes in flight.
     pub(super) fn bounding_burst(&self) -> Option<u64> {
         let round_trip = self.quickest.or(self.measured)?;
         self.covers(round_trip).then_some(self.burst)
     }
 
-    /// Whether it matters when messages arrive: the path is short, or none has arrived yet.
+    /// Whether the times of arrivals matter: the path is short, or nothing has arrived yet.
     pub(super) fn is_bounded(&self) -> bool {
         self.quickest.is_none() || self.bounding_burst().is_some()
     }
 
-    /// Whether the burst covers what two round trips bring, one of them for acknowledgements that a busy host sends late.
+    /// Whether the burst covers two round trips, one of them for acknowledgements that a busy host
+    /// sends late.
     fn covers(&self, round_trip: Duration) -> bool {
         2 * round_trip <= time_of(self.burst, self.rate)
     }
@@ -109,7 +112,8 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
     const NOW: Duration = Duration::from_secs(1);
 
-    /// A path that takes 3000 bytes at once, which is what three milliseconds bring, after a message that took so long.
+    /// A path with a burst of 3000 bytes, which take three milliseconds, after a message that took
+    /// `round_trip`.
     fn after(round_trip: Duration) -> Flight {
         let mut flight = Flight::new(1_000_000, 3000);
         flight.posted(1);
@@ -124,7 +128,7 @@ mod tests {
         flight.posted(2000);
         assert_eq!(flight.hold(1000, NOW), None);
         assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY));
-        // It left one millisecond before it arrived, at the latest, and counts from then on.
+        // It was sent at most one millisecond before it arrived.
         flight.arrived(2000, NOW - 5 * MILLISECOND, NOW);
         assert_eq!(flight.hold(2000, NOW), None);
         assert_eq!(flight.hold(3000, NOW), Some(NOW + MILLISECOND));
@@ -157,7 +161,7 @@ mod tests {
         let mut flight = Flight::new(1_000_000, 3000);
         flight.expect(MILLISECOND / 10);
         flight.posted(2000);
-        // It was posted a millisecond after somebody looked at the clock.
+        // It was posted a millisecond after the clock was read.
         flight.arrived(2000, NOW - MILLISECOND, NOW);
         let left_at = NOW - MILLISECOND / 10;
         assert_eq!(flight.hold(2000, NOW), Some(left_at + MILLISECOND));

@@ -1,9 +1,11 @@
-//! Whose turn it is on a short path, where no more than a burst is under way.
+//! Round-robin scheduling of the channels that share a short path, where at most a burst is in
+//! flight.
 //!
-//! Whoever sees a message arrive is the first to know that there is room, and would have it each time: one channel would send, and
-//! the others wait for ever. So a channel sends alone for some bursts, until the one that has waited longest takes over. Turns
-//! are long, because nothing leaves while that one waits for what is under way; and those that wait look seldom, because on a host
-//! with few processors each look takes time from the one that sends.
+//! The channel that sees a message arrive is the first to know that there is room, and would take
+//! it each time: one channel would send and the others would starve. So a channel sends alone for
+//! some bursts and then yields to the one that has waited longest. Turns are long, because nothing
+//! is sent while the next channel waits for the flight to drain. Waiting channels poll rarely,
+//! because on a host with few processors each poll takes time from the sending channel.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,10 +13,11 @@ use std::time::Duration;
 use super::RETRY;
 use super::bucket::time_of;
 
-/// Channels that wait, and the one whose turn it is. Time is that since some moment, as everywhere in pacing.
+/// The waiting channels, and the one that has the turn. Times are counted from one moment, as
+/// everywhere in pacing.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: VecDeque<Waiting>,
     turn: Option<Turn>,
 }
@@ -22,40 +25,40 @@ pub(super) struct Line {
 #[derive(Debug)]
 struct Turn {
     channel: u64,
-    /// How many bytes it has sent.
+    /// Bytes it has sent in this turn.
     bytes: u64,
-    /// When it looked last.
+    /// When it polled last.
     seen: Duration,
 }
 
 #[derive(Debug)]
 struct Waiting {
     channel: u64,
-    /// When it looks again.
+    /// When it polls next.
     due: Duration,
 }
 
-/// How many bursts make a turn.
+/// The length of a turn in bursts.
 const TURN_BURSTS: u64 = 32;
 
-/// How soon somebody looks again whose turn has come or is about to come.
+/// The polling interval of a channel that has the turn or is about to get it.
 const SOON: Duration = Duration::from_micros(250);
 
-/// The next one looks at least so often: the one whose turn it is may have nothing to send.
+/// The polling interval of the next channel: the one that has the turn may have nothing to send.
 const NEXT_LOOKS: Duration = Duration::from_millis(4);
 
-/// The others look at least so often: those ahead of them may have nothing to send.
+/// The polling interval of the others: the channels ahead of them may have nothing to send.
 const OTHERS_LOOK: Duration = Duration::from_millis(100);
 
-/// Who has not looked for so long has nothing to send any more.
+/// A channel that has the turn and has not polled for this long has nothing to send.
 const IDLE: Duration = Duration::from_millis(5);
 
-/// So late nobody comes who still wants the turn.
+/// A waiting channel whose poll is overdue by this much does not want the turn any more.
 const GONE: Duration = Duration::from_millis(20);
 
 impl Line {
-    /// A channel would like to send. Returns when it should look again, if it is not its turn. `burst` is in bytes, `rate` in
-    /// bytes per second.
+    /// A channel wants to send. Returns when it should poll again if it does not have the turn.
+    /// `burst` is in bytes, `rate` in bytes per second.
     pub(super) fn look(
         &mut self,
         channel: u64,
@@ -68,7 +71,8 @@ impl Line {
             return None;
         }
         let most = TURN_BURSTS.saturating_mul(burst);
-        // A message takes as long as a burst at most, and nobody looks before it may leave.
+        // A message takes at most the time of a burst, and no channel polls before the message may
+        // be sent.
         let idle = IDLE.max(2 * time_of(burst, rate));
         let turn = self.turn.as_ref().filter(|turn| now <= turn.seen + idle);
         let left = turn.map_or(0, |turn| most.saturating_sub(turn.bytes));
@@ -84,8 +88,8 @@ impl Line {
         Some(due)
     }
 
-    /// When a channel that has to wait until then looks again, though it is its turn: what another one has under way arrives
-    /// without a word to it.
+    /// When a channel that has the turn and must wait until `until` polls: bytes of another channel
+    /// arrive without notice to this one.
     pub(super) fn first_look(&self, until: Duration, now: Duration) -> Duration {
         let has_sent = self.turn.as_ref().is_none_or(|turn| turn.bytes > 0);
         if has_sent || until > now + RETRY {
@@ -94,7 +98,7 @@ impl Line {
         until.min(now + SOON)
     }
 
-    /// So many bytes of a channel leave.
+    /// A channel sends this many bytes.
     pub(super) fn sends(&mut self, channel: u64, bytes: u64, now: Duration) {
         match self.turn_of(channel) {
             Some(turn) => turn.bytes = turn.bytes.saturating_add(bytes),
@@ -102,7 +106,7 @@ impl Line {
         }
     }
 
-    /// A channel does not want to send any more.
+    /// A channel has nothing to send any more.
     pub(super) fn leaves(&mut self, channel: u64) {
         self.waiting.retain(|one| one.channel != channel);
         self.turn.take_if(|turn| turn.channel == channel);
@@ -121,7 +125,7 @@ impl Line {
         });
     }
 
-    /// How many wait ahead of a channel, which waits from now on if it did not.
+    /// How many channels wait ahead of this one, which is queued if it was not yet.
     fn place_of(&mut self, channel: u64, now: Duration) -> usize {
         self.waiting
             .retain(|one| one.channel == channel || now <= one.due + GONE);

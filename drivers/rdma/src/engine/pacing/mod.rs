@@ -1,11 +1,12 @@
-//! Paces messages, below what a policer on the path lets through.
+//! Paces messages so that a policer on the path does not drop them.
 //!
-//! A policer drops what comes faster than its rate once its burst is used up, and drops it message by
-//! message: a queue pair then repeats from the first packet that is missing, at full speed, and loses it
-//! again. So messages never leave faster than the rate, and never more of them together than the burst.
+//! A policer drops what exceeds its rate once its burst is used up. A queue pair then retransmits
+//! from the first missing packet on, at full speed, and is dropped again. So messages never exceed
+//! the rate, and never more of them than the burst are sent together.
 //!
-//! A policer sees the path and not the channels on it, so they share one bucket: a [`Path`], by peer and options. What
-//! nobody knows, a [`search`] finds: how fast that path is, and how long its messages may be.
+//! A policer sees the path and not the channels on it, so all channels to a peer with the same
+//! options share a token bucket: a [`Path`]. Where rate and burst are not configured, a [`search`]
+//! finds the rate of the path and the longest message that it passes.
 
 mod bucket;
 mod chance;
@@ -28,8 +29,8 @@ pub(crate) use bucket::time_of;
 pub(crate) use pacer::Pacer;
 pub(crate) use path::{Path, Rate};
 
-/// Who may not send because of what is under way looks again after so long, if nothing happens before.
+/// A channel that waits for bytes in flight polls again after this time.
 const RETRY: Duration = Duration::from_millis(2);
 
-/// How often a device is asked what it has counted, which costs its driver some reads of files.
+/// The interval at which the device's counters are read, which costs its driver some file reads.
 const LOOKS: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! What one sender has to do with its path.
+//! One sender's share of its path.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,43 +9,44 @@ use super::LOOKS;
 use super::path::Path;
 use crate::provider::Endpoint;
 
-/// One sender's turns on its path, and what it has under way there.
+/// One sender's reservations on its path, and its bytes in flight.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     path: Arc<Path>,
-    /// By which the path knows it.
+    /// The path's number for this channel.
     channel: u64,
-    /// The turn that was taken and not used: when it comes.
+    /// A reserved time slot that was not used yet.
     turn: Option<Duration>,
-    /// When somebody should look again who was told to wait.
+    /// When a sender that was told to wait should poll again.
     due: Option<Duration>,
-    /// How often the device had gone back, how often because the peer's missed something, and when that was asked last.
+    /// The device's counts of retransmissions, in all and because of losses at the peer, and when
+    /// they were read.
     repeats: Option<u64>,
     misses: Option<u64>,
     looked_at: Option<Duration>,
-    /// By queue pair, in the order in which they complete.
+    /// Messages in flight by queue pair, in the order in which they complete.
     under_way: Vec<VecDeque<Posted>>,
-    /// How many bytes that are, in all, and how many have completed.
+    /// Bytes in flight, and bytes that have completed.
     under_way_bytes: u64,
     completed_bytes: u64,
-    /// It matters to the path what becomes of messages.
+    /// The path wants to know whether messages arrive or are lost.
     learns: bool,
-    /// And what devices count.
+    /// The path also wants to know the device's counters.
     searches: bool,
 }
 
-/// A message that has left.
+/// A message that was sent.
 #[derive(Debug, Clone, Copy)]
 struct Posted {
     bytes: u64,
     at: Duration,
 }
 
-/// Nobody is awake to the millisecond.
+/// The delay with which a process may be scheduled; a longer one means that the host is busy.
 const OVERSLEPT: Duration = Duration::from_millis(5);
 
 impl Pacer {
-    /// Without `queue_pairs` nobody tells it what becomes of messages.
+    /// `queue_pairs` is 0 if the pacer is not told about completions.
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
         Self {
             learns: queue_pairs > 0 && path.learns(),
@@ -63,18 +64,19 @@ impl Pacer {
         }
     }
 
-    /// How fast messages leave, in bytes per second, if they are held back.
+    /// The paced rate in bytes per second; `None` if messages are not paced.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.path.rate()
     }
 
-    /// The longest message, of at most `wanted` bytes.
+    /// The longest message, at most `wanted` bytes.
     pub(crate) fn message_bytes(&self, wanted: u64) -> u64 {
         let most = self.path.message_bytes();
         most.map_or(wanted, |most| wanted.min(most))
     }
 
-    /// Somebody looks. Who does so late was kept from it, and so was perhaps the device.
+    /// To be called at each poll. A late poll means that this process was not scheduled, and
+    /// perhaps the device was not served.
     pub(crate) fn wake(&mut self, now: Duration, endpoint: &dyn Endpoint) {
         if self.searches && self.looked_at.is_none_or(|at| now >= at + LOOKS) {
             self.look(now, endpoint);
@@ -86,7 +88,7 @@ impl Pacer {
         }
     }
 
-    /// Asks what the device has counted.
+    /// Reads the device's counters.
     fn look(&mut self, now: Duration, endpoint: &dyn Endpoint) {
         let since = self.looked_at.replace(now).unwrap_or(now);
         if let Some(repeats) = endpoint.repeats() {
@@ -101,21 +103,22 @@ impl Pacer {
         }
     }
 
-    /// When a message may leave: `now` or later.
+    /// When a message may be sent: `now` or later.
     pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         let turn = self.turn;
         let turn = turn.map_or_else(|| self.path.ready_at(bytes, now), |turn| turn.max(now));
         self.hold(bytes, now).map_or(turn, |until| turn.max(until))
     }
 
-    /// Until when nothing may leave, whoever's turn it is.
+    /// Until when nothing may be sent, whichever channel has the turn.
     fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
         self.learns
             .then(|| self.path.hold(self.channel, bytes, now))
             .flatten()
     }
 
-    /// Takes a turn for a message, and uses it if it has come. `false` if it has not.
+    /// Reserves a time slot for a message, and uses it if its time has come. Returns `false` if it
+    /// has not.
     pub(crate) fn pass(&mut self, queue_pair: usize, bytes: u64, now: Duration) -> bool {
         if let Some(until) = self.hold(bytes, now) {
             self.due = Some(until);
@@ -140,7 +143,7 @@ impl Pacer {
         true
     }
 
-    /// The message that left first of those on a queue pair is there.
+    /// The oldest message in flight on a queue pair has arrived.
     pub(crate) fn completed(&mut self, queue_pair: usize, now: Duration) {
         let under_way = self.under_way.get_mut(queue_pair);
         if let Some(posted) = under_way.and_then(VecDeque::pop_front) {
@@ -152,22 +155,22 @@ impl Pacer {
         }
     }
 
-    /// Whether it matters when messages complete.
+    /// Whether the times of completions matter.
     pub(crate) fn awaits_completions(&self) -> bool {
         self.learns && self.path.awaits_arrivals()
     }
 
-    /// Bytes that left and have not completed, and bytes that have.
+    /// Bytes in flight, and bytes that have completed.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.under_way_bytes, self.completed_bytes)
     }
 
-    /// Where all channels of the path count what arrives.
+    /// The counter of bytes that arrived over all channels of the path.
     pub(crate) fn arrived(&self) -> Arc<AtomicU64> {
         Arc::clone(self.path.arrived())
     }
 
-    /// Nothing that is under way on a queue pair arrives any more.
+    /// The messages in flight on a queue pair were lost.
     pub(crate) fn lost(&mut self, queue_pair: usize) {
         self.due = None;
         if let Some(under_way) = self.under_way.get_mut(queue_pair)
@@ -180,7 +183,8 @@ impl Pacer {
         }
     }
 
-    /// When a queue pair should be given up, because a device would repeat for long what the path has dropped.
+    /// When a queue pair should be given up because the device would keep retransmitting what the
+    /// path drops.
     pub(crate) fn overdue_at(&self, queue_pair: usize) -> Option<Duration> {
         if !self.learns {
             return None;
@@ -190,7 +194,7 @@ impl Pacer {
     }
 }
 
-/// What a dropped channel had under way is in nobody's way.
+/// A dropped channel's bytes in flight no longer count.
 impl Drop for Pacer {
     fn drop(&mut self) {
         self.path.leave(self.channel);

@@ -1,4 +1,4 @@
-//! The path to a peer, which all channels there share.
+//! The path to a peer, shared by all channels to it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -11,47 +11,49 @@ use super::flight::Flight;
 use super::line::Line;
 use super::search::Search;
 
-/// How fast messages may leave.
+/// How fast messages may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rate {
-    /// As fast as they come.
+    /// Not limited.
     Any,
-    /// In bytes per second.
+    /// Limited to this rate in bytes per second.
     Fixed(u64),
-    /// As fast as the path turns out to be, and no faster than the port, if that is known, in bytes per second.
+    /// Limited to the rate that a search finds, at most the rate of the port in bytes per second if
+    /// that is known.
     Auto { port: Option<u64> },
 }
 
-/// A path. Time is that since some moment that is the same for all of its channels.
+/// A path. Times are counted from one moment that is the same for all of its channels.
 #[derive(Debug)]
 pub(crate) struct Path {
     state: Mutex<State>,
-    /// Bytes that arrived over all of its channels, as far as somebody counts them.
+    /// Bytes that arrived over all of its channels, as far as arrivals are counted.
     arrived: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
 struct State {
     bucket: Bucket,
-    /// Of [`Rate::Fixed`].
+    /// For [`Rate::Fixed`].
     flight: Option<Flight>,
-    /// Of [`Rate::Auto`].
+    /// For [`Rate::Auto`].
     search: Option<Search>,
     line: Line,
-    /// How many channels there were so far.
+    /// How many channels have joined so far.
     channels: u64,
 }
 
-/// Paths that are remembered: for long enough that the next transfer knows what the last one found out.
+/// Paths that are remembered, so that the next transfer starts with what the last one found.
 const MOST_PATHS: usize = 64;
 
-/// What tells one path from another: the peer, and what was asked for.
+/// What identifies a path: the peer and the options.
 type Key = (IpAddr, Rate, u64);
 
 static PATHS: Mutex<VecDeque<(Key, Arc<Path>)>> = Mutex::new(VecDeque::new());
 
 impl Path {
-    /// A path of its own. `burst` is how many bytes may leave together, and for [`Rate::Auto`] the longest message.
+    /// A path that is not shared. `burst` is the number of bytes that may be sent together, and for
+    /// [`Rate::Auto`] the longest message.
     pub(crate) fn new(rate: Rate, burst: u64) -> Arc<Self> {
         let search = match rate {
             Rate::Auto { port } => Some(Search::new(port, burst)),
@@ -86,7 +88,7 @@ impl Path {
         let known = paths.iter().position(|(known, _)| *known == key);
         let entry = known.and_then(|known| paths.remove(known));
         let (_, path) = entry.unwrap_or_else(|| (key, Self::new(rate, burst)));
-        // The one that was used last is the last to be forgotten.
+        // The least recently used path is dropped first.
         if paths.len() >= MOST_PATHS {
             paths.pop_front();
         }
@@ -94,46 +96,47 @@ impl Path {
         path
     }
 
-    /// How long a round trip takes, as somebody has measured it without a message.
+    /// Sets the round trip time without load, as measured elsewhere.
     pub(crate) fn expect(&self, round_trip: Duration) {
         if let Some(flight) = &mut self.state().flight {
             flight.expect(round_trip);
         }
     }
 
-    /// How fast messages leave, in bytes per second, if they are held back.
+    /// The paced rate in bytes per second; `None` if messages are not paced.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.state().bucket.rate()
     }
 
-    /// Where its channels count together what arrives.
+    /// The counter of bytes that arrived over all channels.
     pub(super) fn arrived(&self) -> &Arc<AtomicU64> {
         &self.arrived
     }
 
-    /// The longest message that should be tried, if that had to be found out.
+    /// The longest message to try, if the length is being searched for.
     pub(super) fn message_bytes(&self) -> Option<u64> {
         self.state().search.as_ref().map(Search::message_bytes)
     }
 
-    /// There is one more channel: its number.
+    /// Adds a channel and returns its number.
     pub(super) fn join(&self) -> u64 {
         let mut state = self.state();
         state.channels += 1;
         state.channels
     }
 
-    /// A channel does not want to send any more.
+    /// A channel has nothing to send any more.
     pub(super) fn leave(&self, channel: u64) {
         self.state().line.leaves(channel);
     }
 
-    /// When so many bytes could pass.
+    /// When this many bytes could pass.
     pub(super) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
         self.state().ready_at(bytes, now)
     }
 
-    /// Takes the next turn for so many bytes, and tells when it comes: whoever asked first goes first.
+    /// Reserves the next slot for this many bytes and returns its time. Slots are given in the
+    /// order of calls.
     pub(super) fn reserve(&self, bytes: u64, now: Duration) -> Duration {
         let mut state = self.state();
         let at = state.ready_at(bytes, now);
@@ -141,14 +144,14 @@ impl Path {
         at
     }
 
-    /// Whether somebody else may have the turn that came at `turn`. Whoever is woken a little late still has it, and the
-    /// rate holds; but after a pause it would be one message more than the burst.
+    /// Whether the slot at `turn` has expired. A sender that is scheduled a little late keeps its
+    /// slot and so the rate; after a pause it would send one message more than the burst.
     pub(super) fn is_over(&self, turn: Duration, bytes: u64, now: Duration) -> bool {
         let state = self.state();
         now.saturating_sub(turn) > state.bucket.time_of(bytes) || state.pause() > now
     }
 
-    /// So many bytes of a channel leave.
+    /// A channel sends this many bytes.
     pub(super) fn posted(&self, channel: u64, bytes: u64, now: Duration) {
         let mut state = self.state();
         state.line.sends(channel, bytes, now);
@@ -158,7 +161,8 @@ impl Path {
         state.learn(|search| search.posted(bytes, now));
     }
 
-    /// A message that left at `posted_at` is there, and nothing that left before it is missing.
+    /// A message that was sent at `posted_at` has arrived, and nothing that was sent earlier is
+    /// missing.
     pub(super) fn completed(&self, bytes: u64, posted_at: Duration, now: Duration) {
         let mut state = self.state();
         if let Some(flight) = &mut state.flight {
@@ -167,20 +171,22 @@ impl Path {
         state.learn(|search| search.completed(bytes, posted_at, now));
     }
 
-    /// Messages from `posted_at` on, so many bytes, were lost: their queue pair broke, or nothing was heard of them in time.
+    /// This many bytes in messages sent from `posted_at` on were lost: their queue pair broke, or
+    /// they timed out.
     pub(super) fn lost(&self, bytes: u64, posted_at: Duration) {
         let mut state = self.state();
         state.gone(bytes);
         state.learn(|search| search.lost(posted_at));
     }
 
-    /// Nobody will say what becomes of so many bytes.
+    /// No completion will be reported for this many bytes.
     pub(super) fn forget(&self, bytes: u64) {
         self.state().gone(bytes);
     }
 
-    /// Until when so many bytes of a channel may not leave because of what is under way, or because others wait for that. To ask may
-    /// be how too much under way is noticed, and counts as a loss.
+    /// Until when a channel may not send this many bytes because of the bytes in flight or because
+    /// another channel has the turn. This call may notice that too much is in flight, which counts
+    /// as a loss.
     pub(super) fn hold(&self, channel: u64, bytes: u64, now: Duration) -> Option<Duration> {
         let mut state = self.state();
         let flight = state.flight.as_ref();
@@ -196,48 +202,48 @@ impl Path {
         until.map(|until| state.line.first_look(until, now))
     }
 
-    /// A channel looked at the path later than it wanted to, by so much.
+    /// A channel polled this much later than it had planned.
     pub(super) fn overslept(&self, by: Duration, now: Duration) {
         self.state().learn(|search| search.overslept(by, now));
     }
 
-    /// A device of a channel went back since it was looked at last, or not.
+    /// Whether a channel's device has retransmitted since its counter was read last.
     pub(super) fn counted(&self, went_back: bool, now: Duration) {
         self.state().learn(|search| search.counted(went_back, now));
     }
 
-    /// Whether the peer's device has missed something since somebody looked last, at `since`.
+    /// Whether the peer's device has missed something since the counters were read at `since`.
     pub(super) fn looked(&self, since: Duration, has_missed: bool, now: Duration) {
         self.state()
             .learn(|search| search.looked(since, has_missed, now));
     }
 
-    /// Whether it wants to know what devices count.
+    /// Whether the path uses the device's counters.
     pub(super) fn searches(&self) -> bool {
         self.state().search.is_some()
     }
 
-    /// Whether it wants to know what becomes of messages.
+    /// Whether the path uses arrivals and losses of messages.
     pub(super) fn learns(&self) -> bool {
         let state = self.state();
         state.search.is_some() || state.flight.is_some()
     }
 
-    /// Whether it wants to know when messages arrive, as soon as they do.
+    /// Whether the path needs the time of each arrival without delay.
     pub(super) fn awaits_arrivals(&self) -> bool {
         let state = self.state();
         let flight = state.flight.as_ref();
         flight.map_or_else(|| state.search.is_some(), Flight::is_bounded)
     }
 
-    /// When a message that left at `posted_at` counts as lost; `None` leaves that to others.
+    /// When a message sent at `posted_at` counts as lost; `None` if the path has no timeout.
     pub(super) fn lost_at(&self, posted_at: Duration) -> Option<Duration> {
         let state = self.state();
         Some(state.search.as_ref()?.lost_at(posted_at))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of it is whole.
+        // Every change leaves the state consistent, so a poisoned lock can be used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -247,7 +253,7 @@ impl State {
         self.bucket.ready_at(bytes, now.max(self.pause()))
     }
 
-    /// What may be under way, if the path is so short that this bounds it.
+    /// The bound of the bytes in flight, if the path is short enough to have one.
     fn bounding_burst(&self) -> Option<u64> {
         let flight = self.flight.as_ref().and_then(Flight::bounding_burst);
         let search = self.search.as_ref();
@@ -258,7 +264,7 @@ impl State {
         self.search.as_ref().map_or(Duration::ZERO, Search::pause)
     }
 
-    /// So many bytes are not under way any more.
+    /// This many bytes left the flight.
     fn gone(&mut self, bytes: u64) {
         if let Some(flight) = &mut self.flight {
             flight.gone(bytes);

@@ -1,58 +1,59 @@
-//! How long messages take, and from when on one is late, or lost.
+//! Estimates the round trip time, and decides when a message is late and when it is lost.
 //!
-//! What is lost by chance is repeated by the device and arrives a round trip late; behind a policer what is repeated
-//! comes too fast as well, and does not arrive. So what is late is waited for, and some of that in a second is nobody's
-//! fault. A path that delays what comes too fast, such as a port that is slower than the rate, is late again and again.
+//! A randomly lost packet is retransmitted by the device and arrives a round trip late. Behind a
+//! policer the retransmission is dropped as well. So late messages are waited for, with a budget of
+//! tolerated delays per second. A path that queues what exceeds its rate, such as a slow port, is
+//! late again and again and exhausts the budget.
 //!
-//! Nor is it the path's fault if nobody on this host was awake to see a message arrive, or if the device has not gone back
-//! since it left: then somebody is busy.
+//! A delay does not count against the path if this host was too busy to see the arrival, or if the
+//! device has not retransmitted since the message was sent.
 //!
-//! What follows from a loss is not decided here.
+//! The consequences of a loss are decided elsewhere.
 
 use std::time::Duration;
 
 use super::excuses::Excuses;
 
-/// What is known of the time that messages take on a path. Time is that since some moment, as everywhere in pacing.
+/// Estimates for a path. Times are counted from one moment, as everywhere in pacing.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// The least that a message took.
+    /// The shortest time that a message took.
     least: Option<Duration>,
-    /// What was late and did arrive.
+    /// The budget of late messages that did arrive.
     excuses: Excuses,
-    /// When this host was too busy to look at the path, and for how long.
+    /// When this host was too busy to poll the path, and for how long.
     slept: (Duration, Duration),
-    /// All of that.
+    /// The sum of all such times.
     slept_in_all: Duration,
-    /// When a device went back last, where devices count that.
+    /// The device's last retransmission, where devices count them.
     went_back: Option<Duration>,
 }
 
-/// What else matters for how long a message may take.
+/// What else affects how long a message may take.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Circumstances {
     /// Messages are longer than those that have arrived.
     pub(super) are_longer: bool,
-    /// Nothing leaves.
+    /// Sending is paused.
     pub(super) is_paused: bool,
-    /// It is not the rate that makes messages be lost.
+    /// Losses have another cause than the rate.
     pub(super) has_other_reason: bool,
 }
 
-/// When a message arrived.
+/// How late a message arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     InTime,
-    /// So late that the device may have repeated it.
+    /// Late enough for the device to have retransmitted it.
     Late,
-    /// After it counted as lost.
+    /// After the loss timeout.
     TooLate,
 }
 
-/// A message that takes so much longer than the quickest is late, at least: hosts are busy with other things.
+/// The least delay beyond the shortest time that counts as late: hosts are busy with other work.
 const LEAST_LATENESS: Duration = Duration::from_millis(50);
 
-/// What a message may take where none has arrived yet.
+/// The timeout before any message has arrived.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Patience {
@@ -76,31 +77,31 @@ impl Patience {
         }
     }
 
-    /// The way has become another.
+    /// Forgets the estimate, because the path has changed.
     pub(super) fn forget(&mut self) {
         self.least = None;
     }
 
-    /// Whether anything has arrived.
+    /// Whether a message has arrived.
     pub(super) fn knows(&self) -> bool {
         self.least.is_some()
     }
 
-    /// What the quickest message took.
+    /// The estimated round trip time.
     pub(super) fn round_trip(&self) -> Duration {
         self.least.unwrap_or(FIRST_PATIENCE)
     }
 
-    /// How much longer than the quickest a message may take.
+    /// The delay beyond the shortest time at which a message counts as late.
     pub(super) fn lateness(&self) -> Duration {
         self.least
             .map_or(LEAST_LATENESS, |least| LEAST_LATENESS.max(least / 2))
     }
 
-    /// How long a message may take until it counts as late.
+    /// The time after which a message counts as late.
     pub(super) fn late_after(&self, circumstances: Circumstances) -> Duration {
         match self.least {
-            // The device has time to repeat them.
+            // The device needs time for retransmissions.
             _ if circumstances.has_other_reason => FIRST_PATIENCE,
             Some(least) if circumstances.are_longer => 2 * least + LEAST_LATENESS,
             Some(least) => least + self.lateness(),
@@ -108,12 +109,12 @@ impl Patience {
         }
     }
 
-    /// How long a message may take until it counts as lost: a device that misses it hears of that after a round trip, and
-    /// it takes another one.
+    /// The time after which a message counts as lost: the device learns of a loss after a round
+    /// trip and repairs it in another.
     pub(super) fn lost_after(&self, circumstances: Circumstances) -> Duration {
         let late_after = self.late_after(circumstances);
         match self.least {
-            // While nothing leaves, what is late is what was lost already.
+            // While sending is paused, a late message is one of those that were lost before.
             Some(least) if !circumstances.are_longer && !circumstances.is_paused => {
                 late_after.max(2 * least + 3 * self.lateness() / 2)
             }
@@ -121,50 +122,51 @@ impl Patience {
         }
     }
 
-    /// When a message that left at `posted_at` counts as lost.
+    /// When a message sent at `posted_at` counts as lost.
     pub(super) fn lost_at(&self, posted_at: Duration, circumstances: Circumstances) -> Duration {
         let mut time = self.lost_after(circumstances);
         if self.is_innocent(posted_at) {
-            // It may have been the last of many, so that the device does not know.
+            // It may have been the last message of a flight, whose loss the device cannot detect.
             time *= 2;
         }
         posted_at + time + self.slept_since(posted_at)
     }
 
-    /// Whether it is nobody's fault that messages from `posted_at` on are late, as was seen now.
+    /// Whether the delay of messages sent from `posted_at` on, noticed now, is within the budget.
     pub(super) fn excuses(&mut self, posted_at: Duration, now: Duration) -> bool {
         self.excuses.excuses(posted_at, now)
     }
 
-    /// Nobody looked at the path for so long before `now`, though it was time to: what took longer than that did not
-    /// on the way.
+    /// This host did not poll the path for `by` before `now`, though a poll was due: delays up to
+    /// that are not the path's.
     pub(super) fn overslept(&mut self, by: Duration, now: Duration, circumstances: Circumstances) {
         let (at, before) = self.slept;
-        // Channels sleep at the same time: what another has told of counts once.
+        // Channels are delayed at the same time; a delay that another channel reported counts once.
         let by = by.min(now.saturating_sub(at));
         self.slept_in_all += by;
         let is_one = now.saturating_sub(at) < self.lost_after(circumstances);
         self.slept = (now.max(at), if is_one { before + by } else { by });
     }
 
-    /// How long nobody looked, in all.
+    /// The sum of the delays of this host.
     pub(super) fn slept_in_all(&self) -> Duration {
         self.slept_in_all
     }
 
-    /// A device counts how often it goes back, and did so since somebody looked last, or not.
+    /// Whether the device's count of retransmissions has grown since it was read last.
     pub(super) fn counted(&mut self, went_back: bool, now: Duration) {
         if went_back || self.went_back.is_none() {
             self.went_back = Some(now);
         }
     }
 
-    /// Whether no device went back since then: what is late is not lost, but somebody is busy.
+    /// Whether no device has retransmitted since `posted_at`: then a late message was delayed by a
+    /// host and not lost.
     pub(super) fn is_innocent(&self, posted_at: Duration) -> bool {
         self.went_back.is_some_and(|last| last < posted_at)
     }
 
-    /// How much of the time since then nobody looked.
+    /// How long this host did not poll since `posted_at`.
     fn slept_since(&self, posted_at: Duration) -> Duration {
         let (at, by) = self.slept;
         if posted_at < at { by } else { Duration::ZERO }
@@ -179,17 +181,17 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// When they left, all of them.
+    /// When all messages of these tests were sent.
     const POSTED_AT: Duration = Duration::from_secs(100);
 
-    /// With nothing else that matters.
+    /// Without special circumstances.
     const USUAL: Circumstances = Circumstances {
         are_longer: false,
         is_paused: false,
         has_other_reason: false,
     };
 
-    /// On a path where the quickest message took so long.
+    /// A path whose quickest message took `least`.
     fn after(least: Duration) -> Patience {
         let mut patience = Patience::default();
         assert_eq!(
@@ -201,7 +203,8 @@ mod tests {
 
     #[test]
     fn what_may_have_been_repeated_is_late_and_what_takes_longer_is_lost() {
-        // After 120 ms it is in time for 60 ms more. A repetition takes another 120 ms, and may be late by 30 ms.
+        // A round trip of 120 ms: late after 60 ms more. A retransmission takes another 120 ms and
+        // may be late by 30 ms.
         for (took, arrival) in [
             (120, Arrival::InTime),
             (180, Arrival::InTime),
@@ -253,7 +256,8 @@ mod tests {
     }
 
     proptest! {
-        /// However long the way is: what took longer by what the host overslept arrived as it would have.
+        /// On any path, a message that was late by the delay of this host counts as without that
+        /// delay.
         #[test]
         fn what_was_overslept_does_not_count(
             least in 0_u32..1000,

@@ -1,48 +1,50 @@
-//! Rates: the one of what leaves, one that passes, one that does not, and which ones there were.
+//! The rates of a search: the present one, the highest that passed, the lowest that failed, and
+//! past ones.
 //!
-//! Which of them is tried next, and what a loss says of it, is not decided here.
+//! Which rate is tried next, and what a loss means, is decided elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The rates of a path, in bytes per second. Time is that since some moment, as everywhere in pacing.
+/// The rates of a path in bytes per second. Times are counted from one moment, as everywhere in
+/// pacing.
 #[derive(Debug)]
 pub(super) struct Rates {
-    /// At which messages leave.
+    /// The rate at which messages are sent.
     rate: f64,
-    /// What has passed for some time, and what has not.
+    /// The highest rate that passed for some time, and the lowest that failed.
     low: f64,
     high: f64,
     port: f64,
-    /// What does not pass did so in a climb, and nothing below it failed since.
+    /// The failing rate was found in a climb, and no lower one has failed since.
     is_doubtful: bool,
-    /// Rates and since when, of what may still be under way.
+    /// Past rates and when they began, for messages that may still be in flight.
     past: VecDeque<(Duration, f64)>,
 }
 
-/// Where the climb begins at least, in bytes per second, unless the port is slower: from less than that, long messages take
-/// seconds to climb.
+/// The least rate in bytes per second at which a climb begins, unless the port is slower: from a
+/// lower one, long messages take seconds to climb.
 const FIRST_RATE: f64 = 12_500_000.0;
-/// The share of the port's rate where it begins.
+/// The share of the port's rate at which a climb begins.
 const FIRST_SHARE: f64 = 1.0 / 64.0;
-/// Nothing is slower than that.
+/// The lowest rate.
 const LEAST_RATE: f64 = 125_000.0;
 
-/// A step of the climb.
+/// The factor of a climb's step.
 const STEP: f64 = 1.19;
 
-/// How narrow the interval becomes, and where it costs little to try a rate that is too much.
+/// How narrow the interval becomes, and how narrow where a loss is expensive.
 const NARROW: f64 = 1.025;
 const NARROWER: f64 = 1.012;
 
-/// How much more is tried after a rest.
+/// The factor by which a higher rate is probed after a rest.
 const PROBE: f64 = 1.02;
 
-/// Rates that are remembered; each lasts for a step or longer.
+/// How many past rates are remembered; each lasts for a step or longer.
 const MOST_PAST: usize = 256;
 
 impl Rates {
-    /// `port` is the rate of the port, where that is known.
+    /// `port` is the rate of the port, if it is known.
     pub(super) fn new(port: Option<u64>) -> Self {
         let port = port.map_or(f64::INFINITY, |port| port as f64);
         Self {
@@ -55,27 +57,27 @@ impl Rates {
         }
     }
 
-    /// At which messages leave.
+    /// The rate at which messages are sent.
     pub(super) fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// How many bytes leave in some time.
+    /// How many bytes are sent in this time.
     pub(super) fn bytes_in(&self, time: Duration) -> u64 {
         whole_bytes(self.rate * time.as_secs_f64())
     }
 
-    /// The port is quicker.
+    /// Whether the rate is below that of the port.
     pub(super) fn is_below_port(&self) -> bool {
         self.rate < self.port
     }
 
-    /// Messages are to leave at this rate.
+    /// Sets the rate.
     pub(super) fn set(&mut self, rate: f64) {
         self.rate = rate.max(LEAST_RATE);
     }
 
-    /// The first message leaves at the rate.
+    /// The first message is sent at this rate.
     pub(super) fn begin(&mut self, now: Duration) {
         if self.past.len() >= MOST_PAST {
             self.past.pop_front();
@@ -83,40 +85,42 @@ impl Rates {
         self.past.push_back((now, self.rate));
     }
 
-    /// The rate passes.
+    /// The rate has passed.
     pub(super) fn passed(&mut self) {
         self.low = self.rate;
     }
 
-    /// The rate does not pass.
+    /// The rate has failed.
     pub(super) fn failed(&mut self) {
         self.high = self.rate;
         self.is_doubtful = false;
     }
 
-    /// What left at `posted_at`, in a climb, does not pass. What left in the steps before that did.
+    /// A message of a climb, sent at `posted_at`, was lost: its rate failed, and those of earlier
+    /// steps passed.
     pub(super) fn climbed_too_far(&mut self, posted_at: Duration) {
         self.high = self.at(posted_at);
         self.low = self.low.max(self.high / (STEP * STEP)).min(self.high);
         self.is_doubtful = true;
     }
 
-    /// Only a climb has shown what does not pass, and all below it does: perhaps that was chance.
+    /// Whether the failing rate was found in a climb only and everything below it passed: that loss
+    /// may have been random.
     pub(super) fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
 
-    /// What passed before did so on the policer's burst, or is no longer true.
+    /// Forgets what passed: it did so on the policer's burst, or the path has changed.
     pub(super) fn distrust(&mut self) {
         self.low = (self.low / STEP).max(LEAST_RATE);
     }
 
-    /// What passes may be too much by so many bytes per second.
+    /// Lowers the passing rate by this many bytes per second.
     pub(super) fn lower(&mut self, by: f64) {
         self.low = (self.low - by).max(LEAST_RATE);
     }
 
-    /// What passes turned out to be too much by some share of it.
+    /// Lowers the passing rate by a share of it.
     pub(super) fn ease(&mut self, share: f64) {
         self.high = self.low;
         self.low = (self.low * (1.0 - share)).max(LEAST_RATE);
@@ -127,18 +131,18 @@ impl Rates {
         self.low = rate;
     }
 
-    /// Between what passes and what does not is little.
+    /// Whether the interval between the passing and the failing rate is narrow enough.
     pub(super) fn is_narrow(&self, tries_cost_little: bool) -> bool {
         let most = if tries_cost_little { NARROWER } else { NARROW };
         self.high / self.low <= most
     }
 
-    /// What passes.
+    /// The passing rate.
     pub(super) fn low(&self) -> f64 {
         self.low
     }
 
-    /// The middle between what passes and what does not.
+    /// The middle between the passing and the failing rate.
     pub(super) fn middle(&self) -> f64 {
         (self.low * self.high).sqrt()
     }
@@ -148,17 +152,17 @@ impl Rates {
         (self.rate * STEP).min(self.port)
     }
 
-    /// A little more than what passes.
+    /// A rate slightly above the passing one.
     pub(super) fn probe(&self) -> f64 {
         (self.low * PROBE).min(self.port)
     }
 
-    /// Where a climb begins.
+    /// The rate at which a climb begins.
     pub(super) fn first(&self) -> f64 {
         self.low.max(first_rate(self.port))
     }
 
-    /// The rate at which a message left.
+    /// The rate at which a message was sent.
     fn at(&self, posted_at: Duration) -> f64 {
         let mut past = self.past.iter().rev();
         let since = past.find(|(since, _)| *since <= posted_at);
@@ -172,7 +176,7 @@ fn whole_bytes(bytes: f64) -> u64 {
     bytes as u64
 }
 
-/// Where the climb begins, in bytes per second.
+/// The rate at which a climb begins, in bytes per second.
 fn first_rate(port: f64) -> f64 {
     let share = if port.is_finite() {
         port * FIRST_SHARE
@@ -213,7 +217,7 @@ mod tests {
     }
 
     proptest! {
-        /// A policer of any rate is found, from below.
+        /// The search finds the rate of any policer, from below.
         #[test]
         fn the_middle_of_the_interval_becomes_the_rate(policed in 1e6_f64..1e12) {
             let mut rates = Rates::new(None);

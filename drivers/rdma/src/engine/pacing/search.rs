@@ -1,16 +1,18 @@
-//! Finds how fast a path is that drops what comes too fast, and how long its messages may be.
+//! Finds the rate of a path with a policer, and the longest message that it passes.
 //!
-//! A policer gives no sign before it drops, so its rate is found by being dropped, as seldom as can be. The rate climbs
-//! in small steps until messages are lost; what is lost tells by when it left which step was too much. From there the
-//! interval between what passed and what did not is halved, each half tried for long enough to use up a policer's
-//! burst, until it is narrow; then the rate stays at its lower end. Long afterwards, and each time later, a
-//! little more is tried again.
+//! A policer gives no sign before it drops, so its rate can only be found by losses, which should
+//! be few. The rate climbs in small steps until messages are lost; the time at which they were sent
+//! tells which step was too fast. Then the interval between the passing and the failing rate is
+//! halved again and again; each rate is tried for long enough to use up a policer's burst. When the
+//! interval is narrow, the rate stays at its lower end. After a long time, which grows, a slightly
+//! higher rate is probed.
 //!
-//! Before that comes how long messages may be ([`Sizing`]). From when on one was lost, [`Patience`] knows. On a short path the
-//! device mends a loss before that, and what it counts tells of it ([`misses`]).
+//! Before the rate, the length of messages is found ([`Sizing`]). [`Patience`] decides when a
+//! message is lost. On a short path the device repairs a loss before that, and the device's
+//! counters reveal it ([`misses`]).
 //!
-//! No more is under way than the rate brings in little more than a round trip: what a device or a slower place holds
-//! back would only wait there.
+//! The bytes in flight are limited to little more than the product of rate and round trip time:
+//! more would only queue in the device or at a bottleneck.
 
 mod losses;
 mod misses;
@@ -25,74 +27,77 @@ use super::trial::Trial;
 use super::window::Window;
 use misses::{MENDED_AFTER, Misses};
 
-/// A search, between events.
+/// The state of a search.
 #[derive(Debug)]
 pub(super) struct Search {
     phase: Phase,
     rates: Rates,
     sizing: Sizing,
-    /// Longer messages are tried, and not a higher rate.
+    /// A climb in message length and not in rate.
     tries_longer: bool,
-    /// Since when the phase lasts: from its first message on.
+    /// When the first message of this phase was sent.
     phase_since: Option<Duration>,
-    /// What leaves at this rate.
+    /// The trial of the present rate.
     trial: Option<Trial>,
     /// How long a rate is tried.
     trial_time: Duration,
-    /// Nothing leaves until then: what was lost may still go again and again at full speed, and make more of it be lost.
+    /// Nothing is sent until then: devices may still be retransmitting at full speed what was lost,
+    /// and cause more loss.
     pause: Option<Duration>,
     patience: Patience,
-    /// Bytes that arrived since messages were lost.
+    /// Bytes that arrived since the last loss.
     arrived: u64,
-    /// Losses without a trial that passed between them.
+    /// Losses without a passed trial in between.
     losses: u32,
-    /// When messages were lost by chance, as it seemed.
+    /// The time of a loss that seemed random.
     chance: Option<Duration>,
-    /// Bytes that left, and neither arrived nor were lost.
+    /// Bytes that were sent and have neither arrived nor been lost.
     under_way: u64,
-    /// Too much was under way, and nothing leaves until it is what the path holds.
+    /// Too much was in flight; nothing is sent until it is what the path holds.
     is_draining: bool,
-    /// What may be under way where the path is short.
+    /// The bound of the bytes in flight on a short path.
     window: Window,
     misses: Misses,
-    /// How long the rate stays until a little more is tried.
+    /// How long the rate stays before a higher one is probed.
     rest: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Groups of messages become longer.
+    /// Finding the length of messages with growing groups.
     Sizing,
-    /// Nothing was lost yet.
+    /// Raising the rate until the first loss.
     Climbing,
-    /// Between a rate that passes and one that does not.
+    /// Halving the interval between the passing and the failing rate.
     Narrowing,
-    /// A little more is tried.
+    /// Trying a slightly higher rate.
     Probing,
-    /// At a rate that passes.
+    /// Staying at a rate that passes.
     Resting,
 }
 
-/// How long a step of the climb takes. The burst of a policer hides at most a few of them.
+/// The time of a step of a climb. A policer's burst hides at most a few steps.
 const STEP_TIME: Duration = Duration::from_millis(20);
 
-/// A rate is used by whoever sends so much of what might have left; on a short path, where a loss costs little, by whoever sends so
-/// much that a policer notices.
+/// A trial counts only if the sender used at least this share of the allowed rate; on a short path,
+/// where a loss costs little, enough of it for a policer to notice.
 const USED: f64 = 0.8;
 const CLOSELY_USED: f64 = 0.97;
 
 const TRIAL_TIME: Duration = Duration::from_millis(250);
 
-/// By what share of it a rate becomes less where trials had to become longer: half of what is left of an interval.
+/// The share by which the rate is lowered where trials had to become longer: half of the remaining
+/// interval.
 const SPARE: f64 = 0.0125;
 
 const FIRST_REST: Duration = Duration::from_secs(30);
 
-/// How long it stays where it became less by more than it may have had to.
+/// The rest after a reduction that may have been larger than necessary.
 const EASED_REST: Duration = Duration::from_secs(1);
 
 impl Search {
-    /// `port` is the rate of the port, in bytes per second; `message_bytes` the longest message that is wanted.
+    /// `port` is the rate of the port in bytes per second; `message_bytes` the longest message
+    /// wanted.
     pub(super) fn new(port: Option<u64>, message_bytes: u64) -> Self {
         Self {
             phase: Phase::Sizing,
@@ -115,7 +120,7 @@ impl Search {
         }
     }
 
-    /// In bytes per second.
+    /// The rate in bytes per second.
     pub(super) fn rate(&self) -> u64 {
         self.rates.bytes_in(Duration::from_secs(1))
     }
@@ -124,23 +129,23 @@ impl Search {
         self.sizing.message_bytes()
     }
 
-    /// How many bytes may leave together.
+    /// Bytes that may be sent together.
     pub(super) fn burst(&self) -> u64 {
         match self.phase {
-            // The first of a group may be the rest of a piece.
+            // The first message of a group may be the rest of a piece.
             Phase::Sizing => self.sizing.group_bytes() + self.sizing.message_bytes(),
-            // Who is woken late catches up, and a window tells how far.
+            // A sender that is scheduled late catches up; the window bounds how far.
             _ if self.is_short() => self.sizing.passed_bytes(),
             _ => self.sizing.message_bytes(),
         }
     }
 
-    /// Nothing is to leave before then.
+    /// Nothing may be sent before this time.
     pub(super) fn pause(&self) -> Duration {
         self.pause.unwrap_or_default()
     }
 
-    /// Until when nothing may leave, if that is so; before that moment it may be looked at again.
+    /// Until when nothing may be sent; it may be checked again before that.
     pub(super) fn hold(&mut self, now: Duration) -> Option<Duration> {
         if let Some(until) = self.pause.filter(|&until| until > now) {
             return Some(until);
@@ -169,7 +174,7 @@ impl Search {
         } else if self.under_way >= most.max(4 * self.sizing.message_bytes()) {
             self.is_draining = true;
             let posted_at = now.saturating_sub(most_time);
-            // A place that is slower than the rate has no other sign.
+            // A bottleneck with a queue that is slower than the rate gives no other sign.
             if self.phase == Phase::Climbing || !self.patience.is_innocent(posted_at) {
                 self.late(posted_at, now);
             }
@@ -177,17 +182,17 @@ impl Search {
         self.is_draining.then_some(now + RETRY)
     }
 
-    /// Nobody looked at the path for so long before `now`, though it was time to.
+    /// This host did not poll the path for this long before `now`, though a poll was due.
     pub(super) fn overslept(&mut self, by: Duration, now: Duration) {
         self.patience.overslept(by, now, self.circumstances());
     }
 
-    /// A device counts how often it goes back, and did so since somebody looked last, or not.
+    /// Whether the device's count of retransmissions has grown since it was read last.
     pub(super) fn counted(&mut self, went_back: bool, now: Duration) {
         self.patience.counted(went_back, now);
     }
 
-    /// When a message that left at `posted_at` counts as lost.
+    /// When a message sent at `posted_at` counts as lost.
     pub(super) fn lost_at(&self, posted_at: Duration) -> Duration {
         let at = self.patience.lost_at(posted_at, self.circumstances());
         match self.is_short() {
@@ -196,7 +201,7 @@ impl Search {
         }
     }
 
-    /// A message leaves.
+    /// A message is sent.
     pub(super) fn posted(&mut self, bytes: u64, now: Duration) {
         self.under_way += bytes;
         if self.pause.take_if(|until| *until <= now).is_none() && self.pause.is_some() {
@@ -212,7 +217,7 @@ impl Search {
         let time = self.misses.step_time();
         let is_used = trial.use_of(self.rates.rate(), now, slept) >= USED;
         let is_step = now - trial.began() >= time && is_used;
-        // Nothing is known of a path on which nothing has arrived.
+        // Without an arrival there is no estimate of the round trip.
         let knows = self.patience.knows();
         if self.phase == Phase::Climbing && self.rates.is_below_port() && is_step && knows {
             self.try_rate(self.rates.step());
@@ -224,7 +229,7 @@ impl Search {
         self.gone(bytes);
         self.window.arrived(bytes, self.left_at(posted_at, now));
         match self.patience.arrived(posted_at, now, self.circumstances()) {
-            // Somebody was busy, or the device would have told.
+            // A host was busy; after a loss the device would have counted.
             _ if self.is_short() => self.arrived += bytes,
             Arrival::TooLate => return self.lost(posted_at),
             Arrival::Late => {
@@ -238,7 +243,7 @@ impl Search {
         };
         let is_resting = self.phase == Phase::Resting && !self.misses.is_eased();
         let since = match self.phase_since {
-            // Chance does not make it longer.
+            // A random loss does not prolong it.
             Some(since) if is_resting => since,
             _ => trial.began(),
         };
@@ -249,7 +254,7 @@ impl Search {
                 }
                 return;
             }
-            // The next step comes before anything is known of this one, but for the last.
+            // The next step begins before the outcome of this one is known, unless it is the last.
             Phase::Climbing if self.rates.is_below_port() => return,
             Phase::Climbing | Phase::Narrowing | Phase::Probing => self.trial_time,
             Phase::Resting if is_resting => self.rest,
@@ -262,27 +267,27 @@ impl Search {
         let least_use = if self.is_short() { CLOSELY_USED } else { USED };
         let is_used = trial.use_of(self.rates.rate(), now, slept) >= least_use;
         if !is_resting && !is_used {
-            // Nobody sent so much: it proves nothing.
+            // The sender used too little of the rate: the trial proves nothing.
             self.trial = None;
             return;
         }
         self.passed();
     }
 
-    /// A message of a group is there.
+    /// A message of a group has arrived.
     fn group_arrived(&mut self, bytes: u64, now: Duration) {
         if self.sizing.arrived(bytes) {
             if !self.misses.await_look(now) {
                 self.group_passed(now);
             }
         } else if self.under_way == 0 && !self.misses.awaits_look() {
-            // Nobody had so much to send.
+            // The sender used too little of the rate: the trial proves nothing.
             self.trial = None;
             self.sizing.follow(now, self.rate());
         }
     }
 
-    /// All of a group is there, and nothing of it was lost.
+    /// A whole group has arrived without loss.
     fn group_passed(&mut self, now: Duration) {
         self.sizing.passed();
         if self.sizing.is_longest() {
@@ -294,10 +299,10 @@ impl Search {
         self.sizing.follow(now, self.rate());
     }
 
-    /// The rate was tried for long enough, and nothing was lost.
+    /// The rate was tried for long enough without loss.
     fn passed(&mut self) {
         if self.has_other_reason() {
-            // How long messages take is learned anew.
+            // The round trip time is estimated anew.
             self.patience.forget();
         }
         self.losses = 0;
@@ -306,7 +311,8 @@ impl Search {
             Phase::Sizing => {}
             Phase::Climbing => self.go(Phase::Resting, self.rates.low()),
             Phase::Narrowing if !self.rates.is_narrow(self.is_short()) => self.halve(),
-            // Seldom is a policer's rate so little less than what was lost at: it may have been chance.
+            // A policer's rate is rarely this close below a failing one: that loss may have been
+            // random.
             Phase::Narrowing if self.rates.is_doubtful() => {
                 self.go(Phase::Climbing, self.rates.low());
             }
@@ -314,7 +320,7 @@ impl Search {
             Phase::Probing if std::mem::take(&mut self.tries_longer) => {
                 self.go(Phase::Resting, self.rates.low());
             }
-            // There is more to be had: how much, another climb tells.
+            // A higher rate passes; another climb finds out how high.
             Phase::Probing => self.go(Phase::Climbing, self.rates.low()),
             Phase::Resting if self.misses.take_eased() => self.halve(),
             Phase::Resting if !self.sizing.is_longest() && !self.is_short() => {
@@ -329,17 +335,17 @@ impl Search {
         }
     }
 
-    /// So many bytes are not under way any more.
+    /// This many bytes left the flight.
     pub(super) fn gone(&mut self, bytes: u64) {
         self.under_way = self.under_way.saturating_sub(bytes);
     }
 
-    /// A rate passed, and one that is little more does not.
+    /// The rate passed, and a slightly higher one fails.
     pub(super) fn settle(&mut self) {
         if self.is_short() {
             self.rates.lower(self.hidden());
         } else if self.trial_time > TRIAL_TIME {
-            // What passed has failed once: a policer's burst hides for long that it is too much by little.
+            // The passing rate has failed once: a policer's burst can hide a small excess for long.
             self.rates.lower(self.rates.low() * SPARE);
         }
         self.go(Phase::Resting, self.rates.low());

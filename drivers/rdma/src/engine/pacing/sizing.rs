@@ -1,39 +1,41 @@
-//! How long messages may be.
+//! Finds the longest message that the path passes.
 //!
-//! A message that is longer than a policer's burst is repeated in vain at any rate. So messages go in groups, each group
-//! longer than the one before, until messages are wished no longer or one of them is lost.
+//! A message longer than a policer's burst is retransmitted in vain at any rate. So messages are
+//! sent in groups, each longer than the one before, until the wanted length is reached or a message
+//! is lost.
 //!
-//! When one is lost, and what that says of the rate, is not decided here.
+//! What such a loss means for the rate is decided elsewhere.
 
 use std::time::Duration;
 
 use super::bucket::time_of;
 
-/// The length of messages, and the group under trial. Time is that since some moment, as everywhere in pacing.
+/// The length of messages, and the group that is being tried. Times are counted from one moment, as
+/// everywhere in pacing.
 #[derive(Debug)]
 pub(super) struct Sizing {
-    /// The longest message, in bytes, and the longest that is wanted.
+    /// The present and the wanted length of messages in bytes.
     message_bytes: u64,
     wanted_bytes: u64,
     /// The longest group that has passed, in bytes.
     passed_bytes: u64,
-    /// Bytes of the group that are there.
+    /// Bytes of the group that have arrived.
     arrived_bytes: u64,
-    /// When the next group may leave: the policer's burst is whole again.
+    /// When the next group may be sent: a policer's burst has recovered.
     next_group: Duration,
 }
 
-/// Messages that are tried together. A burst that takes four of them has room for one that comes a little early, and for what
-/// a device repeats.
+/// Messages of a group. A burst that passes four of them has room for one that is sent slightly
+/// early and for what a device retransmits.
 const GROUP: u64 = 4;
 
-/// How long the messages of the first group are.
+/// The length of the messages in the first group.
 const FIRST_MESSAGE_BYTES: u64 = 32 << 10;
 
 const LEAST_MESSAGE_BYTES: u64 = 4096;
 
 impl Sizing {
-    /// `wanted_bytes` is the longest message that is wanted.
+    /// `wanted_bytes` is the longest message wanted.
     pub(super) fn new(wanted_bytes: u64) -> Self {
         Self {
             message_bytes: wanted_bytes.min(FIRST_MESSAGE_BYTES),
@@ -44,27 +46,28 @@ impl Sizing {
         }
     }
 
-    /// The longest message, in bytes.
+    /// The length of messages in bytes.
     pub(super) fn message_bytes(&self) -> u64 {
         self.message_bytes
     }
 
-    /// How long a group is.
+    /// The length of a group in bytes.
     pub(super) fn group_bytes(&self) -> u64 {
         GROUP * self.message_bytes
     }
 
-    /// What has passed together, in bytes, less some room for headers; no more than messages in a group, as long as they are.
+    /// The bytes that have passed together, less some room for headers; at most a group of the
+    /// present length.
     pub(super) fn passed_bytes(&self) -> u64 {
         self.passed_bytes / 8 * 7
     }
 
-    /// When the next group may leave.
+    /// When the next group may be sent.
     pub(super) fn next_group(&self) -> Duration {
         self.next_group
     }
 
-    /// A message of a group is there. Whether it was the last one.
+    /// A message of a group has arrived. Returns whether it was the last.
     pub(super) fn arrived(&mut self, bytes: u64) -> bool {
         self.arrived_bytes += bytes;
         self.arrived_bytes >= self.group_bytes()
@@ -75,7 +78,7 @@ impl Sizing {
         self.passed_bytes = self.group_bytes();
     }
 
-    /// Another group follows, when a burst at `rate`, in bytes per second, has room for it.
+    /// Schedules another group for when a burst at `rate`, in bytes per second, has recovered.
     pub(super) fn follow(&mut self, now: Duration, rate: u64) {
         self.arrived_bytes = 0;
         self.next_group = now + time_of(self.group_bytes(), rate);
@@ -85,7 +88,7 @@ impl Sizing {
         self.message_bytes = (2 * self.message_bytes).min(self.wanted_bytes);
     }
 
-    /// What is there of a group was too long, and no longer counts.
+    /// The group was too long; what arrived of it no longer counts.
     pub(super) fn shorten(&mut self) {
         self.arrived_bytes = 0;
         self.message_bytes =
@@ -93,12 +96,12 @@ impl Sizing {
         self.passed_bytes = self.passed_bytes.min(self.group_bytes());
     }
 
-    /// Messages are as long as they are wanted.
+    /// Whether messages have the wanted length.
     pub(super) fn is_longest(&self) -> bool {
         self.message_bytes == self.wanted_bytes
     }
 
-    /// They become no shorter.
+    /// Whether messages have the least length.
     pub(super) fn is_shortest(&self) -> bool {
         self.message_bytes <= LEAST_MESSAGE_BYTES
     }
@@ -110,7 +113,7 @@ mod tests {
 
     const RATE: u64 = 1_000_000;
 
-    /// Groups arrive until messages are as long as they are wanted; returns how long they were.
+    /// Passes groups until messages have the wanted length; returns their lengths.
     fn lengths(wanted: u64) -> Vec<u64> {
         let mut sizing = Sizing::new(wanted);
         let mut lengths = vec![sizing.message_bytes()];
@@ -138,7 +141,7 @@ mod tests {
     #[test]
     fn a_group_counts_when_as_much_as_its_messages_is_there() {
         let mut sizing = Sizing::new(1 << 20);
-        // The rest of a piece, and then whole ones.
+        // The rest of a piece, then whole messages.
         assert!(!sizing.arrived(1));
         for _ in 1..GROUP {
             assert!(!sizing.arrived(32 << 10));

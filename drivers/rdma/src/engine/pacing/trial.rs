@@ -1,19 +1,21 @@
-//! What left since a rate was set, and whether that is enough to tell anything of the rate.
+//! The trial of a rate: what was sent since the rate was set, and whether that is enough to judge
+//! it.
 
 use std::time::Duration;
 
-/// A rate under trial, from the first message on. Time is that since some moment, as everywhere in pacing.
+/// The trial of a rate, from its first message on. Times are counted from one moment, as everywhere
+/// in pacing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     began: Duration,
-    /// How many bytes left.
+    /// Bytes sent.
     bytes: u64,
-    /// How long nobody looked at the path, in all, when it began.
+    /// The sum of this host's delays when the trial began.
     slept: Duration,
 }
 
 impl Trial {
-    /// `slept` is how long nobody has looked at the path, in all.
+    /// `slept` is the sum of this host's delays so far.
     pub(super) fn new(now: Duration, slept: Duration) -> Self {
         Self {
             began: now,
@@ -22,23 +24,23 @@ impl Trial {
         }
     }
 
-    /// When the first message left.
+    /// When the first message was sent.
     pub(super) fn began(&self) -> Duration {
         self.began
     }
 
-    /// How many bytes left.
+    /// Bytes sent.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// So many bytes leave.
+    /// This many bytes are sent.
     pub(super) fn posted(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// How much of what might have left at `rate`, in bytes per second, did, while somebody looked. `slept` is as in
-    /// [`Trial::new`].
+    /// The used share of `rate`, in bytes per second, without the times in which this host did not
+    /// poll. `slept` is as in [`Trial::new`].
     pub(super) fn use_of(&self, rate: f64, now: Duration, slept: Duration) -> f64 {
         let slept = slept - self.slept;
         let awake = now.saturating_sub(self.began).saturating_sub(slept);

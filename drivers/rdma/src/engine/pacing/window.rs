@@ -1,14 +1,15 @@
-//! What may be under way to a policer on a short path.
+//! The bound of the bytes in flight towards a policer on a short path.
 //!
-//! A host may be busy, and its device send late, and all together, what was posted one message after the other. When a
-//! message left nobody knows, but that it was before it arrived. So what is under way counts as if it left at this moment, and what
-//! has arrived as if it had left as late as it can have: then a policer takes it all, however late it comes.
+//! A busy host's device may send late and together what was posted one message after the other. The
+//! time at which a message was really sent is unknown, except that it was before its arrival. So
+//! the bytes in flight are counted as sent at this moment, and those that arrived as sent at the
+//! latest possible time: then a policer passes them all, however late they are sent.
 
 use std::time::Duration;
 
 use super::bucket::Bucket;
 
-/// Counts what arrives. Time is that since some moment, as everywhere in pacing.
+/// Counts arrivals. Times are counted from one moment, as everywhere in pacing.
 #[derive(Debug)]
 pub(super) struct Window {
     bucket: Bucket,
@@ -23,18 +24,19 @@ impl Window {
         }
     }
 
-    /// From now on: the rate, in bytes per second, and how many bytes a policer takes at once.
+    /// Sets the rate in bytes per second, and the bytes that a policer passes at once.
     pub(super) fn set(&mut self, rate: u64, burst: u64) {
         self.bucket.set(Some(rate), burst);
         self.burst = burst;
     }
 
-    /// So many bytes arrived, and left at `left_at` or earlier.
+    /// This many bytes arrived, and were sent at `left_at` or earlier.
     pub(super) fn arrived(&mut self, bytes: u64, left_at: Duration) {
         self.bucket.pass(bytes, left_at);
     }
 
-    /// When so many bytes may be under way: `now` or later, or `None` if some of them have to arrive first.
+    /// When this many bytes may be in flight: `now` or later; `None` if some of them must arrive
+    /// first.
     pub(super) fn ready_at(&self, under_way: u64, now: Duration) -> Option<Duration> {
         (under_way <= self.burst).then(|| self.bucket.ready_at(under_way, now))
     }
@@ -61,7 +63,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever a device sends what it was given, and in whatever clusters: a policer of this rate and burst drops nothing.
+        /// Whenever and in whatever clusters a device sends, a policer with this rate and burst
+        /// drops nothing.
         #[test]
         fn a_policer_takes_it_however_late_it_leaves(
             rate in 1_000_u64..1_000_000_000,

@@ -1,4 +1,5 @@
-//! Every state of a receiver with a small ring that a peer can bring about, against a model that knows each byte.
+//! Every state of a receiver with a small ring that a peer can reach, compared with a model of each
+//! byte.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::num::NonZeroU64;
@@ -7,21 +8,21 @@ use super::*;
 
 const RING_BYTES: u64 = 3;
 
-/// The stream is looked at up to here: a little more than two rings.
+/// The stream is explored up to this position: a little more than two rings.
 const STREAM_BYTES: u64 = 7;
 
-/// What is true of each byte.
+/// The state of each byte.
 #[derive(Debug, Clone, Default)]
 struct Model {
-    /// Bytes that came in pieces that were believed.
+    /// Bytes that arrived in accepted pieces.
     arrived: BTreeSet<u64>,
-    /// Those pieces: start and end.
+    /// The accepted pieces: start and end.
     pieces: BTreeSet<(u64, u64)>,
     consumed: u64,
     credited: u64,
 }
 
-/// Why a piece cannot be believed, as the model sees it.
+/// Why the model refuses a piece.
 #[derive(Debug, PartialEq, Eq)]
 enum Lie {
     Empty,
@@ -60,7 +61,7 @@ impl Model {
         if end <= ready || self.pieces.contains(&piece) {
             return Ok(());
         }
-        // Where another piece begins, none is looked for in the ring.
+        // Whether bytes were written is checked only where no other piece begins.
         let is_known_place = start < ready || self.pieces.iter().any(|&(other, _)| other == start);
         if !is_written && !is_known_place {
             return Err(Lie::NotWritten);
@@ -90,7 +91,7 @@ fn lie(error: ReceiverError) -> Lie {
     }
 }
 
-/// The bytes of the ring that lie in some parts of it.
+/// The offsets of these places in the ring.
 fn offsets(spans: impl IntoIterator<Item = Span>) -> Vec<usize> {
     let spans = spans.into_iter();
     spans
@@ -98,7 +99,7 @@ fn offsets(spans: impl IntoIterator<Item = Span>) -> Vec<usize> {
         .collect()
 }
 
-/// The bytes of the ring that a part of the stream has.
+/// The offsets in the ring of a part of the stream.
 fn offsets_of(stream: std::ops::Range<u64>) -> Vec<usize> {
     stream
         .map(|byte| usize::try_from(byte % RING_BYTES).unwrap())
@@ -122,7 +123,7 @@ fn compare(receiver: &Receiver, model: &Model) {
     assert!(there.iter().all(|byte| !window.contains(byte)));
 }
 
-/// All that can happen next.
+/// All possible next states.
 fn followers(receiver: &Receiver, model: &Model, most: usize) -> Vec<(Receiver, Model)> {
     let mut followers = Vec::new();
     let places = (0..=STREAM_BYTES).flat_map(|start| (0..=RING_BYTES + 1).map(move |n| (start, n)));
@@ -136,7 +137,7 @@ fn followers(receiver: &Receiver, model: &Model, most: usize) -> Vec<(Receiver, 
                 is_written
             });
             assert_eq!(outcome.map_err(lie), expected, "{piece:?} after {model:?}");
-            // After a lie the channel ends.
+            // A violation ends the channel.
             if expected.is_ok() {
                 followers.push((receiver, model));
             }

@@ -1,4 +1,4 @@
-//! What goes next: the stream is cut into pieces, and pieces into requests.
+//! What is sent next: cuts the stream into pieces, and pieces into requests.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::memory::Span;
 use crate::provider::{Remote, Request, Work};
 
 impl Sender {
-    /// The next request, or `None` while there is nothing to post, no room, or no leave of the pacer.
+    /// The next request, or `None` if there is nothing to post, no room, or the pacer holds
+    /// messages back.
     pub(crate) fn next(&mut self, now: Duration) -> Option<Post> {
         if let Some(&(on, lost)) = self.abandoned.front() {
             if self.queue_pairs[on].pending >= self.settings.depth {
@@ -47,7 +48,8 @@ impl Sender {
             return None;
         }
         let place = settings.ring.place(piece.posted, length);
-        // A piece that was split, by the pacer or because it lies in several places, is announced by a message of its own.
+        // A piece that was split, by the pacer or because it is in several places, is announced by
+        // a message of its own.
         let is_whole = piece.posted == piece.start && length == piece.end - piece.start;
         let announces = is_whole && settings.immediate;
         let immediate = announces.then(|| immediate(piece.start));
@@ -74,8 +76,8 @@ impl Sender {
         Some(self.post(queue_pair, id, work, now))
     }
 
-    /// Sends a piece in its announcement. The pacer holds it back as it does WRITEs; where pieces are fetched it is for the
-    /// receiver to pace them, and these are too short for that.
+    /// Sends a piece inside its announcement. The pacer holds it back like a WRITE. In `mode=get`
+    /// the receiver paces what it fetches, and these pieces are too short to matter.
     fn next_inline(&mut self, number: usize, queue_pair: usize, now: Duration) -> Option<Post> {
         let Piece { start, end, .. } = self.pieces[number];
         let is_paced = !self.settings.is_fetched;
@@ -99,7 +101,7 @@ impl Sender {
         Some(self.post(queue_pair, id, work, now))
     }
 
-    /// When [`Sender::next`] should be asked again, if it is the pacer that holds messages back: `now` or later.
+    /// When to call [`Sender::next`] again if the pacer holds messages back: `now` or later.
     pub(crate) fn next_at(&self, now: Duration) -> Option<Duration> {
         let (number, _) = self.next_piece()?;
         let piece = &self.pieces[number];
@@ -109,8 +111,8 @@ impl Sender {
         (length > 0).then(|| self.pacer.ready_at(length, now))
     }
 
-    /// Cuts what is there into pieces. A piece ends where its share of the ring does, so that all have the same
-    /// size while data flows, and earlier only where something is flushed.
+    /// Cuts what is filled into pieces. A piece ends at a multiple of the piece size in the ring,
+    /// so that all pieces are equal while data flows; only a flush ends one earlier.
     fn cut_pieces(&mut self) {
         let piece_bytes = self.settings.piece_bytes;
         while self.cut < self.filled && self.pieces.len() < self.settings.max_pieces {
@@ -141,8 +143,8 @@ impl Sender {
         }
     }
 
-    /// The first piece of which something can be posted, and the queue pair for it: its own, or the next in turn
-    /// with room. Few have to be looked at, because those before it fill their queue pairs.
+    /// The first piece with something left to post, and its queue pair: the one it has, or the next
+    /// one with room. Few pieces are looked at, because earlier ones fill their queue pairs.
     fn next_piece(&self) -> Option<(usize, usize)> {
         let count = self.queue_pairs.len();
         let has_room = |number: &usize| self.has_room(*number);
@@ -157,7 +159,7 @@ impl Sender {
             let own = self.pieces[number].queue_pair;
             let queue_pair = match own.or_else(|| self.bound_to(self.pieces[number])) {
                 Some(own) => Some(own).filter(has_room),
-                // Without room for this there is none for any other.
+                // If no queue pair has room for this piece, none has room for a later one.
                 None => Some(*free.peek()?),
             };
             if let Some(queue_pair) = queue_pair {
@@ -167,7 +169,7 @@ impl Sender {
         None
     }
 
-    /// Tells the end, when all before it was posted.
+    /// Announces the end of the stream once everything before it was posted.
     fn next_end(&mut self, now: Duration) -> Option<Post> {
         if self.end != End::Wanted || self.cut < self.filled {
             return None;

@@ -1,21 +1,23 @@
-//! What becomes of pieces when queue pairs are lost and come back.
+//! What happens to pieces when queue pairs are lost and restored.
 
 use super::{End, Piece, Repeat, Sender};
 
 impl Sender {
-    /// A queue pair is no more: what went over it and was not consumed goes again, over others, after the peer
-    /// was told on each of them to throw that one away. `false` if there is no other.
+    /// Handles the loss of a queue pair: what was sent over it and not consumed is sent again over
+    /// others. On each of them the peer is told first to discard the lost one. Returns `false` if
+    /// no other queue pair is left.
     pub(crate) fn lost(&mut self, queue_pair: usize) -> bool {
         self.pacer.lost(queue_pair);
         if self.first_living() == Some(queue_pair) {
-            // The peer hears of it before anything that is sent from here on.
+            // The peer learns of the loss before anything that is sent from here on.
             self.repeats.clear();
         }
         let lost = &mut self.queue_pairs[queue_pair];
         (lost.pending, lost.lost) = (0, true);
         let on_it = |piece: &&mut Piece| piece.queue_pair == Some(queue_pair);
         for piece in self.pieces.iter_mut().filter(on_it) {
-            // Pieces arrive whole: one that was consumed in part is there, and need not go again.
+            // Pieces are delivered whole: one that was partly consumed has arrived and need not be
+            // sent again.
             if piece.start < self.credited {
                 (piece.announced, piece.held) = (true, false);
             } else {
@@ -41,24 +43,26 @@ impl Sender {
         self.queue_pairs.iter().any(|queue_pair| !queue_pair.lost)
     }
 
-    /// A queue pair that was lost lives again, and nothing of the lost one will be delivered at either end.
+    /// A lost queue pair was restored. Nothing that was posted before the loss will be delivered at
+    /// either end.
     pub(crate) fn restored(&mut self, queue_pair: usize) {
         let restored = &mut self.queue_pairs[queue_pair];
         (restored.pending, restored.lost) = (0, false);
         restored.life = restored.life.saturating_add(1);
         self.abandoned.retain(|&(_, lost)| lost != queue_pair);
-        // Nobody has said on this one which others are lost.
+        // On this queue pair the peer was not told yet which others are lost.
         let lost = (0..self.queue_pairs.len()).filter(|&other| self.queue_pairs[other].lost);
         self.abandoned.extend(lost.map(|lost| (queue_pair, lost)));
     }
 
-    /// How often a queue pair was restored; `None` if there is none of this number.
+    /// How many times a queue pair was restored; `None` if its number is invalid.
     pub(crate) fn life(&self, queue_pair: usize) -> Option<u32> {
         Some(self.queue_pairs.get(queue_pair)?.life)
     }
 
-    /// The memory of nothing before this place of the stream is needed any more. What is written for the second time
-    /// is, though the peer has it: later bytes in its place would reach the peer instead.
+    /// Memory before this position of the stream is no longer needed. A piece that is being sent a
+    /// second time is needed even though the peer has it: its place must not hold later bytes,
+    /// which would be sent instead.
     pub(crate) fn needed_from(&self) -> u64 {
         if self.held == 0 {
             return self.credited;
@@ -68,7 +72,7 @@ impl Sender {
         first.map_or(self.credited, |piece| piece.start)
     }
 
-    /// The only queue pair that a piece may go over, if there is such.
+    /// The only queue pair over which a piece may be sent, if it is bound to one.
     pub(super) fn bound_to(&self, piece: Piece) -> Option<usize> {
         if !self.settings.completes_early {
             return None;
@@ -79,7 +83,8 @@ impl Sender {
         is_bound.then(|| self.first_living()).flatten()
     }
 
-    /// The peer has consumed a piece, and so has all that was sent before over the same queue pair.
+    /// The peer has consumed a piece, and therefore everything that was sent earlier over the same
+    /// queue pair.
     pub(super) fn forget_repeats(&mut self, piece: Piece) {
         if !piece.again && !self.repeats.is_empty() && piece.queue_pair == self.first_living() {
             self.repeats.retain(|repeat| piece.start < repeat.before);

@@ -1,4 +1,4 @@
-//! What a sender waits for, and for how long.
+//! What a sender waits for, and how long.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{End, QueuePair, Sender};
 use crate::engine::crawl::Crawl;
 
 impl Sender {
-    /// Whether something waits until requests complete, and not only until the peer says something.
+    /// Whether progress depends on completions, and not only on messages of the peer.
     pub(crate) fn awaits_completions(&self) -> bool {
         let is_full =
             |queue_pair: &QueuePair| !queue_pair.lost && queue_pair.pending >= self.settings.depth;
@@ -17,25 +17,25 @@ impl Sender {
             || self.queue_pairs.iter().any(is_full)
     }
 
-    /// Since when requests are waiting on a queue pair, without a moment in between.
+    /// Since when a queue pair has had outstanding requests without a break.
     pub(crate) fn busy_since(&self, queue_pair: usize) -> Option<Duration> {
         let QueuePair { pending, busy, .. } = self.queue_pairs[queue_pair];
         (pending > 0).then_some(busy)
     }
 
-    /// What notices a crawl as soon as it does that nothing completes, where queue pairs are given up.
+    /// A detector of crawls as quick as the stall timeout, if queue pairs are given up at all.
     pub(in crate::engine) fn crawl(&self) -> Option<Crawl> {
         let stall = self.settings.stall?;
         Some(Crawl::new(stall, self.pacer.arrived()))
     }
 
-    /// Whether requests are waiting on a queue pair, and none has completed for too long.
+    /// Whether a queue pair has outstanding requests and none completed within the stall timeout.
     pub(crate) fn has_stalled(&self, queue_pair: usize, now: Duration) -> bool {
         self.stalls_at(queue_pair).is_some_and(|at| at <= now)
     }
 
-    /// When one of the queue pairs will have stalled, if nothing completes until then. Where nobody is told of what
-    /// completes, it is looked at in between.
+    /// When the next queue pair will have stalled if nothing completes before. A provider that does
+    /// not signal completions is polled in between.
     pub(crate) fn stall_at(&self, now: Duration) -> Option<Duration> {
         let at = (0..self.queue_pairs.len())
             .filter_map(|queue_pair| self.stalls_at(queue_pair))

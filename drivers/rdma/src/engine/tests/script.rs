@@ -1,4 +1,4 @@
-//! Both directions over an endpoint that does what a test says.
+//! Both directions over an endpoint that a test controls.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request, Work,
 };
 
-/// An endpoint without a wire: what was posted is looked at, what happens is said by the test.
+/// An endpoint without a wire: it records what is posted, and the test supplies the events.
 #[derive(Debug)]
 struct Script {
     queue_pairs: usize,
@@ -81,7 +81,7 @@ impl Script {
         }
     }
 
-    /// What the engine does when this has happened.
+    /// The requests that the engine posts after these events.
     fn then(&mut self, exchange: &mut Exchange, happens: &[Completion]) -> Vec<Post> {
         self.happens = happens.to_vec();
         exchange.advance(self, Duration::ZERO).unwrap();
@@ -115,7 +115,8 @@ fn a_restored_queue_pair_carries_again_what_was_in_flight() {
     let restored = Completion::Restored { queue_pair: 0 };
     assert_eq!(script.then(&mut exchange, &[restored]), first);
 
-    // A peer that has lost it too has been overtaken; one that loses it again has not.
+    // The peer may have lost it in an earlier life, which is ignored; a loss of the present life is
+    // not.
     assert_eq!(script.then(&mut exchange, &[abandon(0, 0)]), []);
     script.then(&mut exchange, &[abandon(0, 1)]);
     assert!(!exchange.is_over());
@@ -141,7 +142,7 @@ fn what_went_over_a_queue_pair_that_the_peer_abandoned_goes_over_another() {
         ..*post
     };
     assert_eq!(again, [said(1, lost), moved(&first[0]), moved(&first[1])]);
-    // There is no such queue pair, and then no other.
+    // This number is invalid, so no other queue pair is left.
     assert_eq!(script.then(&mut exchange, &[abandon(2, 0)]), []);
     assert_eq!(script.then(&mut exchange, &[abandon(1, 0)]), []);
     assert!(exchange.is_over());
@@ -179,7 +180,7 @@ fn a_queue_pair_on_which_nothing_completes_is_given_up() {
     let mut at = |seconds: u64, happens: &[Completion]| {
         let now = Duration::from_secs(seconds);
         script.happens = happens.to_vec();
-        // Who asks to be told of requests from now on looks once more.
+        // After arming the descriptor the caller polls once more.
         exchange.advance(&mut script, now).unwrap();
         exchange.advance(&mut script, now).unwrap();
         let posted = std::mem::take(&mut script.posted).len();
@@ -194,7 +195,7 @@ fn a_queue_pair_on_which_nothing_completes_is_given_up() {
     assert_eq!(at(12, &[done]), (1, 0, Some(seconds(15))));
     assert_eq!(at(14, &[]), (0, 0, Some(seconds(15))));
     assert_eq!(at(15, &[]), (0, 1, None));
-    // Nothing is posted, and nothing can stall, until it comes back.
+    // Nothing is posted and nothing can stall until the queue pair is restored.
     assert_eq!(at(30, &[]), (0, 1, None));
     let restored = Completion::Restored { queue_pair: 0 };
     assert_eq!(at(40, &[restored]), (5, 1, Some(seconds(43))));

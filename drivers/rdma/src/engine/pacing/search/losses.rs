@@ -1,4 +1,4 @@
-//! What follows where messages are late or lost.
+//! How a search reacts to late and lost messages.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
 
 pub(super) const MOST_REST: Duration = Duration::from_secs(600);
 
-/// After so long at a rate, one loss is chance.
+/// After this long at a rate, a single loss counts as random.
 const PROVEN: Duration = Duration::from_secs(5);
 
-/// So many losses without a rate that passed between them have another reason, such as a path that has become longer.
+/// This many losses without a passing rate in between have another cause, such as a longer path.
 const MOST_LOSSES: u32 = 8;
 
 impl Search {
-    /// Messages from `posted_at` on take too long, and may arrive.
+    /// Messages sent from `posted_at` on are late and may still arrive.
     pub(super) fn late(&mut self, posted_at: Duration, now: Duration) {
         if !self.patience.excuses(posted_at, now) {
             self.lost(posted_at);
         }
     }
 
-    /// Messages from `posted_at` on were lost.
+    /// Messages sent from `posted_at` on were lost.
     pub(in crate::engine::pacing) fn lost(&mut self, posted_at: Duration) {
         let began = match self.phase {
             Phase::Climbing => self.phase_since,
             _ => self.trial.as_ref().map(Trial::began),
         };
         let is_early = began.is_none_or(|began| posted_at < began);
-        // What left at an earlier rate says nothing of this one, but where it climbs.
+        // What was sent at an earlier rate says nothing about this one, except during a climb.
         if is_early || self.pause.is_some() || self.misses.is_recovering() {
             return;
         }
@@ -45,7 +45,7 @@ impl Search {
         if self.phase == Phase::Sizing {
             self.group_lost(arrived);
         } else if arrived == 0 && !self.sizing.is_shortest() {
-            // Not even the first one passed: it is longer than the policer's burst.
+            // Not even the first message passed: it is longer than the policer's burst.
             self.sizing.shorten();
             if self.phase == Phase::Climbing {
                 self.try_rate(self.rates.first());
@@ -54,12 +54,12 @@ impl Search {
             self.judge(posted_at);
         }
         self.trial = None;
-        // It was noticed when that time was over; what left last has its own.
+        // The loss was noticed at the timeout; the last message sent has a timeout of its own.
         let late_after = self.patience.late_after(self.circumstances());
         self.pause = Some(posted_at + lost_after + late_after);
     }
 
-    /// A group was too much at once.
+    /// A group was too long to pass at once.
     pub(super) fn group_lost(&mut self, arrived: u64) {
         let was_shortest = self.sizing.is_shortest();
         self.sizing.shorten();
@@ -99,7 +99,7 @@ impl Search {
         }
     }
 
-    /// What passed before did so on the policer's burst, or is no longer true.
+    /// What passed before did so on the policer's burst, or the path has changed.
     fn distrust(&mut self) {
         self.rates.distrust();
         self.trial_time = (self.trial_time * 2).min(MOST_TRIAL_TIME);
@@ -110,19 +110,20 @@ impl Search {
         self.go(Phase::Narrowing, self.rates.middle());
     }
 
-    /// Whether a loss may be nobody's fault: the rate was good for long, and nothing was lost lately.
+    /// Whether a loss may be random: the rate was good for a long time, and nothing was lost
+    /// lately.
     fn is_chance(&self, lost_at: Duration) -> bool {
         let began = self.trial.as_ref().map(Trial::began);
         let since = began.max(self.chance);
         since.is_some_and(|since| lost_at.saturating_sub(since) >= PROVEN)
     }
 
-    /// Losses go on at any rate.
+    /// Whether losses go on at any rate.
     pub(super) fn has_other_reason(&self) -> bool {
         self.losses > MOST_LOSSES
     }
 
-    /// What else matters for how long messages may take.
+    /// What else affects how long messages may take.
     pub(super) fn circumstances(&self) -> Circumstances {
         Circumstances {
             are_longer: self.phase == Phase::Sizing,

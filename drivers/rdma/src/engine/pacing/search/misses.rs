@@ -1,11 +1,13 @@
-//! What follows where a device tells that something was lost, before that makes messages late.
+//! How a search reacts to losses that the device's counters reveal before messages are late.
 //!
-//! A device that hears what the peer's misses goes back at once and repeats all that is under way. A policer drops most of that
-//! again, unless it is no more than the policer takes at once. Where a round trip takes so little time that this is
-//! enough to keep the path busy, no more than what has passed at once is under way: then a loss is mended in
-//! milliseconds, and no queue pair is given up for it. So it is not seen by waiting, but by asking the device.
+//! A device that receives a NAK retransmits everything in flight at once. A policer drops most of
+//! that again, unless it is no more than its burst. On a path with so short a round trip that a
+//! burst in flight keeps it busy, no more than what has passed at once is in flight: a loss is then
+//! repaired in milliseconds, and no queue pair is given up. Such a loss cannot be seen by waiting,
+//! so the device's counters are read.
 //!
-//! A device's own time may be over though nothing is missing, so that does not count here.
+//! Retransmissions after a timeout of the device are not counted here, because its timer may expire
+//! although nothing is missing.
 
 use std::time::Duration;
 
@@ -16,41 +18,42 @@ use crate::engine::pacing::chance::Chance;
 use crate::engine::pacing::trial::Trial;
 use crate::engine::pacing::{LOOKS, RETRY};
 
-/// What is known of what the peer's device has missed.
+/// What is known about losses that the peer's device has counted.
 #[derive(Debug, Default)]
 pub(super) struct Misses {
-    /// Devices count them.
+    /// The devices count them.
     are_counted: bool,
-    /// All of a group is there since then, and it is to be seen whether something of it was missed.
+    /// Since when a whole group has arrived without the counters having been read.
     whole_since: Option<Duration>,
-    /// Something was missed, and nothing leaves until the device has mended it.
+    /// Something was lost, and nothing is sent until the device has repaired it.
     is_recovering: bool,
-    /// What was missed before has had its consequences.
+    /// Losses before this time were already handled.
     judged_until: Duration,
-    /// Something was missed at this rate once: that may be chance.
+    /// One loss at this rate so far: it may be random.
     is_suspect: bool,
-    /// How often the rate became less since misses were rare.
+    /// Reductions of the rate since losses were rare.
     eases: u32,
-    /// It became less by much, and what it could be is somewhere in between.
+    /// The rate was reduced a lot, and the right one is somewhere in between.
     is_eased: bool,
     chance: Chance,
 }
 
-/// A device on a short path has time for some repetitions before its queue pair is given up.
+/// The time that a device on a short path has for some retransmissions before its queue pair is
+/// given up.
 pub(super) const MENDED_AFTER: Duration = Duration::from_secs(1);
 
-/// After so many times what has passed at once, a miss is chance, or the rate is too much by next to nothing.
+/// A loss after this many bursts is random, or the rate exceeds the policer's by next to nothing.
 const RARE: u64 = 1500;
-/// After fewer it is too much by some percent.
+/// A loss after fewer than this many means that the rate is some percent too high.
 const OFTEN: u64 = 25;
 
-/// By how much a rate becomes less then that was held to be good.
+/// The share by which a rate that had been found good is reduced then.
 const MUCH_EASE: f64 = 0.04;
 
-/// If it becomes less so often, and misses no rarer, that is no remedy.
+/// If losses are no rarer after this many reductions, the rate is not their cause.
 const MOST_EASES: u32 = 8;
 
-/// What has passed at once may be more without a policer.
+/// Without a policer, what has passed at once may be more than this.
 const MOST_BURST_BYTES: u64 = 256 << 10;
 
 impl Misses {
@@ -62,13 +65,13 @@ impl Misses {
         self.whole_since.is_some()
     }
 
-    /// All of a group is there. Whether devices will tell if something of it was missed.
+    /// A whole group has arrived. Returns whether the devices will reveal a loss in it.
     pub(super) fn await_look(&mut self, now: Duration) -> bool {
         self.whole_since = self.are_counted.then_some(now);
         self.are_counted
     }
 
-    /// How long a step of the climb takes: where something was missed, until a second time would have been seen.
+    /// The time of a climb's step: after a first loss, until a second one would have shown.
     pub(super) fn step_time(&self) -> Duration {
         if self.is_suspect {
             STEP_TIME + 3 * LOOKS
@@ -77,7 +80,7 @@ impl Misses {
         }
     }
 
-    /// Another rate is looked for.
+    /// Another rate is searched for.
     pub(super) fn look_anew(&mut self) {
         self.is_eased = false;
         self.chance.forget();
@@ -87,7 +90,7 @@ impl Misses {
         self.is_eased
     }
 
-    /// The rate that became less by much passes: that was the remedy, and the interval can become narrow again.
+    /// The large reduction passes: it was the remedy, and the interval can be narrowed again.
     pub(super) fn take_eased(&mut self) -> bool {
         let was_eased = std::mem::take(&mut self.is_eased);
         if was_eased {
@@ -103,15 +106,15 @@ impl Misses {
 }
 
 impl Search {
-    /// Whether a round trip takes so little time that no more need be under way than what has passed at once, and devices
-    /// tell what of it is missed.
+    /// Whether the round trip is so short that no more than what has passed at once need be in
+    /// flight, and devices count losses.
     pub(in crate::engine::pacing) fn is_short(&self) -> bool {
-        // As much again for acknowledgements that a busy host sends late.
+        // Twice the round trip time, for acknowledgements that a busy host sends late.
         let bytes = self.rates.bytes_in(2 * self.patience.round_trip());
         self.misses.are_counted && bytes + self.sizing.message_bytes() <= self.sizing.passed_bytes()
     }
 
-    /// Until when a short path takes no further message, if that is so, or when to look again.
+    /// Until when a short path takes no further message, or when to check again.
     pub(super) fn is_full_until(&mut self, now: Duration) -> Option<Duration> {
         self.window.set(self.rate(), self.sizing.passed_bytes());
         let bytes = self.under_way + self.sizing.message_bytes();
@@ -119,13 +122,13 @@ impl Search {
         Some(ready_at.unwrap_or(now + RETRY)).filter(|&at| at > now)
     }
 
-    /// When a message that is there can have left at the latest.
+    /// The latest time at which an arrived message can have been sent.
     pub(super) fn left_at(&self, posted_at: Duration, now: Duration) -> Duration {
         now.saturating_sub(self.patience.round_trip())
             .max(posted_at)
     }
 
-    /// Somebody has asked a device whether the peer's has missed something since `since`.
+    /// A device's counters were read: whether the peer's device has missed something since `since`.
     pub(in crate::engine::pacing) fn looked(
         &mut self,
         since: Duration,
@@ -140,7 +143,7 @@ impl Search {
         } else if has_missed {
             self.missed(since, now);
         } else if let Some(whole) = self.misses.whole_since
-            // By then every channel has asked.
+            // By then every channel has read its counters.
             && now >= whole + 2 * LOOKS
         {
             self.misses.whole_since = None;
@@ -148,16 +151,16 @@ impl Search {
         }
     }
 
-    /// The device has mended what was lost.
+    /// The device has repaired the loss.
     fn recovered(&mut self, now: Duration) {
         self.misses.is_recovering = false;
         self.misses.judged_until = now;
-        // What it repeated may have used up what a policer takes at once.
+        // Its retransmission may have used up the policer's burst.
         let burst = self.sizing.passed_bytes().max(self.sizing.group_bytes());
         self.pause = Some(now + time_of(burst, self.rate()));
     }
 
-    /// Something was missed, at `since` or later.
+    /// Something was lost at `since` or later.
     fn missed(&mut self, since: Duration, now: Duration) {
         if since < self.misses.judged_until || self.trial.is_none() {
             return;
@@ -177,13 +180,14 @@ impl Search {
         }
     }
 
-    /// By how much a rate that passed may be too much, in bytes per second: a policer took it at once.
+    /// By how much a passing rate may be too high, in bytes per second: the policer's burst has
+    /// hidden it.
     pub(super) fn hidden(&self) -> f64 {
         let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
         burst as f64 / self.trial_time.as_secs_f64()
     }
 
-    /// Something was lost on a short path: perhaps the rate is to blame.
+    /// Something was lost on a short path, and the rate may be the cause.
     pub(super) fn blame(&mut self) {
         self.misses.is_recovering = true;
         match self.phase {
@@ -215,12 +219,13 @@ impl Search {
         self.trial = None;
     }
 
-    /// What has left since something was missed, or since the rate is what it is.
+    /// Bytes sent since the last loss, or since the rate was set.
     fn passed_bytes(&self) -> u64 {
         self.trial.as_ref().map_or(0, Trial::bytes)
     }
 
-    /// The rate was held to be good. If it is too much, it is so by what a policer takes at once in the time that it passed.
+    /// Lowers a rate that had been found good. If it is too high, then by what a policer's burst
+    /// hid in the time that it passed.
     fn ease(&mut self) {
         let passed = self.passed_bytes();
         let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
@@ -239,13 +244,14 @@ impl Search {
             self.ease_by(share);
         } else {
             self.excuse();
-            // What ended the climb was perhaps no more than that.
+            // The loss that ended the climb may have been hidden in the same way.
             self.go(Phase::Climbing, self.rates.low());
         }
     }
 
-    /// If some steps are no remedy the rate is not the reason: perhaps more has passed at once than a policer takes, because a busy
-    /// host sent it late. Then the search begins anew, with half of that.
+    /// If several reductions do not help, the rate is not the cause: perhaps more has passed at
+    /// once than a policer's burst, because a busy host sent it late. The search begins again with
+    /// half of that.
     fn ease_much(&mut self) {
         self.misses.eases += 1;
         if self.misses.eases > MOST_EASES {
@@ -263,7 +269,7 @@ impl Search {
         self.try_rate(self.rates.low());
     }
 
-    /// Something was missed that no rate mends: it would have been at a higher one as well.
+    /// A loss that no lower rate prevents; a higher rate would have had it as well.
     fn excuse(&mut self) {
         self.misses.eases = 0;
         self.misses.is_eased = false;
@@ -299,7 +305,7 @@ mod tests {
         assert_eq!(search.sizing.passed_bytes(), 112 << 10);
     }
 
-    /// A miss right after a rate was found: what was tried before it may have used up what a policer takes at once.
+    /// A loss right after a rate was found: earlier trials may have used up the policer's burst.
     #[test]
     fn what_became_less_by_much_is_looked_for_again() {
         const MESSAGE: u64 = 16 << 10;
