@@ -1,8 +1,9 @@
-//! A thread that looks after what has to go on while nobody calls.
+//! A background thread that drives idle and closing channels.
 //!
-//! One for the process: it begins with the first charge and ends with the last, so that a server without transfers has
-//! none. It sleeps until the descriptor of a charge becomes readable, or until the time that a charge has asked
-//! for. It is no executor: what it looks after is rare, short, or waits for the other end most of the time.
+//! There is one for the process. It starts with the first task and ends with the last, so a server
+//! without transfers has none. It sleeps until the descriptor of a task is readable, or until the
+//! time that a task has asked for. It is no async executor: its tasks are rare, short, or mostly
+//! wait for the other end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,37 +19,37 @@ use rustix::io::Errno;
 
 use crate::clock;
 
-/// Charges at a time. Each has descriptors of its own, so that a process has not many more.
+/// The most tasks at a time. Each has descriptors of its own, which a process has few more of.
 const MAX_CHARGES: usize = 1024;
 
 /// The longest single sleep.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// Events that are taken from the kernel with one call.
+/// Events taken from the kernel with one call.
 const MAX_EVENTS: usize = 64;
 
-/// Something to look after.
+/// A task of the background thread.
 pub(crate) trait Charge: Send {
-    /// Becomes readable when there is something to do. `None` when there is nothing to look after any more.
+    /// Becomes readable when there is something to do. `None` when the task is done.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Does what can be done without waiting. Returns when to come again though nothing happens ([`clock::now`]), and
-    /// `None` when there is nothing left to do, ever.
+    /// Does what is possible without waiting. Returns when to call again if the descriptor stays
+    /// quiet ([`clock::now`]), or `None` when the task is done.
     fn attend(&mut self) -> Option<Duration>;
 }
 
-/// What may be taken back at any time.
+/// A task that its owner can take back at any time.
 pub(crate) type Shared<C> = Arc<Mutex<C>>;
 
-/// Names a charge.
+/// Identifies a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name(u64);
 
-/// Leaves something to the thread. It is dropped when it is done.
+/// Hands a task to the thread, which drops it when it is done.
 ///
 /// # Errors
 ///
-/// When there are too many charges, or the system has no thread or descriptor left.
+/// When there are too many tasks, or the system has no thread or descriptor left.
 pub(crate) fn leave<C: Charge + 'static>(charge: &Shared<C>) -> io::Result<Name> {
     let mut attendant = attendant();
     if attendant.charges.len() >= MAX_CHARGES {
@@ -70,7 +71,7 @@ pub(crate) fn leave<C: Charge + 'static>(charge: &Shared<C>) -> io::Result<Name>
     Ok(name)
 }
 
-/// Takes something back: from now on the thread does nothing with it that changes anything.
+/// Takes a task back: from now on the thread changes nothing about it.
 pub(crate) fn take_back<C: Charge>(name: Name, charge: &Shared<C>) -> MutexGuard<'_, C> {
     let bell = attendant().remove(name);
     let charge = lock(charge);
@@ -84,7 +85,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the thread looks after.
+/// The tasks of the process.
 static ATTENDANT: Mutex<Attendant> = Mutex::new(Attendant {
     bell: None,
     charges: BTreeMap::new(),
@@ -103,13 +104,13 @@ struct Entry {
     again_at: Duration,
 }
 
-/// What the thread sleeps on.
+/// What wakes the thread.
 struct Bell {
     epoll: OwnedFd,
     wake: OwnedFd,
 }
 
-/// The bell's own name among those of charges.
+/// The wake-up event's own identifier in epoll.
 const RING: u64 = u64::MAX;
 
 impl Bell {
@@ -123,30 +124,30 @@ impl Bell {
         Ok(bell)
     }
 
-    /// Wakes the thread, so that it looks at the list.
+    /// Wakes the thread, so that it reads the list again.
     fn ring(&self) {
-        // It can only fail while it rings already.
+        // Can fail only while the thread is being woken already.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Watches a descriptor no more. One that is not watched has been forgotten before.
+    /// Stops watching a descriptor. It may not be watched any more, which is no error.
     fn forget(&self, charge: &(impl Charge + ?Sized)) {
         if let Some(descriptor) = charge.descriptor() {
             let _ = epoll::delete(&self.epoll, descriptor);
         }
     }
 
-    /// Sleeps until something happens, at the latest until `until`; returns what.
+    /// Sleeps until an event, at the latest until `until`; returns the tasks with events.
     fn sleep(&self, until: Option<Duration>) -> Vec<Name> {
         let timeout = until.map(|until| {
             let left = until.saturating_sub(clock::now());
             Timespec::try_from(left.min(LONGEST_SLEEP)).expect("an hour is a short time")
         });
         let mut events = Vec::with_capacity(MAX_EVENTS);
-        // epoll_wait(2) counts whole milliseconds; a message that is paced may be due in less.
+        // epoll_wait(2) has a resolution of milliseconds; a paced message may be due earlier.
         let mut anything = [PollFd::new(&self.epoll, PollFlags::IN)];
         let _ = poll(&mut anything, timeout.as_ref());
-        // Nothing can be wrong with the descriptors; after a signal there are no events.
+        // The descriptors are valid; an interrupted call has no events.
         let at_once = Some(&Timespec::default());
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), at_once);
         let names = events.iter().map(|event| event.data.u64());
@@ -157,7 +158,7 @@ impl Bell {
 }
 
 impl Attendant {
-    /// What wakes the thread, which is started if there is none.
+    /// The thread's wake-up event; starts the thread if there is none.
     fn bell(&mut self) -> io::Result<Arc<Bell>> {
         if let Some(bell) = &self.bell {
             return Ok(Arc::clone(bell));
@@ -171,8 +172,8 @@ impl Attendant {
         Ok(bell)
     }
 
-    /// When a charge wants to be attended to again. Returns one that is done, for which somebody else should have
-    /// the lock meanwhile; one that was taken back is not on the list any more.
+    /// Records when a task wants to be called again. Returns a task that is done, to be dropped
+    /// outside the lock. A task that was taken back is not on the list any more.
     fn note(&mut self, name: Name, again_at: Option<Duration>) -> Option<Entry> {
         let Some(again_at) = again_at else {
             return self.charges.remove(&name);
@@ -181,13 +182,13 @@ impl Attendant {
         None
     }
 
-    /// Strikes a charge off the list; returns what still watches it.
+    /// Removes a task from the list; returns the event with which it is watched.
     fn remove(&mut self, name: Name) -> Option<Arc<Bell>> {
         self.charges.remove(&name)?;
         self.bell.clone()
     }
 
-    /// Those that something has happened to, and those whose time has come.
+    /// The tasks with events, and those whose time has come.
     fn due(&self, happened: &[Name]) -> Vec<(Name, Shared<dyn Charge>)> {
         let now = clock::now();
         self.charges
@@ -205,7 +206,7 @@ fn look_after_all(bell: &Bell) {
         let due = attendant().due(&happened);
         for (name, charge) in due {
             let mut charge = lock(&charge);
-            // One that panics is done, and the others are looked after as before.
+            // A task that panics is done; the others continue.
             let again_at = catch_unwind(AssertUnwindSafe(|| charge.attend())).unwrap_or(None);
             if again_at.is_none() {
                 bell.forget(&*charge);
@@ -236,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what it reads, and tells how much that was when it is dropped.
+    /// Counts the bytes that it reads, and reports them when it is dropped.
     struct Reader {
         from: OwnedFd,
         count: usize,
@@ -284,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Its descriptor is readable at once.
+    /// Its descriptor is readable from the start.
     struct Panics(OwnedFd, Sender<usize>);
 
     impl Charge for Panics {

@@ -1,4 +1,4 @@
-//! A channel, before and after it has been opened.
+//! A channel, before and after it is opened.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -23,7 +23,7 @@ pub(crate) struct RdmaChannel {
 
 #[derive(Debug)]
 enum State {
-    /// Connected, and not agreed on anything.
+    /// Connected; nothing is negotiated yet.
     New {
         connection: TcpChannel,
         side: Side,
@@ -31,9 +31,9 @@ enum State {
         options: SocketOptions,
     },
     Open(Box<Streams>),
-    /// Open, and left to the attendant until the next call.
+    /// Open, and driven by the background thread until the next call.
     Lent(Loan),
-    /// It failed, or was thrown away.
+    /// It failed or was aborted.
     Failed,
 }
 
@@ -67,7 +67,7 @@ impl RdmaChannel {
         }
     }
 
-    /// Runs a call; after an error the channel is of no use.
+    /// Runs a call. After an error the channel cannot be used.
     fn run<T>(
         &mut self,
         operation: &Operation<'_>,
@@ -181,7 +181,7 @@ impl Channel for RdmaChannel {
     }
 }
 
-/// A channel that is dropped ends its stream in an orderly manner.
+/// A dropped channel ends its stream in an orderly manner.
 impl Drop for RdmaChannel {
     fn drop(&mut self) {
         if let Some(streams) = self.take() {

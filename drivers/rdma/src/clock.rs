@@ -1,9 +1,9 @@
-//! The time that engines are told.
+//! The clock of engines.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The time since a moment that is the same for all channels of this process.
+/// The time since a moment that is the same for all channels of the process.
 pub(crate) fn now() -> Duration {
     epoch().elapsed()
 }

@@ -1,11 +1,12 @@
-//! The orderly end of a channel that nobody uses any more.
+//! The orderly end of a channel that its user has dropped.
 //!
-//! A socket that is closed while something is unread in it, or comes afterwards, makes TCP answer with a reset, and a
-//! reset destroys what the peer has not read yet: the end of a stream that was whole. So what is left is sent, the
-//! queue pairs are ended, and what still comes is thrown away until the peer has ended them as well.
+//! If a socket is closed with unread data, or data arrives later, TCP sends a reset. A reset
+//! discards what the peer has not read yet, which may be the end of a complete stream. So the
+//! remaining data is sent, the queue pairs are ended, and what still arrives is discarded until the
+//! peer has ended them as well.
 //!
-//! A peer that lets nothing happen for half a minute is not waited for, and none for more than an hour; then the channel
-//! is closed as it is.
+//! A peer that makes no progress for half a minute is not waited for, and none for more than an
+//! hour; then the channel is closed as it is.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -19,13 +20,13 @@ use crate::open::Opened;
 use crate::outgoing::Outgoing;
 use crate::provider::Endpoint;
 
-/// How long nothing may happen.
+/// The longest time without progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long all of it may take: a full ring takes its time on a slow path.
+/// The longest time in all: a full ring takes time on a slow path.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Ends a channel, in the background if need be.
+/// Ends a channel, in the background if necessary.
 pub(crate) fn depart(opened: Opened) {
     let mut departure = Departure {
         endpoint: opened.endpoint,
@@ -36,9 +37,9 @@ pub(crate) fn depart(opened: Opened) {
         end: clock::now() + LONGEST,
     };
     departure.exchange.sender.finish();
-    // Most channels have sent everything, and give their rings back here.
+    // Most channels have sent everything and are done here.
     if departure.attend().is_some() {
-        // Without a thread for it, it is closed as it is.
+        // If there is no thread for it, the channel is closed as it is.
         let _ = attendant::leave(&Arc::new(Mutex::new(departure)));
     }
 }
@@ -47,13 +48,13 @@ pub(crate) fn depart(opened: Opened) {
 struct Departure {
     endpoint: Box<dyn Endpoint>,
     exchange: Exchange,
-    /// `None` when all has gone: from then on the peer is to end its side.
+    /// `None` when everything was sent; then the peer has to end its side.
     rings: Option<(Outgoing, Arc<Memory>)>,
-    /// What had happened when it was attended to last.
+    /// The progress at the last call.
     progress: Option<u64>,
-    /// How long it is waited for, if nothing else happens.
+    /// When to give up if there is no further progress.
     until: Duration,
-    /// How long at most.
+    /// When to give up in any case.
     end: Duration,
 }
 

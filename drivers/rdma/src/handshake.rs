@@ -1,8 +1,8 @@
-//! What the two ends tell each other on the data connection before the first byte goes by RDMA.
+//! The handshake on the data connection before the first byte goes by RDMA.
 //!
-//! The connecting end offers, the accepting end chooses, both within their own limits; then each end says once where its
-//! ring is, and the queue pairs are connected. Whoever cannot go on says why, and the other end has
-//! that reason in its log.
+//! The connecting end offers, the accepting end chooses; both stay within their own limits. Then
+//! each end sends the address of its ring once, and the queue pairs are connected. An end that
+//! cannot continue sends the reason, which the other end logs.
 
 mod encoding;
 mod inline;
@@ -20,12 +20,12 @@ pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
 pub use self::record::{FabricRecord, PortRecord, QueuePairRecord};
 pub(crate) use self::way::{Way, Ways};
 
-/// What stands before every record: a name, the version, the kind, and the length of the rest.
+/// The header of every record: a name, the version, the kind, and the length of the rest.
 const HEAD_BYTES: usize = 12;
 const NAME: &[u8; 8] = b"GHRDMA\r\n";
 const VERSION: u8 = 3;
 
-/// No record is longer, whatever it says.
+/// The longest record that is accepted.
 const MAX_RECORD_BYTES: usize = 1024;
 
 /// Why a handshake failed.
@@ -47,7 +47,7 @@ pub(crate) enum RecordError {
     Refused(String),
 }
 
-/// Sends a record over a socket that does not block.
+/// Sends a record over a non-blocking socket.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(crate) fn write(
     write_all(socket, &record.encode(), operation)
 }
 
-/// Receives a record, and not a byte more. A refusal is an error.
+/// Receives exactly one record. A refusal of the peer is an error.
 ///
 /// # Errors
 ///
@@ -87,7 +87,7 @@ pub(crate) fn read(socket: &OwnedFd, operation: &Operation<'_>) -> Result<Record
     }
 }
 
-/// Receives all of `bytes` from a socket that does not block.
+/// Receives all of `bytes` from a non-blocking socket.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ pub(crate) fn read_all(
     Ok(())
 }
 
-/// Sends all of `bytes` over a socket that does not block.
+/// Sends all of `bytes` over a non-blocking socket.
 ///
 /// # Errors
 ///

@@ -1,9 +1,10 @@
-//! The driver `rdma`: data channels whose bytes go from memory to memory.
+//! The driver `rdma`: data channels that move bytes from memory to memory.
 //!
-//! Both ends register a ring of slabs when a channel opens and tell each other where it is, once. From then on the
-//! sender fills its ring, straight from the file, and writes it to the receiver's by messages that are no larger and
-//! no faster than the path allows; the receiver writes what arrived to its file, and returns credit. `engine` knows
-//! how; it does no I/O. What carries the messages is a *provider* of verbs.
+//! Both ends register a ring of slabs when a channel opens, and exchange the addresses once. Then
+//! the sender fills its ring straight from the file and writes it to the receiver's ring, in
+//! messages that are no larger and no faster than the path allows. The receiver writes what arrived
+//! to its file and returns credit. `engine` implements this protocol without I/O. A *provider* of
+//! verbs carries the messages.
 //!
 //! | option | meaning |
 //! | --- | --- |
@@ -26,17 +27,18 @@
 //! | `register=dynamic` | sends files from where they are, by pinning their pages, instead of reading them into the ring |
 //! | `crc=on` | adds a checksum to every segment of `soft` |
 //!
-//! `device`, `gid`, `tc` and `sl` are the administrator's; clients may set the others, the sizes up to a bound.
+//! An administrator sets `device`, `gid`, `tc` and `sl`; clients may set the others, sizes up to a
+//! bound.
 //!
-//! The other options are those of the driver `tcp`. Options choose devices of their own end only. With one queue pair,
-//! `soft` uses the data connection itself; further ones are connections to another port of the accepting end, within its
-//! range of ports.
+//! The other options are those of the driver `tcp`. Options choose devices of this end only. With
+//! one queue pair, `soft` uses the data connection itself; further queue pairs are connections to
+//! another port of the accepting end, within its range of ports.
 //!
-//! Rings take memory, and all of them together no more than [`limit_memory`] says, or a quarter of the machine's; a
-//! channel gets smaller ones than it wants when there is less.
+//! [`limit_memory`] bounds the memory of all rings together; the default is a quarter of the
+//! machine's. A channel gets smaller rings than it wants when less is free.
 //!
-//! Both ends must run this driver. Offers of the two are compared, and the smaller ring and number of queue pairs is
-//! taken.
+//! Both ends must run this driver. The smaller ring and the smaller number of queue pairs of both
+//! offers is used.
 
 mod attendant;
 mod channel;
@@ -101,7 +103,7 @@ impl Driver for Rdma {
     }
 }
 
-/// The driver `rdma` with a provider that the options do not choose, and no other.
+/// The driver `rdma` over a given provider only.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct RdmaBy {
@@ -133,12 +135,12 @@ impl Driver for RdmaBy {
     }
 }
 
-/// Sets the bound on the memory of all rings of the process, in bytes. What is in use stays in use.
+/// Bounds the memory of all rings of the process, in bytes. Rings in use stay as they are.
 pub fn limit_memory(bytes: u64) {
     Pool::of_process().set_limit(bytes);
 }
 
-/// What the rings of the process take, and what they may.
+/// The memory that the rings of the process use, and its bound.
 pub fn memory_load() -> MemoryLoad {
     Pool::of_process().load()
 }

@@ -1,7 +1,7 @@
-//! A channel between two calls of its user, where the peer fetches from its ring.
+//! A channel between two calls of its user, while the peer fetches from its ring.
 //!
-//! A device answers READs by itself. Where a program has to, it is the attendant, until the next call or until
-//! nothing is left to fetch.
+//! A device answers READs by itself. Where a program has to answer them, the background thread does
+//! so until the next call, or until nothing is left to fetch.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::attendant::{self, Charge, Name, Shared};
 use crate::streams::Streams;
 
-/// A channel that the attendant looks after.
+/// A channel that the background thread drives.
 #[derive(Debug)]
 pub(crate) struct Loan {
     name: Name,
@@ -21,25 +21,25 @@ pub(crate) struct Loan {
 impl Loan {
     /// # Errors
     ///
-    /// When the attendant can take no more.
+    /// When the background thread can take no more tasks.
     pub(crate) fn new(streams: Box<Streams>) -> io::Result<Self> {
         let streams = Arc::new(Mutex::new(Lent(Some(streams))));
         let name = attendant::leave(&streams)?;
         Ok(Self { name, streams })
     }
 
-    /// The channel, which the attendant does nothing with any more.
+    /// Takes the channel back from the background thread.
     pub(crate) fn recall(self) -> Option<Box<Streams>> {
         attendant::take_back(self.name, &self.streams).0.take()
     }
 
-    /// Asks the channel something.
+    /// Reads something of the channel.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&Streams) -> T) -> Option<T> {
         attendant::lock(&self.streams).0.as_deref().map(question)
     }
 }
 
-/// `None` when it was taken back.
+/// `None` once it was taken back.
 #[derive(Debug)]
 struct Lent(Option<Box<Streams>>);
 

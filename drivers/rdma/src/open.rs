@@ -1,4 +1,4 @@
-//! Opens a channel on a data connection: agrees with the other end, makes rings, connects queue pairs.
+//! Opens a channel on a data connection: negotiates, makes the rings, connects the queue pairs.
 
 mod abilities;
 mod fabric;
@@ -32,10 +32,10 @@ pub(crate) struct Opened {
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) exchange: Exchange,
     pub(crate) outgoing: Outgoing,
-    /// The ring that the other end writes to.
+    /// The ring to which the other end writes.
     pub(crate) incoming: Arc<Memory>,
     pub(crate) tuning: Tuning,
-    /// Who carries the messages, and why it is not somebody else.
+    /// The chosen provider, and why it was chosen.
     pub(crate) choice: String,
 }
 
@@ -52,12 +52,12 @@ enum OpenError {
     Unexpected,
     #[error("the other end chose more than it was offered")]
     Greedy,
-    /// Ours, and told to the other end.
+    /// A reason of this end, which is sent to the other end.
     #[error("{0}")]
     Local(String),
 }
 
-/// The two ends of the data connection, and what is known of them.
+/// The two ends of the data connection and what is known of them.
 struct Opening<'a> {
     socket: OwnedFd,
     peer: SocketAddr,
@@ -70,8 +70,8 @@ struct Opening<'a> {
 ///
 /// # Errors
 ///
-/// When the other end does not speak the protocol, refuses, goes away or is silent until the deadline, or
-/// when there is no memory.
+/// When the other end does not speak the protocol, refuses, closes the connection or is silent
+/// until the deadline, or when there is no memory.
 pub(crate) fn open(
     connection: TcpChannel,
     side: Side,
@@ -175,7 +175,7 @@ impl Opening<'_> {
         self.finish(rings, chosen, remote, choice)
     }
 
-    /// What may fail at this end, before anything is promised to the other.
+    /// Everything that may fail at this end, before anything is promised to the other.
     fn prepare(&self, offer: Offer, ways: Ways) -> Result<Prepared, OpenError> {
         let abilities = self.abilities()?;
         let way = ways.choose(abilities.ways).ok_or_else(|| {
@@ -217,7 +217,7 @@ impl Opening<'_> {
             .map_err(|error| OpenError::Local(error.to_string()))
     }
 
-    /// Each end tells the other where the ring is that it gets at.
+    /// Each end sends the address of the ring that the other end accesses.
     fn exchange(&self, rings: &Rings) -> Result<Remote, OpenError> {
         handshake::write(&self.socket, &Record::Ring(rings.told), self.operation)?;
         match handshake::read(&self.socket, self.operation)? {
@@ -226,10 +226,10 @@ impl Opening<'_> {
         }
     }
 
-    /// Tells the other end why this one cannot go on.
+    /// Sends the reason of a failure to the other end.
     fn or_refuse<T>(&self, outcome: Result<T, OpenError>) -> Result<T, OpenError> {
         if let Err(OpenError::Local(reason)) = &outcome {
-            // It goes if it can; ours is the reason that counts.
+            // It is sent if possible; the reason of this end is what counts.
             let refusal = Record::Refusal(reason.clone());
             let _ = handshake::write(&self.socket, &refusal, self.operation);
         }
@@ -244,7 +244,7 @@ impl Opening<'_> {
     }
 }
 
-/// Lets messages take along what there is pinned memory for.
+/// Allows inline payloads as far as there is pinned memory for them.
 fn with_slots(offer: Offer, share: &mut Share) -> Offer {
     let fitted = offer.within_slots();
     if share.set_beside(fitted.slot_bytes()) {
@@ -254,7 +254,7 @@ fn with_slots(offer: Offer, share: &mut Share) -> Offer {
     }
 }
 
-/// What an adapter pins for messages, beyond usual slots.
+/// Memory that an adapter pins for inline payloads beyond the usual slots.
 fn slot_bytes(chosen: Offer, way: Way) -> u64 {
     match way {
         Way::Soft => 0,
@@ -262,7 +262,7 @@ fn slot_bytes(chosen: Offer, way: Way) -> u64 {
     }
 }
 
-/// What the accepting end has before it answers.
+/// What the accepting end prepares before it answers.
 struct Prepared {
     chosen: Offer,
     way: Way,
@@ -271,7 +271,7 @@ struct Prepared {
     door: Door,
 }
 
-/// Where the other end connects queue pairs with connections of their own.
+/// Where the other end connects queue pairs that have connections of their own.
 enum Door {
     None,
     Tcp(TcpListener),
@@ -280,7 +280,7 @@ enum Door {
 }
 
 impl Door {
-    /// 0 if there is none.
+    /// The port, or 0 without one.
     fn port(&self) -> u16 {
         match self {
             Self::None => 0,
@@ -290,7 +290,8 @@ impl Door {
     }
 }
 
-/// What proves that a connection belongs to a data connection, and says which queue pair it is for.
+/// Private data of a connection: it proves which data connection it belongs to, and names the queue
+/// pair.
 pub(crate) fn private_data(token: Token, number: u16) -> Vec<u8> {
     let mut private = token.to_vec();
     private.extend(number.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Where the bytes lie that we send.
+//! The memory that is sent from.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,39 +7,39 @@ use crate::engine::{Sender, Source};
 use crate::memory::{Memory, Span};
 use crate::sections::Sections;
 
-/// What we send from.
+/// The memory that is sent from.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     memory: Arc<Memory>,
-    /// `None` where the memory is our ring.
+    /// `None` where that memory is our ring.
     pinning: Option<Pinning>,
 }
 
-/// What stands in for a ring where files are pinned.
+/// The replacement of a ring where files are pinned.
 #[derive(Debug)]
 struct Pinning {
     staging: Staging,
     sections: Sections,
 }
 
-/// A small ring of its own for what is not pinned: headers, and bytes that somebody has made.
+/// A small ring for data that is not pinned: headers and bytes in a caller's memory.
 #[derive(Debug)]
 struct Staging {
     region: usize,
     bytes: u64,
-    /// What went through it.
+    /// Bytes that went through it.
     staged: u64,
-    /// What is in use.
+    /// Bytes in use.
     used: u64,
-    /// What lies there, the oldest first.
+    /// Its contents, the oldest first.
     runs: VecDeque<Run>,
 }
 
-/// Bytes that lie behind each other here and in our stream.
+/// Bytes that are contiguous here and in the stream.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     length: u64,
-    /// Where it ends in our stream.
+    /// Their end in the stream.
     stream: u64,
 }
 
@@ -52,7 +52,7 @@ impl Outgoing {
         }
     }
 
-    /// Staging memory, registered as `region`, and sections of files.
+    /// Staging memory, registered as `region`, and pinned sections of files.
     pub(crate) fn pinning(memory: Arc<Memory>, region: usize, sections: Sections) -> Self {
         let staging = Staging {
             region,
@@ -67,7 +67,7 @@ impl Outgoing {
         }
     }
 
-    /// Memory of which [`Outgoing::room`] is a part.
+    /// The memory that [`Outgoing::room`] is part of.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
@@ -92,7 +92,7 @@ impl Outgoing {
         }
     }
 
-    /// The first `count` bytes of the room are there.
+    /// The first `count` bytes of the room are filled.
     pub(crate) fn fill(&mut self, sender: &mut Sender, count: usize) {
         match &mut self.pinning {
             None => sender.fill(count),
@@ -105,7 +105,7 @@ impl Outgoing {
 }
 
 impl Staging {
-    /// Room, when our stream is needed from this place.
+    /// The free room, if the stream is needed from this position on.
     fn room(&mut self, needed_from: u64) -> Span {
         while let Some(run) = self.runs.pop_front_if(|run| run.stream <= needed_from) {
             self.used -= run.length;
@@ -129,7 +129,7 @@ impl Staging {
         }
     }
 
-    /// So many bytes more are there, up to this place of our stream.
+    /// This many more bytes are filled, up to this position of the stream.
     fn fill(&mut self, count: u64, stream: u64) {
         self.staged += count;
         self.used += count;
@@ -161,7 +161,7 @@ mod tests {
         staging.fill(60, 60);
         staging.fill(30, 90);
         assert_eq!(staging.runs.len(), 1);
-        // The stream went on elsewhere.
+        // The stream continued in other memory.
         assert_eq!(staging.room(0), Span::new(90, 10));
         staging.fill(10, 1010);
         assert_eq!(staging.room(0).length, 0);

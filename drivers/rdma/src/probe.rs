@@ -1,21 +1,21 @@
-//! What an administrator should know before data goes by RDMA: what there is here, what is missing, and what would
-//! help.
+//! What an administrator should know about RDMA on this machine: what is available, what is
+//! missing, and what would help.
 
 use crate::memory::{Pool, pinned_bytes};
 use crate::verbs;
 
-/// Something that was looked at.
+/// One result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// A word or two.
+    /// The subject, in a word or two.
     pub about: &'static str,
-    /// As it should be; else something is missing that others may have.
+    /// Whether it is as it should be.
     pub is_good: bool,
     /// What was found, and what to do where something is missing.
     pub words: String,
 }
 
-/// Looks at all that the driver may use. Nothing stays open.
+/// Examines everything that the driver may use. Nothing stays open.
 pub fn probe() -> Vec<Finding> {
     let mut findings = vec![soft()];
     findings.extend(verbs::inspect());
@@ -36,9 +36,9 @@ fn soft() -> Finding {
     }
 }
 
-/// A ring for each direction, three times the bandwidth-delay product.
+/// One ring for each direction, of three times the bandwidth-delay product.
 fn rings() -> Finding {
-    /// 10 Gb/s over 100 ms, three times, to and fro.
+    /// 10 Gb/s over 100 ms, times three, in both directions.
     const WANTED_BYTES: u64 = 2 * 3 * 125_000_000;
 
     let limit = Pool::of_process().load().limit_bytes;
@@ -59,7 +59,7 @@ fn rings() -> Finding {
     }
 }
 
-/// Devices work on memory that the kernel pins for them.
+/// Devices need memory that the kernel pins.
 fn pinning() -> Finding {
     let limit = pinned_bytes();
     let is_good = limit >= Pool::of_process().load().limit_bytes;

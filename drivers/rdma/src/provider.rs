@@ -1,14 +1,15 @@
-//! The verbs that the driver needs, and no more.
+//! The verbs that the driver needs.
 //!
-//! A *provider* is hardware, its simulation, or a program that speaks its protocol. What a provider gives
-//! a channel is an [`Endpoint`]: a protection domain, a completion queue, and one or more queue pairs that are
-//! connected to those of the peer. Requests are posted and complete later, in order on each queue pair; the
-//! requests of one queue pair arrive at the peer in order, those of different ones in any.
+//! A *provider* is hardware, a simulation of it, or a program that speaks its protocol. It gives a
+//! channel an [`Endpoint`]: a protection domain, a completion queue, and one or more queue pairs
+//! that are connected to those of the peer. Requests are posted and complete later, in order on
+//! each queue pair. The requests of one queue pair arrive at the peer in order, those of different
+//! queue pairs in any order.
 //!
-//! Names follow the InfiniBand architecture and `ibv_post_send(3)`; what only some providers can do is in [`Limits`] or
-//! left out (atomics, shared receive queues).
+//! Names follow the InfiniBand architecture and `ibv_post_send(3)`. What only some providers
+//! support is in [`Limits`] or left out (atomics, shared receive queues).
 //!
-//! Other crates can be providers too, and build the driver with [`crate::RdmaBy`].
+//! Other crates can implement providers and build the driver with [`crate::RdmaBy`].
 
 use std::fmt;
 use std::io;
@@ -23,10 +24,10 @@ pub use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord};
 pub use crate::memory::{Memory, Span};
 pub use crate::verbs::Place;
 
-/// Who gives channels their endpoints instead of those that the options choose from, over RoCE v2 or a path of its own. What
-/// carries its messages need not look like that of others, so both ends of a channel have the same.
+/// Provides endpoints in place of the providers that the options choose from. Its wire protocol may
+/// be its own, so both ends of a channel need the same provider.
 pub trait Provider: Send + Sync + fmt::Debug {
-    /// What people call it.
+    /// Its name in logs and metrics.
     fn name(&self) -> &'static str;
 
     /// Whether it uses an RDMA adapter.
@@ -34,163 +35,167 @@ pub trait Provider: Send + Sync + fmt::Debug {
         true
     }
 
-    /// An endpoint that is not connected. `place` is the port of the adapter that has the data connection's address, or that
-    /// the options name; `None` if none is needed.
+    /// A new endpoint, not connected. `place` is the port of the adapter that has the data
+    /// connection's address or that the options name; `None` if no adapter is needed.
     ///
     /// # Errors
     ///
-    /// When the device cannot be used, or has no room.
+    /// When the device cannot be used, or its resources are used up.
     fn endpoint(&self, place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>>;
 }
 
-/// What a channel wants of its endpoint.
+/// A channel's requirements for its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// The address of this end of the data connection.
     pub local: IpAddr,
-    /// Queue pairs.
+    /// The number of queue pairs.
     pub queue_pairs: u16,
-    /// Pieces that the peer announces at a time, at most.
+    /// The most pieces that the peer announces at a time.
     pub pieces: u16,
-    /// What the peer's messages take along at most, in bytes.
+    /// The longest inline payload of the peer's messages in bytes.
     pub payload_bytes: usize,
-    /// To the peer and back.
+    /// The round trip time to the peer.
     pub round_trip: Duration,
 }
 
-/// An endpoint whose queue pairs are connected by what the two ends tell each other.
+/// An endpoint whose queue pairs are connected by records that the two ends exchange.
 pub trait Fabric: Endpoint {
-    /// What the peer has to know to connect.
+    /// The record that the peer needs to connect.
     fn record(&self) -> FabricRecord;
 
-    /// Connects all queue pairs to those of the peer. `beside` is the data connection: an end that is done closes it, and
-    /// one that gives up resets it.
+    /// Connects all queue pairs to those of the peer. `beside` is the data connection: closing it
+    /// tells the peer that this end is done, resetting it that this end gave up.
     ///
     /// # Errors
     ///
-    /// When the peer has another number of queue pairs, or the device does not take what it says.
+    /// When the peer has another number of queue pairs, or the device refuses the peer's values.
     fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()>;
 }
 
-/// One channel's side of a fabric.
+/// One channel's endpoint.
 pub trait Endpoint: Send + fmt::Debug {
-    /// What can be asked of it.
+    /// Its limits.
     fn limits(&self) -> Limits;
 
-    /// What an administrator wants to know of it: `provider`, and the `device`, `gid` and the like that it uses,
-    /// and what it counts itself.
+    /// Values for administrators: `provider`, the `device`, `gid` and the like in use, and counters
+    /// of its own.
     fn details(&self) -> Vec<Detail> {
         Vec::new()
     }
 
-    /// Makes memory known to the device.
+    /// Registers memory with the device.
     ///
     /// # Errors
     ///
     /// When the device cannot pin it, or not memory of this kind.
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region>;
 
-    /// Forgets a region that no request names which has not completed.
+    /// Deregisters a region that no outstanding request uses.
     fn deregister(&mut self, region: usize);
 
-    /// In these parts of the memory that the peer may write to, nothing is needed of what lies behind its last WRITE. A
-    /// provider may use them before it knows whether what comes belongs there. Until it is told, there are none.
+    /// Declares parts of the memory that the peer may write to as free of data beyond the peer's
+    /// last WRITE. A provider may receive into them before it knows whether the data belongs there.
+    /// Initially there are none.
     fn spare(&mut self, _parts: [Span; 2]) {}
 
-    /// Whether the peer has written to every byte of this part of the memory that it may write to, since
-    /// [`Endpoint::expect_anew`] named that byte last. A provider that does not see what is written says that it has: nothing else
-    /// can be told then, and what is there are zeros, or bytes that came over this endpoint.
+    /// Whether the peer has written to every byte of this part since [`Endpoint::expect_anew`] last
+    /// named it. A provider that cannot see WRITEs returns `true`; its memory then holds zeros, or
+    /// bytes that came over this endpoint.
     fn is_written(&self, _part: Span) -> bool {
         true
     }
 
-    /// The peer is about to be told that it may fill this part of the memory anew; what it wrote there before does not count
-    /// any more.
+    /// The peer is about to be allowed to fill this part again; earlier WRITEs to it no longer
+    /// count.
     fn expect_anew(&mut self, _part: Span) {}
 
-    /// Hands a request to a queue pair. It goes at the latest when the doorbell is rung. The memory that it names belongs to
-    /// the device until its completion comes.
+    /// Posts a request to a queue pair. It is sent at the latest when the doorbell is rung. Its
+    /// memory belongs to the device until it completes.
     ///
     /// # Errors
     ///
-    /// When the queue pair is lost, or has [`Limits::depth`] requests already: whoever posts counts them.
+    /// When the queue pair is lost, or has [`Limits::depth`] requests already; the caller must
+    /// count them.
     fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError>;
 
-    /// What was posted goes, if it has not gone before: a device is told of many requests with one call.
+    /// Sends what was posted. One call may hand many requests to a device.
     fn ring_doorbell(&mut self) {}
 
-    /// Moves what can be moved without waiting, and adds what happened to `completions`.
+    /// Moves what can be moved without waiting, and appends events to `completions`.
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
-    /// Whoever sleeps on the descriptor afterwards is woken by what happens from here on: what the peer says, the loss of a
-    /// queue pair, and where `heeds_requests` is set, requests that complete. What has happened since the last poll is added to
-    /// `completions`. A device that is asked to tell less, and less often, wakes its user less often.
+    /// Arms the descriptor for events from now on: messages of the peer, the loss of a queue pair,
+    /// and with `heeds_requests` also completed requests. Appends events since the last poll to
+    /// `completions`. A device wakes its user less often if it is asked for fewer events.
     fn watch(&mut self, _heeds_requests: bool, _completions: &mut Vec<Completion>) {}
 
-    /// How fast the port sends, in bytes of payload per second, if anybody knows.
+    /// The rate of the port in bytes of payload per second, if it is known.
     fn port_rate(&self) -> Option<u64> {
         None
     }
 
-    /// How often the device has gone back to repeat what the peer missed, counted from any beginning; on other channels as
-    /// well, where it counts no finer. `None` if it does not count.
+    /// The device's count of retransmissions (go-back-N), starting at any value. It includes other
+    /// channels where the device does not count per queue pair. `None` if it does not count.
     fn repeats(&self) -> Option<u64> {
         None
     }
 
-    /// How often the peer's device has said that it misses something, counted as [`Endpoint::repeats`]. Unlike those, that
-    /// is never because somebody was only slow.
+    /// The count of losses that the peer's device reported by NAK, like [`Endpoint::repeats`]. It
+    /// does not grow when a host was merely slow.
     fn misses(&self) -> Option<u64> {
         None
     }
 
-    /// Becomes readable when [`Endpoint::poll`] has something to do, of whatever happens after [`Endpoint::watch`].
+    /// Readable when [`Endpoint::poll`] has something to do after [`Endpoint::watch`].
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Throws one queue pair away: what the peer sends on it counts no more, and it does not complete anything.
-    /// `false` if there is none of this number, or it is lost already.
+    /// Closes one queue pair: what the peer sends on it is discarded, and its requests do not
+    /// complete. Returns `false` if its number is invalid or it is lost already.
     fn close(&mut self, queue_pair: usize) -> bool;
 
-    /// Ends all queue pairs in an orderly manner, when all requests have completed: the peer hears that nothing more comes,
-    /// what it still sends is thrown away, and each queue pair is told as lost when the peer has ended it too. Registered
-    /// memory is given back, at the latest with the endpoint, and nothing is replaced any more.
+    /// Ends all queue pairs in an orderly manner after all requests have completed: the peer learns
+    /// that no more data comes, what it still sends is discarded, and each queue pair is reported
+    /// as lost when the peer has ended it as well. Registered memory is released, at the latest
+    /// with the endpoint, and no queue pair is restored any more.
     fn end(&mut self);
 
-    /// Throws all queue pairs away, so that the peer notices that something went wrong.
+    /// Aborts all queue pairs, so that the peer notices an error.
     fn abort(&mut self);
 }
 
-/// What an endpoint can do.
+/// The limits and properties of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Queue pairs there are.
+    /// The number of queue pairs.
     pub queue_pairs: usize,
-    /// Requests of one queue pair that may be waiting for completion.
+    /// Outstanding requests that one queue pair takes.
     pub depth: usize,
-    /// READs of one queue pair that may be waiting for completion.
+    /// Outstanding READs that one queue pair takes.
     pub reads: usize,
     /// The largest WRITE or READ, in bytes.
     pub message_bytes: usize,
-    /// What a message may take along, in bytes; the peer's endpoint has room for as much.
+    /// The longest inline payload of a message in bytes; the peer's endpoint has room for it.
     pub payload_bytes: usize,
-    /// A WRITE can carry a number for the peer, and tell it that it has arrived.
+    /// A WRITE can carry immediate data, which tells the peer that it has arrived.
     pub immediate: bool,
-    /// Over TCP, which repeats what is lost by itself, and lets nothing pass while the peer's program takes nothing:
-    /// a request that does not complete means nothing.
+    /// It runs over TCP, which retransmits by itself and blocks while the peer's program reads
+    /// nothing, so a request that does not complete proves no failure.
     pub over_tcp: bool,
-    /// Requests are carried out while somebody polls, and not by a device of its own.
+    /// Requests are carried out by polls, and not by a device.
     pub needs_polling: bool,
-    /// Queue pairs that are lost or closed are connected anew: [`Completion::Restored`] follows, or
-    /// [`Completion::Lost`] for those that will not come back.
+    /// Lost or closed queue pairs are connected anew: [`Completion::Restored`] follows, or
+    /// [`Completion::Lost`] for those that cannot be restored.
     pub replaces: bool,
 }
 
 /// What a peer may do with a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: it is the source of our own WRITEs.
+    /// Nothing: it is the source of WRITEs.
     Local,
-    /// Nothing: it is the sink of our own READs. On iWARP the device has to let the peer's device write the answers.
+    /// Nothing: it is the sink of READs. On iWARP the peer's device needs the right to write the
+    /// responses.
     Sink,
     /// Write to it.
     RemoteWrite,
@@ -201,11 +206,11 @@ pub enum Access {
 /// Registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// Names it in requests.
+    /// Its number in requests.
     pub id: usize,
-    /// Where peers say that it begins.
+    /// Its address for the peer.
     pub address: u64,
-    /// What peers prove their right with.
+    /// The key with which the peer proves its right.
     pub key: u32,
 }
 
@@ -219,16 +224,16 @@ pub struct Remote {
 /// A work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Comes back with the completion.
+    /// Identifies its completion.
     pub id: u64,
     pub work: Work,
 }
 
-/// What a work request does.
+/// The operation of a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Copies our memory to the peer's, which hears of it if there is a number for it: after all that was posted before on
-    /// the queue pair, and where [`Limits::immediate`] is set.
+    /// Copies our memory to the peer's. Immediate data tells the peer about it, after everything
+    /// that was posted before on the queue pair; it needs [`Limits::immediate`].
     Write {
         region: usize,
         span: Span,
@@ -241,9 +246,9 @@ pub enum Work {
         span: Span,
         from: Remote,
     },
-    /// Sends a message, which the peer gets after all WRITEs that were posted before on the queue pair.
+    /// Sends a message. It arrives after all WRITEs that were posted before on the queue pair.
     Send(Message),
-    /// The same, with a part of our memory behind what it says.
+    /// The same, followed by a part of our memory.
     Carry {
         message: Message,
         region: usize,
@@ -252,7 +257,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// The bytes that it moves; one at least.
+    /// The bytes that it moves; at least one.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Write { span, .. } | Self::Read { span, .. } => span.length.max(1),
@@ -262,10 +267,10 @@ impl Work {
     }
 }
 
-/// The longest message, without what it takes along.
+/// The longest message without its payload.
 pub const MAX_MESSAGE_BYTES: usize = 32;
 
-/// A short message: what the two ends tell each other while data flows.
+/// A short message between the two ends while data flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     bytes: [u8; MAX_MESSAGE_BYTES],
@@ -288,35 +293,35 @@ impl Message {
     }
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completion {
-    /// A request is done; its memory is ours again.
+    /// A request has completed; its memory can be used again.
     Done { queue_pair: usize, id: u64 },
-    /// The peer sent a message, with what it takes along.
+    /// The peer sent a message, with its inline payload.
     Received { queue_pair: usize, message: Vec<u8> },
-    /// The peer wrote so many bytes, and gave this number with them.
+    /// The peer wrote this many bytes with this immediate data.
     Written {
         queue_pair: usize,
         immediate: u32,
         length: u32,
     },
-    /// A queue pair is no more, and none of its requests will complete. Where [`Limits::replaces`] is set, it may
-    /// be restored; told of one that is lost or closed already, it will not be.
+    /// A queue pair is lost, and none of its requests will complete. With [`Limits::replaces`] it
+    /// may be restored; if it was lost or closed before, this event says that it will not be.
     Lost { queue_pair: usize, loss: Loss },
-    /// A queue pair that was lost or closed lives again, without requests. Nothing of those that were posted
-    /// before is delivered any more, at either end.
+    /// A lost or closed queue pair works again, without requests. Nothing that was posted before
+    /// will be delivered at either end.
     Restored { queue_pair: usize },
 }
 
-/// Why a queue pair is no more.
+/// Why a queue pair was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
-    /// The peer closed it, between two messages.
+    /// The peer closed it between two messages.
     Closed,
-    /// The peer threw it away, or its host did.
+    /// The peer or its host reset it.
     Reset,
-    /// Something else, in words.
+    /// Another reason, as text.
     Failed(String),
 }
 
@@ -326,7 +331,7 @@ pub enum PostError {
     /// See [`Completion::Lost`].
     #[error("the queue pair is lost")]
     Lost,
-    /// The caller lost count.
+    /// The caller's count is wrong.
     #[error("the queue pair has as many requests as it can hold")]
     Full,
 }

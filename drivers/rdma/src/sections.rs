@@ -1,15 +1,16 @@
-//! Sections of files that are pinned just in time, and sent from where they are.
+//! Sections of files that are pinned just in time and sent from the page cache.
 //!
-//! With `register=dynamic` the bytes of a file are not read into a ring: the pages of the file that the kernel has anyway
-//! are mapped and registered, a section at a time, and a device takes them from there. What this saves is a copy;
-//! what it costs is the registration, and so sections that nobody needs any more stay pinned for a while: whoever
-//! sends the same file again over the channel finds them there.
+//! With `register=dynamic` a file is not read into a ring. Its pages in the page cache are mapped
+//! and registered, a section at a time, and a device sends from them. This saves a copy and costs a
+//! registration, so sections stay pinned for a while after use: the same file sent again over the
+//! channel uses them again.
 //!
-//! All sections of a channel together take no more than its part of the memory for rings: with little of it they
-//! are small. A section belongs to one channel, because a registration does.
+//! All sections of a channel together are bounded by its part of the memory for rings; a small part
+//! means small sections. A section belongs to one channel, because a registration does.
 //!
-//! Files change. Pages that are pinned stay memory when the file is cut, and the processor never reads them,
-//! so that nothing is killed by a SIGBUS; but what is kept counts only for a file that nobody has touched since.
+//! Files may change. Pinned pages stay valid when the file is truncated, and the processor never
+//! reads them, so no SIGBUS can come. A kept section is used again only for a file that was not
+//! changed since.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -27,44 +28,45 @@ use crate::provider::{Access, Endpoint};
 /// The sections of one channel.
 #[derive(Debug)]
 pub(crate) struct Sections {
-    /// What all of them may take, in bytes.
+    /// The bound of all sections in bytes.
     allowance: usize,
     /// The longest section, in bytes.
     longest: usize,
-    /// The one that was used last is the last.
+    /// The least recently used first.
     sections: Vec<Section>,
-    /// The file system's pages cannot be pinned as they are; the kernel copies them.
+    /// The file system's shared pages cannot be pinned; the mapping is private, which copies them.
     is_private: bool,
-    /// Calls that have begun.
+    /// The number of calls so far.
     call: u64,
     counts: Counts,
 }
 
-/// What happened, for the log.
+/// Counters for the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     pinned: u64,
     reused: u64,
 }
 
-/// A part of a file that is pinned.
+/// A pinned part of a file.
 #[derive(Debug)]
 struct Section {
     state: FileState,
-    /// Where it begins in the file.
+    /// Its offset in the file.
     offset: u64,
     length: usize,
     region: usize,
-    /// The place of our stream up to which it is needed.
+    /// The position of the stream up to which it is needed.
     needed_to: u64,
-    /// The call that it was pinned for.
+    /// The call for which it was pinned.
     call: u64,
-    /// Further calls may use it, as long as the file's state is the same.
+    /// Later calls may use it while the file is unchanged.
     is_lasting: bool,
 }
 
 impl Section {
-    /// Where the bytes at `offset` of the file are, if they are here, and how many of `length`.
+    /// Where the bytes at `offset` of the file are, if they are pinned here, and how many of
+    /// `length`.
     fn find(&self, offset: u64, length: usize) -> Option<Pinned> {
         let within = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
         let there = self.length.checked_sub(within).filter(|there| *there > 0)?;
@@ -77,7 +79,7 @@ impl Section {
     }
 }
 
-/// What says whether a file is still the same.
+/// Identifies a version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState {
     device: u64,
@@ -94,17 +96,17 @@ pub(crate) struct Pinned {
     pub(crate) length: usize,
 }
 
-/// The longest section. Larger ones are no cheaper, and are longer in coming.
+/// The longest section. Larger ones are no cheaper and take longer to pin.
 const MAX_SECTION_BYTES: usize = 1 << 20;
 
-/// The least that sections together are worth the trouble with.
+/// The least memory for all sections with which pinning is worthwhile.
 const LEAST_PAGES: usize = 32;
 
-/// Sections at a time: devices do not have registrations without end.
+/// The most sections at a time: devices have a limited number of registrations.
 const MAX_SECTIONS: usize = 1024;
 
-/// How long a file must have been left alone before its time of change proves anything: a write within one tick of the
-/// kernel's clock leaves no trace.
+/// How old the last change of a file must be to identify its version: a write within one tick of
+/// the kernel's clock leaves the time of change as it is.
 const SETTLED: Duration = Duration::from_secs(1);
 
 impl FileState {
@@ -125,7 +127,7 @@ impl FileState {
         })
     }
 
-    /// Whether any further change would show.
+    /// Whether any further change would show in the times.
     fn is_settled(&self, now: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or(0);
         let changed = UNIX_EPOCH + Duration::from_secs(seconds + 1);
@@ -134,10 +136,11 @@ impl FileState {
 }
 
 impl Sections {
-    /// Sections beside a ring of this length, `None` if it is too short for them.
+    /// Sections beside a ring of this length; `None` if it is too short for them.
     ///
-    /// They take half of what the ring would. The other end returns credit by quarters of the ring: whoever has
-    /// less than that under way, because one section is all that it can have, waits for ever.
+    /// They take half of the ring's memory. The other end returns credit by quarters of the ring: a
+    /// sender with less than that in flight, because it has memory for one section only, would wait
+    /// for ever.
     pub(crate) fn beside(ring_bytes: u64) -> Option<Self> {
         let page = rustix::param::page_size();
         let half = usize::try_from(ring_bytes / 2).unwrap_or(usize::MAX);
@@ -152,17 +155,17 @@ impl Sections {
         })
     }
 
-    /// What all of them may take, in bytes.
+    /// The bound of all sections in bytes.
     pub(crate) fn allowance(&self) -> usize {
         self.allowance
     }
 
-    /// A call begins. Sections of earlier ones count only for files that have been left alone.
+    /// Begins a call. Sections of earlier calls count only for unchanged files.
     pub(crate) fn begin(&mut self) {
         self.call += 1;
     }
 
-    /// What they are and were, for the log.
+    /// Current values and counters for the log.
     pub(crate) fn details(&self) -> [Detail; 3] {
         [
             Detail::holding("pinned-file-bytes", self.pinned_bytes() as u64),
@@ -171,17 +174,17 @@ impl Sections {
         ]
     }
 
-    /// What the sections take, in bytes.
+    /// The memory that the sections take, in bytes.
     fn pinned_bytes(&self) -> usize {
         self.sections.iter().map(|section| section.length).sum()
     }
 
-    /// Pins what is at `offset` of a file, up to `length` bytes of it. `None` while all that may be pinned is needed:
-    /// sections that end at or before `free_to` of our stream are not.
+    /// Pins up to `length` bytes at `offset` of a file. Returns `None` while all memory is in use;
+    /// sections that end at or before `free_to` of the stream are not in use.
     ///
     /// # Errors
     ///
-    /// When the file cannot be mapped or pinned. Its bytes can be read nevertheless.
+    /// When the file cannot be mapped or pinned. It can still be read.
     pub(crate) fn pin(
         &mut self,
         endpoint: &mut dyn Endpoint,
@@ -222,7 +225,7 @@ impl Sections {
         Ok(self.find(state, offset, length.get()))
     }
 
-    /// The section of a region is needed up to this place of our stream.
+    /// The section of a region is needed up to this position of the stream.
     pub(crate) fn need(&mut self, region: usize, to: u64) {
         let section = self
             .sections
@@ -251,7 +254,7 @@ impl Sections {
         matching.find_map(|section| section.find(offset, length))
     }
 
-    /// Whether so many bytes more are too much.
+    /// Whether this many more bytes exceed the bound.
     fn is_full(&self, bytes: usize) -> bool {
         self.sections.len() >= MAX_SECTIONS || self.pinned_bytes() + bytes > self.allowance
     }

@@ -12,15 +12,15 @@ use crate::handshake::{MAX_INLINE_BYTES, Mode, Offer, USUAL_INLINE_BYTES};
 use crate::provider;
 use crate::verbs::Wishes;
 
-/// What the options say, beside what they say of sockets.
+/// The options of this driver, beside those of sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) tcp: gridhaul_tcp::Settings,
-    /// The length of the ring of each direction, in bytes.
+    /// The length of each direction's ring in bytes.
     pub(crate) ring_bytes: NonZeroU64,
-    /// Nobody asked for that length: a short path may have a shorter ring.
+    /// The length is the default; on a short path the ring may be shorter.
     fits_ring_to_path: bool,
-    /// The largest WRITE, in bytes.
+    /// The largest WRITE in bytes.
     pub(crate) message: u64,
     pub(crate) queue_pairs: u16,
     pub(crate) rate: Rate,
@@ -28,39 +28,39 @@ pub(crate) struct Settings {
     pub(crate) burst: u64,
     pub(crate) checksum: bool,
     pub(crate) stall: Duration,
-    /// `None`: as many as there may be.
+    /// `None` for as many as ring and device take.
     pub(crate) depth: Option<usize>,
     pub(crate) mode: Mode,
-    /// WRITEs may announce what they write.
+    /// WRITEs may announce pieces by immediate data.
     pub(crate) immediate: bool,
-    /// Pieces that may travel in messages.
+    /// The longest piece that may travel inside a message.
     pub(crate) inline_bytes: u16,
-    /// Files are sent from where they are.
+    /// Files are pinned and sent from the page cache.
     pub(crate) pins_files: bool,
     pub(crate) provider: Provider,
-    /// One that the options do not choose, instead.
+    /// A provider that replaces the choice of the options.
     pub(crate) provided: Option<Arc<dyn provider::Provider>>,
     pub(crate) wishes: Wishes,
 }
 
-/// Who carries messages.
+/// Which provider carries messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Provider {
-    /// Verbs if this end has them for the data connection's address, and the other has the same; else this program.
+    /// Verbs if both ends have them for the data connection's address; otherwise `soft`.
     Auto,
     Soft,
     Verbs,
 }
 
-/// Who may set the options that choose devices of this end.
+/// The audience of options that choose devices of this end.
 const DEVICES: Audience =
     Audience::Administrator("it says which devices of the server are used, and where they connect");
 
-/// Who may set the options that choose how networks treat packets.
+/// The audience of options that choose how networks treat packets.
 const PRIORITY: Audience =
     Audience::Administrator("it puts packets into classes of the network that others pay for");
 
-/// Options of this driver only.
+/// The options of this driver only.
 const OWN: [OptionDoc; 18] = [
     OptionDoc {
         name: "slab",
@@ -83,7 +83,8 @@ const OWN: [OptionDoc; 18] = [
         meaning: "The largest message in bytes; 256K unless given.",
         example: "256K",
         kind: OptionKind::Bytes,
-        // An adapter sends a message without a pause, and others on the path wait behind it.
+        // An adapter sends a message without a pause, and other traffic on the path waits behind
+        // it.
         audience: Audience::client_up_to("4M"),
     },
     OptionDoc {
@@ -100,7 +101,7 @@ const OWN: [OptionDoc; 18] = [
         meaning: "Bytes that may leave at once where a rate is given; one and a half messages unless given.",
         example: "1M",
         kind: OptionKind::Bytes,
-        // Without a rate everything leaves at once, so a large burst is no worse.
+        // Without a rate everything is sent at once, so a large burst is no worse.
         audience: Audience::Client,
     },
     OptionDoc {
@@ -116,7 +117,7 @@ const OWN: [OptionDoc; 18] = [
         meaning: "Messages under way on each queue pair at most, 2 to 65536; auto unless given: all that ring and device take.",
         example: "64",
         kind: OptionKind::Number,
-        // It can only make less of what `auto` allows.
+        // It can only reduce what `auto` allows.
         audience: Audience::Client,
     },
     OptionDoc {
@@ -124,7 +125,7 @@ const OWN: [OptionDoc; 18] = [
         meaning: "Who moves bytes: put for their sender, get for their receiver; put unless given.",
         example: "get",
         kind: OptionKind::Word,
-        // Both move the bytes of the client's own ring.
+        // Both modes move bytes of the client's own ring.
         audience: Audience::Client,
     },
     OptionDoc {
@@ -148,7 +149,8 @@ const OWN: [OptionDoc; 18] = [
         meaning: "A queue pair of a device on which nothing completes for so long is given up, 100ms to 10m; 3s unless given.",
         example: "10s",
         kind: OptionKind::Time,
-        // It concerns the queue pairs of the client's own channels; `stall-timeout` ends a transfer that moves nothing.
+        // It concerns the client's own channels; `stall-timeout` ends a transfer that makes no
+        // progress.
         audience: Audience::Client,
     },
     OptionDoc {
@@ -157,7 +159,8 @@ const OWN: [OptionDoc; 18] = [
                   takes verbs where both ends have them.",
         example: "verbs",
         kind: OptionKind::Word,
-        // A peer that has no adapter gets `soft` as well, and one that has gets the same adapter with `auto`.
+        // A peer without an adapter gets `soft` with `auto` as well, and one with an adapter gets
+        // it with `auto` too.
         audience: Audience::Client,
     },
     OptionDoc {
@@ -196,7 +199,8 @@ const OWN: [OptionDoc; 18] = [
                   the files; static unless given.",
         example: "dynamic",
         kind: OptionKind::Word,
-        // Pinned pages take the place of memory of the ring, and count as such for `rdma-memory` and the limit on pinned memory.
+        // Pinned pages replace memory of the ring and count for `rdma-memory` and the limit on
+        // pinned memory.
         audience: Audience::Client,
     },
     OptionDoc {
@@ -211,7 +215,7 @@ const OWN: [OptionDoc; 18] = [
 
 /// Options of the driver `tcp` that mean the same here.
 ///
-/// The last one is the rate, which means more here.
+/// The last one is the rate, which has more values here.
 const OF_TCP: usize = gridhaul_tcp::OPTIONS.len() - 1;
 
 /// All options.
@@ -234,18 +238,19 @@ const SLABS: u64 = 4;
 const MESSAGE_BYTES: u64 = 256 << 10;
 const STALL: Duration = Duration::from_secs(3);
 
-/// The fastest path for which a ring is fitted, in bytes per second: 100 Gb/s.
+/// The fastest path that a ring is fitted to, in bytes per second: 100 Gb/s.
 const FASTEST_PATH: u64 = 12_500_000_000;
 
-/// How many messages a ring holds at least that is fitted to its path. With fewer, the two ends wait for each other more;
-/// with more, it leaves the cache.
+/// The least number of messages in a ring that is fitted to its path. With fewer, the two ends wait
+/// for each other more often; with more, it leaves the cache.
 const LEAST_MESSAGES: u64 = 8;
 
 /// The largest ring, in bytes: the bandwidth-delay product of 100 Gb/s and 300 ms.
 const MAX_RING_BYTES: u64 = 4 << 30;
 
-/// Pieces that may be under way in each direction: enough to fill a ring with the blocks of a sender that has
-/// no more to say at a time, and some for each queue pair. What the receiver remembers of them is bounded with them.
+/// Pieces that may be in flight in each direction: enough to fill a ring with the blocks of a
+/// sender that flushes each, and some for each queue pair. They also bound what the receiver
+/// remembers.
 fn pieces(ring_bytes: u64) -> u16 {
     const USUAL_BYTES: u64 = 256 << 10;
     let pieces = (ring_bytes / USUAL_BYTES).clamp(64, MAX_RING_BYTES / USUAL_BYTES);
@@ -275,12 +280,13 @@ impl Settings {
         Ok(Self {
             tcp,
             ring_bytes: NonZeroU64::new(slab.get() * slabs).expect("at least one slab"),
-            // What is pinned has a half of what a ring would have.
+            // Pinned sections have half of the ring's memory.
             fits_ring_to_path: asked_slab.is_none() && asked_slabs.is_none() && !pins_files,
             message,
             queue_pairs: u16::try_from(queue_pairs).unwrap_or(1),
             rate,
-            // With less, each message would wait until it is sure that the one before did not leave late.
+            // With less, each message would wait until the one before is certain not to have been
+            // sent late.
             burst: options
                 .value("burst", options::bytes)?
                 .unwrap_or(message + message / 2),
@@ -306,20 +312,22 @@ impl Settings {
         })
     }
 
-    /// How long a ring is over TCP, on a path of this round trip; zero is one that is not known. A ring that a processor's
-    /// cache holds is quicker than a longer one, so nobody has a longer one than the path can fill, unless it was asked for.
+    /// The length of a ring over TCP on a path with this round trip time; zero if it is unknown. A
+    /// ring that fits into a processor's cache is faster than a longer one, so by default it is no
+    /// longer than the path can fill.
     pub(crate) fn ring_bytes_over_tcp(&self, round_trip: Duration) -> NonZeroU64 {
         if !self.fits_ring_to_path || round_trip.is_zero() {
             return self.ring_bytes;
         }
         let product = u128::from(FASTEST_PATH) * round_trip.as_nanos() / 1_000_000_000;
-        // One part of it is filled, one flies and one drains.
+        // One part is being filled, one is in flight and one is being drained.
         let wanted = u64::try_from(3 * product).unwrap_or(u64::MAX);
         let wanted = NonZeroU64::new(wanted.max(LEAST_MESSAGES * self.message));
         wanted.map_or(self.ring_bytes, |wanted| wanted.min(self.ring_bytes))
     }
 
-    /// What is offered to the other end, and the limit of what it may offer, with rings of this length.
+    /// The offer to the other end, which also limits the other end's offer, with rings of this
+    /// length.
     pub(crate) fn offer(&self, ring_bytes: NonZeroU64) -> Offer {
         Offer {
             ring_bytes,
@@ -415,7 +423,7 @@ fn provider(text: &str) -> Result<Provider, String> {
     }
 }
 
-/// The kernel's names of devices have no other characters.
+/// The kernel's names of devices use only these characters.
 fn device(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     if text.is_empty() || text.len() > 63 || !text.bytes().all(is_name) {

@@ -1,7 +1,8 @@
-//! Both directions of an open channel: the engine over an endpoint, in the calls of whoever uses the channel.
+//! Both directions of an open channel: the engine over an endpoint, behind blocking calls.
 //!
-//! Nothing happens between two calls, unless somebody attends to it. A call that sends returns when all of it has been
-//! posted, and with a provider that works only while it is asked, when all of it has gone.
+//! Nothing happens between two calls unless the background thread drives the channel. A sending
+//! call returns when everything was posted; with a provider that works only while it is polled,
+//! when everything was sent.
 
 mod pinned;
 #[cfg(test)]
@@ -20,31 +21,32 @@ use crate::memory::Span;
 use crate::open::Opened;
 use crate::provider::Loss;
 
-/// How much of a file is read before it is posted, so that reading and sending go on together.
+/// How much of a file is read before it is posted, so that reading and sending overlap.
 const READ_BYTES: usize = 1 << 20;
 
-/// The same for a device, which is told of several messages with one call, and wakes the peer less often.
+/// The same for a device: it takes several messages with one call, and wakes the peer less often.
 const READ_BYTES_FOR_DEVICE: usize = 4 << 20;
 
-/// Where messages are paced, a message is read, and no less than this: who reads for longer is late for the next one.
+/// A paced sender reads a message at a time, but at least this much: a longer read makes the next
+/// message late.
 const LEAST_READ_BYTES: usize = 64 << 10;
 
-/// Where files are pinned, shorter ranges are read nevertheless: to copy them is cheaper.
+/// Shorter ranges are read and copied even where files are pinned, which is cheaper.
 const LEAST_PINNED_PAGES: usize = 16;
 
-/// Both directions of a channel that is open.
+/// Both directions of an open channel.
 #[derive(Debug)]
 pub(crate) struct Streams {
     opened: Opened,
-    /// When it moved last.
+    /// The time of the last progress.
     now: Duration,
-    /// That was just now: to look at the clock once more may be a call of the system.
+    /// `now` is current; reading the clock again may be a system call.
     has_moved: bool,
-    /// What the device had counted before.
+    /// The device's counter when the channel was opened.
     repeats_before: Option<u64>,
-    /// A call failed: what was sent must not look whole.
+    /// A call failed: the stream must not look complete to the peer.
     failed: bool,
-    /// What went wrong between two calls; the next one tells.
+    /// A failure between two calls; the next call reports it.
     fault: Option<ChannelError>,
 }
 
@@ -87,7 +89,7 @@ impl Streams {
             done = self.send_pinned(range, operation)?;
         }
         while done < range.length {
-            // The other end may be so quick that nothing here ever waits.
+            // With a quick peer nothing below ever waits, so the deadline is checked here.
             operation.check_at(clock::instant(self.now))?;
             let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
             let most = self.read_bytes();
@@ -102,7 +104,7 @@ impl Streams {
             };
             self.fill(count);
             done += count as u64;
-            // Whoever waits for room, or for the end, moves on by itself.
+            // A caller that waits for room, or for the end, makes progress in that wait.
             if done < range.length && self.has_room() {
                 self.progress()?;
             }
@@ -111,7 +113,8 @@ impl Streams {
         Ok(())
     }
 
-    /// How much of a file is read at a time: no more than half of the ring for a device, so that the other half is on its way.
+    /// How much of a file is read at a time: for a device at most half of the ring, so that the
+    /// other half is in flight.
     fn read_bytes(&self) -> usize {
         let sender = &self.opened.exchange.sender;
         let message_bytes = usize::try_from(sender.message_bytes()).unwrap_or(READ_BYTES);
@@ -123,26 +126,27 @@ impl Streams {
         }
     }
 
-    /// Ends the stream that we send.
+    /// Ends the outgoing stream.
     pub(crate) fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.opened.exchange.sender.finish();
         self.flush(operation)
     }
 
-    /// Throws everything away, so that the other end notices that its stream is not whole.
+    /// Aborts the channel, so that the other end notices that its stream is incomplete.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
         self.opened.endpoint.abort();
     }
 
-    /// Leaves the channel: what was sent arrives, and its end after it, unless a call failed.
+    /// Leaves the channel: what was sent arrives, and then the end of the stream, unless a call
+    /// failed.
     pub(crate) fn depart(self) {
         if !self.failed {
             depart(self.opened);
         }
     }
 
-    /// Whether somebody has to attend to the channel until the next call.
+    /// Whether the channel must be driven until the next call.
     pub(crate) fn needs_attendance(&self) -> bool {
         let exchange = &self.opened.exchange;
         self.opened.endpoint.limits().needs_polling
@@ -152,8 +156,8 @@ impl Streams {
             && self.fault.is_none()
     }
 
-    /// Does between two calls what can be done without waiting. Returns when to come again at the latest, and `None`
-    /// when there is no need.
+    /// Does what is possible without waiting between two calls. Returns when to call again at the
+    /// latest, or `None` if there is no need.
     pub(crate) fn attend(&mut self) -> Option<Duration> {
         self.fault = self.move_on().and_then(|()| self.watch()).err();
         let next = self.opened.exchange.next_at(self.now);
@@ -161,22 +165,22 @@ impl Streams {
             .then(|| next.unwrap_or(Duration::MAX))
     }
 
-    /// What went wrong between two calls.
+    /// Reports a failure between two calls.
     ///
     /// # Errors
     ///
-    /// That.
+    /// That failure.
     pub(crate) fn check(&mut self) -> Result<(), ChannelError> {
         self.has_moved = false;
         self.fault.take().map_or(Ok(()), Err)
     }
 
-    /// Becomes readable when there is something to do.
+    /// Readable when there is something to do.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.opened.endpoint.descriptor()
     }
 
-    /// What was chosen, for the log.
+    /// The chosen settings and counters, for the log.
     pub(crate) fn info(&self) -> ChannelInfo {
         let limits = self.opened.endpoint.limits();
         let ring_bytes = self.opened.incoming.length();
@@ -220,7 +224,7 @@ impl Streams {
     /// Waits for room in the memory that is sent from.
     fn room(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
         if !self.has_room() {
-            // What fills it must go, whatever comes after it.
+            // What fills it must be sent without waiting for more.
             self.opened.exchange.sender.flush();
             self.until(operation, |opened| room(opened).length > 0)?;
         }
@@ -231,7 +235,7 @@ impl Streams {
         room(&mut self.opened).length > 0
     }
 
-    /// The first `count` bytes of the room are there.
+    /// The first `count` bytes of the room are filled.
     fn fill(&mut self, count: usize) {
         let Opened {
             exchange, outgoing, ..
@@ -239,7 +243,7 @@ impl Streams {
         outgoing.fill(&mut exchange.sender, count);
     }
 
-    /// Posts what is there.
+    /// Posts what is filled.
     pub(crate) fn flush(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.opened.exchange.sender.flush();
         let needs_polling = self.opened.endpoint.limits().needs_polling;
@@ -295,7 +299,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Writes straight from the ring to a file.
+    /// Writes to a file straight from the ring.
     pub(crate) fn receive_into(
         &mut self,
         range: &FileRange<'_>,
@@ -325,7 +329,7 @@ impl Streams {
         Ok(done)
     }
 
-    /// For those who want to see what is written.
+    /// Receives through memory, for callers that need to see the bytes.
     pub(crate) fn receive_through_memory(
         &mut self,
         range: FileRange<'_>,
@@ -348,7 +352,7 @@ impl Streams {
         Ok(done)
     }
 
-    /// Moves on until something is so, and sleeps where nothing can be moved.
+    /// Makes progress until a condition holds, and sleeps while there is nothing to do.
     fn until(
         &mut self,
         operation: &Operation<'_>,
@@ -362,7 +366,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Moves on; it is an error when nothing can be sent any more.
+    /// Makes progress. It is an error if nothing can be sent any more.
     fn progress(&mut self) -> Result<(), ChannelError> {
         self.move_on()?;
         if self.opened.exchange.is_over() {
@@ -371,7 +375,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Does all that can be done without waiting.
+    /// Does everything that is possible without waiting.
     fn move_on(&mut self) -> Result<(), ChannelError> {
         self.now = clock::now();
         let endpoint = self.opened.endpoint.as_mut();
@@ -379,14 +383,14 @@ impl Streams {
         moved.map_err(|fault| protocol(fault.to_string()))
     }
 
-    /// Has the descriptor tell what happens from here on.
+    /// Arms the descriptor for further events.
     fn watch(&mut self) -> Result<(), ChannelError> {
         let endpoint = self.opened.endpoint.as_mut();
         let watched = self.opened.exchange.watch(endpoint, self.now);
         watched.map_err(|fault| protocol(fault.to_string()))
     }
 
-    /// Sleeps until something happens, or the pacer lets the next message go.
+    /// Sleeps until an event, or until the pacer allows the next message.
     fn wait(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         self.watch()?;
         let paced_until = self.opened.exchange.next_at(self.now).map(clock::instant);
@@ -407,7 +411,7 @@ impl Streams {
         }
     }
 
-    /// Why there is no queue pair left, where the peer went away in an orderly manner `closed`.
+    /// Why no queue pair is left; `closed` if the peer ended them in an orderly manner.
     fn gone(&self, closed: ChannelError) -> ChannelError {
         match self.opened.exchange.loss() {
             Some(Loss::Closed) => closed,
