@@ -1,4 +1,4 @@
-//! How records are written: a head, and numbers one after the other with the highest byte first.
+//! The encoding of records: a header, then numbers in network byte order.
 
 use std::num::NonZeroU64;
 
@@ -68,7 +68,7 @@ impl Record {
             KIND_FABRIC => FabricRecord::decode(&mut fields).map(Self::Fabric),
             KIND_READY => Some(Self::Ready),
             KIND_REFUSAL => {
-                // It goes to logs: no character of it may be special there.
+                // It is logged, so special characters are escaped.
                 let reason = String::from_utf8_lossy(content).escape_debug().to_string();
                 return Ok(Self::Refusal(reason));
             }
@@ -89,7 +89,7 @@ impl Offer {
         bytes.extend(self.inline_bytes.to_be_bytes());
     }
 
-    /// No length of a ring and no number of queue pairs or pieces may be zero.
+    /// Zero is invalid for the length of a ring and the number of queue pairs or pieces.
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let offer = Self {
             ring_bytes: NonZeroU64::new(fields.u64()?)?,
@@ -153,7 +153,7 @@ impl FabricRecord {
     }
 }
 
-/// The numbers of a record, one after the other.
+/// The numbers of a record in sequence.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

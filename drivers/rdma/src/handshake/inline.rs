@@ -1,31 +1,33 @@
-//! How much of the stream may travel in one message.
+//! How many bytes of the stream may travel inside one message.
 //!
-//! A queue pair has a slot for every message that may come, and an adapter pins them: what a message may take along costs
-//! that for each. So there is no more than a part of the ring has, and what it takes counts as rings do.
+//! A queue pair has a slot for every message that may arrive, and an adapter pins the slots; a
+//! longer payload makes each of them longer. So slots are bounded by a part of the ring, and count
+//! as memory for rings.
 
 use super::Offer;
 
-/// What messages may take along unless somebody says otherwise, in bytes. Measured (`bench-devices --table inline`): over iWARP
-/// of adapters, and where the receiver fetches, payloads are quicker so up to 4 KiB and more; where a WRITE announces itself, and
-/// in user space, there is no difference either way. Slots of more than this would take a part of memory that shows, for
-/// channels that mostly send long pieces.
+/// The default length of inline payloads in bytes. Measured with `bench-devices --table inline`:
+/// over iWARP adapters, and in `mode=get`, inline payloads of up to 4 KiB and more are faster; with
+/// immediate data and in user space there is no difference. Longer slots would take a noticeable
+/// part of the memory of channels that mostly send long pieces.
 pub(crate) const USUAL_INLINE_BYTES: u16 = 1024;
 
-/// What they may take along at all.
+/// The longest inline payload in bytes.
 pub(crate) const MAX_INLINE_BYTES: u16 = 16 << 10;
 
-/// Slots that are longer than usual take no more than this part of the ring.
+/// Slots that are longer than usual take at most this part of the ring.
 const PART_OF_RING: u64 = 4;
 
-/// Messages that may come on a queue pair at a time, with so many pieces: those that announce them, which may come twice,
-/// credit for each of the batches of a ring, the end, and queue pairs that were abandoned.
+/// Messages that may be outstanding on a queue pair with this many pieces: announcements, which may
+/// be repeated, credit for each batch of a ring, the end of the stream, and notices of lost queue
+/// pairs.
 pub(crate) fn messages(pieces: usize) -> usize {
     const OTHERS: usize = 64;
     2 * pieces + OTHERS
 }
 
 impl Offer {
-    /// The same with no more in a message than slots in pinned memory may have.
+    /// Reduces inline payloads to what fits into slots of pinned memory.
     pub(crate) fn within_slots(self) -> Self {
         let most = self.ring_bytes.get() / PART_OF_RING / self.slots();
         let most = u16::try_from(most).unwrap_or(u16::MAX);
@@ -35,7 +37,7 @@ impl Offer {
         }
     }
 
-    /// The same with no more in a message than usual.
+    /// Reduces inline payloads to the default.
     pub(crate) fn with_usual_slots(self) -> Self {
         Self {
             inline_bytes: self.inline_bytes.min(USUAL_INLINE_BYTES),
@@ -43,13 +45,13 @@ impl Offer {
         }
     }
 
-    /// What slots take beyond usual ones, in bytes.
+    /// The memory of slots beyond that of usual ones, in bytes.
     pub(crate) fn slot_bytes(&self) -> u64 {
         let longer = self.inline_bytes.saturating_sub(USUAL_INLINE_BYTES);
         u64::from(longer) * self.slots()
     }
 
-    /// Slots of all queue pairs.
+    /// The slots of all queue pairs.
     fn slots(&self) -> u64 {
         (messages(usize::from(self.pieces)) * usize::from(self.queue_pairs)) as u64
     }

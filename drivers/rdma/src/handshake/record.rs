@@ -1,4 +1,4 @@
-//! What records say.
+//! The contents of records.
 
 use std::num::NonZeroU64;
 
@@ -13,32 +13,32 @@ pub(crate) enum Record {
     Fabric(FabricRecord),
     /// The sender's queue pairs are connected.
     Ready,
-    /// Why the sender of it cannot go on.
+    /// Why the sender cannot continue.
     Refusal(String),
 }
 
-/// Proves on a further connection that it belongs to a data connection.
+/// Proves that a further connection belongs to this data connection.
 pub(crate) type Token = [u8; 16];
 
-/// What the connecting end would like.
+/// The connecting end's offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// The length of each ring, in bytes.
+    /// The length of each ring in bytes.
     pub(crate) ring_bytes: NonZeroU64,
-    /// Queue pairs.
+    /// The number of queue pairs.
     pub(crate) queue_pairs: u16,
-    /// Pieces that may be under way in each direction.
+    /// Pieces that may be in flight in each direction.
     pub(crate) pieces: u16,
     /// The connecting end decides.
     pub(crate) mode: Mode,
-    /// WRITEs may announce what they write, where devices can do that.
+    /// WRITEs may announce pieces by immediate data where devices support it.
     pub(crate) immediate: bool,
-    /// Pieces of the stream that may travel in messages, in bytes at most.
+    /// The longest inline payload in bytes.
     pub(crate) inline_bytes: u16,
 }
 
 impl Offer {
-    /// The smaller of each number, what both can do, and this mode.
+    /// The smaller of each number, the common features, and this mode.
     pub(crate) fn within(self, other: Self) -> Self {
         Self {
             ring_bytes: self.ring_bytes.min(other.ring_bytes),
@@ -51,18 +51,18 @@ impl Offer {
     }
 }
 
-/// Who moves bytes from ring to ring.
+/// Which end moves bytes from ring to ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Their sender, by WRITEs.
+    /// The sender, by WRITEs.
     Put = 0,
-    /// Their receiver, by READs.
+    /// The receiver, by READs.
     Get = 1,
 }
 
 impl Mode {
-    /// What the peer's device may do with the ring that is sent from, and with the one that is received into: it gets
-    /// at one of the two.
+    /// The peer's access to the ring that is sent from, and to the one that is received into: it
+    /// accesses one of the two.
     pub(crate) fn access(self) -> [Access; 2] {
         match self {
             Self::Put => [Access::Local, Access::RemoteWrite],
@@ -71,57 +71,57 @@ impl Mode {
     }
 }
 
-/// What the accepting end makes of it: none of the numbers is larger.
+/// The accepting end's answer; no number exceeds the offer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) chosen: Offer,
     pub(crate) way: Way,
-    /// Where queue pairs with a connection of their own are connected, at the address of the data connection; 0 if
-    /// there are none.
+    /// The port, at the address of the data connection, for queue pairs with connections of their
+    /// own; 0 if there are none.
     pub(crate) port: u16,
     pub(crate) token: Token,
 }
 
-/// The receiving ring of one end, as the other writes to it.
+/// The ring of one end that the other end accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingRecord {
     pub(crate) address: u64,
     pub(crate) key: u32,
 }
 
-/// The queue pairs of one end, for the other to connect to (RoCE and InfiniBand).
+/// The queue pairs of one end, to which the other end connects (RoCE and InfiniBand).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricRecord {
-    /// Where they are.
+    /// Their port.
     pub port: PortRecord,
-    /// Each of them.
+    /// One entry for each.
     pub queue_pairs: Vec<QueuePairRecord>,
 }
 
-/// The port that all of them use.
+/// The port of all queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortRecord {
-    /// Its address, in RoCE.
+    /// Its address on RoCE.
     pub gid: [u8; 16],
-    /// Its address, in InfiniBand.
+    /// Its address on InfiniBand.
     pub lid: u16,
-    /// 1 is 256 bytes, and each further one twice that, to 5 (`enum ibv_mtu`).
+    /// 1 is 256 bytes, each further value doubles it, up to 5 (`enum ibv_mtu`).
     pub mtu: u8,
-    /// RDMA READs of each queue pair that are answered at a time.
+    /// READs that each queue pair answers at a time.
     pub reads: u8,
 }
 
-/// One queue pair, 24 bits each.
+/// A queue pair; both numbers have 24 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePairRecord {
-    /// What packets to it name it by.
+    /// The queue pair number (QPN) in packets to it.
     pub number: u32,
-    /// What its first packet is counted as.
+    /// The sequence number (PSN) of its first packet.
     pub first_packet: u32,
 }
 
 impl QueuePairRecord {
-    /// Whether both are numbers of 24 bits.
+    /// Whether both numbers fit into 24 bits.
     pub(crate) fn is_valid(&self) -> bool {
         self.number >> 24 == 0 && self.first_packet >> 24 == 0
     }

@@ -1,23 +1,23 @@
-//! The ways in which queue pairs are connected, and which of them both ends can go.
+//! The ways of connecting queue pairs, and the choice of one that both ends support.
 
 use std::fmt;
 
-/// How queue pairs are connected.
+/// A way of connecting queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// iWARP, by programs at both ends: the data connection is the first queue pair.
+    /// iWARP by programs at both ends: the data connection is the first queue pair.
     Soft = 1,
-    /// iWARP, by an adapter at one end at least: all queue pairs have connections of their own.
+    /// iWARP with an adapter at one end at least: all queue pairs have connections of their own.
     Iwarp = 2,
-    /// RoCE v2; the ends tell each other what to connect.
+    /// RoCE v2, by exchanged records.
     Roce = 4,
-    /// InfiniBand, in the same manner.
+    /// InfiniBand, by exchanged records.
     InfiniBand = 8,
-    /// By a provider that the options do not choose, in the same manner; both ends have the same one.
+    /// A provider that replaces the choice, by exchanged records; both ends have the same one.
     Provided = 16,
 }
 
-/// The ways that an end can go.
+/// The ways that an end supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ways(pub(super) u8);
 
@@ -30,7 +30,7 @@ impl Ways {
         self.0 & way as u8 != 0
     }
 
-    /// The best way that both ends can go: adapters that understand each other before programs.
+    /// The best way that both ends support: compatible adapters before programs.
     pub(crate) fn choose(self, other: Self) -> Option<Way> {
         let speaks_iwarp = |ways: Self| ways.has(Way::Soft) || ways.has(Way::Iwarp);
         let both = |way: Way| self.has(way) && other.has(way);

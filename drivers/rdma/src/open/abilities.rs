@@ -1,21 +1,21 @@
-//! What this end can do at the address of a data connection.
+//! The ways of connecting that this end supports at the address of a data connection.
 
 use super::{OpenError, Opening};
 use crate::handshake::{Way, Ways};
 use crate::settings::Provider;
 use crate::verbs::{Place, VerbsError};
 
-/// What this end can do.
+/// The ways that this end supports.
 pub(super) struct Abilities {
     pub(super) ways: Ways,
-    /// The port for adapters.
+    /// The port of the adapter.
     pub(super) place: Option<Place>,
-    /// Why there is none, if one was looked for.
+    /// Why there is no adapter, if one was looked for.
     without_verbs: Option<VerbsError>,
 }
 
 impl Abilities {
-    /// Why messages go this way.
+    /// Why this way was chosen, for the log.
     pub(super) fn reason(&self, way: Way) -> String {
         match (way, &self.place, &self.without_verbs) {
             (Way::Soft, None, Some(error)) => error.to_string(),
@@ -35,7 +35,7 @@ impl Abilities {
         }
     }
 
-    /// What an error adds.
+    /// Appended to an error: why there is no adapter.
     pub(super) fn reservation(&self) -> String {
         let error = self.without_verbs.as_ref();
         error.map_or_else(String::new, |error| format!(" ({error})"))
@@ -43,7 +43,7 @@ impl Abilities {
 }
 
 impl Opening<'_> {
-    /// What this end can do for the address of the data connection.
+    /// The ways that this end supports at the address of the data connection.
     pub(super) fn abilities(&self) -> Result<Abilities, OpenError> {
         let soft = Ways::default().with(Way::Soft);
         if let Some(provider) = &self.settings.provided {
@@ -76,7 +76,7 @@ impl Opening<'_> {
         }
     }
 
-    /// A provider that the options do not choose does it alone.
+    /// With a provider that replaces the choice, only that one.
     fn provided_abilities(&self, needs_adapter: bool) -> Result<Abilities, OpenError> {
         let mut place = None;
         if needs_adapter {

@@ -1,4 +1,4 @@
-//! Queue pairs of RoCE and InfiniBand, which the two ends connect by what they tell each other.
+//! Connects queue pairs of RoCE and InfiniBand by records that the two ends exchange.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use crate::handshake::{self, FabricRecord, Record, Way};
 use crate::provider::Fabric;
 
 impl Opening<'_> {
-    /// Connects the queue pairs of adapters; the data connection stays beside them.
+    /// Connects the queue pairs of adapters; the data connection stays open beside them.
     pub(super) fn connect_fabric(
         &self,
         endpoint: &mut dyn Fabric,
@@ -22,7 +22,8 @@ impl Opening<'_> {
         let socket = self.socket.try_clone().map_err(local_error)?;
         let connected = endpoint.connect(&peer, socket).map_err(local_error);
         self.or_refuse(connected)?;
-        // Whoever is sent to has to be ready: what comes too early is repeated only after a while.
+        // The receiving end must be ready first: a packet that arrives too early is retransmitted
+        // only after a timeout.
         handshake::write(&self.socket, &Record::Ready, self.operation)?;
         match handshake::read(&self.socket, self.operation)? {
             Record::Ready => Ok(()),
@@ -30,8 +31,8 @@ impl Opening<'_> {
         }
     }
 
-    /// An adapter sends where the peer says. That must be the host of the data connection, or the peer could have us
-    /// send to others.
+    /// The adapter sends to the peer's GID, which must belong to the host of the data connection.
+    /// Otherwise the peer could direct our packets to another host.
     fn check_gid(&self, peer: &FabricRecord, way: Way) -> Result<(), OpenError> {
         let gid = IpAddr::V6(peer.port.gid.into()).to_canonical();
         let host = self.peer.ip().to_canonical();

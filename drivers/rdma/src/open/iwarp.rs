@@ -1,4 +1,4 @@
-//! Queue pairs of iWARP adapters, which the connection manager connects.
+//! Connects queue pairs of iWARP adapters through the connection manager.
 
 use std::net::SocketAddr;
 
@@ -9,17 +9,17 @@ use crate::handshake::{self, Answer, Record};
 use crate::provider::{Completion, Endpoint, Message, Request, Work};
 use crate::verbs::{Connection, ConnectionError, Listener, VerbsEndpoint};
 
-/// How often another port is tried for a connection of an adapter.
+/// How many ports are tried for a connection of an adapter.
 const CONNECT_TRIES: usize = 16;
 
 impl Opening<'_> {
-    /// Adapters listen at the ports of TCP, and so within the range that is for them.
+    /// Adapters share TCP's ports, so they listen within the configured range.
     pub(super) fn listen_by_manager(&self) -> Result<Door, OpenError> {
         const TRIES: usize = 16;
         let local = self.local_address()?;
         let mut outcome = Err(OpenError::Unexpected);
         for _ in 0..TRIES {
-            // Somebody else may take the port between the two.
+            // Another process may take the port in between.
             let port = self.listen()?.port();
             outcome = Listener::open(SocketAddr::new(local, port))
                 .map(|listener| Door::Manager(listener, port))
@@ -31,7 +31,7 @@ impl Opening<'_> {
         outcome
     }
 
-    /// Connects the queue pairs of an adapter of iWARP to whatever speaks that at the other end.
+    /// Connects the queue pairs of an iWARP adapter to the other end's.
     pub(super) fn connect_iwarp(
         &self,
         endpoint: &mut VerbsEndpoint,
@@ -42,7 +42,7 @@ impl Opening<'_> {
         for number in 0..answer.chosen.queue_pairs {
             let private = private_data(answer.token, number);
             let introduction = endpoint.introduction(number, &private);
-            // librdmacm does not know which ports TCP has given to others, and takes another the next time.
+            // librdmacm does not know which ports TCP uses; the next try takes another port.
             let mut tries = 0..CONNECT_TRIES;
             let connection = loop {
                 match Connection::connect(local, peer, introduction, self.operation) {
@@ -58,7 +58,8 @@ impl Opening<'_> {
         endpoint.keep(socket).map_err(local_error)
     }
 
-    /// Lets the other end connect to the queue pairs of an adapter of iWARP. Whoever else calls is turned away.
+    /// Accepts the other end's connections to the queue pairs of an iWARP adapter. Connections of
+    /// others are rejected.
     pub(super) fn accept_iwarp(
         &self,
         endpoint: &mut VerbsEndpoint,
@@ -82,9 +83,10 @@ impl Opening<'_> {
         endpoint.keep(socket).map_err(local_error)
     }
 
-    /// RFC 5044 7.1: the end that has connected sends first. Which end has data is another matter, so it sends an empty
-    /// message on each queue pair. It does so when the other end says that it has all of them: the kernel's siw does not look at
-    /// what comes between its answer and its own next step, and nothing more would come.
+    /// RFC 5044 7.1: the connecting end must send first. Since it may have no data, it sends an
+    /// empty message on each queue pair. It does so after the other end has confirmed all of them:
+    /// Linux's siw does not look at what arrives between its reply and its own next step, and
+    /// nothing more would arrive.
     pub(super) fn greet(&self, endpoint: &mut dyn Endpoint, side: Side) -> Result<(), OpenError> {
         let limits = endpoint.limits();
         let count = limits.queue_pairs;
@@ -98,7 +100,7 @@ impl Opening<'_> {
             }
             endpoint.ring_doorbell();
         }
-        // A device sends by itself; what the peer does after that is for whoever uses the channel.
+        // A device sends without being polled; the channel handles what the peer does next.
         let is_done = side == Side::Connector && !limits.needs_polling;
         let (mut seen, mut completions) = (0, Vec::new());
         while !is_done && seen < count {
@@ -121,7 +123,7 @@ impl Opening<'_> {
         self.pass_on(side)
     }
 
-    /// The accepting end tells the other that it has done its part.
+    /// The accepting end tells the other that its queue pairs are ready.
     fn pass_on(&self, side: Side) -> Result<(), OpenError> {
         match side {
             Side::Acceptor => {

@@ -1,4 +1,4 @@
-//! This end's part of a channel: an endpoint that is not connected yet, and rings that it knows.
+//! This end's part of a channel: an endpoint that is not connected yet, with its registered rings.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::sections::Sections;
 use crate::soft::SoftEndpoint;
 use crate::verbs::VerbsEndpoint;
 
-/// Our side of a channel before its queue pairs are connected.
+/// This end of a channel before its queue pairs are connected.
 pub(super) struct Rings {
     pub(super) carrier: Carrier,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Arc<Memory>,
     pub(super) source: usize,
     pub(super) sink: usize,
-    /// The ring that the peer gets at.
+    /// The ring that the peer accesses.
     pub(super) told: RingRecord,
 }
 
-/// An endpoint whose queue pairs are still to be connected, in its own manner.
+/// An endpoint whose queue pairs are not connected yet.
 pub(super) enum Carrier {
     Soft(SoftEndpoint),
     /// An adapter whose queue pairs the connection manager connects.
@@ -54,7 +54,8 @@ impl Carrier {
 }
 
 impl Opening<'_> {
-    /// How long a ring the connecting end wants. The accepting end takes that, or a shorter one.
+    /// The length of ring that the connecting end offers. The accepting end takes that or a shorter
+    /// one.
     pub(super) fn offered_ring_bytes(&self, abilities: &Abilities) -> NonZeroU64 {
         let wanted = self.settings.ring_bytes;
         let fitted = self.settings.ring_bytes_over_tcp(round_trip(&self.socket));
@@ -63,7 +64,7 @@ impl Opening<'_> {
         } else {
             wanted
         };
-        // Where a shorter ring would do, nobody has a longer one than all can have.
+        // Where a shorter ring is enough, no channel gets a longer one than all channels can have.
         let common =
             NonZeroU64::new(Pool::of_process().common_ring_bytes(abilities.place.is_some()));
         match common {
@@ -72,7 +73,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Our part of the memory for rings, which may be less than is wanted. `pins`: they may be for a device.
+    /// This channel's part of the memory for rings, perhaps less than wanted. `pins`: a device may
+    /// have to pin it.
     pub(super) fn share(
         &self,
         side: Side,
@@ -101,7 +103,8 @@ impl Opening<'_> {
             .flatten();
         let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
         let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;
-        // Both hold zeros and nothing else: the peer may READ all of the one, or announce all of the other.
+        // Both rings contain only zeros: the peer may READ all of one, or announce all of the
+        // other.
         let endpoint = carrier.endpoint();
         let [source, sink] = chosen.mode.access();
         let source = endpoint.register(&outgoing, source).map_err(local)?;

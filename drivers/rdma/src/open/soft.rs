@@ -1,4 +1,4 @@
-//! Queue pairs of iWARP in user space: each is a TCP connection.
+//! Connects queue pairs of iWARP in user space: each is a TCP connection.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,8 @@ use crate::handshake::{Answer, Token, Way};
 use crate::soft::{self, Established, SoftEndpoint};
 
 impl Opening<'_> {
-    /// Connects all queue pairs: to a program, the data connection is the first of them.
+    /// Connects all queue pairs. If the other end is a program too, the data connection is the
+    /// first of them.
     pub(super) fn connect_soft(
         &self,
         endpoint: &mut SoftEndpoint,
@@ -24,7 +25,7 @@ impl Opening<'_> {
         self.complete_soft(endpoint, Side::Connector, answer)
     }
 
-    /// Lets the other end connect all queue pairs.
+    /// Accepts the other end's connections to all queue pairs.
     pub(super) fn accept_soft(
         &self,
         endpoint: &mut SoftEndpoint,
@@ -40,7 +41,7 @@ impl Opening<'_> {
         self.complete_soft(endpoint, Side::Acceptor, answer)
     }
 
-    /// The data connection becomes the last queue pair, or stays beside those that an adapter takes part in.
+    /// The data connection becomes the last queue pair, or stays open beside those of an adapter.
     fn complete_soft(
         &self,
         endpoint: &mut SoftEndpoint,
@@ -56,7 +57,7 @@ impl Opening<'_> {
         endpoint.attach(connection).map_err(local_error)
     }
 
-    /// The connection of a further queue pair.
+    /// Opens the connection of a further queue pair.
     fn connect_further(&self, answer: Answer, number: u16) -> Result<Established, OpenError> {
         let address = SocketAddr::new(self.peer.ip(), answer.port);
         let further =
@@ -65,7 +66,7 @@ impl Opening<'_> {
         self.establish(socket, Side::Connector, answer.token, number)
     }
 
-    /// The connection of a further queue pair. Whoever else calls is turned away.
+    /// Accepts the connection of a further queue pair. Connections of others are rejected.
     fn accept_further(
         &self,
         listener: &mut TcpListener,
@@ -109,7 +110,7 @@ impl Opening<'_> {
     }
 }
 
-/// The first queue pair with a connection of its own.
+/// The number of the first queue pair with a connection of its own.
 fn first_further(way: Way) -> u16 {
     u16::from(way == Way::Soft)
 }

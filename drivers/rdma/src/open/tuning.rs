@@ -1,4 +1,4 @@
-//! How a channel uses its path: what the options ask for, within what the endpoint can.
+//! How a channel uses its path: the options, within the limits of the endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use crate::round_trip::round_trip;
 /// How the path to the peer is used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tuning {
-    /// The largest WRITE or READ.
+    /// The largest WRITE or READ in bytes.
     pub(crate) message_bytes: u64,
-    /// Requests under way on each queue pair.
+    /// Outstanding requests on each queue pair.
     pub(crate) depth: usize,
-    /// As TCP has measured it.
+    /// The round trip time that TCP has measured.
     pub(crate) round_trip: Duration,
 }
 
 impl Tuning {
-    /// How long rings would have to be to keep a path of this rate, in bytes per second, busy, if they are too short for
-    /// it: one part is filled, one flies and one drains, and each is what is under way in a round trip.
+    /// The ring length that would keep a path of this rate, in bytes per second, busy, if the
+    /// present one is too short. One part of the ring is being filled, one is in flight and one is
+    /// being drained; each is a bandwidth-delay product.
     pub(crate) fn wanted_ring_bytes(&self, rate: u64, ring_bytes: u64) -> Option<u64> {
         let product = u128::from(rate) * self.round_trip.as_nanos() / 1_000_000_000;
         let wanted = u64::try_from(3 * product).unwrap_or(u64::MAX);
@@ -44,7 +45,8 @@ impl Opening<'_> {
         let limits = rings.carrier.endpoint().limits();
         let ring = Ring::new(chosen.ring_bytes);
         let pieces = usize::from(chosen.pieces);
-        // A ring may be smaller than was wished: one part of it is filled, one flies and one drains.
+        // A ring may be smaller than wanted: one part is being filled, one is in flight and one is
+        // being drained.
         let message = self.settings.message.min(ring.bytes().div_ceil(3));
         let inline_bytes = limits.payload_bytes.min(usize::from(chosen.inline_bytes)) as u64;
         let immediate = chosen.immediate && limits.immediate && ring.fits_immediates();
@@ -67,8 +69,9 @@ impl Opening<'_> {
             stall: (!limits.over_tcp).then_some(self.settings.stall),
         };
         let rate = match self.settings.rate {
-            // TCP finds it out by itself; where nothing is replaced, nothing may be lost to find it out; and a receiver
-            // that fetches does not know what was lost of a READ.
+            // TCP finds the rate by itself. Without replacement of queue pairs no loss may be
+            // risked to find it. A receiver that fetches does not see which packets of a READ were
+            // lost.
             Rate::Auto { .. }
                 if limits.over_tcp || !limits.replaces || chosen.mode == Mode::Get =>
             {
@@ -80,7 +83,7 @@ impl Opening<'_> {
             rate => rate,
         };
         let burst = match rate {
-            // Longer messages than these never go, and a search that waits for them would not end.
+            // Longer messages are never sent, and a search that tries them would not end.
             Rate::Auto { .. } => self.settings.burst.min(settings.message_bytes),
             Rate::Any | Rate::Fixed(_) => self.settings.burst,
         };
@@ -89,7 +92,8 @@ impl Opening<'_> {
         if !round_trip.is_zero() {
             path.expect(round_trip);
         }
-        // TCP does not send late and at once, and requests complete before it has sent anything.
+        // TCP does not delay and then send at once, and its requests complete before anything was
+        // sent.
         let watched = if limits.over_tcp {
             0
         } else {
@@ -136,8 +140,8 @@ impl Opening<'_> {
     }
 }
 
-/// Pieces of a sixteenth of the ring keep several queue pairs busy and the receiver informed; they are whole messages, and
-/// none is longer than its length can be told.
+/// The length of pieces: a sixteenth of the ring keeps several queue pairs busy and the receiver
+/// informed. They are whole messages, and their length fits into the announcement.
 pub(crate) fn piece_bytes(ring: Ring, message: u64) -> u64 {
     const MAX_PIECE_BYTES: u64 = 16 << 20;
     let sixteenth = (ring.bytes() / 16).min(MAX_PIECE_BYTES);

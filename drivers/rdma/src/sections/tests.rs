@@ -13,7 +13,7 @@ fn length(length: usize) -> NonZeroUsize {
     NonZeroUsize::new(length).unwrap()
 }
 
-/// A file of so many bytes that nobody has touched for long.
+/// A file of this length whose last change is long ago.
 fn settled_file(bytes: usize) -> (File, FileState) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&vec![7; bytes]).unwrap();
@@ -46,7 +46,7 @@ fn sections_are_used_again_while_the_file_is_the_same() {
     };
     let other = pin(&mut sections, &touched, 6 * page as u64);
     assert_ne!(other.source.region, first.source.region);
-    // A file that was changed a moment ago may change again without a trace.
+    // A file that was changed a moment ago may change again without a new time of change.
     let fresh = FileState::of(file.as_fd()).unwrap();
     sections.begin();
     let before = pin(&mut sections, &fresh, 0);
@@ -69,14 +69,15 @@ fn a_file_that_ends_before_is_not_pinned() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is asked for: what is pinned stays within the bound, and what is needed stays pinned.
+    /// For any sequence of calls, pinned memory stays within the bound, and what is needed stays
+    /// pinned.
     #[test]
     fn the_bound_holds(
         ring_bytes in (256_u64 << 10)..(2 << 20),
         asked in proptest::collection::vec((0..3 * MIB, 1..MIB, any::<bool>()), 1..60),
     ) {
         let Some(mut sections) = Sections::beside(ring_bytes) else {
-            // Pages are large here.
+            // The pages of this machine are too large for the test.
             return Ok(());
         };
         let mut endpoint = SoftEndpoint::new(0, 8).unwrap();

@@ -1,26 +1,28 @@
-//! What is likely to come next on a connection: messages are cut like the one before.
+//! Predicts the next segments of a connection: a message is usually cut like the one before.
 //!
-//! An FPDU is shorter than 64 KiB. With a call for each, a receiver is woken and TCP acknowledges for each, and the sender
-//! pays for that as well. So one call receives as many segments as the message probably still has, each at the place
-//! where it belongs if that is so. Their headers come between them and are looked at afterwards; from the first that
+//! An FPDU is shorter than 64 KiB. One call for each would wake the receiver and make TCP
+//! acknowledge for each, which costs the sender as well. So one call receives as many segments as
+//! the message probably still has, each into the place where it would belong. Their headers are
+//! received between them and checked afterwards; from the first wrong prediction on, the bytes are
+//! taken out of the memory again. This module knows no sockets.
 //! says something else on, what came is taken out again. Nothing here knows of sockets.
 
 use super::mpa::{LENGTH_BYTES, trailer_bytes};
 use super::segment::{Header, TAGGED_BYTES, Tagged};
 use crate::memory::Span;
 
-/// A length and the header of a tagged segment.
+/// The length field and the header of a tagged segment.
 pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + TAGGED_BYTES;
 
-/// Segments that are guessed at a time.
+/// The most segments that are predicted at a time.
 pub(super) const MAX_GUESSES: usize = 15;
 
-/// How the messages of a connection are cut.
+/// How the messages of a connection are cut into segments.
 #[derive(Debug, Default)]
 pub(super) struct Foresight {
-    /// The last message that was whole.
+    /// The last complete message.
     known: Cut,
-    /// The message that is coming, as far as its segments have begun.
+    /// The present message, as far as its segments have begun.
     coming: Cut,
 }
 
@@ -28,34 +30,34 @@ pub(super) struct Foresight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Cut {
     segments: usize,
-    /// The payload of each but the last, if those are alike.
+    /// The payload of each segment but the last, if all are equal.
     payload: Option<usize>,
     last_payload: usize,
 }
 
-/// A tagged segment that has begun.
+/// A tagged segment whose header was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Begun {
     pub(super) kind: Tagged,
     pub(super) last: bool,
     pub(super) key: u32,
-    /// Where it ends.
+    /// The peer's address of its end.
     pub(super) address: u64,
-    /// The same place in our memory.
+    /// The offset of its end in our memory.
     pub(super) end: usize,
-    /// So many bytes behind it may be overwritten.
+    /// How many bytes beyond its end may be overwritten.
     pub(super) spare: usize,
 }
 
-/// A segment that probably comes.
+/// A predicted segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Guess {
-    /// Where its payload goes.
+    /// The place of its payload.
     pub(super) span: Span,
-    /// What it has before its payload.
+    /// The expected bytes before its payload.
     pub(super) head: [u8; HEAD_BYTES],
     pub(super) trailer_bytes: usize,
-    /// What is known of it if it comes.
+    /// Its state if the prediction is right.
     pub(super) begun: Begun,
 }
 
@@ -75,7 +77,8 @@ impl Foresight {
         }
     }
 
-    /// The segments that probably follow the last that was noted, in all no more than `most` bytes of payload.
+    /// The segments that probably follow the last one noted, with at most `most` bytes of payload
+    /// in all.
     pub(super) fn guesses(&self, mut begun: Begun, most: usize) -> Vec<Guess> {
         let usual = match (self.coming.payload, self.known.payload) {
             (Some(coming), Some(known)) if coming == known => known,
@@ -99,7 +102,7 @@ impl Foresight {
 }
 
 impl Begun {
-    /// The next segment of the message, if it has so much payload.
+    /// The next segment of the message, if it has this much payload.
     fn followed_by(self, payload: usize, last: bool) -> Guess {
         let header = Header::Tagged {
             kind: self.kind,

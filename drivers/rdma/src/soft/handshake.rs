@@ -9,20 +9,20 @@ use super::mpa::{FRAME_BYTES, Frame, FrameError, FrameKind, MAX_PAYLOAD_BYTES, R
 use super::queue_pair::Terms;
 use crate::handshake::{RecordError, read_all, write_all};
 
-/// What this end wants.
+/// The parameters of this end.
 #[derive(Debug, Clone)]
 pub(crate) struct Offer {
-    /// FPDUs carry a checksum; they do so too if the other end wants it.
+    /// FPDUs carry a checksum. They also do if the other end asks for it.
     pub(crate) checksum: bool,
-    /// 1, or 2 with numbers of READs. The end that accepts takes that of the other.
+    /// MPA revision 1, or 2 with READ depths. The accepting end takes that of the other.
     pub(crate) revision: u8,
-    /// The largest payload of a segment that is sent, in bytes: hardware may want it within a packet.
+    /// The largest payload of a sent segment in bytes: hardware may need it to fit into a packet.
     pub(crate) segment_bytes: usize,
-    /// Whatever the other end shall know, at most 256 bytes with four less in revision 2.
+    /// Private data for the other end, at most 256 bytes, of which revision 2 takes four.
     pub(crate) private: Vec<u8>,
 }
 
-/// A connection that is open.
+/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Established {
     pub(super) socket: OwnedFd,
@@ -45,7 +45,7 @@ pub(crate) enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Whether it is this end that cannot go on, and not the other that is not who it should be.
+    /// Whether this end is at fault, so that further connections would fail as well.
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -57,8 +57,8 @@ impl HandshakeError {
     }
 }
 
-/// Exchanges the two frames. The socket does not block. `accepts` looks at what a connecting end says of
-/// itself before it is answered; a stranger is rejected.
+/// Exchanges the two MPA frames over a non-blocking socket. `accepts` checks the private data of a
+/// connecting end before it is answered; others are rejected.
 ///
 /// # Errors
 ///
@@ -97,7 +97,8 @@ pub(crate) fn establish(
     if own.rejected || peer.rejected {
         return Err(HandshakeError::Rejected);
     }
-    // RFC 6581 6: neither asks for more READs than the other answers. In revision 1 nobody says.
+    // RFC 6581 6: neither end requests more READs than the other answers. Revision 1 does not
+    // negotiate them.
     let reads = peer
         .depths
         .map_or(1, |depths| depths.inbound.min(READ_DEPTH));

@@ -1,11 +1,11 @@
 //! The provider `soft`: iWARP in user space, over TCP sockets (RFC 5044, 5041, 5040, 6581).
 //!
-//! It works on every machine, and what it speaks is what hardware iWARP adapters and Linux's siw speak, so that
-//! a host without such hardware can talk to one that has it. A WRITE is done when TCP has taken its bytes,
-//! as with siw; what has arrived, only the peer's messages tell.
+//! It works on every machine and speaks the protocol of iWARP adapters and of Linux's siw, so a
+//! host without an adapter can talk to one that has one. A WRITE completes when TCP has accepted
+//! its bytes, as with siw; only messages of the peer tell what has arrived.
 //!
-//! It is one thread's work: bytes are moved in [`Endpoint::poll`] and nowhere else. It does not pace,
-//! does not retransmit and has no congestion control of its own: that is TCP's.
+//! It has no thread of its own: bytes move in [`Endpoint::poll`] only. It does not pace, retransmit
+//! or control congestion; TCP does.
 
 mod foresight;
 mod handshake;
@@ -38,14 +38,14 @@ use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, MAX_MESSAGE_BYTES, PostError, Region, Request,
 };
 
-/// Requests of one queue pair at a time. Each is some bytes of memory here; what is under way is in
-/// TCP's buffers.
+/// Outstanding requests of one queue pair. Each takes a few bytes here; data in flight is in TCP's
+/// buffers.
 const DEPTH: usize = 1024;
 
-/// READs of one queue pair at a time, in each direction.
+/// Outstanding READs of one queue pair in each direction.
 pub(crate) const READ_DEPTH: u16 = 64;
 
-/// The largest WRITE or READ: their lengths are 32-bit numbers.
+/// The largest WRITE or READ; lengths are 32-bit numbers.
 const MAX_TRANSFER_BYTES: usize = 1 << 30;
 
 /// One channel's queue pairs, each a TCP connection.
@@ -56,9 +56,9 @@ pub(crate) struct SoftEndpoint {
     /// What the peer has written to the region that it may write to.
     placed: Placed,
     limits: Limits,
-    /// Watches the connections. The number of a queue pair is its name there.
+    /// The epoll descriptor of the connections, with the number of a queue pair as identifier.
     watch: OwnedFd,
-    /// For each queue pair, whether the watch looks for room to send as well.
+    /// For each queue pair, whether epoll waits for room to send as well.
     watches_room: Vec<bool>,
     /// A connection has checksums.
     has_checksum: bool,
@@ -67,8 +67,8 @@ pub(crate) struct SoftEndpoint {
 }
 
 impl SoftEndpoint {
-    /// An endpoint without queue pairs. What messages take along is bounded, in bytes: at both ends alike, no matter how
-    /// many segments an adapter makes of it. The peer has up to `pieces` under way.
+    /// An endpoint without queue pairs. Inline payloads are bounded in bytes, equally at both ends,
+    /// however many segments an adapter makes of them. The peer has up to `pieces` in flight.
     ///
     /// # Errors
     ///
@@ -77,7 +77,8 @@ impl SoftEndpoint {
         Ok(Self {
             queue_pairs: Vec::new(),
             regions: Regions::default(),
-            // A piece is written before it is announced, and those of a lost queue pair come again.
+            // A piece is written before it is announced, and pieces of a lost queue pair are
+            // written again.
             placed: Placed::new(messages(pieces)),
             limits: Limits {
                 queue_pairs: 0,
@@ -97,11 +98,11 @@ impl SoftEndpoint {
         })
     }
 
-    /// Makes a connection, after its MPA frames, the next queue pair.
+    /// Makes a connection the next queue pair after its MPA handshake.
     ///
     /// # Errors
     ///
-    /// When the kernel cannot watch it.
+    /// When epoll cannot watch it.
     pub(crate) fn attach(&mut self, connection: Established) -> io::Result<()> {
         let data = epoll::EventData::new_u64(self.queue_pairs.len() as u64);
         epoll::add(&self.watch, &connection.socket, data, epoll::EventFlags::IN)?;
@@ -115,7 +116,7 @@ impl SoftEndpoint {
         Ok(())
     }
 
-    /// Makes a connection without MPA frames the next queue pair, for fuzzing.
+    /// Makes a connection the next queue pair without MPA frames, for fuzzing.
     ///
     /// # Errors
     ///
@@ -136,12 +137,13 @@ impl SoftEndpoint {
         })
     }
 
-    /// Keeps the data connection open, which tells an adapter at the other end how this one goes.
+    /// Keeps the data connection open; an adapter at the other end learns from it whether this end
+    /// finished or failed.
     pub(crate) fn keep(&mut self, beside: OwnedFd) {
         self.beside = Some(beside);
     }
 
-    /// Looks for room in the sockets that have something to send, and in no other.
+    /// Waits for room only in sockets that have something to send.
     fn watch_room(&mut self) -> io::Result<()> {
         let pairs = self.queue_pairs.iter().zip(&mut self.watches_room);
         for (number, (queue_pair, watches)) in pairs.enumerate() {
@@ -202,8 +204,8 @@ impl Endpoint for SoftEndpoint {
             queue_pair.poll(number, regions, placed, &self.limits, completions);
         }
         if let Err(error) = self.watch_room() {
-            // The watch and the sockets are ours and open, so only the kernel's memory can be short.
-            // Without a watch the endpoint would sleep for ever.
+            // The descriptors are valid, so only kernel memory can be short. Without the watch the
+            // endpoint would sleep for ever.
             for queue_pair in 0..self.queue_pairs.len() {
                 let loss = Loss::Failed(error.to_string());
                 completions.push(Completion::Lost { queue_pair, loss });
@@ -229,7 +231,7 @@ impl Endpoint for SoftEndpoint {
 
     fn abort(&mut self) {
         if let Some(beside) = self.beside.take() {
-            // Without a linger time a close is a reset (socket(7)).
+            // With a linger time of zero, close sends a reset (socket(7)).
             let _ = sockopt::set_socket_linger(&beside, Some(Duration::ZERO));
         }
         for queue_pair in &mut self.queue_pairs {

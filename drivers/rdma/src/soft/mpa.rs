@@ -1,16 +1,16 @@
-//! MPA: how iWARP cuts a TCP stream into messages (RFC 5044, and RFC 6581 for revision 2).
+//! MPA: how iWARP frames messages in a TCP stream (RFC 5044, and RFC 6581 for revision 2).
 //!
-//! Two frames open a connection, then every byte belongs to an FPDU: a length, a payload, padding and a
-//! checksum. Markers are not spoken: neither the Linux kernel nor hardware of the field asks for them, and
-//! a request for them is refused.
+//! Two frames open a connection; then every byte belongs to an FPDU: a length, a payload, padding
+//! and a checksum. Markers are not supported: neither the Linux kernel nor common hardware asks for
+//! them, and a request for them is refused.
 
 use crate::memory::{Memory, Span};
 
-/// Bytes of a request or reply before its private data.
+/// The length of a request or reply before its private data.
 pub(crate) const FRAME_BYTES: usize = 20;
 
-/// The most private data that is sent or accepted: what Linux's rdma_cm carries for iWARP.
-// RFC 5044 7.1 allows 512.
+/// The most private data that is sent or accepted: as much as Linux's rdma_cm carries for iWARP.
+/// RFC 5044 7.1 allows 512.
 pub(crate) const MAX_PRIVATE_BYTES: usize = 256;
 
 /// The bytes of an FPDU before its payload.
@@ -31,16 +31,16 @@ const FLAG_CHECKSUM: u8 = 0x40;
 const FLAG_REJECTED: u8 = 0x20;
 const FLAG_ENHANCED: u8 = 0x10;
 
-/// Which of the two frames it is.
+/// Which of the two frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameKind {
-    /// From the end that connected.
+    /// From the connecting end.
     Request,
-    /// From the end that accepted.
+    /// From the accepting end.
     Reply,
 }
 
-/// What one end says when a connection opens.
+/// One end's frame when a connection opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
@@ -48,9 +48,9 @@ pub(crate) struct Frame {
     pub(crate) revision: u8,
     /// FPDUs carry a checksum in both directions if either end says so.
     pub(crate) checksum: bool,
-    /// A reply that ends the connection.
+    /// The reply rejects the connection.
     pub(crate) rejected: bool,
-    /// RDMA READs that the sender of the frame answers, and that it would send, at a time.
+    /// READs that the sender of the frame answers, and that it would request, at a time.
     pub(crate) depths: Option<ReadDepths>,
     pub(crate) private: Vec<u8>,
 }
@@ -62,10 +62,10 @@ pub(crate) struct ReadDepths {
     pub(crate) outbound: u16,
 }
 
-/// The low 14 bits; the others ask for a first message that only hardware needs.
+/// The low 14 bits; the others ask for an initial message that only hardware needs.
 const DEPTH_MASK: u16 = 0x3fff;
 
-/// Why a frame cannot be understood.
+/// Why a frame is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("the other end does not speak MPA: it sent other bytes than \"{}\"", key_text(*.0))]
@@ -92,7 +92,7 @@ const fn key(kind: FrameKind) -> &'static [u8; 16] {
 }
 
 impl Frame {
-    /// The frame as it goes over the wire.
+    /// The encoded frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let depths = self.depths.map(|depths| {
             let [a, b] = (depths.inbound & DEPTH_MASK).to_be_bytes();
@@ -124,7 +124,7 @@ impl Frame {
     ///
     /// # Errors
     ///
-    /// When it is no frame of this kind, or more than is accepted.
+    /// When it is no frame of this kind, or too long.
     pub(crate) fn tail_bytes(
         kind: FrameKind,
         head: &[u8; FRAME_BYTES],
@@ -139,11 +139,11 @@ impl Frame {
         Ok(length)
     }
 
-    /// Puts a frame together from its first [`FRAME_BYTES`] bytes and what follows them.
+    /// Decodes a frame from its first [`FRAME_BYTES`] bytes and the rest.
     ///
     /// # Errors
     ///
-    /// When it is no frame of this kind, or asks for what is not supported.
+    /// When it is no frame of this kind, or asks for something unsupported.
     pub(crate) fn decode(
         kind: FrameKind,
         head: &[u8; FRAME_BYTES],
@@ -180,7 +180,8 @@ impl Frame {
     }
 }
 
-/// The zero bytes that follow a payload, so that an FPDU is a multiple of four bytes (RFC 5044 4.1).
+/// The number of zero bytes after a payload; the length of an FPDU is a multiple of four (RFC 5044
+/// 4.1).
 pub(crate) fn padding(payload_bytes: usize) -> usize {
     (LENGTH_BYTES + payload_bytes).wrapping_neg() % 4
 }
@@ -188,7 +189,7 @@ pub(crate) fn padding(payload_bytes: usize) -> usize {
 /// The longest padding, and a checksum.
 pub(crate) const MAX_TRAILER_BYTES: usize = 3 + CHECKSUM_BYTES;
 
-/// What stands behind the payload of an FPDU: padding and checksum.
+/// The end of an FPDU: padding and checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trailer {
     bytes: [u8; MAX_TRAILER_BYTES],
@@ -196,7 +197,8 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// The trailer behind so many bytes of payload. Without a checksum the field is zero: it is always there.
+    /// The trailer after this many bytes of payload. The checksum field is always present, and zero
+    /// without a checksum.
     pub(crate) fn new(payload_bytes: usize, checksum: Option<u32>) -> Self {
         let padding = padding(payload_bytes);
         let mut bytes = [0; MAX_TRAILER_BYTES];
@@ -214,12 +216,12 @@ impl Trailer {
     }
 }
 
-/// How long the trailer is.
+/// The length of the trailer.
 pub(crate) fn trailer_bytes(payload_bytes: usize) -> usize {
     padding(payload_bytes) + CHECKSUM_BYTES
 }
 
-/// The checksum of an FPDU in the making: over its length, payload and padding (RFC 5044 4.4).
+/// Computes the checksum of an FPDU over its length, payload and padding (RFC 5044 4.4).
 #[derive(Debug)]
 pub(crate) struct Checksum(crc_fast::Digest);
 
@@ -232,7 +234,7 @@ impl Checksum {
         self.0.update(bytes);
     }
 
-    /// Takes a part of registered memory, which has to be copied for that.
+    /// Adds a part of registered memory, which must be copied for that.
     pub(crate) fn update_memory(&mut self, memory: &Memory, span: Span) {
         let mut copy = [0; 4096];
         let mut rest = span;
@@ -244,7 +246,7 @@ impl Checksum {
         }
     }
 
-    /// Takes the padding behind so many bytes of payload, and gives the result.
+    /// Adds the padding after this many bytes of payload, and returns the checksum.
     pub(crate) fn finish(mut self, payload_bytes: usize) -> u32 {
         self.update(&[0; 3][..padding(payload_bytes)]);
         u32::try_from(self.0.finalize()).expect("a CRC-32 has 32 bits")

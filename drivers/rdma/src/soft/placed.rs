@@ -1,25 +1,27 @@
-//! Which bytes of the memory that a peer writes to have come since the peer was given that place.
+//! Which bytes of the peer's window were written since the peer was last given their place.
 //!
-//! A peer announces its bytes after it has written them. What it announces and has not written would be what was there before:
-//! bytes of an earlier file, or zeros. Places are added when their bytes are all there, and taken away when the peer is told
-//! that it may fill them anew.
+//! A peer announces its bytes after it has written them. If it announces bytes that it has not
+//! written, the memory holds older content: an earlier file of the same channel, or zeros. Ranges
+//! are added when all their bytes have arrived, and removed when the peer is told that it may fill
+//! them again.
 //!
-//! An engine writes each piece from its beginning to its end, so there are no more runs of bytes than pieces; a peer
-//! that writes to more places at a time is not one, and must not cost us memory.
+//! An engine writes each piece from its beginning to its end, so there are at most as many runs as
+//! pieces in flight. A peer that writes to more places at a time is refused, so it cannot use up
+//! our memory.
 
 use std::collections::BTreeMap;
 
 use crate::memory::Span;
 
-/// The bytes that have come, as runs that do not touch each other.
+/// The written bytes as runs that do not touch.
 #[derive(Debug)]
 pub(super) struct Placed {
-    /// By start: the end.
+    /// Start and end.
     runs: BTreeMap<usize, usize>,
     most_runs: usize,
 }
 
-/// The peer wrote to more places than pieces can be under way.
+/// The peer wrote to more places than pieces can be in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("WRITEs to more than {0} places that do not touch each other")]
 pub(super) struct Scattered(usize);
@@ -32,7 +34,7 @@ impl Placed {
         }
     }
 
-    /// The bytes of a part have come.
+    /// All bytes of a part have arrived.
     ///
     /// # Errors
     ///
@@ -55,14 +57,14 @@ impl Placed {
         Ok(())
     }
 
-    /// Whether all bytes of a part have come.
+    /// Whether all bytes of a part have arrived.
     pub(super) fn covers(&self, part: Span) -> bool {
         let (start, end) = (part.offset, part.offset + part.length);
         let run = self.runs.range(..=start).next_back();
         part.length == 0 || run.is_some_and(|(_, &run_end)| end <= run_end)
     }
 
-    /// The bytes of a part have to come anew.
+    /// The bytes of a part must be written again.
     pub(super) fn forget(&mut self, part: Span) {
         if part.length == 0 {
             return;
@@ -88,7 +90,7 @@ mod tests {
 
     const BYTES: usize = 6;
 
-    /// All parts of a memory of [`BYTES`] bytes, empty ones as well.
+    /// All parts of a memory of [`BYTES`] bytes, empty ones included.
     fn parts() -> impl Iterator<Item = Span> {
         (0..=BYTES).flat_map(|start| (start..=BYTES).map(move |end| Span::new(start, end - start)))
     }
@@ -98,7 +100,7 @@ mod tests {
         ((1 << part.length) - 1) << part.offset
     }
 
-    /// Runs from a set of bits.
+    /// The runs of a set of bits.
     fn placed(set: u32) -> Placed {
         let mut placed = Placed::new(BYTES);
         for byte in (0..BYTES).filter(|byte| set >> byte & 1 == 1) {
@@ -116,7 +118,7 @@ mod tests {
         assert!(ends.windows(2).all(|runs| runs[0].1 < runs[1].0));
     }
 
-    /// Every operation on every set of bytes, against a set of bits.
+    /// Every operation on every set of bytes, compared with a set of bits.
     #[test]
     fn runs_are_sets_of_bytes() {
         for set in 0..1 << BYTES {

@@ -1,4 +1,4 @@
-//! One connection, as a queue pair.
+//! A TCP connection as a queue pair.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,40 +17,40 @@ use super::transmit::{Job, Transmit};
 use crate::memory::{Memory, Span};
 use crate::provider::{Access, Completion, Limits, Message, PostError, Remote, Request, Work};
 
-/// A connection after its MPA frames.
+/// A connection after its MPA handshake.
 #[derive(Debug)]
 pub(super) struct QueuePair {
     /// `None` when it is lost.
     socket: Option<OwnedFd>,
-    /// Nothing more is sent, and what comes is thrown away.
+    /// Nothing more is sent, and what arrives is discarded.
     has_ended: bool,
     transmit: Transmit,
     receive: Receive,
     reads: Reads,
-    /// Requests whose completion has not been told.
+    /// Requests whose completion was not reported.
     pending: usize,
-    /// Answers to the peer's READs that have not all gone.
+    /// Responses to the peer's READs that were not sent completely.
     answers: usize,
     /// Something was posted since the last poll.
     has_posts: bool,
 }
 
-/// What the two ends agreed on.
+/// The negotiated parameters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) has_checksum: bool,
-    /// The largest payload of a tagged segment that is sent, in bytes.
+    /// The largest payload of a sent tagged segment in bytes.
     pub(super) segment_bytes: usize,
 }
 
-/// Names the answers to the peer's READs among the requests of the sending half.
+/// The identifier of READ responses among requests of the sending half.
 const ANSWER: u64 = u64::MAX;
 
-/// How many calls receive or send before the other direction has its turn.
+/// How many calls receive or send before the other direction gets its turn.
 const TURN: usize = 64;
 
 impl QueuePair {
-    /// The peer's messages have at most `message_bytes`.
+    /// Messages of the peer have at most `message_bytes`.
     pub(super) fn new(socket: OwnedFd, terms: Terms, message_bytes: usize) -> Self {
         Self {
             socket: Some(socket),
@@ -64,7 +64,7 @@ impl QueuePair {
         }
     }
 
-    /// The connection, unless it is lost.
+    /// The socket, unless the connection is lost.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
@@ -140,7 +140,7 @@ impl QueuePair {
         let outcome = if self.has_ended {
             self.discard_some()
         } else if std::mem::take(&mut self.has_posts) {
-            // Whoever posts has just received what there was.
+            // A caller that posts has just received everything there was.
             self.send_some(number, completions)
         } else {
             self.receive_some(number, regions, placed, limits, completions)
@@ -230,14 +230,14 @@ impl QueuePair {
         });
     }
 
-    /// Sends what the peer wants to read, if it may.
+    /// Sends what the peer READs, if it is allowed.
     fn answer(
         &mut self,
         request: ReadRequest,
         regions: &Regions,
         limits: &Limits,
     ) -> Result<(), ReceiveError> {
-        // RFC 6581 4.1: no more of them than was agreed.
+        // RFC 6581 4.1: no more than the negotiated number.
         if self.answers >= limits.reads {
             return Err(ReceiveError::TooManyReads(limits.reads));
         }
@@ -261,12 +261,12 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Gives the connection up, and tells the peer why if it is to blame.
+    /// Gives the connection up. If the peer is at fault, it is told so.
     fn lose(&mut self, number: usize, error: &ReceiveError, completions: &mut Vec<Completion>) {
         if let (Some(socket), Some(message)) = (&self.socket, terminate(error)) {
             let job = Job::untagged(Queue::Terminate, message);
             self.transmit.push(job, None);
-            // It goes if there is room; the connection ends in any case.
+            // It is sent if there is room; the connection ends in any case.
             let _ = self.transmit.send(socket.as_fd(), &mut Vec::new());
         }
         self.socket = None;
@@ -276,11 +276,11 @@ impl QueuePair {
         });
     }
 
-    /// Sends no more, and throws away what still comes.
+    /// Stops sending, and discards what still arrives.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
         if let Some(socket) = &self.socket {
-            // A connection that is broken already says so when it is read from.
+            // A broken connection shows its error when it is read.
             let _ = rustix::net::shutdown(socket, Shutdown::Write);
         }
     }
@@ -290,14 +290,14 @@ impl QueuePair {
         let Some(socket) = self.socket.take() else {
             return false;
         };
-        // Without a linger time a close is a reset (socket(7)).
+        // With a linger time of zero, close sends a reset (socket(7)).
         let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
         true
     }
 }
 
-/// The TERMINATE message for an error of the peer (RFC 5040 4.8): layer and type, code, and no copy of the
-/// header that was wrong.
+/// The TERMINATE message for an error of the peer (RFC 5040 4.8): layer and type, code, and no copy
+/// of the offending header.
 fn terminate(error: &ReceiveError) -> Option<Message> {
     // RFC 5040 figure 10: layer 0 is RDMAP, 1 DDP, 2 MPA; type 1 is a protection error of RDMAP.
     let [layers, code] = match error {
@@ -318,7 +318,7 @@ fn terminate(error: &ReceiveError) -> Option<Message> {
     Message::new(&[layers, code, 0, 0])
 }
 
-/// READs that were asked for, in order: so come the answers.
+/// Outstanding READs in order; their responses arrive in this order.
 #[derive(Debug, Default)]
 struct Reads {
     waiting: VecDeque<Read>,
@@ -329,12 +329,12 @@ struct Read {
     id: u64,
     memory: Arc<Memory>,
     key: u32,
-    /// Where the next part of the answer goes.
+    /// The place of the next part of the response.
     rest: Span,
 }
 
 impl Reads {
-    /// Remembers a READ; returns the message that asks for it.
+    /// Records a READ; returns the request message for the peer.
     fn add(
         &mut self,
         id: u64,
@@ -360,7 +360,7 @@ impl Reads {
         Message::new(&request.encode()).expect("a READ request is a short message")
     }
 
-    /// Counts a part of an answer; returns the request that it completes.
+    /// Counts a part of a response; returns the request that it completes.
     fn answered(&mut self, bytes: usize, last: bool) -> Result<Option<u64>, ReceiveError> {
         let read = self.waiting.front_mut().ok_or(ReceiveError::Answer)?;
         read.rest = read.rest.skip(bytes);

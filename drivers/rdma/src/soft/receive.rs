@@ -1,8 +1,9 @@
-//! The receiving half of a queue pair: bytes become segments, segments go to their place.
+//! The receiving half of a queue pair: splits bytes into segments and places their payload.
 //!
-//! The payload of a tagged segment is received straight into the memory that it names, after key, bounds and
-//! rights were checked; those of segments that probably follow come with it, see [`Foresight`]. With checksums it
-//! takes the long way, through the staging buffer: nothing may be placed before it was verified (RFC 5044 4.4).
+//! After key, bounds and rights were checked, the payload of a tagged segment is received straight
+//! into the memory that it names, together with those that probably follow ([`Foresight`]). With
+//! checksums it goes through the staging buffer: nothing may be placed before it was verified (RFC
+//! 5044 4.4).
 
 mod direct;
 
@@ -23,17 +24,19 @@ use super::segment::{Header, Queue, ReadRequest, SegmentError, TAGGED_BYTES, Tag
 use crate::memory::{Memory, Span};
 use crate::provider::{Access, Loss, Remote};
 
-/// The longest message that does not come from an engine: a TERMINATE with the headers of a READ that is to blame (RFC 5040 4.8) has 52.
+/// The longest message that does not come from an engine: a TERMINATE with the headers of an
+/// offending READ (RFC 5040 4.8) has 52 bytes.
 const MAX_CONTROL_BYTES: usize = 64;
 
-/// Two FPDUs of any size, and what else is received with one call.
+/// Two FPDUs of any size, and what else one call receives.
 const STAGING_BYTES: usize = 512 * 1024;
 
-/// Segments from this size are received into their place; smaller ones come with others in one call.
+/// Payloads of at least this size are received straight into their place; smaller ones share a
+/// call.
 const DIRECT_FROM_BYTES: usize = 8 * 1024;
 
-/// What is received beyond the payload of a large segment: its trailer, often a short message, the header of the next
-/// large one, and a little of that, which is copied.
+/// Bytes received beyond the payload of a large segment: its trailer, often a short message, the
+/// header of the next large one, and some of its payload, which is copied.
 const BEYOND_BYTES: usize = 256;
 
 /// The receiving half of a queue pair.
@@ -42,41 +45,42 @@ pub(super) struct Receive {
     has_checksum: bool,
     foresight: Foresight,
     staging: Box<[u8]>,
-    /// What of `staging` was received and not used.
+    /// The part of `staging` that was received and not used yet.
     start: usize,
     end: usize,
     /// A segment whose payload is being received into its place.
     direct: Option<Direct>,
-    /// Calls that may look whether the socket has something.
+    /// How many calls may still check the socket.
     calls: usize,
-    /// The socket had less than it was asked for, so that another call would be in vain.
+    /// The socket had fewer bytes than requested, so another call would find none.
     is_drained: bool,
     /// Whether the last tagged segment was a large one.
     expects_large: bool,
-    /// For each queue the number of the next message.
+    /// The number of the next message of each queue.
     next_message: [u32; 3],
     /// The longest message of the peer's engine.
     message_bytes: usize,
-    /// For each queue the first segments of a message that has more: adapters cut it where a packet ends.
+    /// For each queue, the first segments of an incomplete message: adapters cut messages at packet
+    /// boundaries.
     begun: [Vec<u8>; 3],
 }
 
-/// What the peer did.
+/// An action of the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     /// It sent a message.
     Message(Vec<u8>),
     /// It wrote to all of this part of the memory that it may write to.
     Written(Span),
-    /// It wants to read memory of ours.
+    /// It READs memory of ours.
     Read(ReadRequest),
-    /// A part of the answer to the READ that was asked first.
+    /// A part of the response to the oldest outstanding READ.
     Answer { bytes: usize, last: bool },
-    /// It ends the connection, and says why.
+    /// It terminates the connection with a reason.
     Terminate { layer: u8, code: u8 },
 }
 
-/// Why the connection cannot go on.
+/// Why the connection cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReceiveError {
     #[error("{0}")]
@@ -108,7 +112,7 @@ pub(super) enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// What becomes of the queue pair.
+    /// The reason for the loss of the queue pair.
     pub(super) fn loss(&self) -> Loss {
         match self {
             Self::Ended => Loss::Closed,
@@ -125,27 +129,27 @@ impl ReceiveError {
     }
 }
 
-/// Where answers to READs may be put.
+/// The memory for READ responses.
 pub(super) trait Sinks {
-    /// The memory for the next part of the answer that is due, if this is it.
+    /// The memory for the next part of the response that is due, if this is it.
     fn sink(&self, to: Remote, length: usize) -> Option<Sink>;
 }
 
-/// Where a segment goes.
+/// The place of a segment's payload.
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) memory: Arc<Memory>,
     pub(super) span: Span,
-    /// So many bytes behind it may be overwritten.
+    /// How many bytes beyond it may be overwritten.
     pub(super) spare: usize,
 }
 
-/// What becomes of the bytes that were received.
+/// The result of looking at received bytes.
 enum Step {
     Event(Incoming),
-    /// A segment was used up, or its payload is to be received.
+    /// A segment was used up, or its payload must be received.
     Again,
-    /// So many bytes have to be there to go on.
+    /// This many bytes are needed to continue.
     Wanted(usize),
 }
 
@@ -167,17 +171,19 @@ impl Receive {
         }
     }
 
-    /// The socket may have something again, and so many calls may look. What they stage is used up then: it wakes nobody.
+    /// The socket may have data again, and this many calls may check it. All data that they stage
+    /// is used before the next poll, because no event would follow for it.
     pub(super) fn begin(&mut self, calls: usize) {
         self.calls = calls;
         self.is_drained = false;
     }
 
-    /// What the peer did next, or `None` when the socket has no more for now or was looked at often enough.
+    /// The peer's next action, or `None` when the socket is empty for now or was checked often
+    /// enough.
     ///
     /// # Errors
     ///
-    /// The connection is lost, or has to be given up.
+    /// The connection is lost or must be given up.
     pub(super) fn next(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -201,7 +207,7 @@ impl Receive {
         }
     }
 
-    /// Uses the segment at the start of the staging buffer.
+    /// Handles the segment at the start of the staging buffer.
     fn segment(&mut self, regions: &Regions, sinks: &dyn Sinks) -> Result<Step, ReceiveError> {
         let staged = &self.staging[self.start..self.end];
         let [high, low, segment @ ..] = staged else {
@@ -279,7 +285,7 @@ impl Receive {
         }
     }
 
-    /// Compares the checksum of the whole segment at the start of the staging buffer.
+    /// Verifies the checksum of the complete segment at the start of the staging buffer.
     fn verify(&self, length: usize) -> Result<(), ReceiveError> {
         if !self.has_checksum {
             return Ok(());
@@ -297,7 +303,8 @@ impl Receive {
         }
     }
 
-    /// RFC 5041 5.2: the messages of a queue come in order, and so do the segments of a message, which have its number.
+    /// RFC 5041 5.2: messages of a queue arrive in order, and the segments of a message in order
+    /// with its number.
     fn check_message(
         &self,
         queue: Queue,
@@ -326,7 +333,8 @@ impl Receive {
         }
     }
 
-    /// Receives more, until `wanted` bytes are staged or as much as there is; `false` if there is nothing.
+    /// Receives until `wanted` bytes are staged or the socket is empty; `false` if there is
+    /// nothing.
     fn fill(&mut self, wanted: usize, socket: BorrowedFd<'_>) -> Result<bool, ReceiveError> {
         if wanted == 0 || self.is_drained || self.calls == 0 {
             return Ok(false);
@@ -334,7 +342,7 @@ impl Receive {
         self.calls -= 1;
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        // Between large segments little is staged, so that little has to be copied.
+        // Between large segments little is staged, so that little must be copied.
         let limit = if self.expects_large {
             wanted.max(BEYOND_BYTES)
         } else {
@@ -356,7 +364,7 @@ impl Receive {
     }
 }
 
-/// Where a WRITE goes, if it may.
+/// The place of a WRITE, if it is allowed.
 fn written(regions: &Regions, to: Remote, payload: usize) -> Result<Sink, AccessError> {
     let (memory, span) = regions.find(to, payload, Access::RemoteWrite)?;
     Ok(Sink {

@@ -1,4 +1,4 @@
-//! The memory that an endpoint has registered, as peers may use it.
+//! The registered memory of an endpoint, as peers may use it.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::memory::{Memory, Span};
 use crate::provider::{Access, Region, Remote};
 use crate::random::random_bytes;
 
-/// What an endpoint has registered. Another endpoint's keys mean nothing here.
+/// The regions of an endpoint. Keys of another endpoint are invalid here.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    /// Each has its place as its name.
+    /// By number.
     regions: Vec<Option<Registered>>,
     /// See [`crate::provider::Endpoint::spare`].
     spare: [Span; 2],
@@ -22,7 +22,7 @@ struct Registered {
     key: u32,
 }
 
-/// Why a peer may not do what it asked for.
+/// Why a peer's access is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AccessError {
     #[error("no memory has the key {0:#x}")]
@@ -38,7 +38,7 @@ pub(super) enum AccessError {
 }
 
 impl Regions {
-    /// Registers memory under a key that cannot be guessed from another.
+    /// Registers memory under an unpredictable key.
     pub(super) fn add(&mut self, memory: &Arc<Memory>, access: Access) -> Region {
         let key = loop {
             let key = u32::from_ne_bytes(random_bytes());
@@ -63,12 +63,13 @@ impl Regions {
         }
     }
 
-    /// See [`crate::provider::Endpoint::spare`]; an endpoint has one region that its peer may write to.
+    /// See [`crate::provider::Endpoint::spare`]; an endpoint has one region that its peer may write
+    /// to.
     pub(super) fn set_spare(&mut self, parts: [Span; 2]) {
         self.spare = parts;
     }
 
-    /// How many bytes behind this place of memory that the peer writes to are not needed.
+    /// How many bytes beyond this offset of the memory that the peer writes to are free.
     pub(super) fn spare_behind(&self, memory: &Memory, end: usize) -> usize {
         let ends = self
             .spare
@@ -77,12 +78,12 @@ impl Regions {
         part.map_or(0, |(_, to)| (*to).min(memory.length()).saturating_sub(end))
     }
 
-    /// Forgets a region of ours: its key means nothing any more.
+    /// Removes a region; its key becomes invalid.
     pub(super) fn remove(&mut self, id: usize) {
         self.regions[id] = None;
     }
 
-    /// The memory of a region of ours.
+    /// The memory of a region.
     ///
     /// # Panics
     ///
@@ -91,7 +92,7 @@ impl Regions {
         &self.region(id).memory
     }
 
-    /// The key of a region of ours.
+    /// The key of a region.
     ///
     /// # Panics
     ///
@@ -100,8 +101,8 @@ impl Regions {
         self.region(id).key
     }
 
-    /// Finds what a peer names, if it may be used so.
-    // RFC 5040 8.1: key, bounds and rights are checked before a byte is placed.
+    /// Finds the memory that a peer names, if the access is allowed. RFC 5040 8.1: key, bounds and
+    /// rights are checked before a byte is placed.
     pub(super) fn find(
         &self,
         remote: Remote,
@@ -135,7 +136,7 @@ impl Regions {
     }
 }
 
-/// `length` bytes at `address`, if all of them lie in a memory of this address and length.
+/// `length` bytes at `address`, if all of them are in a memory of this address and length.
 fn span_within((start, bytes): (u64, usize), address: u64, length: usize) -> Option<Span> {
     let offset = usize::try_from(address.checked_sub(start)?).ok()?;
     let end = offset.checked_add(length)?;
@@ -196,8 +197,8 @@ mod tests {
         assert_eq!(regions.add(&memory, Access::Local).id, region.id);
     }
 
-    /// Every place and length near the ends of small memories, near both ends of all addresses, and near the longest
-    /// lengths, against arithmetic that cannot overflow.
+    /// Every place and length near the ends of small memories, of the address space and of the
+    /// longest lengths, compared with arithmetic that cannot overflow.
     #[test]
     fn a_span_lies_within_its_memory_whatever_is_asked_for() {
         const NEAR: u64 = 20;

@@ -1,7 +1,8 @@
-//! DDP and RDMAP: what an FPDU carries (RFC 5041, RFC 5040).
+//! DDP and RDMAP: the contents of FPDUs (RFC 5041, RFC 5040).
 //!
-//! A *tagged* segment says where in the receiver's memory it goes; an *untagged* one goes to the next
-//! receive that was posted on its queue. This module knows how headers are written, and nothing of memory.
+//! A *tagged* segment names its place in the receiver's memory; an *untagged* one goes to the next
+//! receive that was posted on its queue. This module encodes and decodes headers and knows nothing
+//! of memory.
 
 /// The header of a tagged segment.
 pub(crate) const TAGGED_BYTES: usize = 14;
@@ -55,13 +56,13 @@ const OPCODE_READ_RESPONSE: u8 = 2;
 /// A header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// `RDMA WRITE` or the answer to a READ.
+    /// An `RDMA WRITE` or the response to a READ.
     Tagged {
         kind: Tagged,
         last: bool,
-        /// Names the memory (STag).
+        /// The memory (STag).
         key: u32,
-        /// Where in it (TO).
+        /// The address in it (TO).
         address: u64,
     },
     /// `SEND`, a READ request, or `TERMINATE`.
@@ -70,19 +71,19 @@ pub(crate) enum Header {
         last: bool,
         /// The number of the message on its queue, from 1 (MSN).
         message: u32,
-        /// Where in the message (MO).
+        /// The offset in the message (MO).
         offset: u32,
     },
 }
 
-/// What a tagged segment is a part of.
+/// What a tagged segment belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tagged {
     Write,
     ReadResponse,
 }
 
-/// Why a segment cannot be understood.
+/// Why a segment is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SegmentError {
     #[error("a segment of {0} bytes is too short for its header")]
@@ -99,7 +100,7 @@ pub(crate) enum SegmentError {
     ReadRequest(usize),
 }
 
-/// A header as it goes over the wire.
+/// An encoded header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeaderBytes {
     bytes: [u8; UNTAGGED_BYTES],
@@ -138,7 +139,7 @@ impl Header {
                 offset,
             } => {
                 bytes[..2].copy_from_slice(&control(0, last, queue.opcode()));
-                // Bytes 2 to 6 name memory that a SEND invalidates; this one does not.
+                // Bytes 2 to 6 name memory that a SEND invalidates; these do not use it.
                 bytes[6..10].copy_from_slice(&queue.number().to_be_bytes());
                 bytes[10..14].copy_from_slice(&message.to_be_bytes());
                 bytes[14..18].copy_from_slice(&offset.to_be_bytes());
@@ -148,7 +149,7 @@ impl Header {
         HeaderBytes { bytes, length }
     }
 
-    /// How long the header is that begins with this byte.
+    /// The length of a header with this first byte.
     pub(crate) fn bytes_of(first: u8) -> usize {
         if first & TAGGED == 0 {
             UNTAGGED_BYTES
@@ -157,11 +158,11 @@ impl Header {
         }
     }
 
-    /// Reads the header at the start of a segment.
+    /// Decodes the header of a segment.
     ///
     /// # Errors
     ///
-    /// When the segment is too short for it, or nothing that is supported.
+    /// When the segment is too short, or of an unsupported kind.
     pub(crate) fn decode(segment: &[u8]) -> Result<Self, SegmentError> {
         let short = SegmentError::TooShort(segment.len());
         let [ddp, rdmap, rest @ ..] = segment else {
@@ -212,14 +213,14 @@ fn control(tagged: u8, last: bool, opcode: u8) -> [u8; 2] {
     [tagged | last | DDP_VERSION, RDMAP_VERSION | opcode]
 }
 
-/// What a READ asks for (RFC 5040 4.4).
+/// A READ request (RFC 5040 4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadRequest {
-    /// Where the answer goes, in the memory of whoever asks.
+    /// The destination, in the memory of the requester.
     pub(crate) sink_key: u32,
     pub(crate) sink_address: u64,
     pub(crate) length: u32,
-    /// What is read.
+    /// The source.
     pub(crate) source_key: u32,
     pub(crate) source_address: u64,
 }

@@ -1,23 +1,23 @@
-//! Moves pieces of registered memory over a socket.
+//! Moves parts of registered memory over a socket.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::memory::{Memory, Span};
 
-/// What goes out next.
+/// Data to send next.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Piece<'a> {
-    /// Bytes of ours.
+    /// A slice.
     Bytes(&'a [u8]),
     /// A part of registered memory.
     Memory(&'a Memory, Span),
 }
 
-/// What is received next goes there.
+/// The destination of received data.
 #[derive(Debug)]
 pub(super) enum Place<'a> {
-    /// Bytes of ours.
+    /// A slice.
     Bytes(&'a mut [u8]),
     /// A part of registered memory.
     Memory(&'a Memory, Span),
@@ -32,14 +32,15 @@ impl Place<'_> {
     }
 }
 
-/// Pieces that are moved with one call: the kernel's limit is 1024 (UIO_MAXIOV).
+/// Pieces moved with one call; the kernel's limit is 1024 (UIO_MAXIOV).
 pub(super) const MAX_PIECES: usize = 48;
 
-/// Sends the first [`MAX_PIECES`] of `pieces` behind each other, as far as the socket has room; returns how
-/// many bytes.
+/// Sends the first [`MAX_PIECES`] of `pieces` as far as the socket has room; returns the count of
+/// bytes.
 ///
 /// # Errors
 ///
+/// Those of sendmsg(2), `EAGAIN` among them.
 /// The kernel's, `EAGAIN` among them.
 pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<usize> {
     let mut vectors = [NOTHING; MAX_PIECES];
@@ -57,18 +58,18 @@ pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<u
         };
     }
     let message = message(&mut vectors[..count]);
-    // SAFETY: each of the first `count` vectors is a slice or a checked span that outlives the call, and
-    // the kernel only reads from them and keeps none.
+    // SAFETY: each of the first `count` vectors is a slice or a checked span that outlives the
+    // call; the kernel only reads from them and keeps none.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives into the first [`MAX_PIECES`] of `places`, one after the other, as far as the socket has bytes; returns how
-/// many.
+/// Receives into the first [`MAX_PIECES`] of `places` as far as the socket has bytes; returns the
+/// count.
 ///
 /// # Errors
 ///
-/// The kernel's, `EAGAIN` among them.
+/// Those of recvmsg(2), `EAGAIN` among them.
 pub(super) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::Result<usize> {
     let mut vectors = [NOTHING; MAX_PIECES];
     let count = places.len().min(MAX_PIECES);
@@ -85,8 +86,8 @@ pub(super) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::R
         };
     }
     let mut message = message(&mut vectors[..count]);
-    // SAFETY: each of the first `count` vectors is a slice that is borrowed for writing or a checked span, and outlives
-    // the call; the kernel keeps none.
+    // SAFETY: each of the first `count` vectors is a slice that is borrowed for writing or a
+    // checked span, and outlives the call; the kernel keeps none.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }

@@ -1,4 +1,4 @@
-//! Two endpoints that are connected to each other over loopback.
+//! Two endpoints that are connected over loopback.
 
 mod siw;
 
@@ -17,7 +17,7 @@ use crate::provider::{Message, Remote, Work};
 
 const BYTES: usize = 1 << 20;
 
-/// What a message may take along.
+/// The longest inline payload.
 const PAYLOAD_BYTES: usize = 10_000;
 
 fn sockets() -> (OwnedFd, OwnedFd) {
@@ -115,7 +115,7 @@ impl<E: Endpoint> Peer<E> {
     }
 }
 
-/// Lets both work until `is_done`; sleeps while neither has anything to do.
+/// Polls both until `is_done`; sleeps while neither has anything to do.
 fn run(peers: &mut [Peer; 2], is_done: impl Fn(&[Peer; 2]) -> bool) {
     loop {
         for peer in &mut *peers {
@@ -324,7 +324,7 @@ fn what_was_sent_arrives_after_the_end() {
     one.post(2, Work::Send(Message::new(b"there").unwrap()));
     one.endpoint.poll(&mut one.completions);
     assert_eq!(one.completions.len(), 2, "all is in the socket");
-    // Closed with something unread in it, a socket throws away what it has to send.
+    // A socket that is closed with unread data discards what it has to send.
     let socket = other.endpoint.queue_pairs[0].socket().unwrap();
     rustix::net::send(socket, b"unread", rustix::net::SendFlags::empty()).unwrap();
     one.endpoint.end();
@@ -394,8 +394,8 @@ proptest! {
         run(&mut peers, |[one, _]| one.completions.len() == writes.len() + 2);
     }
 
-    /// WRITEs behind each other, of the same length or not, where nothing behind them is needed. What is guessed of them
-    /// is right or wrong; it stays within what is spare.
+    /// WRITEs one after the other, of equal or different lengths, with free memory behind them.
+    /// Right and wrong predictions stay within the free memory.
     #[test]
     fn writes_that_are_guessed_go_where_they_say(
         segment_bytes in 8192..65_000_usize,

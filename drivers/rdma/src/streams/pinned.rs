@@ -1,4 +1,4 @@
-//! Sending ranges of files from where they are.
+//! Sends ranges of files from the page cache.
 
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use super::Streams;
 use crate::sections::{FileState, Pinned};
 
 impl Streams {
-    /// Sends a range of a file from where it is, as far as that is possible; returns how much it was.
+    /// Sends a range of a file from the page cache as far as possible; returns the count of bytes.
     pub(super) fn send_pinned(
         &mut self,
         range: &FileRange<'_>,
@@ -22,7 +22,7 @@ impl Streams {
         }
         let mut done = 0;
         while done < range.length {
-            // The other end may be so quick that nothing here ever waits.
+            // With a quick peer nothing below ever waits, so the deadline is checked here.
             operation.check()?;
             let offset = range.offset + done;
             let left = (range.length - done).min(state.bytes.saturating_sub(offset));
@@ -38,7 +38,7 @@ impl Streams {
             self.progress()?;
             range.moved.fetch_add(count as u64, Ordering::Release);
         }
-        // What was cut off in the meantime was sent as zeros, or as it was before.
+        // Bytes that were truncated meanwhile were sent as zeros or with their old content.
         let bytes = FileState::of(range.file).map_err(ChannelError::File)?.bytes;
         if bytes < range.offset + done {
             return Err(range.too_short(bytes));
@@ -46,7 +46,8 @@ impl Streams {
         Ok(done)
     }
 
-    /// Pins a part of a file, when there is room for it. `None` if it cannot be pinned: reading it says why, or works.
+    /// Pins a part of a file when there is room. `None` if it cannot be pinned: reading it then
+    /// works or reports the reason.
     fn pin(
         &mut self,
         file: (BorrowedFd<'_>, &FileState),
@@ -63,7 +64,7 @@ impl Streams {
             match sections.pin(endpoint, file, offset, length, free_to) {
                 Ok(Some(pinned)) => return Ok(Some(pinned)),
                 Ok(None) => {
-                    // What holds the memory must go, whatever comes after it.
+                    // What holds the memory must be sent without waiting for more.
                     self.opened.exchange.sender.flush();
                     self.until(operation, |opened| {
                         opened.exchange.sender.needed_from() > free_to
@@ -74,7 +75,7 @@ impl Streams {
         }
     }
 
-    /// What is pinned goes next, as far as there is room at the other end.
+    /// Sends what was pinned, as far as the other end has room.
     fn fill_from(
         &mut self,
         pinned: Pinned,

@@ -14,7 +14,8 @@ use crate::open::open;
 use crate::provider::{PostError, Remote, Request, Work};
 use crate::settings::Settings;
 
-/// Both ends of a channel at this address, with small rings: the end that connects, and the one that accepts.
+/// Both ends of a channel at this address with small rings: the connecting end, then the accepting
+/// one.
 fn pair(local: IpAddr, stacks: [[(&str, &str); 2]; 2], operation: &Operation<'_>) -> [Streams; 2] {
     let [theirs, ours] = stacks.map(|stack| {
         let rings = [("slab", "4K"), ("slabs", "4"), ("message", "1K")];
@@ -49,7 +50,7 @@ fn receive_all(streams: &mut Streams, operation: &Operation<'_>) -> Vec<u8> {
     }
 }
 
-/// Sends there and back, and loses queue pair `lost(number)` after the piece of that number.
+/// Sends in both directions, and loses queue pair `lost(number)` after the piece of that number.
 fn survive(
     local: IpAddr,
     stacks: [[(&str, &str); 2]; 2],
@@ -105,7 +106,7 @@ fn lost_queue_pairs_of_devices_are_replaced() {
     survive(local, [[("qps", "3"), ("provider", "verbs")]; 2], lost);
 }
 
-/// A WRITE to where we may not write.
+/// WRITEs outside the granted memory.
 fn trespass(streams: &mut Streams, to: Remote) {
     let work = Work::Write {
         region: 0,
@@ -113,7 +114,7 @@ fn trespass(streams: &mut Streams, to: Remote) {
         to,
         immediate: None,
     };
-    // The engine does not wait for requests of this name.
+    // The engine does not know a request with this identifier.
     let posted = streams.opened.endpoint.post(0, Request { id: 0, work });
     assert_ne!(posted, Err(PostError::Full));
     streams.opened.endpoint.ring_doorbell();
@@ -146,7 +147,7 @@ fn devices_keep_peers_out_of_memory_that_they_were_not_told_of() {
     });
     assert!(other.opened.exchange.restored() > 0);
 
-    // Who does nothing else does not go on for ever.
+    // An endpoint whose user is idle does not run for ever.
     let [mut one, mut other] = pair(local.parse().unwrap(), [options; 2], &operation);
     thread::scope(|scope| {
         let victim = scope.spawn(move || other.receive(&mut [0; 10], &operation).unwrap_err());
@@ -158,7 +159,7 @@ fn devices_keep_peers_out_of_memory_that_they_were_not_told_of() {
             }
         };
         drop(one);
-        // One of the two is the first to have had enough.
+        // Either end may notice the violation first.
         let errors = [error, victim.join().unwrap()].map(|error| error.to_string());
         let is_named = |error: &String| error.contains("nothing got through");
         assert!(errors.iter().any(is_named), "{errors:?}");
