@@ -1,12 +1,12 @@
-//! How much memory there is, where nobody says how much may be used.
+//! How much memory there is, for the default of the bound.
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// What all rings take at most: a quarter of the machine's memory.
+/// The default bound of all rings: a quarter of the machine's memory.
 pub(super) fn default_bytes() -> u64 {
     const UNKNOWN: u64 = 1 << 30;
-    // SAFETY: it only asks.
+    // SAFETY: it only reads a constant of the system.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     let page = rustix::param::page_size() as u64;
     let total = u64::try_from(pages)
@@ -15,7 +15,7 @@ pub(super) fn default_bytes() -> u64 {
     total.unwrap_or(UNKNOWN) / 4
 }
 
-/// What rings take at most that the kernel pins for a device.
+/// The bound of rings that the kernel pins for a device.
 pub(crate) fn pinned_bytes() -> u64 {
     // capabilities(7): CAP_IPC_LOCK lifts the limit.
     let is_free =

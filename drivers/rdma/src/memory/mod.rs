@@ -1,15 +1,15 @@
 //! Memory that a device, or a peer through it, may change at any time.
 //!
-//! Rust's references promise that nobody else writes. A registered region cannot promise that: its bytes
-//! are moved by system calls and copies through raw pointers only, and no slice of them is ever handed
-//! out. What is in a region is up to the peer; where it is, and how much, is up to us.
+//! A Rust reference promises that no other code writes to its target. A registered region cannot
+//! promise that, so its bytes are moved only by system calls and by copies through raw pointers,
+//! and no slice of them exists. The contents of a region are up to the peer; its place and length
+//! are up to us.
 //!
-//! A peer can have us deliver, write to a file or send any byte of a ring, whatever was put there. So rings come to a channel
-//! with zeros in them, and only so: see `recycled`.
+//! A peer can make us deliver, write to a file or send any byte of a ring, whatever was in it. So a
+//! ring contains only zeros when a channel gets it: see `recycled`.
 //!
-//! How much memory there is, the *pool* knows: all rings of the process come from it, and there is a hard bound on what they
-//! take together. A channel that cannot have the ring that it wants gets a smaller one, and waits for its turn
-//! when there is nothing left.
+//! The *pool* provides all rings of the process under a hard bound. A channel that cannot have the
+//! ring that it wants gets a smaller one, and waits in a queue when no memory is left.
 
 mod bounds;
 mod budget;

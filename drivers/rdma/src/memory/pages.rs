@@ -1,4 +1,4 @@
-//! Mapped pages, and of which kind they are.
+//! Mapped pages and their kind.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// A mapping that takes memory from the beginning: its first use waits for nothing.
+/// A mapping whose memory is allocated from the start, so that its first use does not wait.
 #[derive(Debug)]
 pub(super) struct Pages {
     start: NonNull<u8>,
@@ -18,19 +18,20 @@ pub(super) struct Pages {
     kind: PageKind,
 }
 
-// SAFETY: the mapping belongs to this value until it is dropped, and nothing here reads or writes it.
+// SAFETY: the mapping belongs to this value until it is dropped, and no code here reads or writes
+// it.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
-/// How large the pages of a mapping are. Large ones cost a device, and a processor, fewer translations.
+/// The size of a mapping's pages. Large ones need fewer translations in a device and a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageKind {
-    /// Set aside by the administrator (`vm.nr_hugepages`).
+    /// Reserved by the administrator (`vm.nr_hugepages`).
     Huge,
-    /// Small or huge ones, as the kernel has them.
+    /// Small or huge ones, at the kernel's choice.
     Transparent,
-    /// The processor's.
+    /// The processor's base size.
     Small,
 }
 
@@ -44,7 +45,7 @@ impl fmt::Display for PageKind {
     }
 }
 
-/// The size of a huge page. Architectures that have others get transparent ones.
+/// The size of a huge page. Architectures with other sizes get transparent ones.
 const HUGE_BYTES: usize = 2 << 20;
 
 impl Pages {
@@ -83,27 +84,27 @@ impl Pages {
             kind,
         };
         if kind == PageKind::Transparent {
-            // A wish: without it the pages are small.
+            // Only advice: without it the pages are small.
             let _ = pages.advise(Advice::LinuxHugepage);
         }
-        // madvise(2): unlike MAP_POPULATE it says when there is no memory, also where huge pages are
-        // limited by a control group, which would be a SIGBUS later.
+        // madvise(2): unlike MAP_POPULATE it reports a lack of memory, also where a control group
+        // limits huge pages, which would cause a SIGBUS later.
         match pages.advise(Advice::LinuxPopulateWrite) {
-            // Kernels before 5.14 populate when the pages are used.
+            // Kernels before 5.14 populate pages at first use.
             Ok(()) | Err(Errno::INVAL) => Ok(pages),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Maps a part of a file, for reading. `offset` is a multiple of a page. With `is_private` the kernel copies the
-    /// pages when a device pins them.
+    /// Maps a part of a file for reading. `offset` is a multiple of a page. With `is_private` the
+    /// kernel copies the pages when a device pins them.
     ///
-    /// Whoever cuts the file takes the pages away: a processor that reads them then gets a SIGBUS, and so only the
-    /// kernel and devices may.
+    /// Truncating the file removes the pages: a processor that reads them then gets a SIGBUS, so
+    /// only the kernel and devices may read them.
     ///
     /// # Errors
     ///
-    /// When the file system cannot map, the file ends before, or there is no memory.
+    /// When the file system cannot map, the file is too short, or there is no memory.
     pub(super) fn of_file(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -123,16 +124,16 @@ impl Pages {
             length,
             kind: PageKind::Small,
         };
-        // madvise(2): what would be a SIGBUS is an EFAULT here.
+        // madvise(2) reports EFAULT in place of a later SIGBUS.
         match pages.advise(Advice::LinuxPopulateRead) {
-            // Kernels before 5.14 populate when the pages are used.
+            // Kernels before 5.14 populate pages at first use.
             Ok(()) | Err(Errno::INVAL) => Ok(pages),
             Err(errno) => Err(errno.into()),
         }
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: no advice that is given here changes what is in the pages, which are ours.
+        // SAFETY: no advice that is given here changes the contents of the pages, which are ours.
         unsafe { madvise(self.start.as_ptr().cast(), self.length(), advice) }
     }
 
@@ -150,7 +151,7 @@ impl Pages {
     }
 }
 
-/// Whether the kernel gives huge pages to those who ask.
+/// Whether the kernel provides huge pages on request.
 fn has_transparent() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -161,8 +162,9 @@ fn has_transparent() -> bool {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map_as` or `of_file`; whoever holds a pointer to it holds this value too. It
-        // cannot fail for a whole mapping; if it did, the pages would stay mapped and unused.
+        // SAFETY: the mapping was made by `map_as` or `of_file`, and every holder of a pointer to
+        // it holds this value too. The call cannot fail for a whole mapping; if it did, the pages
+        // would stay mapped and unused.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length()) };
     }
 }

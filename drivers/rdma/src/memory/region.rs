@@ -1,4 +1,4 @@
-//! The bytes of a region, moved without a reference to them.
+//! The bytes of a region, moved without references to them.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -10,14 +10,14 @@ use super::pages::{PageKind, Pages};
 use super::pool::Share;
 use super::recycled::{Cleared, Used};
 
-/// Mapped pages that a device may know.
+/// Mapped pages that may be registered with a device.
 #[derive(Debug)]
 pub struct Memory {
     /// `None` only while it is dropped.
     pages: Option<Pages>,
-    /// No byte from this one on was ever written to.
+    /// No byte from this offset on was ever written.
     used_bytes: AtomicUsize,
-    /// Whom the pages go back to; released after them.
+    /// The pool's share that the pages go back to; released after them.
     share: Option<Arc<Share>>,
     is_file: bool,
 }
@@ -25,9 +25,9 @@ pub struct Memory {
 /// A part of a [`Memory`], in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// Where it begins.
+    /// The offset of its first byte.
     pub offset: usize,
-    /// How much it is.
+    /// Its length.
     pub length: usize,
 }
 
@@ -37,7 +37,7 @@ impl Span {
         Self { offset, length }
     }
 
-    /// All of it but the first `count` bytes.
+    /// The part without its first `count` bytes.
     pub fn skip(self, count: usize) -> Self {
         Self {
             offset: self.offset + count,
@@ -45,7 +45,7 @@ impl Span {
         }
     }
 
-    /// The first `count` bytes of it, or fewer.
+    /// Its first `count` bytes, or fewer.
     pub fn first(self, count: usize) -> Self {
         Self {
             length: self.length.min(count),
@@ -55,7 +55,7 @@ impl Span {
 }
 
 impl Memory {
-    /// Maps `length` bytes of zeros that are no part of a pool.
+    /// Maps `length` bytes of zeros outside of any pool.
     ///
     /// # Errors
     ///
@@ -79,12 +79,12 @@ impl Memory {
         }
     }
 
-    /// A part of a file, for requests that read it. Copies out of it are not for the processor to make: see
+    /// A part of a file, as a source for requests. The processor must not copy out of it: see
     /// [`Memory::is_file`].
     ///
     /// # Errors
     ///
-    /// When it cannot be mapped, or the file ends before.
+    /// When it cannot be mapped, or the file is too short.
     pub(crate) fn of_file(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -99,8 +99,8 @@ impl Memory {
         })
     }
 
-    /// Whether its pages are a file's. They go away when the file is cut, so that only the kernel and devices, which
-    /// notice, may read them.
+    /// Whether its pages are a file's. Truncating the file removes them, so only the kernel and
+    /// devices, which report that, may read them.
     pub fn is_file(&self) -> bool {
         self.is_file
     }
@@ -110,7 +110,7 @@ impl Memory {
         self.pages().length()
     }
 
-    /// How large its pages are.
+    /// The kind of its pages.
     pub(crate) fn page_kind(&self) -> PageKind {
         self.pages().kind()
     }
@@ -119,28 +119,29 @@ impl Memory {
         self.pages.as_ref().expect("pages, until it is dropped")
     }
 
-    /// The address that peers name it by.
+    /// Its address for peers.
     pub fn address(&self) -> u64 {
         self.pages().start().as_ptr().expose_provenance() as u64
     }
 
-    /// For a system call or a device that writes to the span, or may do so from now on: its bytes count as used.
+    /// For a system call or a device that writes to the span now or later: its bytes count as used.
     ///
     /// # Panics
     ///
-    /// When the span does not lie in the memory: every span comes from a check against its length.
+    /// When the span is outside the memory: every span comes from a check against its length.
     pub fn pointer(&self, span: Span) -> *mut u8 {
         let start = self.pointer_to_read(span).cast_mut();
         let end = span.offset + span.length;
-        // Whoever drops the memory last has seen all that others did with it (Arc), so no order is needed here.
+        // The thread that drops the memory last has seen all that others did with it (Arc), so no
+        // ordering is needed here.
         if self.used_bytes.load(Ordering::Relaxed) < end {
             self.used_bytes.fetch_max(end, Ordering::Relaxed);
         }
         start
     }
 
-    /// For a system call or a device that only reads from the span. Who writes through this pointer hands its bytes to the
-    /// next channel.
+    /// For a system call or a device that only reads the span. Data written through this pointer
+    /// would reach the next channel.
     ///
     /// # Panics
     ///
@@ -158,18 +159,19 @@ impl Memory {
     /// Copies `bytes` to `offset`.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let to = self.pointer(Span::new(offset, bytes.len()));
-        // SAFETY: `pointer` has checked the length; `bytes` is a Rust slice and so no part of the mapping.
+        // SAFETY: `pointer` has checked the length; `bytes` is a Rust slice and so no part of the
+        // mapping.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
     /// Copies from `offset` to all of `bytes`.
     pub(crate) fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
         let from = self.pointer_to_read(Span::new(offset, bytes.len()));
-        // SAFETY: as in `copy_in`, the other way round.
+        // SAFETY: as in `copy_in`, in the other direction.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// Reads from a file at `file_offset` into a span; returns how much.
+    /// Reads from a file at `file_offset` into a span; returns the count.
     pub(crate) fn read_from(
         &self,
         file: BorrowedFd<'_>,
@@ -178,13 +180,13 @@ impl Memory {
     ) -> io::Result<usize> {
         let to = self.pointer(span);
         let offset = file_position(file_offset)?;
-        // SAFETY: the kernel writes at most `span.length` bytes, which `pointer` has checked, and the
-        // descriptor is open for as long as it is borrowed.
+        // SAFETY: the kernel writes at most `span.length` bytes, which `pointer` has checked, and
+        // the descriptor is open while it is borrowed.
         let count = unsafe { libc::pread(file.as_raw_fd(), to.cast(), span.length, offset) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Writes a span to a file at `file_offset`; returns how much.
+    /// Writes a span to a file at `file_offset`; returns the count.
     pub(crate) fn write_to(
         &self,
         file: BorrowedFd<'_>,
@@ -193,8 +195,8 @@ impl Memory {
     ) -> io::Result<usize> {
         let from = self.pointer_to_read(span);
         let offset = file_position(file_offset)?;
-        // SAFETY: the kernel reads `span.length` bytes, which `pointer` has checked, and the descriptor
-        // is open for as long as it is borrowed.
+        // SAFETY: the kernel reads `span.length` bytes, which `pointer` has checked, and the
+        // descriptor is open while it is borrowed.
         let count = unsafe { libc::pwrite(file.as_raw_fd(), from.cast(), span.length, offset) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }

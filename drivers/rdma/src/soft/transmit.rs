@@ -11,20 +11,20 @@ use super::socket::{self, Piece};
 use crate::memory::{Memory, Span};
 use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
 
-/// Segments that are made before any of them has gone: as many as one call sends.
+/// The most segments that are prepared: as many as one call sends.
 const MAX_SEGMENTS: usize = socket::MAX_PIECES / 3;
 
 /// What is sent.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Memory of ours to memory of the peer.
+    /// Our memory to memory of the peer.
     Tagged {
         kind: Tagged,
         memory: Arc<Memory>,
         span: Span,
         to: Remote,
     },
-    /// A message to one of the peer's queues, and memory of ours behind what it says.
+    /// A message to one of the peer's queues, followed by memory of ours.
     Untagged {
         queue: Queue,
         message: Message,
@@ -33,7 +33,7 @@ pub(super) enum Job {
 }
 
 impl Job {
-    /// A message that takes nothing along.
+    /// A message without a payload.
     pub(super) fn untagged(queue: Queue, message: Message) -> Self {
         Self::Untagged {
             queue,
@@ -46,29 +46,29 @@ impl Job {
 /// The sending half of a queue pair.
 #[derive(Debug)]
 pub(super) struct Transmit {
-    /// The largest payload of a tagged segment, in bytes.
+    /// The largest payload of a tagged segment in bytes.
     segment_bytes: usize,
     has_checksum: bool,
-    /// What is not cut into segments yet, with the request that it completes.
+    /// What was not cut into segments yet, each with the request that it completes.
     jobs: VecDeque<(Job, Option<u64>)>,
-    /// The payload of each segment but the last of the first job, once that has begun.
+    /// The payload of each segment of the first job but its last, once that job has begun.
     cut: Option<usize>,
     segments: VecDeque<Segment>,
-    /// Bytes of the first segment that have gone.
+    /// Bytes of the first segment that were sent.
     sent: usize,
-    /// For each queue of the peer the number of its next message.
+    /// The number of the next message of each of the peer's queues.
     next_message: [u32; 3],
 }
 
-/// An FPDU on its way.
+/// An FPDU that is being sent.
 #[derive(Debug)]
 struct Segment {
-    /// Length and header, and what a message says.
+    /// Length, header and message.
     head: [u8; MAX_HEAD_BYTES],
     head_bytes: usize,
     payload: Option<(Arc<Memory>, Span)>,
     trailer: Trailer,
-    /// The request that is done when it has gone.
+    /// The request that completes when this FPDU was sent.
     completes: Option<u64>,
 }
 
@@ -88,22 +88,22 @@ impl Transmit {
         }
     }
 
-    /// Adds a job; `completes` comes back from [`Transmit::send`] when all of it has gone.
+    /// Adds a job; [`Transmit::send`] returns `completes` when all of it was sent.
     pub(super) fn push(&mut self, job: Job, completes: Option<u64>) {
         self.jobs.push_back((job, completes));
     }
 
-    /// Whether everything has gone.
+    /// Whether everything was sent.
     pub(super) fn is_idle(&self) -> bool {
         self.jobs.is_empty() && self.segments.is_empty()
     }
 
-    /// Sends as much as the socket takes with one call, and adds the requests that are done. `false` when
-    /// the socket has no room, or nothing is left.
+    /// Sends as much as the socket takes with one call, and appends completed requests. Returns
+    /// `false` when the socket has no room or nothing is left.
     ///
     /// # Errors
     ///
-    /// The kernel's: the connection is lost.
+    /// Those of sendmsg(2): the connection is lost.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, done: &mut Vec<u64>) -> io::Result<bool> {
         self.fill();
         if self.segments.is_empty() {
@@ -139,8 +139,8 @@ impl Transmit {
                     span,
                     to,
                 } => {
-                    // Of one size: a receiver guesses by the first of them what follows, and a short rest would have it
-                    // expect more of the kind, and copy them.
+                    // All of one size: a receiver predicts the following segments from the first
+                    // one. A short rest would make it predict more short ones, and copy them.
                     let cut = self.cut.get_or_insert_with(|| {
                         let segments = span.length.div_ceil(self.segment_bytes).max(1);
                         span.length.div_ceil(segments)
@@ -184,7 +184,7 @@ impl Transmit {
         }
     }
 
-    /// Forgets the segments that have gone.
+    /// Removes the segments that were sent.
     fn retire(&mut self, done: &mut Vec<u64>) {
         while let Some(first) = self.segments.front()
             && self.sent >= first.length()
@@ -254,7 +254,7 @@ impl Segment {
     }
 }
 
-/// Takes the first `count` bytes off the pieces.
+/// Removes the first `count` bytes of the pieces.
 fn skip(pieces: &mut Vec<Piece<'_>>, mut count: usize) {
     let mut gone = 0;
     for piece in pieces.iter_mut() {

@@ -1,7 +1,7 @@
-//! The data connection, which stays beside the queue pairs: it tells how the peer went, and which queue pairs are
-//! replaced.
+//! The control socket: the data connection stays open beside the queue pairs, tells how the peer
+//! ended, and carries the messages that replace queue pairs.
 //!
-//! An end that is done closes it, and one that gives up resets it, as it would without RDMA.
+//! An end that is done closes it and one that gives up resets it, as without RDMA.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,39 +16,39 @@ use crate::handshake::QueuePairRecord;
 /// The data connection.
 #[derive(Debug)]
 pub(super) struct Beside {
-    /// `None` when it was reset.
+    /// `None` after a reset.
     socket: Option<OwnedFd>,
     peer: Peer,
-    /// What the watch calls it.
+    /// Its identifier in epoll.
     name: u64,
-    /// The beginning of a notice.
+    /// The received part of a notice.
     received: Vec<u8>,
 }
 
-/// Where the peer is.
+/// The peer's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     There,
     /// It is done.
     Closed,
-    /// It gave up, or its host did.
+    /// It or its host gave up.
     Reset,
 }
 
-/// What one end tells the other of a queue pair.
+/// A notice about a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) queue_pair: u8,
-    /// How often it was replaced, this time included.
+    /// How many times it was replaced, this time included.
     pub(super) life: u16,
     pub(super) step: Step,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The sender of the notice has thrown the earlier one away, and this is the next.
+    /// The sender has discarded the earlier queue pair; this is the next one.
     Replaced(QueuePairRecord),
-    /// It is connected to that of the other end, and receives.
+    /// It is connected to the other end's, and receives.
     Connected,
 }
 
@@ -66,7 +66,7 @@ impl Notice {
         [kind, self.queue_pair, a, b, c, d, e, f, g, h, i, j]
     }
 
-    /// `None` for what is no notice.
+    /// `None` if the bytes are no valid notice.
     fn decode(bytes: [u8; NOTICE_BYTES]) -> Option<Self> {
         let [kind, queue_pair, a, b, c, d, e, f, g, h, i, j] = bytes;
         let record = QueuePairRecord {
@@ -91,14 +91,14 @@ const NO_RECORD: QueuePairRecord = QueuePairRecord {
     first_packet: 0,
 };
 
-/// An end of the connection stays readable, and would be an event for ever.
+/// After the peer's end the socket stays readable, and would cause events for ever.
 const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ONESHOT);
 
-/// Notices that are taken at a time.
+/// Notices read at a time.
 const BATCH: usize = 32;
 
 impl Beside {
-    /// Takes the connection, and has it watched under this name until the next event.
+    /// Takes the connection and watches it under this identifier until the next event.
     pub(super) fn new(socket: OwnedFd, watch: &OwnedFd, name: u64) -> io::Result<Self> {
         epoll::add(watch, &socket, epoll::EventData::new_u64(name), ONCE)?;
         Ok(Self {
@@ -109,7 +109,7 @@ impl Beside {
         })
     }
 
-    /// Has it watched until the next event.
+    /// Watches it until the next event.
     pub(super) fn watch(&self, watch: &OwnedFd) -> io::Result<()> {
         if let Some(socket) = &self.socket {
             epoll::modify(watch, socket, epoll::EventData::new_u64(self.name), ONCE)?;
@@ -117,7 +117,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Looks what the peer did, and adds what it says to `notices`. There may be more.
+    /// Reads what the peer sent and appends its notices to `notices`. There may be more.
     pub(super) fn look(&mut self, notices: &mut Vec<Notice>) {
         let Some(socket) = self.socket.as_ref().filter(|_| self.peer == Peer::There) else {
             return;
@@ -137,46 +137,46 @@ impl Beside {
         for notice in whole {
             match Notice::decode(*notice) {
                 Some(notice) => notices.push(notice),
-                // It does not keep to the protocol: nothing that it says can be understood.
+                // A violation of the protocol: nothing further can be trusted.
                 None => self.peer = Peer::Reset,
             }
         }
         self.received = rest.to_vec();
     }
 
-    /// Where the peer was when somebody looked.
+    /// The peer's state at the last look.
     pub(super) fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Tells the peer something.
+    /// Sends a notice.
     ///
     /// # Errors
     ///
-    /// When the connection is gone, or the peer has not listened for long.
+    /// When the connection is gone, or the peer has not read for long.
     pub(super) fn tell(&self, notice: Notice) -> io::Result<()> {
         let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let bytes = notice.encode();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        // So few bytes go whole, or the buffer is full of notices that nobody read.
+        // So few bytes are sent whole, unless the buffer is full of unread notices.
         match rustix::io::retry_on_intr(|| send(socket, &bytes, flags))? {
             NOTICE_BYTES => Ok(()),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Tells the peer that this end is done.
     pub(super) fn close(&self) {
         if let Some(socket) = &self.socket {
-            // It fails only if the peer is gone, and needs to hear nothing.
+            // It fails only if the peer is gone and need not be told.
             let _ = shutdown(socket, Shutdown::Write);
         }
     }
 
-    /// Closes it so that the peer notices that something went wrong.
+    /// Resets it, so that the peer notices an error.
     pub(super) fn reset(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // Without a linger time a close is a reset (socket(7)).
+            // With a linger time of zero, close sends a reset (socket(7)).
             let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
         }
     }

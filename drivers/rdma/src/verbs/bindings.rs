@@ -1,10 +1,12 @@
 //! libibverbs and librdmacm as C declares them, opened at first use.
 //!
-//! The program is built without their headers and starts without the libraries. What is declared here is what is used,
-//! from `infiniband/verbs.h` and `rdma/rdma_cma.h` of rdma-core 44; the heads of the structures have been the same
-//! since symbol version IBVERBS_1.1. Sizes and offsets below are what a C compiler says on a 64-bit machine.
+//! The program is built without their headers and starts without the libraries. Only what is used
+//! is declared, from `infiniband/verbs.h` and `rdma/rdma_cma.h` of rdma-core 44; these parts of the
+//! structures have not changed since symbol version IBVERBS_1.1. Sizes and offsets below are those
+//! of a C compiler on a 64-bit machine.
 //!
-//! Nothing here is safe or decides anything: `objects` and `connection_manager` are what others use.
+//! This module contains no safe functions and no decisions: `objects` and `connection_manager` are
+//! the interface for others.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::{offset_of, size_of};
@@ -27,7 +29,7 @@ pub(crate) enum LibraryError {
     },
 }
 
-/// Declares the functions of a library, and how they are found.
+/// Declares the functions of a library and their lookup.
 macro_rules! library {
     (
         $(#[$attribute:meta])* $library:ident, $file:literal, $packages:literal;
@@ -40,11 +42,11 @@ macro_rules! library {
         }
 
         impl $library {
-            /// The library, which is loaded once and stays.
+            /// The library, which is loaded once and stays loaded.
             ///
             /// # Errors
             ///
-            /// When it is not there, or too old.
+            /// When it is missing or too old.
             pub(super) fn get() -> Result<&'static Self, LibraryError> {
                 static LOADED: OnceLock<Result<$library, LibraryError>> = OnceLock::new();
                 LOADED.get_or_init(Self::load).as_ref().map_err(Clone::clone)
@@ -55,7 +57,7 @@ macro_rules! library {
                 Ok(Self {
                     $($function: {
                         let symbol = library.find(concat!(stringify!($function), "\0"))?;
-                        // SAFETY: this is the function's type in the header that is named above.
+                        // SAFETY: this is the function's type in the header named above.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -72,7 +74,7 @@ macro_rules! library {
 pub(super) use library;
 
 library! {
-    /// libibverbs(7). Its manual pages say what the functions do.
+    /// libibverbs(7). Its manual pages describe the functions.
     Verbs, "libibverbs.so.1", "libibverbs1 ibverbs-providers";
     fn ibv_get_device_list(*mut c_int) -> *mut *mut Device;
     fn ibv_free_device_list(*mut *mut Device);
@@ -100,7 +102,7 @@ library! {
     fn ibv_wc_status_str(c_int) -> *const c_char;
 }
 
-/// A library that is open, and stays so.
+/// A loaded library.
 pub(super) struct Handle {
     handle: *mut c_void,
     file: &'static str,
@@ -113,11 +115,11 @@ impl Handle {
         file: &'static str,
         packages: &'static str,
     ) -> Result<Self, LibraryError> {
-        // SAFETY: the name ends with a zero. What the library does when it is loaded is what any program that is
-        // linked with it trusts.
+        // SAFETY: the name ends with a zero. The library's initialisation is trusted, as by any
+        // program that is linked with it.
         let handle = unsafe { libc::dlopen(name.as_ptr().cast(), libc::RTLD_NOW) };
         if handle.is_null() {
-            // SAFETY: dlerror(3) returns a text or null.
+            // SAFETY: dlerror(3) returns a string or null.
             let reason = text(unsafe { libc::dlerror() });
             return Err(LibraryError::Missing {
                 file,
@@ -142,18 +144,19 @@ impl Handle {
     }
 }
 
-/// A text of a library, which may be null.
+/// A string of a library, which may be null.
 pub(super) fn text(text: *const c_char) -> String {
     if text.is_null() {
         return "no reason given".to_owned();
     }
-    // SAFETY: whoever returns one returns a text that ends with a zero, and stays until the thread asks again.
+    // SAFETY: the library returns strings that end with a zero and stay valid until the same thread
+    // asks again.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// `struct ibv_device`, whose content is asked for by functions.
+/// `struct ibv_device`, which is opaque here.
 #[repr(C)]
 pub(super) struct Device {
     _opaque: [u8; 0],
@@ -161,7 +164,8 @@ pub(super) struct Device {
 
 type Unused<const COUNT: usize> = [*mut c_void; COUNT];
 
-/// The head of `struct ibv_context`, with the `ibv_context_ops` in it: these four functions are no symbols of the library.
+/// The head of `struct ibv_context`, with the `ibv_context_ops` in it: these four functions are no
+/// symbols of the library.
 #[repr(C)]
 pub(super) struct Context {
     pub(super) device: *mut Device,
@@ -262,7 +266,7 @@ pub(super) struct AsyncEvent {
 const _: () = assert!(offset_of!(AsyncEvent, kind) == 8);
 
 impl AsyncEvent {
-    /// One that says nothing.
+    /// An empty event.
     pub(super) const EMPTY: Self = Self {
         element: ptr::null_mut(),
         kind: 0,
@@ -502,7 +506,7 @@ const _: () = {
 };
 
 impl WorkCompletion {
-    /// One that says nothing.
+    /// An empty completion.
     pub(super) const EMPTY: Self = Self {
         id: 0,
         status: 0,

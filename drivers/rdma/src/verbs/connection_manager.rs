@@ -1,7 +1,8 @@
-//! Connects iWARP queue pairs by librdmacm, the only way that there is for adapters of iWARP.
+//! Connects iWARP queue pairs through librdmacm, the only way for iWARP adapters.
 //!
-//! The queue pair is our own and is named by its number; librdmacm brings about the TCP connection and the MPA frames, on
-//! which the private data travels. How a connection ends, the queue pair tells.
+//! The queue pair is our own and is identified by its number. librdmacm makes the TCP connection
+//! and exchanges the MPA frames, which carry the private data. The queue pair reports the end of a
+//! connection.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
@@ -17,7 +18,7 @@ use super::bindings::{Context, Handle, LibraryError, Verbs, library, text};
 use super::objects::{check, set_nonblocking};
 
 library! {
-    /// librdmacm, `rdma_cm(7)`. Its manual pages say what the functions do.
+    /// librdmacm, `rdma_cm(7)`. Its manual pages describe the functions.
     ConnectionManager, "librdmacm.so.1", "librdmacm1";
     fn rdma_create_event_channel() -> *mut EventChannel;
     fn rdma_destroy_event_channel(*mut EventChannel);
@@ -89,10 +90,10 @@ const ROUTE_RESOLVED: c_int = 2;
 const CONNECT_REQUEST: c_int = 4;
 const ESTABLISHED: c_int = 9;
 
-/// How long the kernel looks for the way to an address.
+/// How long the kernel may take to resolve an address.
 const RESOLVE_MILLISECONDS: c_int = 5000;
 
-/// Connections that wait to be accepted: those of one channel, and some strangers.
+/// Connections that may wait to be accepted: those of one channel, and some of others.
 const BACKLOG: c_int = 32;
 
 /// Why a queue pair is not connected.
@@ -111,14 +112,14 @@ pub(crate) enum ConnectionError {
     Event { words: String, status: c_int },
 }
 
-/// What a queue pair says of itself when it is connected.
+/// The parameters of a queue pair when it is connected.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Introduction<'a> {
-    /// The queue pair.
+    /// The number of the queue pair.
     pub(crate) number: u32,
-    /// READs that it asks for, and that it answers, at a time.
+    /// READs that it requests, and that it answers, at a time.
     pub(crate) reads: u8,
-    /// What the other end shall know.
+    /// Private data for the other end.
     pub(crate) private: &'a [u8],
 }
 
@@ -139,7 +140,7 @@ impl Introduction<'_> {
     }
 }
 
-/// The device that has a local address, by its name; `None` if none has.
+/// The name of the device with this local address; `None` if none has it.
 ///
 /// # Errors
 ///
@@ -150,30 +151,30 @@ pub(super) fn device_at(address: IpAddr) -> Result<Option<String>, ConnectionErr
     if id.bind(SocketAddr::new(address, 0)).is_err() {
         return Ok(None);
     }
-    // SAFETY: the identifier lives; librdmacm has set what it is bound to.
+    // SAFETY: the identifier is valid; librdmacm has set the device that it is bound to.
     let context = unsafe { id.id.as_ref() }.verbs;
     let Some(context) = NonNull::new(context) else {
         return Ok(None);
     };
     // SAFETY: librdmacm keeps the devices open that it uses.
     let device = unsafe { context.as_ref() }.device;
-    // SAFETY: the device is one of an open context.
+    // SAFETY: the device belongs to an open context.
     let name = unsafe { (verbs.ibv_get_device_name)(device) };
     Ok(Some(text(name)))
 }
 
-/// The connection of a queue pair, which is destroyed before it.
+/// The connection of a queue pair; destroyed before it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     _id: OwnId,
 }
 
 impl Connection {
-    /// Connects a queue pair to `peer`, from a local address.
+    /// Connects a queue pair to `peer` from a local address.
     ///
     /// # Errors
     ///
-    /// When the peer does not take it, or the operation ends before.
+    /// When the peer does not accept, or the operation ends before.
     pub(crate) fn connect(
         local: IpAddr,
         peer: SocketAddr,
@@ -184,7 +185,7 @@ impl Connection {
         let id = OwnId::new(&events)?;
         let manager = events.manager;
         let (from, to) = (Address::new(SocketAddr::new(local, 0)), Address::new(peer));
-        // SAFETY: the identifier lives, and the addresses are copied.
+        // SAFETY: the identifier is valid, and the addresses are copied.
         let code = unsafe {
             (manager.rdma_resolve_addr)(
                 id.id.as_ptr(),
@@ -195,12 +196,12 @@ impl Connection {
         };
         called("looking for the address", code)?;
         events.expect(ADDRESS_RESOLVED, operation)?;
-        // SAFETY: the identifier lives.
+        // SAFETY: the identifier is valid.
         let code = unsafe { (manager.rdma_resolve_route)(id.id.as_ptr(), RESOLVE_MILLISECONDS) };
         called("looking for the route", code)?;
         events.expect(ROUTE_RESOLVED, operation)?;
         let mut parameters = introduction.parameters();
-        // SAFETY: the identifier lives, and the parameters with their private data are copied.
+        // SAFETY: the identifier is valid, and the parameters with their private data are copied.
         let code = unsafe { (manager.rdma_connect)(id.id.as_ptr(), &raw mut parameters) };
         called("connecting", code)?;
         events.expect(ESTABLISHED, operation)?;
@@ -208,13 +209,13 @@ impl Connection {
     }
 }
 
-/// Waits for connections of queue pairs.
+/// Listens for connections of queue pairs.
 #[derive(Debug)]
 pub(crate) struct Listener {
     id: OwnId,
 }
 
-/// A queue pair that wants to be connected.
+/// A queue pair that asks to be connected.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     id: OwnId,
@@ -230,13 +231,13 @@ impl Listener {
     pub(crate) fn open(address: SocketAddr) -> Result<Self, ConnectionError> {
         let id = OwnId::new(&Arc::new(Events::open()?))?;
         id.bind(address)?;
-        // SAFETY: the identifier lives.
+        // SAFETY: the identifier is valid.
         let code = unsafe { (id.events.manager.rdma_listen)(id.id.as_ptr(), BACKLOG) };
         called("listening", code)?;
         Ok(Self { id })
     }
 
-    /// The next that wants to be connected.
+    /// The next connection request.
     ///
     /// # Errors
     ///
@@ -244,7 +245,7 @@ impl Listener {
     pub(crate) fn next(&self, operation: &Operation<'_>) -> Result<Incoming, ConnectionError> {
         loop {
             let heard = self.id.events.next(operation)?;
-            // Others are of connections that were given up.
+            // Other events belong to connections that were given up.
             if let Some(incoming) = heard.incoming {
                 return Ok(incoming);
             }
@@ -253,7 +254,7 @@ impl Listener {
 }
 
 impl Incoming {
-    /// What the other end says of itself.
+    /// The private data of the other end.
     pub(crate) fn private(&self) -> &[u8] {
         &self.private
     }
@@ -270,7 +271,7 @@ impl Incoming {
     ) -> Result<Connection, ConnectionError> {
         let mut parameters = introduction.parameters();
         let events = Arc::clone(&self.id.events);
-        // SAFETY: the identifier lives, and the parameters with their private data are copied.
+        // SAFETY: the identifier is valid, and the parameters with their private data are copied.
         let code =
             unsafe { (events.manager.rdma_accept)(self.id.id.as_ptr(), &raw mut parameters) };
         called("accepting", code)?;
@@ -278,14 +279,14 @@ impl Incoming {
         Ok(Connection { _id: self.id })
     }
 
-    /// Turns it away.
+    /// Rejects it.
     pub(crate) fn reject(self) {
-        // SAFETY: the identifier lives. If it fails, the peer is gone.
+        // SAFETY: the identifier is valid. If the call fails, the peer is gone.
         unsafe { (self.id.events.manager.rdma_reject)(self.id.id.as_ptr(), ptr::null(), 0) };
     }
 }
 
-/// What the connection manager tells.
+/// The event channel of the connection manager.
 #[derive(Debug)]
 struct Events {
     manager: &'static ConnectionManager,
@@ -297,7 +298,7 @@ unsafe impl Send for Events {}
 // SAFETY: as above.
 unsafe impl Sync for Events {}
 
-/// An event, as far as anybody wants to know it.
+/// The used parts of an event.
 struct Heard {
     kind: c_int,
     status: c_int,
@@ -307,7 +308,7 @@ struct Heard {
 impl Events {
     fn open() -> Result<Self, ConnectionError> {
         let manager = ConnectionManager::get()?;
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         let channel = unsafe { (manager.rdma_create_event_channel)() };
         let channel = NonNull::new(channel).ok_or_else(|| ConnectionError::Call {
             what: "opening /dev/infiniband/rdma_cm (modprobe rdma_ucm)",
@@ -332,7 +333,7 @@ impl Events {
         loop {
             operation.check()?;
             let mut event = ptr::null_mut();
-            // SAFETY: the channel lives, and its descriptor does not block.
+            // SAFETY: the channel is valid, and its descriptor does not block.
             let code =
                 unsafe { (self.manager.rdma_get_cm_event)(self.channel.as_ptr(), &raw mut event) };
             if code == 0 {
@@ -361,7 +362,8 @@ impl Events {
                 ..
             } = event.parameters;
             let private = match NonNull::new(private.cast_mut()) {
-                // SAFETY: the library says that so many bytes are there until the event is acknowledged.
+                // SAFETY: the library says that so many bytes are valid until the event is
+                // acknowledged.
                 Some(private) => unsafe {
                     std::slice::from_raw_parts(private.as_ptr(), usize::from(private_length))
                 }
@@ -383,7 +385,7 @@ impl Events {
         }
     }
 
-    /// Waits for an event of this kind. Strangers that call meanwhile have to call again.
+    /// Waits for an event of this kind. Connection requests that arrive meanwhile are rejected.
     fn expect(
         self: &Arc<Self>,
         kind: c_int,
@@ -415,7 +417,7 @@ impl Drop for Events {
     }
 }
 
-/// An identifier: what librdmacm has instead of a socket.
+/// An identifier: librdmacm's counterpart of a socket.
 #[derive(Debug)]
 struct OwnId {
     id: NonNull<Id>,
@@ -428,7 +430,7 @@ unsafe impl Send for OwnId {}
 impl OwnId {
     fn new(events: &Arc<Events>) -> Result<Self, ConnectionError> {
         let mut id = ptr::null_mut();
-        // SAFETY: the channel lives, and is held by the value below.
+        // SAFETY: the channel is valid, and is held by the value below.
         let code = unsafe {
             (events.manager.rdma_create_id)(
                 events.channel.as_ptr(),
@@ -450,7 +452,7 @@ impl OwnId {
 
     fn bind(&self, address: SocketAddr) -> Result<(), ConnectionError> {
         let address = Address::new(address);
-        // SAFETY: the identifier lives, and the address is copied.
+        // SAFETY: the identifier is valid, and the address is copied.
         let code =
             unsafe { (self.events.manager.rdma_bind_addr)(self.id.as_ptr(), address.as_ptr()) };
         called("binding to the address", code)
@@ -464,7 +466,7 @@ impl Drop for OwnId {
     }
 }
 
-/// An address for the operating system.
+/// An address in the form of the operating system.
 enum Address {
     V4(libc::sockaddr_in),
     V6(libc::sockaddr_in6),

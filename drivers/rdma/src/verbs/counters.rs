@@ -1,39 +1,40 @@
-//! What the driver of a port counts.
+//! The counters of a port's driver.
 //!
-//! The files stay open, once for all channels of a port: to find one takes longer than to read it, and whoever looks for a
-//! rate reads them a hundred times in a second, between two messages.
+//! The files stay open, shared by all channels of a port: opening one takes longer than reading it,
+//! and a search for a rate reads them a hundred times per second, between two messages.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What says that queue pairs have gone back. Drivers call it by other names, and some do not count it.
+/// Counters of retransmissions. Drivers name them differently, and some do not count them.
 #[derive(Debug)]
 pub(super) struct Counters {
     misses: Vec<File>,
     overdue: Vec<File>,
 }
 
-/// What the drivers rxe, mlx5 and bnxt_re count where the other end asked for a packet again.
+/// Counters of rxe, mlx5 and bnxt_re for packets that the other end asked for again.
 const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
 
-/// What they count where it did not acknowledge one in time. The timer of rxe may run on when everything is acknowledged: what
-/// happens to be on its way when it ends is repeated though nothing is missing (rxe_comp.c: "some timeouts are spurious").
+/// Counters for acknowledgements that did not come in time. The timer of rxe may run on although
+/// everything is acknowledged: what is in flight when it expires is retransmitted although nothing
+/// is missing (rxe_comp.c: "some timeouts are spurious").
 const OVERDUE: [&str; 3] = [
     "completer_retry_err",
     "local_ack_timeout_err",
     "to_retransmits",
 ];
 
-/// Those that some channel uses, by the port's path.
+/// The counters in use, by the port's path.
 static USED: Mutex<Vec<(PathBuf, Weak<Counters>)>> = Mutex::new(Vec::new());
 
 impl Counters {
-    /// Those of the port that the kernel describes there.
+    /// The counters of the port with this path in sysfs.
     pub(super) fn of(port: &Path) -> Arc<Self> {
         let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of a device that was removed tell nothing of the one that has its name now.
+        // Those of a removed device say nothing about a new device with its name.
         used.retain(|(_, counters)| {
             let counters = counters.upgrade();
             counters.is_some_and(|counters| counters.repeats().is_some())
@@ -56,7 +57,7 @@ impl Counters {
         }
     }
 
-    /// How often queue pairs of the port have gone back to repeat something; `None` if its driver does not count that.
+    /// Retransmissions of the port's queue pairs; `None` if its driver does not count them.
     pub(super) fn repeats(&self) -> Option<u64> {
         [self.misses(), sum(&self.overdue)]
             .into_iter()
@@ -64,20 +65,21 @@ impl Counters {
             .reduce(u64::saturating_add)
     }
 
-    /// How often that was because the other end missed something; `None` if its driver does not count that.
+    /// Those of them because the other end missed something; `None` if its driver does not count
+    /// them.
     pub(super) fn misses(&self) -> Option<u64> {
         sum(&self.misses)
     }
 }
 
-/// The sum of those that can be read: of a device that was removed, none can.
+/// The sum of the readable files: those of a removed device are not.
 fn sum(files: &[File]) -> Option<u64> {
     files.iter().filter_map(read).reduce(u64::saturating_add)
 }
 
-/// sysfs(5): a file that is read from its beginning tells anew.
+/// sysfs(5): reading a file from its beginning returns the present value.
 fn read(file: &File) -> Option<u64> {
-    // 2^64 has twenty digits, and a line has an end.
+    // 2^64 has twenty digits, and a line ends with a newline.
     let mut text = [0; 21];
     let count = file.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..count])
@@ -101,7 +103,7 @@ mod tests {
         fs::write(directory.join("rcvd_seq_err"), "7\n").unwrap();
         let one = Counters::of(port.path());
         assert!(Arc::ptr_eq(&one, &Counters::of(port.path())));
-        // Nothing can be read of a device that was removed.
+        // The files of a removed device cannot be read.
         fs::write(directory.join("rcvd_seq_err"), "").unwrap();
         fs::remove_file(directory.join("rcvd_seq_err")).unwrap();
         fs::write(directory.join("rcvd_seq_err"), "1\n").unwrap();

@@ -1,4 +1,4 @@
-//! What happens to an endpoint: completions, and how device and peer are.
+//! Events of an endpoint: completions, and the state of device and peer.
 
 use rustix::event::{Timespec, epoll};
 
@@ -11,15 +11,15 @@ use super::slot::Content;
 use super::{Armed, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint};
 use crate::provider::{Completion, Loss};
 
-/// Descriptors that are watched.
+/// Watched descriptors.
 const WATCHED: usize = 4;
 
-/// Completions that are taken at a time.
+/// Completions read at a time.
 const BATCH: usize = 32;
 
 impl VerbsEndpoint {
-    /// Takes completions until there are none. Where a queue pair has broken, what it completed before may not be told:
-    /// it goes again.
+    /// Reads completions until there are none. Completions of a broken queue pair need not be
+    /// reported: its requests are repeated.
     pub(super) fn drain(&mut self, completions: &mut Vec<Completion>) {
         self.drain_messages(completions);
         let mut batch = [WorkCompletion::EMPTY; BATCH];
@@ -30,7 +30,7 @@ impl VerbsEndpoint {
             };
             let has_failed = |completion: &WorkCompletion| completion.status != STATUS_SUCCESS;
             if batch[..count].iter().any(has_failed) {
-                // What the peer said before the queue pair was lost counts.
+                // Messages that arrived before the queue pair was lost count.
                 self.drain_messages(completions);
             }
             for completion in &batch[..count] {
@@ -74,7 +74,7 @@ impl VerbsEndpoint {
         };
         if completion.status != STATUS_SUCCESS {
             if self.is_iwarp() && completion.status == STATUS_FLUSHED {
-                // The connection has ended; how, nobody says.
+                // The connection has ended; the reason is unknown.
                 return self.lose(number, Loss::Closed, completions);
             }
             let words = self.device.status_words(completion.status);
@@ -115,7 +115,7 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Takes the events that completions have made; whether there were any.
+    /// Reads the events of completions; returns whether there were any.
     pub(super) fn take_events(&mut self) -> bool {
         let Armed { requests, messages } = &mut self.is_armed;
         let was_armed = (*requests, *messages);
@@ -124,7 +124,7 @@ impl VerbsEndpoint {
         was_armed != (*requests, *messages)
     }
 
-    /// Looks what else has happened.
+    /// Checks for other events.
     pub(super) fn look(&mut self, completions: &mut Vec<Completion>) {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -135,7 +135,7 @@ impl VerbsEndpoint {
             tv_nsec: 0,
         };
         let Ok(count) = epoll::wait(&self.watch, &mut events[..], Some(&no_time)) else {
-            // A signal came: the descriptor is still readable.
+            // Interrupted by a signal; the descriptor is still readable.
             return;
         };
         for event in &events[..count] {
@@ -169,12 +169,12 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Gives up what the peer has no use for any more. What it was sent before may still be acknowledged, and is waited
-    /// for; and what was acknowledged is told before, so that whoever sent it has succeeded.
+    /// Ends what the peer no longer uses. What it was sent before may still be acknowledged and is
+    /// waited for. What was acknowledged is reported first, so that the sender has succeeded.
     pub(super) fn follow_peer(&mut self, completions: &mut Vec<Completion>) {
         match self.peer() {
             Peer::There => return,
-            // Over TCP what was sent before may come after it: the queue pairs tell.
+            // Over TCP earlier data may arrive after this; the queue pairs report the end.
             Peer::Closed if self.is_iwarp() => return,
             Peer::Closed => self.limits.replaces = false,
             Peer::Reset => {
@@ -182,7 +182,7 @@ impl VerbsEndpoint {
                 return self.lose_all(&Loss::Reset, completions);
             }
         }
-        // What came before the end is there.
+        // What arrived before the end is here.
         self.drain(completions);
         if !completions.is_empty() {
             return self.watch_connection(completions);
@@ -198,12 +198,13 @@ impl VerbsEndpoint {
     pub(super) fn watch_connection(&mut self, completions: &mut Vec<Completion>) {
         let beside = self.beside.as_ref();
         if let Some(Err(error)) = beside.map(|beside| beside.watch(&self.watch)) {
-            // Without a watch nobody would hear of the peer's end.
+            // Without the watch the peer's end would go unnoticed.
             self.lose_all(&Loss::Failed(error.to_string()), completions);
         }
     }
 
-    /// A peer that is gone acknowledges nothing, and takes its memory along: how it went is the reason of all losses.
+    /// A peer that is gone acknowledges nothing and its memory is gone: its end is the reason of
+    /// all losses.
     pub(super) fn blame_peer(&self, completions: &mut [Completion]) {
         let reason = match self.peer() {
             Peer::There => return,
@@ -221,7 +222,7 @@ impl VerbsEndpoint {
         self.beside.as_ref().map_or(Peer::There, Beside::peer)
     }
 
-    /// Makes the next completions events.
+    /// Requests an event for the next completion.
     pub(super) fn arm(&mut self, heeds_requests: bool, completions: &mut Vec<Completion>) {
         let Shared {
             requests, messages, ..

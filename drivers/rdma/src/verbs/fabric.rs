@@ -1,4 +1,4 @@
-//! Connects queue pairs over InfiniBand and RoCE, where the two ends tell each other their numbers.
+//! Connects queue pairs over InfiniBand and RoCE, for which the two ends exchange their numbers.
 
 use std::ffi::c_int;
 use std::io;
@@ -16,23 +16,24 @@ use super::slot::Coming;
 use crate::handshake::{PortRecord, QueuePairRecord};
 use crate::memory::Pool;
 
-/// RDMA READs of one queue pair at a time that are asked for and answered; devices allow 16 or more.
+/// READs of one queue pair that are requested and answered at a time; devices allow 16 or more.
 pub(super) const MAX_READS: u8 = 16;
 
-/// A packet is sent again so often before the queue pair is lost. 7 means for ever to soft-RoCE (rxe_comp.c).
+/// Retransmissions of a packet before the queue pair is lost. 7 means without end to soft-RoCE
+/// (rxe_comp.c).
 const RETRIES: u8 = 6;
 
-/// A peer without room for a message is asked again for ever: it has room for all that may be on their way, and whoever
-/// waits notices a stall itself.
+/// A peer without a receive buffer is retried without end: it has buffers for all messages that may
+/// be in flight, and stalls are detected elsewhere.
 const NOT_READY_RETRIES: u8 = 7;
 
 /// 0.64 ms (InfiniBand architecture, volume 1, table 46).
 const NOT_READY_TIMER: u8 = 12;
 
-/// Packets go through so many routers (RoCE v2).
+/// The hop limit of packets (RoCE v2).
 const HOP_LIMIT: u8 = 64;
 
-/// How packets leave this end.
+/// How this end sends packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) port: PortRecord,
@@ -41,21 +42,21 @@ pub(super) struct Path {
     pub(super) protocol: Protocol,
     pub(super) traffic_class: u8,
     pub(super) service_level: u8,
-    /// READs that the device can ask for at a time.
+    /// READs that the device can request at a time.
     pub(super) reads: u8,
-    /// How long a packet takes to the peer and its acknowledgement back.
+    /// The round trip time of a packet and its acknowledgement.
     pub(super) round_trip: Duration,
-    /// The device is a program of the kernel.
+    /// The device is implemented in software, in the kernel.
     pub(super) is_software: bool,
 }
 
 impl Path {
-    /// READs that may wait for their answer, with this peer.
+    /// READs that may be outstanding with this peer.
     pub(super) fn reads_with(&self, peer: &PortRecord) -> u8 {
         self.reads.min(peer.reads).min(MAX_READS)
     }
 
-    /// Prepares a queue pair, and its room for messages.
+    /// Initialises a queue pair and posts its receive buffers.
     pub(super) fn initialise(&self, queue_pair: &QueuePair) -> io::Result<()> {
         let access = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
         let mask = match self.protocol {
@@ -118,11 +119,12 @@ impl Path {
         coming.queue_pair.modify(attributes, mask)
     }
 
-    /// How long the device may not come to acknowledge anything. An adapter always does. A program does when it gets a
-    /// processor, which it shares with those who use it: where each of them has its turn first, a shorter time has
-    /// everything repeated that is under way, and the more of it is repeated the longer they wait.
+    /// The longest time in which the device may not acknowledge anything. An adapter acknowledges
+    /// at once. A software device does when it gets a processor, which it shares with its users. If
+    /// each of them runs first, a shorter timeout retransmits everything in flight, and the more is
+    /// retransmitted the longer they wait.
     fn absence(&self) -> Duration {
-        /// A turn of the scheduler where the kernel counts 100 in a second.
+        /// A time slice of a scheduler with 100 ticks per second.
         const TURN: Duration = Duration::from_millis(10);
         if !self.is_software {
             return Duration::ZERO;
@@ -132,7 +134,7 @@ impl Path {
     }
 
     fn address(&self, peer: &PortRecord) -> Address {
-        // Within a subnet of InfiniBand the LID is enough; RoCE knows no other address than a GID.
+        // Within a subnet of InfiniBand the LID is enough; RoCE has no other address than a GID.
         let same_subnet = self.port.gid[..8] == peer.gid[..8];
         Address {
             gid: halves(peer.gid),
@@ -148,15 +150,15 @@ impl Path {
     }
 }
 
-/// The bytes stay in their order.
+/// The byte order stays.
 fn halves(gid: [u8; 16]) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = gid;
     [[a, b, c, d, e, f, g, h], rest].map(u64::from_ne_bytes)
 }
 
-/// After how long without an acknowledgement a packet is sent again: 4.096 us times two to the power of this. Four round
-/// trips, so that no queue on the way looks like a loss, no less than the device may be absent, and at least the 67 ms that
-/// are usual.
+/// The timeout after which an unacknowledged packet is retransmitted: 4.096 us times two to the
+/// power of this. It covers four round trips, so that no queue on the path looks like a loss, the
+/// device's own delay, and at least the usual 67 ms.
 fn timeout(round_trip: Duration, absence: Duration) -> u8 {
     const LEAST: u8 = 14;
     // 4.4 s: with all retries half a minute.

@@ -1,4 +1,4 @@
-//! What there is for the provider `verbs`, for an administrator.
+//! What the provider `verbs` can use, for an administrator.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::probe::Finding;
 
 const ABOUT: &str = "provider verbs";
 
-/// The library, the kernel, and every port.
+/// The library, the kernel's support, and every port.
 pub(crate) fn inspect() -> Vec<Finding> {
     let verbs = Verbs::get();
     let mut findings = Vec::new();
@@ -29,12 +29,12 @@ pub(crate) fn inspect() -> Vec<Finding> {
     findings
 }
 
-/// Whether the kernel describes any port.
+/// Whether the kernel lists any port.
 pub(crate) fn has_devices() -> bool {
     ports(Path::new(CLASS)).is_ok_and(|ports| !ports.is_empty())
 }
 
-/// The kernel does not describe RDMA devices.
+/// The kernel lists no RDMA devices.
 pub(super) fn no_kernel(error: &io::Error) -> String {
     format!(
         "this kernel has no RDMA, or none of its drivers is loaded ({CLASS}: {error}); the driver of an adapter brings \
@@ -97,7 +97,7 @@ fn addresses(port: &Port, name: String) -> Finding {
     ))
 }
 
-/// What the device allows, in words.
+/// The device's limits as text.
 fn limits(port: &Port, verbs: &'static Verbs) -> io::Result<String> {
     let device = OpenDevice::open(verbs, &port.device)?.ok_or(io::ErrorKind::NotFound)?;
     let attributes = device.attributes()?;
@@ -111,7 +111,7 @@ fn limits(port: &Port, verbs: &'static Verbs) -> io::Result<String> {
     ))
 }
 
-/// `enum ibv_mtu`: 1 is 256 bytes, and each further one twice that, to 5.
+/// `enum ibv_mtu`: 1 is 256 bytes, each further value doubles it, up to 5.
 pub(super) fn mtu_bytes(mtu: u8) -> u64 {
     128 << mtu.min(5)
 }

@@ -1,13 +1,15 @@
-//! The provider `verbs`: RDMA adapters, and the kernel's software ones, through libibverbs.
+//! The provider `verbs`: RDMA adapters and the kernel's software devices, through libibverbs.
 //!
-//! The libraries are opened at first use, so the program neither needs them to be built nor to start. A channel has a
-//! protection domain of its own, so that what a peer was told of one is worth nothing on another; a device that is
-//! open costs little beside its ring. Completions are taken without a call of the system. Only whoever is about to sleep asks
-//! to be told of the next one, of requests only while somebody waits for them, and takes what came in between: each
-//! asking is told once, and the asking, the telling and the sleep are calls.
+//! The libraries are loaded at first use, so the program needs them neither to be built nor to
+//! start. A channel has a protection domain of its own, so that keys of one channel are invalid on
+//! another; an open device costs little beside a ring.
 //!
-//! The device works while nobody polls. The data connection stays open beside the queue pairs: it tells how the peer
-//! went, and carries what it takes to replace a queue pair that was lost.
+//! Completions are read without system calls. Only a caller that is about to sleep arms an event
+//! for the next one, for requests only while something waits for them, and reads what arrived in
+//! between: an event is delivered once, and arming, reading and sleeping are system calls.
+//!
+//! The device works without being polled. The data connection stays open beside the queue pairs: it
+//! tells how the peer ended, and carries the notices that replace a lost queue pair.
 
 mod beside;
 mod bindings;
@@ -49,21 +51,21 @@ use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Request, Work,
 };
 
-// What is watched.
+// Identifiers of watched descriptors.
 const REQUESTS: u64 = 0;
 const MESSAGES: u64 = 1;
 const DEVICE: u64 = 2;
 const CONNECTION: u64 = 3;
 
-/// So many polls in a row may go without asking the system what has happened beside completions.
+/// How many polls in a row may skip the system call that checks for other events.
 const MAX_POLLS: u32 = 16;
 
 /// One channel's queue pairs.
 #[derive(Debug)]
 pub(crate) struct VerbsEndpoint {
-    // They are dropped in this order: queue pairs before the memory that they use.
+    // Fields are dropped in this order: queue pairs before the memory that they use.
     slots: Vec<Slot>,
-    /// Each has its place as its name.
+    /// By number.
     regions: Vec<Option<Registration>>,
     shared: Shared,
     device: Arc<OpenDevice>,
@@ -71,22 +73,22 @@ pub(crate) struct VerbsEndpoint {
     counters: Arc<Counters>,
     path: Path,
     limits: Limits,
-    /// The peer's port, and the data connection, from when the queue pairs were connected.
+    /// The peer's port and the data connection, once the queue pairs are connected.
     peer_port: Option<PortRecord>,
     beside: Option<Beside>,
     watch: OwnedFd,
-    /// What the peer says does not count any more.
+    /// What the peer sends no longer counts.
     has_ended: bool,
-    /// Somebody was about to sleep after the last poll.
+    /// The events were armed after the last poll.
     is_watched: bool,
-    /// Polls since the system was asked what has happened beside completions.
+    /// Polls since other events were last checked.
     polls: u32,
     is_armed: Armed,
-    /// The next poll tells them.
+    /// Reported by the next poll.
     failures: Vec<Failure>,
 }
 
-/// Whose next completion makes an event.
+/// The completion queues with an armed event.
 #[derive(Debug, Default)]
 struct Armed {
     requests: bool,
@@ -97,7 +99,7 @@ struct Armed {
 #[derive(Debug)]
 struct Failure {
     queue_pair: usize,
-    /// In which of its lives.
+    /// The life in which it failed.
     life: u16,
     loss: Loss,
 }
@@ -107,7 +109,8 @@ impl VerbsEndpoint {
         self.path.protocol == Protocol::Iwarp
     }
 
-    /// The last message on each queue pair is an empty one: what was sent before has come before.
+    /// Sends an empty message as the last on each queue pair; everything sent before arrives before
+    /// it.
     fn say_farewell(&mut self) {
         let farewell = Message::new(&[]).expect("it has no byte");
         for slot in &mut self.slots {
@@ -151,7 +154,7 @@ impl Endpoint for VerbsEndpoint {
 
     fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
         let access = match access {
-            // RFC 5040 5.2: it is the peer that writes there what we READ, by the key that we name.
+            // RFC 5040 5.2: the peer writes what we READ, by the key that the request names.
             Access::Sink if self.is_iwarp() => Access::RemoteWrite,
             other => other,
         };
@@ -176,7 +179,7 @@ impl Endpoint for VerbsEndpoint {
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {
         if self.has_ended {
-            // Its memory is given back; what is lost then need not go again.
+            // Its memory is released; what is lost then need not be sent again.
             return Err(PostError::Lost);
         }
         let is_there = match self.peer() {
@@ -263,8 +266,9 @@ impl Endpoint for VerbsEndpoint {
         self.has_ended = true;
         self.limits.replaces = false;
         if self.is_iwarp() {
-            // RFC 5040 7.2: what the peer writes to memory that is not registered ends the stream at once, with all that is
-            // still on its way to the peer. It may write until it has heard the farewell.
+            // RFC 5040 7.2: a write of the peer to memory that is not registered ends the stream at
+            // once, with everything still in flight to the peer. It may write until it has received
+            // the last message.
             self.say_farewell();
             return self.ring_doorbell();
         }
@@ -289,7 +293,7 @@ fn registered(regions: &[Option<Registration>], region: usize) -> &Registration 
     regions[region].as_ref().expect("a region of ours")
 }
 
-/// Says what is meant by the error of a registration.
+/// Explains the error of a registration.
 fn locked(error: io::Error, bytes: usize) -> io::Error {
     let Some(libc::ENOMEM) = error.raw_os_error() else {
         return error;

@@ -1,7 +1,7 @@
-//! Devices, memory regions and queues, as values that give back what they hold.
+//! Devices, memory regions and queues as owned values.
 //!
-//! Each holds what it depends on, so that nothing is destroyed before what uses it. Errors are those of the operating
-//! system; what they mean is said by whoever asked.
+//! Each value holds what it depends on, so that nothing is destroyed before its users. Errors are
+//! those of the operating system; the callers explain them.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
@@ -20,7 +20,7 @@ use super::bindings::{
 use crate::memory::{Memory, Span};
 use crate::provider::Access;
 
-/// A device that is open. It has one user, so that what happens to it is told to that one.
+/// An open device. It has a single user, which gets its events.
 #[derive(Debug)]
 pub(super) struct OpenDevice {
     verbs: &'static Verbs,
@@ -44,18 +44,18 @@ impl OpenDevice {
         let list = unsafe { (verbs.ibv_get_device_list)(&raw mut count) };
         let list = NonNull::new(list).ok_or_else(io::Error::last_os_error)?;
         let is_it = |&device: &*mut Device| {
-            // SAFETY: the device is of the list, which is not free yet.
+            // SAFETY: the device belongs to the list, which is not freed yet.
             text(unsafe { (verbs.ibv_get_device_name)(device) }) == name
         };
         let count = usize::try_from(count).unwrap_or(0);
         // SAFETY: the list has so many devices.
         let devices = unsafe { std::slice::from_raw_parts(list.as_ptr(), count) };
         let opened = devices.iter().find(|device| is_it(device)).map(|&device| {
-            // SAFETY: the device is of the list, which is not free yet.
+            // SAFETY: the device belongs to the list, which is not freed yet.
             let context = unsafe { (verbs.ibv_open_device)(device) };
             NonNull::new(context).ok_or_else(io::Error::last_os_error)
         });
-        // SAFETY: a list may be freed when its devices were opened; nobody uses it after this.
+        // SAFETY: a list may be freed after its devices were opened; it is not used after this.
         unsafe { (verbs.ibv_free_device_list)(list.as_ptr()) };
         let Some(context) = opened.transpose()? else {
             return Ok(None);
@@ -65,7 +65,7 @@ impl OpenDevice {
         Ok(Some(device))
     }
 
-    /// What the device can do.
+    /// The device's limits.
     pub(super) fn attributes(&self) -> io::Result<DeviceAttributes> {
         // SAFETY: all fields are integers, for which zero is a value.
         let mut attributes: DeviceAttributes = unsafe { std::mem::zeroed() };
@@ -75,7 +75,7 @@ impl OpenDevice {
         check(code).map(|()| attributes)
     }
 
-    /// How a port is.
+    /// The state of a port.
     pub(super) fn port(&self, number: u8) -> io::Result<PortAttributes> {
         // SAFETY: all fields are integers, for which zero is a value.
         let mut attributes: PortAttributes = unsafe { std::mem::zeroed() };
@@ -86,15 +86,15 @@ impl OpenDevice {
         check(code).map(|()| attributes)
     }
 
-    /// Becomes readable when something happens to the device.
+    /// Readable when the device has an event.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        // SAFETY: the context is open for as long as this value lives.
+        // SAFETY: the context is open while this value lives.
         let descriptor = unsafe { self.context.as_ref() }.async_descriptor;
         // SAFETY: libibverbs keeps it open as long as the context.
         unsafe { BorrowedFd::borrow_raw(descriptor) }
     }
 
-    /// What happened to the device next: its kind and the library's words for it.
+    /// The next event of the device: its kind, and the library's text for it.
     pub(super) fn next_event(&self) -> Option<(c_int, String)> {
         let mut event = AsyncEvent::EMPTY;
         // SAFETY: the device is open, and its descriptor does not block.
@@ -110,7 +110,7 @@ impl OpenDevice {
         Some((event.kind, words))
     }
 
-    /// The library's words for the status of a completion.
+    /// The library's text for the status of a completion.
     pub(super) fn status_words(&self, status: c_int) -> String {
         // SAFETY: it takes any number.
         text(unsafe { (self.verbs.ibv_wc_status_str)(status) })
@@ -119,12 +119,12 @@ impl OpenDevice {
 
 impl Drop for OpenDevice {
     fn drop(&mut self) {
-        // SAFETY: whatever depends on the device holds this value, so nothing does any more.
+        // SAFETY: everything that depends on the device holds this value, so nothing does any more.
         unsafe { (self.verbs.ibv_close_device)(self.context.as_ptr()) };
     }
 }
 
-/// A protection domain: keys of one are worth nothing in another.
+/// A protection domain: keys of one domain are invalid in another.
 #[derive(Debug)]
 pub(super) struct Domain {
     domain: NonNull<c_void>,
@@ -149,12 +149,12 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: whatever depends on the domain holds this value, so nothing does any more.
+        // SAFETY: everything that depends on the domain holds this value, so nothing does any more.
         unsafe { (self.device.verbs.ibv_dealloc_pd)(self.domain.as_ptr()) };
     }
 }
 
-/// Memory that is registered in a domain.
+/// Memory registered in a domain.
 #[derive(Debug)]
 pub(super) struct Registration {
     region: NonNull<MemoryRegion>,
@@ -174,11 +174,12 @@ impl Registration {
         access: Access,
     ) -> io::Result<Self> {
         let all = Span::new(0, memory.length());
-        // What a device may write to counts as used, all of it: nobody is told where it wrote.
+        // All memory that a device may write to counts as used, because the device does not report
+        // where it wrote.
         let (access, start) = match access {
-            // Pages of a file that is open for reading can be registered so, and no other way.
+            // Pages of a file that is open for reading can only be registered in this way.
             Access::Local => (0, memory.pointer_to_read(all).cast_mut()),
-            // The device writes there what we READ.
+            // The device writes the responses of READs there.
             Access::Sink => (ACCESS_LOCAL_WRITE, memory.pointer(all)),
             // ibv_reg_mr(3): remote writing needs local writing.
             Access::RemoteWrite => (
@@ -187,7 +188,7 @@ impl Registration {
             ),
             Access::RemoteRead => (ACCESS_REMOTE_READ, memory.pointer_to_read(all).cast_mut()),
         };
-        // SAFETY: the memory is mapped for as long as the registration holds it, and is nobody's slice.
+        // SAFETY: the memory is mapped while the registration holds it, and no slice of it exists.
         let region = unsafe {
             (domain.device.verbs.ibv_reg_mr)(
                 domain.domain.as_ptr(),
@@ -207,7 +208,7 @@ impl Registration {
         &self.memory
     }
 
-    /// What peers prove their right with.
+    /// The key with which peers prove their right.
     pub(super) fn remote_key(&self) -> u32 {
         // SAFETY: the region lives as long as this value.
         unsafe { self.region.as_ref() }.remote_key
@@ -217,7 +218,7 @@ impl Registration {
     ///
     /// # Panics
     ///
-    /// When the span does not lie in the memory, as [`Memory::pointer`].
+    /// When the span is outside the memory, as [`Memory::pointer`].
     fn segment(&self, span: Span) -> Segment {
         Segment {
             address: self.memory.pointer_to_read(span).expose_provenance() as u64,
@@ -234,14 +235,15 @@ impl Drop for Registration {
         // SAFETY: it is registered, and this is the only place that ends that.
         let code = unsafe { (self.domain.device.verbs.ibv_dereg_mr)(self.region.as_ptr()) };
         if code != 0 {
-            // A device that still knows the pages could write to them or read them when they are another channel's. So
-            // nobody gets them any more; they count as taken until the process ends.
+            // A device that still knows the pages could write to them or read them when they belong
+            // to another channel. So they are never reused; they count as taken until the process
+            // ends.
             std::mem::forget(Arc::clone(&self.memory));
         }
     }
 }
 
-/// Where requests tell that they are done.
+/// A queue of completions.
 #[derive(Debug)]
 pub(super) struct CompletionQueue {
     queue: NonNull<c_void>,
@@ -255,7 +257,7 @@ unsafe impl Send for CompletionQueue {}
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
-    /// With room for so many completions.
+    /// With room for this many completions.
     pub(super) fn new(device: &Arc<OpenDevice>, entries: usize) -> io::Result<Self> {
         let verbs = device.verbs;
         let entries = c_int::try_from(entries).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -263,7 +265,7 @@ impl CompletionQueue {
         // SAFETY: the device is open.
         let channel = unsafe { (verbs.ibv_create_comp_channel)(context) };
         let channel = NonNull::new(channel).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the device is open, and the channel is one of it.
+        // SAFETY: the device is open, and the channel belongs to it.
         let queue = unsafe {
             (verbs.ibv_create_cq)(context, entries, ptr::null_mut(), channel.as_ptr(), 0)
         };
@@ -282,7 +284,7 @@ impl CompletionQueue {
         Ok(queue)
     }
 
-    /// Becomes readable with the first completion after [`CompletionQueue::arm`].
+    /// Readable with the first completion after [`CompletionQueue::arm`].
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel lives as long as this value.
         let descriptor = unsafe { self.channel.as_ref() }.descriptor;
@@ -290,15 +292,15 @@ impl CompletionQueue {
         unsafe { BorrowedFd::borrow_raw(descriptor) }
     }
 
-    /// Makes the next completion an event.
+    /// Requests an event for the next completion.
     pub(super) fn arm(&self) -> io::Result<()> {
         // SAFETY: the context is open.
         let arm = unsafe { self.device.context.as_ref() }.req_notify_cq;
-        // SAFETY: the queue lives as long as this value, and is one of the context.
+        // SAFETY: the queue lives as long as this value, and belongs to the context.
         check(unsafe { arm(self.queue.as_ptr(), 0) })
     }
 
-    /// Takes an event, if there is one.
+    /// Reads an event; returns whether there was one.
     pub(super) fn take_event(&self) -> bool {
         let (mut queue, mut owner) = (ptr::null_mut(), ptr::null_mut());
         let verbs = self.device.verbs;
@@ -309,12 +311,13 @@ impl CompletionQueue {
         if code != 0 {
             return false;
         }
-        // SAFETY: the event was just received, and is acknowledged once; without that the queue could not be destroyed.
+        // SAFETY: the event was just received, and is acknowledged once; without that the queue
+        // could not be destroyed.
         unsafe { (verbs.ibv_ack_cq_events)(self.queue.as_ptr(), 1 as c_uint) };
         true
     }
 
-    /// Takes completions; returns how many.
+    /// Reads completions; returns the count.
     ///
     /// # Errors
     ///
@@ -323,7 +326,8 @@ impl CompletionQueue {
         // SAFETY: the context is open.
         let poll = unsafe { self.device.context.as_ref() }.poll_cq;
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the queue lives as long as this value, and is one of the context; there is room for so many.
+        // SAFETY: the queue lives as long as this value and belongs to the context; there is room
+        // for so many.
         let count = unsafe { poll(self.queue.as_ptr(), room, completions.as_mut_ptr()) };
         usize::try_from(count).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
@@ -339,36 +343,36 @@ impl Drop for CompletionQueue {
     }
 }
 
-/// How much a queue pair holds.
+/// The capacity of a queue pair.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Depths {
     pub(super) sends: usize,
     pub(super) receives: usize,
-    /// The longest message that may come.
+    /// The longest message that may arrive.
     pub(super) message_bytes: usize,
 }
 
-/// Parts of memory that a request names: a message, and what it takes along.
+/// Parts of memory in one request: a message and its payload.
 const MAX_PARTS: usize = 2;
 
-/// Requests that the device has not been told of.
+/// Requests that were not handed to the device yet.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     requests: Vec<(SendRequest, [Segment; MAX_PARTS])>,
 }
 
-// SAFETY: its pointers point into itself, and are set anew whenever it is posted.
+// SAFETY: its pointers point into itself, and are set again whenever it is posted.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Adds a request whose memory is parts of registrations, one behind the other.
+    /// Adds a request over contiguous parts of registrations.
     pub(super) fn add<const N: usize>(
         &mut self,
         mut request: SendRequest,
         parts: [(&Registration, Span); N],
     ) {
         const { assert!(N <= MAX_PARTS) };
-        // A message may have no byte; what it takes along has some.
+        // A message may be empty; its payload is not.
         let counts = parts.iter().map(|(_, span)| c_int::from(span.length > 0));
         request.segment_count = counts.sum();
         let mut segments = [Segment::EMPTY; MAX_PARTS];
@@ -379,7 +383,7 @@ impl Batch {
     }
 }
 
-/// A queue pair, of the kind that connects reliably.
+/// A queue pair with a reliable connection (RC).
 #[derive(Debug)]
 pub(super) struct OwnQueuePair {
     queue_pair: NonNull<QueuePair>,
@@ -413,7 +417,7 @@ impl OwnQueuePair {
             kind: RELIABLE_CONNECTION,
             signals_all: 0,
         };
-        // SAFETY: domain and queues live, and are held by the value below.
+        // SAFETY: domain and queues are valid, and are held by the value below.
         let queue_pair =
             unsafe { (domain.device.verbs.ibv_create_qp)(domain.domain.as_ptr(), &raw mut init) };
         Ok(Self {
@@ -423,19 +427,20 @@ impl OwnQueuePair {
         })
     }
 
-    /// What the peer knows it by.
+    /// Its number (QPN) for the peer.
     pub(super) fn number(&self) -> u32 {
         // SAFETY: the queue pair lives as long as this value.
         unsafe { self.queue_pair.as_ref() }.number
     }
 
-    /// Changes what `mask` names.
+    /// Modifies the attributes in `mask`.
     pub(super) fn modify(
         &self,
         mut attributes: QueuePairAttributes,
         mask: c_int,
     ) -> io::Result<()> {
-        // SAFETY: the queue pair lives as long as this value; the structure has the size of the C one.
+        // SAFETY: the queue pair lives as long as this value; the structure has the size of the C
+        // one.
         check(unsafe {
             (self.domain.device.verbs.ibv_modify_qp)(
                 self.queue_pair.as_ptr(),
@@ -445,7 +450,7 @@ impl OwnQueuePair {
         })
     }
 
-    /// Posts all requests of a batch, whose registrations outlive the queue pair.
+    /// Posts all requests of a batch; their registrations outlive the queue pair.
     pub(super) fn send(&self, batch: &mut Batch) -> io::Result<()> {
         let mut first = ptr::null_mut();
         for (request, segments) in batch.requests.iter_mut().rev() {
@@ -459,14 +464,14 @@ impl OwnQueuePair {
         let mut refused = ptr::null_mut();
         // SAFETY: the context is open.
         let post = unsafe { self.domain.device.context.as_ref() }.post_send;
-        // SAFETY: the queue pair lives; requests and segments are copied before it returns. What the device reads or
-        // writes is registered memory, which nobody has a slice of.
+        // SAFETY: the queue pair is valid; requests and segments are copied before the call
+        // returns. The device reads and writes registered memory only, of which no slice exists.
         let code = unsafe { post(self.queue_pair.as_ptr(), first, &raw mut refused) };
         batch.requests.clear();
         check(code)
     }
 
-    /// Posts room for a message.
+    /// Posts a receive buffer for a message.
     pub(super) fn receive(&self, id: u64, sink: &Registration, span: Span) -> io::Result<()> {
         let mut segment = sink.segment(span);
         let mut request = ReceiveRequest {
@@ -485,8 +490,8 @@ impl OwnQueuePair {
 
 impl Drop for OwnQueuePair {
     fn drop(&mut self) {
-        // SAFETY: this is the only place that destroys it, and all its events were acknowledged. Should it fail, the
-        // device is gone.
+        // SAFETY: this is the only place that destroys it, and all its events were acknowledged. If
+        // the call fails, the device is gone.
         unsafe { (self.domain.device.verbs.ibv_destroy_qp)(self.queue_pair.as_ptr()) };
     }
 }

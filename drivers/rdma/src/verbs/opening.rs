@@ -1,4 +1,4 @@
-//! Makes an endpoint, and connects its queue pairs.
+//! Makes an endpoint and connects its queue pairs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,10 +21,10 @@ use crate::memory::Memory;
 use crate::provider::{Access, Fabric, Limits, MAX_MESSAGE_BYTES, Wanted};
 use crate::random::random_bytes;
 
-/// Requests of one queue pair at a time, if the device has room for so many.
+/// Outstanding requests of one queue pair, if the device has room for so many.
 const DEPTH: usize = 1024;
 
-/// The largest WRITE or READ, in bytes: devices allow 2 GiB, and count in 32 bits.
+/// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
 const MAX_TRANSFER_BYTES: u32 = 1 << 30;
 
 impl VerbsEndpoint {
@@ -51,7 +51,7 @@ impl VerbsEndpoint {
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
         let entries = count(attributes.max_completions) / queue_pairs;
         let requests = count(attributes.max_requests);
-        // Where the device cannot hold that many, the peer's asks again after a while.
+        // If the device cannot hold as many, the peer's device retries after a while.
         let receives = messages(pieces).min(entries / 2).min(requests);
         let depths = Depths {
             sends: DEPTH.min(requests).min(entries - receives),
@@ -154,7 +154,7 @@ impl VerbsEndpoint {
         })
     }
 
-    /// What a queue pair says when the connection manager connects it (iWARP).
+    /// The parameters for the connection manager (iWARP).
     pub(crate) fn introduction<'a>(&self, number: u16, private: &'a [u8]) -> Introduction<'a> {
         let coming = self.slots[usize::from(number)].coming.as_ref();
         Introduction {
@@ -164,7 +164,7 @@ impl VerbsEndpoint {
         }
     }
 
-    /// A queue pair was connected by the connection manager (iWARP).
+    /// The connection manager has connected a queue pair (iWARP).
     pub(crate) fn attach(&mut self, number: u16, connection: Connection) {
         let slot = &mut self.slots[usize::from(number)];
         slot.living = slot.coming.take().map(|coming| {
@@ -174,7 +174,7 @@ impl VerbsEndpoint {
         });
     }
 
-    /// Takes the data connection, which tells when the peer gives up (iWARP).
+    /// Keeps the data connection, which tells when the peer gives up (iWARP).
     ///
     /// # Errors
     ///

@@ -12,18 +12,18 @@ use super::objects::OpenDevice;
 use super::ports::{CLASS, Port, Protocol, ports};
 use crate::handshake::Way;
 
-/// What the options of this end say of devices.
+/// The options of this end for devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
-    /// The device's name; the one that has the data connection's address unless given.
+    /// The device's name; by default the device that has the data connection's address.
     pub(crate) device: Option<String>,
-    /// The place in the port's table of GIDs.
+    /// The index in the port's table of GIDs.
     pub(crate) gid: Option<u8>,
     pub(crate) traffic_class: u8,
     pub(crate) service_level: u8,
 }
 
-/// A port that can be used.
+/// A usable port.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub(super) port: Port,
@@ -80,7 +80,7 @@ impl Place {
         Self::choose(&ports, local, wishes, || device_at(local))
     }
 
-    /// `iwarp` tells which device has the address, where GIDs do not.
+    /// `iwarp` finds the device with the address where GIDs do not tell.
     fn choose(
         ports: &[Port],
         local: IpAddr,
@@ -106,7 +106,7 @@ impl Place {
             None => wanted
                 .clone()
                 .find(|port| port.gid_of(local).is_some())
-                // A port of InfiniBand has no address of IP; it has to be named.
+                // A port of InfiniBand has no IP address and must be named.
                 .or_else(|| {
                     wanted.find(|port| {
                         port.protocol == Protocol::InfiniBand && wishes.device.is_some()
@@ -137,7 +137,7 @@ impl Place {
             });
         }
         if port.protocol == Protocol::Iwarp {
-            // Its connections are those of TCP, and have the addresses of IP.
+            // Its connections are TCP connections with IP addresses.
             return Ok(Self {
                 port: port.clone(),
                 gid_index: 0,
@@ -150,7 +150,7 @@ impl Place {
             None => port.gid_of(local).or_else(|| port.gids.first()),
         };
         let gid = wanted_gid.filter(|gid| {
-            // The first version of RoCE does not talk to the second.
+            // RoCE v1 and v2 do not interoperate.
             gid.is_version_2 || port.protocol == Protocol::InfiniBand
         });
         let gid = gid.ok_or_else(|| VerbsError::NoGid {
@@ -177,27 +177,27 @@ impl Place {
         self.port.number
     }
 
-    /// The place of the address to use in the port's table.
+    /// The index of the address in the port's table of GIDs.
     pub fn gid_index(&self) -> u8 {
         self.gid_index
     }
 
-    /// That address.
+    /// The GID.
     pub fn gid(&self) -> [u8; 16] {
         self.gid
     }
 
-    /// Of packets; it has the DSCP in its upper six bits.
+    /// The traffic class of packets; its upper six bits are the DSCP.
     pub fn traffic_class(&self) -> u8 {
         self.wishes.traffic_class
     }
 
-    /// Of packets.
+    /// The service level of packets.
     pub fn service_level(&self) -> u8 {
         self.wishes.service_level
     }
 
-    /// How queue pairs are connected there.
+    /// How queue pairs are connected on this port.
     pub(crate) fn way(&self) -> Way {
         match self.port.protocol {
             Protocol::InfiniBand => Way::InfiniBand,
@@ -233,7 +233,7 @@ impl Place {
     }
 }
 
-/// The ports, for an error.
+/// The list of ports for an error message.
 fn describe(ports: &[Port]) -> String {
     let names = ports.iter().map(|port| {
         let protocol = port.protocol.name();

@@ -1,14 +1,14 @@
-//! Which RDMA ports the machine has, as the kernel tells it without any library.
+//! The machine's RDMA ports, as sysfs lists them, without any library.
 
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-/// Where the kernel describes its RDMA devices.
+/// The directory of RDMA devices in sysfs.
 pub(super) const CLASS: &str = "/sys/class/infiniband";
 
-/// What ports of a device speak.
+/// The protocol of a device's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     InfiniBand,
@@ -33,11 +33,11 @@ pub(super) struct Port {
     pub(super) device: String,
     pub(super) number: u8,
     pub(super) protocol: Protocol,
-    /// The kernel's word, such as `ACTIVE`.
+    /// The kernel's text, such as `ACTIVE`.
     pub(super) state: String,
-    /// In the kernel's words, such as `100 Gb/sec (4X EDR)`.
+    /// The kernel's text, such as `100 Gb/sec (4X EDR)`.
     pub(super) rate: String,
-    /// It sends over an interface of the network, as a program of the kernel, and `rate` is not its own.
+    /// A software device of the kernel that sends over a network interface; `rate` is not its own.
     pub(super) is_software: bool,
     pub(super) gids: Vec<Gid>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Port {
 pub(super) struct Gid {
     pub(super) index: u8,
     pub(super) address: Ipv6Addr,
-    /// RoCE v2 goes over UDP and so through routers; the first version is another protocol.
+    /// RoCE v2 runs over UDP and can be routed; version 1 is another protocol.
     pub(super) is_version_2: bool,
 }
 
@@ -56,23 +56,24 @@ impl Port {
         self.state == "ACTIVE"
     }
 
-    /// What is left of its rate to payload, in bytes per second, where the rate is its own.
+    /// The payload rate in bytes per second, if `rate` is the port's own.
     pub(super) fn payload_rate(&self) -> Option<u64> {
         let gigabits: f64 = self.rate.split_once(" Gb/sec")?.0.parse().ok()?;
         let is_sane = !self.is_software && (1.0..100_000.0).contains(&gigabits);
-        // Of a packet of RoCE v2 that carries 4096 bytes, 90 are frame, headers and checksums.
+        // Of a RoCE v2 packet with 4096 bytes of payload, 90 bytes are frame, headers and
+        // checksums.
         #[expect(clippy::cast_possible_truncation, reason = "checked by the line above")]
         #[expect(clippy::cast_sign_loss, reason = "checked by the line above")]
         is_sane.then_some((gigabits * 1e9 / 8.0 * 0.975) as u64)
     }
 
-    /// Where the kernel describes it.
+    /// Its directory in sysfs.
     pub(super) fn path(&self) -> PathBuf {
         let ports = Path::new(CLASS).join(&self.device).join("ports");
         ports.join(self.number.to_string())
     }
 
-    /// The GID that stands for an IP address, in RoCE v2.
+    /// The GID of an IP address in RoCE v2.
     pub(super) fn gid_of(&self, address: IpAddr) -> Option<&Gid> {
         let wanted = mapped(address);
         self.gids
@@ -81,7 +82,7 @@ impl Port {
     }
 }
 
-/// IPv4 addresses are GIDs in their IPv6-mapped form.
+/// IPv4 addresses appear as IPv6-mapped GIDs.
 fn mapped(address: IpAddr) -> Ipv6Addr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -89,17 +90,17 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// All ports, by device and number.
+/// All ports by device and number.
 ///
 /// # Errors
 ///
-/// When the kernel has no RDMA, or does not let itself be asked.
+/// When the kernel has no RDMA support, or sysfs cannot be read.
 pub(super) fn ports(class: &Path) -> io::Result<Vec<Port>> {
     let mut ports = Vec::new();
     for device in names(class)? {
         let path = class.join(&device);
         let is_iwarp = word(&path.join("node_type")) == "RNIC";
-        // rxe tells there which interface it uses (rxe_verbs.c).
+        // rxe shows its network interface there (rxe_verbs.c).
         let is_software = path.join("parent").exists();
         for number in names(&path.join("ports"))? {
             let Ok(parsed) = number.parse() else {
@@ -125,8 +126,8 @@ pub(super) fn ports(class: &Path) -> io::Result<Vec<Port>> {
     Ok(ports)
 }
 
-/// The table has as many places as the device likes, a thousand with soft-RoCE; empty ones are zeros. The kernel fills the
-/// first that is free, so that behind many empty ones there is nothing.
+/// The device chooses the size of the table (a thousand entries with soft-RoCE); empty entries are
+/// zeros. The kernel fills the first free entry, so nothing follows many empty ones.
 fn gids(port: &Path) -> Vec<Gid> {
     const EMPTY_PLACES: usize = 16;
     let (mut gids, mut empty) = (Vec::new(), 0);
@@ -163,13 +164,13 @@ fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What a file says; nothing if it cannot be read.
+/// The content of a file; empty if it cannot be read.
 fn line(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.trim().to_owned()
 }
 
-/// The kernel writes numbers of an enumeration with their names: `4: ACTIVE`.
+/// The kernel writes enumerations as number and name: `4: ACTIVE`.
 fn word(path: &Path) -> String {
     let line = line(path);
     line.split_once(": ")
@@ -181,7 +182,7 @@ fn word(path: &Path) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A description of two devices, as the kernel writes it.
+    /// A sysfs directory with two devices, as the kernel writes it.
     pub(in crate::verbs) fn example() -> tempfile::TempDir {
         let class = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

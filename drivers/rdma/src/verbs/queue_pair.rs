@@ -1,4 +1,4 @@
-//! A queue pair with its messages: those that it has room for, and those that are on their way.
+//! A queue pair with its receive buffers and outgoing messages.
 
 use std::io;
 use std::ptr;
@@ -14,8 +14,8 @@ use super::requests::Requests;
 use crate::memory::Span;
 use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
 
-/// What a completion is about. A queue pair that replaces another has the same place and another life:
-/// completions of the earlier one may still come.
+/// What a completion is about. A replacement queue pair has the same number and another life:
+/// completions of the earlier one may still arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) queue_pair: u8,
@@ -25,14 +25,14 @@ pub(super) struct Name {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The request of this number.
+    /// The request with this number.
     Request(u32),
-    /// A message of the peer, in this slot.
+    /// A message of the peer in this slot.
     Message(u32),
 }
 
 impl Name {
-    /// The number that a work request carries to its completion.
+    /// The identifier of a work request.
     fn encode(self) -> u64 {
         let (kind, number) = match self.subject {
             Subject::Request(number) => (0, number),
@@ -61,46 +61,47 @@ impl Name {
 #[derive(Debug)]
 pub(super) struct QueuePair {
     own: OwnQueuePair,
-    /// That of iWARP, which is given up after it.
+    /// The iWARP connection, which is dropped after it.
     connection: Option<Connection>,
     number: u8,
     life: u16,
     depths: Depths,
     requests: Requests,
-    /// The last of them, which the device does not know of.
+    /// The last of them, which were not handed to the device yet.
     batch: Batch,
     /// Messages that were posted.
     sent: usize,
-    /// First the messages that may come, then those that go.
+    /// Slots for incoming messages, then for outgoing ones.
     slots: Arc<Registration>,
-    /// Where in `slots` those of this queue pair begin, in bytes.
+    /// The offset in `slots` of this queue pair's first slot.
     first_slot: usize,
 }
 
-/// What requests name that do not get at the peer's memory.
+/// For requests that do not access the peer's memory.
 const NOWHERE: Remote = Remote { address: 0, key: 0 };
 
-/// What all queue pairs of an endpoint share.
+/// Shared by all queue pairs of an endpoint.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) domain: Arc<Domain>,
-    /// Where requests of this end tell that they are done, and where messages of the peer arrive. They are two, so that
-    /// one can sleep while nobody waits for it.
+    /// The completion queues of our requests and of the peer's messages. They are two, so that one
+    /// can sleep while nothing waits for it.
     pub(super) requests: Arc<CompletionQueue>,
     pub(super) messages: Arc<CompletionQueue>,
     pub(super) depths: Depths,
-    /// [`slot_bytes`] for each queue pair: pages of this endpoint alone, which no other channel has before or after. A queue
-    /// pair that replaces another has its slots, and how long a message is the device says, not the peer.
+    /// [`slot_bytes`] for each queue pair: pages of this endpoint alone, which no other channel
+    /// uses before or after. A replacement queue pair takes over the slots. The device reports the
+    /// length of a message, not the peer.
     pub(super) slots: Arc<Registration>,
 }
 
-/// The memory that the messages of one queue pair take.
+/// The memory for the messages of one queue pair.
 pub(super) fn slot_bytes(depths: Depths) -> usize {
     depths.receives * depths.message_bytes + depths.sends * MAX_MESSAGE_BYTES
 }
 
 impl QueuePair {
-    /// One that is not connected.
+    /// A queue pair that is not connected.
     pub(super) fn new(shared: &Shared, number: u8, life: u16) -> io::Result<Self> {
         let depths = shared.depths;
         Ok(Self {
@@ -117,7 +118,7 @@ impl QueuePair {
         })
     }
 
-    /// What the peer knows it by.
+    /// Its number (QPN) for the peer.
     pub(super) fn number(&self) -> u32 {
         self.own.number()
     }
@@ -126,7 +127,7 @@ impl QueuePair {
         self.life
     }
 
-    /// It was connected by the connection manager.
+    /// Takes the connection that the connection manager has made.
     pub(super) fn hold(&mut self, connection: Connection) {
         self.connection = Some(connection);
     }
@@ -135,7 +136,7 @@ impl QueuePair {
         self.own.modify(attributes, mask)
     }
 
-    /// Makes room for all messages that may come. ibv_post_recv(3): not before the queue pair is initialised.
+    /// Posts all receive buffers. ibv_post_recv(3): only after the queue pair is initialised.
     pub(super) fn expect_messages(&self) -> io::Result<()> {
         let count = u32::try_from(self.depths.receives).unwrap_or(u32::MAX);
         (0..count).try_for_each(|slot| self.expect_message(slot))
@@ -152,7 +153,7 @@ impl QueuePair {
         self.requests.count() >= self.depths.sends
     }
 
-    /// Requests without completion.
+    /// Outstanding requests.
     pub(super) fn pending(&self) -> usize {
         self.requests.count()
     }
@@ -190,7 +191,7 @@ impl QueuePair {
         self.requests.posted(id);
     }
 
-    /// Sends a message that takes a part of a region along.
+    /// Sends a message with a part of a region as payload.
     pub(super) fn carry(
         &mut self,
         id: u64,
@@ -206,14 +207,14 @@ impl QueuePair {
         self.requests.posted(id);
     }
 
-    /// Hands the device all requests since the last time, with one call.
+    /// Hands all batched requests to the device with one call.
     pub(super) fn ring_doorbell(&mut self) -> io::Result<()> {
         self.own.send(&mut self.batch)
     }
 
-    /// Puts a message where the device can get at it.
+    /// Copies a message into registered memory.
     fn prepare(&self, message: &Message) -> Span {
-        // No more than `sends` are under way, and they end in order: this slot is free.
+        // At most `sends` are outstanding, and they complete in order: this slot is free.
         let slot = self.sent % self.depths.sends;
         let sends = self.first_slot + self.depths.receives * self.depths.message_bytes;
         let offset = sends + slot * MAX_MESSAGE_BYTES;
@@ -221,12 +222,12 @@ impl QueuePair {
         Span::new(offset, message.as_bytes().len())
     }
 
-    /// A request is done. Returns what those are called whose turn it is.
+    /// A request has completed. Returns the identifiers of those whose turn it is.
     pub(super) fn complete(&mut self, number: u32) -> impl Iterator<Item = u64> {
         self.requests.done(number)
     }
 
-    /// Takes a message out of its slot, and makes room for another there. `None` for one that cannot be.
+    /// Takes a message out of its slot and posts the slot again. `None` for an invalid one.
     pub(super) fn take_message(&self, slot: u32, length: u32) -> io::Result<Option<Vec<u8>>> {
         let (slot_number, length) = (slot as usize, length as usize);
         if slot_number >= self.depths.receives || length > self.depths.message_bytes {
@@ -239,7 +240,8 @@ impl QueuePair {
         Ok(Some(message))
     }
 
-    /// Makes room for another message where a WRITE has used it up, which puts nothing there.
+    /// Posts a receive buffer again that a WRITE with immediate data has used up without filling
+    /// it.
     pub(super) fn replenish(&self, slot: u32) -> io::Result<()> {
         if slot as usize >= self.depths.receives {
             return Ok(());
@@ -260,7 +262,7 @@ impl QueuePair {
         }
     }
 
-    /// Every request tells when it is done.
+    /// Every request is signalled.
     fn request(&self, operation: i32, remote: Remote) -> SendRequest {
         SendRequest {
             id: self.name(Subject::Request(self.requests.next())).encode(),

@@ -1,4 +1,4 @@
-//! Replaces queue pairs that were lost; `slot` says how.
+//! Replaces lost queue pairs; `slot` describes how.
 
 use std::io;
 
@@ -25,7 +25,7 @@ impl VerbsEndpoint {
         });
     }
 
-    /// Tells what failed, unless another life has begun since.
+    /// Reports failures, unless another life has begun since.
     pub(super) fn tell_failures(&mut self, completions: &mut Vec<Completion>) {
         for failure in std::mem::take(&mut self.failures) {
             let Failure {
@@ -62,7 +62,7 @@ impl VerbsEndpoint {
         })
     }
 
-    /// The peer replaces a queue pair, and this end does the same.
+    /// The peer replaces a queue pair, so this end does too.
     pub(super) fn hear(&mut self, notice: Notice, completions: &mut Vec<Completion>) {
         let number = usize::from(notice.queue_pair);
         if number >= self.slots.len() || !self.limits.replaces {
@@ -70,7 +70,7 @@ impl VerbsEndpoint {
         }
         let life = self.slots[number].life;
         if Some(notice.life) == life.checked_add(1) {
-            // The peer has noticed first, or has begun once more.
+            // The peer noticed the loss first, or has begun another life.
             if self.slots[number].clear() == Content::Living {
                 completions.push(Completion::Lost {
                     queue_pair: number,
@@ -99,7 +99,7 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Connects a queue pair that replaces another to that of the peer.
+    /// Connects a replacement queue pair to the peer's.
     pub(super) fn join(&mut self, number: usize, peer: QueuePairRecord) -> io::Result<()> {
         let slot = &mut self.slots[number];
         let (Some(coming), Some(port)) = (&mut slot.coming, &self.peer_port) else {

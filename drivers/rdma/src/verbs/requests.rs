@@ -1,23 +1,23 @@
-//! The requests of a queue pair that have not completed.
+//! The outstanding requests of a queue pair.
 //!
-//! They complete in order, says ibv_poll_cq(3) of reliable connections; the kernel's software iWARP tells that a message
-//! has gone before it tells of the READs that were posted ahead of it. So each completion is known by its number, and
-//! what comes early is kept until its turn.
+//! ibv_poll_cq(3): requests of a reliable connection complete in order. The kernel's software iWARP
+//! reports a sent message before READs that were posted earlier. So completions are matched by
+//! number, and early ones are kept until their turn.
 
 use std::collections::VecDeque;
 
-/// Requests without completion, and those that wait for an earlier one.
+/// Outstanding requests, and completed ones that wait for an earlier one.
 #[derive(Debug)]
 pub(super) struct Requests {
     /// The oldest first.
     waiting: VecDeque<Waiting>,
-    /// The number of the oldest. Numbers wrap, and there are never so many requests.
+    /// The number of the oldest. Numbers wrap around; there are never that many requests.
     oldest: u32,
 }
 
 #[derive(Debug)]
 struct Waiting {
-    /// What the engine calls it.
+    /// The engine's identifier.
     id: u64,
     is_done: bool,
 }
@@ -30,12 +30,12 @@ impl Requests {
         }
     }
 
-    /// How many there are.
+    /// The count.
     pub(super) fn count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The number of the request that is posted next.
+    /// The number of the next request.
     pub(super) fn next(&self) -> u32 {
         let count = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         self.oldest.wrapping_add(count)
@@ -46,7 +46,8 @@ impl Requests {
         self.waiting.push_back(Waiting { id, is_done: false });
     }
 
-    /// The request of this number is done. Returns what those are called whose turn it is.
+    /// The request with this number has completed. Returns the identifiers of those whose turn it
+    /// is.
     pub(super) fn done(&mut self, number: u32) -> impl Iterator<Item = u64> {
         let place = number.wrapping_sub(self.oldest) as usize;
         if let Some(request) = self.waiting.get_mut(place) {

@@ -1,37 +1,38 @@
-//! The place of a queue pair, which one after the other may take.
+//! The slot of a queue pair, which successive queue pairs may occupy.
 //!
-//! When one is lost, both ends throw theirs away, tell each other the next, and connect them; each then knows that
-//! nothing of the earlier one is delivered any more. Whoever notices first begins. Lives are counted, so that the ends agree
-//! on which they talk about, and nobody goes on for ever where nothing gets through.
+//! When a queue pair is lost, both ends discard theirs, exchange the next ones and connect them.
+//! Each end then knows that nothing of the earlier one is delivered any more. The end that notices
+//! first begins. Lives are numbered, so that both ends agree on the queue pair that a notice means,
+//! and bounded, so that the ends do not try without end where nothing gets through.
 
 use super::queue_pair::QueuePair;
 use crate::handshake::QueuePairRecord;
 
-/// Lives in a row in which no request completed.
+/// The most lives in a row in which no request completed.
 const MAX_FRUITLESS_LIVES: u16 = 16;
 
-/// The place of a queue pair.
+/// The slot of a queue pair.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) living: Option<QueuePair>,
     pub(super) coming: Option<Coming>,
-    /// How often it was replaced.
+    /// How many times it was replaced.
     pub(super) life: u16,
     fruitless: u16,
 }
 
-/// A queue pair that is not connected at both ends.
+/// A queue pair that is not connected at both ends yet.
 #[derive(Debug)]
 pub(super) struct Coming {
     pub(super) queue_pair: QueuePair,
-    /// What its first packet is counted as.
+    /// The sequence number of its first packet.
     pub(super) first_packet: u32,
     pub(super) is_connected: bool,
     pub(super) peer_is_connected: bool,
 }
 
 impl Coming {
-    /// What the peer has to know to connect.
+    /// The record that the peer needs to connect.
     pub(super) fn record(&self) -> QueuePairRecord {
         QueuePairRecord {
             number: self.queue_pair.number(),
@@ -44,7 +45,7 @@ impl Coming {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Nothing,
-    /// It was not told that it lives.
+    /// It was not reported as connected yet.
     Coming,
     Living,
 }
@@ -60,7 +61,7 @@ impl Slot {
         }
     }
 
-    /// Throws away what is there.
+    /// Discards the contents.
     pub(super) fn clear(&mut self) -> Content {
         let coming = self.coming.take();
         match (self.living.take(), coming) {
@@ -70,19 +71,19 @@ impl Slot {
         }
     }
 
-    /// The queue pair of a life. What comes over one may come before it is known to live.
+    /// The queue pair of this life. Data may arrive over it before it is known to be connected.
     pub(super) fn of_life(&mut self, life: u16) -> Option<&mut QueuePair> {
         let coming = self.coming.as_mut().map(|coming| &mut coming.queue_pair);
         let current = self.living.as_mut().or(coming);
         current.filter(|queue_pair| queue_pair.life() == life)
     }
 
-    /// Something gets through.
+    /// A request has completed.
     pub(super) fn bears_fruit(&mut self) {
         self.fruitless = 0;
     }
 
-    /// Counts the next life; `None` if there were enough.
+    /// Counts the next life; `None` after too many.
     pub(super) fn next_life(&mut self) -> Option<u16> {
         self.fruitless += 1;
         if self.fruitless > MAX_FRUITLESS_LIVES {
@@ -92,7 +93,7 @@ impl Slot {
         Some(self.life)
     }
 
-    /// Makes the queue pair that comes the one that lives, if both ends have connected it.
+    /// Makes the new queue pair the connected one, if both ends have connected it.
     pub(super) fn revive(&mut self) -> bool {
         let is_ready = |coming: &mut Coming| coming.is_connected && coming.peer_is_connected;
         let Some(coming) = self.coming.take_if(is_ready) else {

@@ -1,4 +1,5 @@
-//! Payloads that are received straight into their place, several with one call where it can be guessed what comes.
+//! Payloads that are received straight into their place, several with one call where they can be
+//! predicted.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +12,7 @@ use crate::soft::mpa::MAX_TRAILER_BYTES;
 use crate::soft::segment::Tagged;
 use crate::soft::socket::{self, Place};
 
-/// The most payload that is guessed with one call: if nothing of it is right, all of it is staged.
+/// The most payload predicted in one call: if the prediction is wrong, all of it is staged.
 const GUESSED_BYTES: usize = STAGING_BYTES - 64 * 1024;
 
 /// The rest of a tagged segment.
@@ -20,21 +21,21 @@ pub(super) struct Direct {
     begun: Begun,
     memory: Arc<Memory>,
     span: Span,
-    /// Padding and checksum, which follow it.
+    /// The padding and checksum that follow.
     trailer_bytes: usize,
-    /// Its payload, and that of segments before it that nobody was told of.
+    /// Its payload, and that of earlier segments that were not reported yet.
     bytes: usize,
 }
 
 impl Direct {
-    /// So much of the payload is there, or more than there is; returns how much.
+    /// This much of the payload has arrived, or more than it is; returns its share.
     fn take(&mut self, count: usize) -> usize {
         let taken = self.span.first(count).length;
         self.span = self.span.skip(taken);
         taken
     }
 
-    /// All of it is there, and the next segment is this.
+    /// It is complete, and the next segment is the predicted one.
     fn follow(&mut self, guess: &Guess) {
         self.begun = guess.begun;
         self.span = guess.span;
@@ -42,10 +43,10 @@ impl Direct {
         self.bytes += guess.span.length;
     }
 
-    /// What to tell when it is there.
+    /// What to report when it is complete.
     fn event(&self) -> Incoming {
         match self.begun.kind {
-            // What is left of the last segment is nothing, at its end, and all segments lie behind each other.
+            // The rest of the last segment is empty, and all segments are contiguous.
             Tagged::Write => {
                 Incoming::Written(Span::new(self.span.offset - self.bytes, self.bytes))
             }
@@ -58,8 +59,8 @@ impl Direct {
 }
 
 impl Receive {
-    /// Copies what is there of a tagged segment's payload to its place, and leaves the rest to be
-    /// received.
+    /// Copies the staged part of a tagged segment's payload to its place; the rest will be received
+    /// there.
     pub(super) fn place(&mut self, begun: Begun, sink: Sink, trailer_bytes: usize) {
         let Sink { memory, span, .. } = sink;
         let there = span.first(self.end - self.start);
@@ -77,7 +78,7 @@ impl Receive {
         });
     }
 
-    /// Receives the rest of a tagged segment, and its trailer.
+    /// Receives the rest of a tagged segment and its trailer.
     pub(super) fn receive_direct(
         &mut self,
         mut direct: Direct,
@@ -89,7 +90,7 @@ impl Receive {
                 return Ok(Step::Wanted(0));
             }
             self.calls -= 1;
-            // All that was staged has been placed.
+            // Everything staged was placed.
             (self.start, self.end) = (0, 0);
             match self.receive_ahead(&mut direct, socket) {
                 Ok(0) => return Err(ReceiveError::Cut),
@@ -98,7 +99,7 @@ impl Receive {
                 Err(error) => {
                     self.direct = Some(direct);
                     return match error.kind() {
-                        // Nothing is wanted but another try.
+                        // Nothing arrived; the caller tries again.
                         io::ErrorKind::WouldBlock => Ok(Step::Wanted(0)),
                         _ => Err(error.into()),
                     };
@@ -114,11 +115,12 @@ impl Receive {
         Ok(Step::Event(direct.event()))
     }
 
-    /// Receives the rest of a segment and what probably follows, and goes on to the last segment of which something has
-    /// come. What comes behind that is staged. Returns how much came.
+    /// Receives the rest of a segment and the predicted ones, and continues with the last segment
+    /// of which something has arrived. What arrives after that is staged. Returns the count of
+    /// bytes.
     fn receive_ahead(&mut self, direct: &mut Direct, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let guesses = self.foresight.guesses(direct.begun, GUESSED_BYTES);
-        // What stands between the payloads.
+        // The bytes between the payloads.
         let mut between = [0; MAX_GUESSES * (MAX_TRAILER_BYTES + HEAD_BYTES) + BEYOND_BYTES];
         let received = {
             let memory = &*direct.memory;
@@ -140,8 +142,8 @@ impl Receive {
         Ok(received)
     }
 
-    /// Takes what was received as the segments that it is. Those that were guessed rightly are in their places; from the
-    /// first that was not on, nothing is.
+    /// Compares the received headers with the predicted ones. Rightly predicted segments are in
+    /// their places; from the first wrong one on, none is.
     fn sort(
         &mut self,
         direct: &mut Direct,
@@ -165,7 +167,7 @@ impl Receive {
         self.stage(&between[..count]);
     }
 
-    /// Takes `count` bytes from where wrong guesses have put them.
+    /// Stages `count` bytes from the places of wrong predictions.
     fn stage_wrong(
         &mut self,
         direct: &Direct,

@@ -1,4 +1,4 @@
-//! How many calls messages take: whether anything was guessed of them shows nowhere else.
+//! How many calls messages take, which is the only visible effect of predictions.
 
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use crate::provider::Message;
 use crate::soft::placed::Placed;
 use crate::soft::transmit::{Job, Transmit};
 
-/// As much as a socket holds. The payloads of its 15 segments cannot all be alike.
+/// As much as a socket holds. The payloads of its 15 segments cannot all be equal.
 const BYTES: usize = 128 * 1024;
 const SEGMENT_BYTES: usize = 9000;
 
@@ -24,7 +24,7 @@ const CALLS: usize = 64;
 fn a_message_that_is_cut_like_the_one_before_takes_two_calls() {
     let mut ends = Ends::new();
     let messages = [ends.message(), ends.message(), ends.message()];
-    // Nobody expects the first one, and all of it is staged.
+    // The first message is not predicted and is staged completely.
     assert_eq!(ends.calls_for(&messages[0]), (true, 1));
     assert_eq!(ends.calls_for(&messages[1]), (true, 2));
     assert_eq!(ends.calls_for(&messages[2]), (true, 2));
@@ -40,7 +40,7 @@ fn nobody_looks_for_more_than_there_was() {
     assert_eq!(ends.calls_for(after), (true, 1));
 }
 
-/// Adapters cut messages where their packets end.
+/// Adapters cut messages at packet boundaries.
 #[test]
 fn a_message_comes_in_segments() {
     let mut ends = Ends::new();
@@ -82,7 +82,7 @@ fn segments_that_do_not_fit_are_refused() {
     ));
 }
 
-/// A TERMINATE may be longer than the peer's other messages, and come in the middle of one of them.
+/// A TERMINATE may be longer than other messages of the peer, and arrive in the middle of one.
 #[test]
 fn an_end_is_told_whatever_was_begun() {
     let mut ends = Ends::new();
@@ -99,7 +99,7 @@ fn an_end_is_told_whatever_was_begun() {
     assert!(matches!(received, Err(ReceiveError::TooLong { .. })));
 }
 
-/// A part of a message, as it goes over the wire.
+/// An encoded part of a message.
 fn segment(queue: Queue, message: u32, offset: u32, last: bool, count: usize) -> Vec<u8> {
     let header = Header::Untagged {
         queue,
@@ -116,7 +116,7 @@ fn segment(queue: Queue, message: u32, offset: u32, last: bool, count: usize) ->
     bytes
 }
 
-/// A sender, a receiver, and what is between them.
+/// A sender and a receiver with a socket pair between them.
 struct Ends {
     memory: Arc<Memory>,
     regions: Regions,
@@ -147,7 +147,7 @@ impl Ends {
         }
     }
 
-    /// A WRITE and a SEND, as they go over the wire.
+    /// An encoded WRITE and SEND.
     fn message(&mut self) -> Vec<u8> {
         let write = Job::Tagged {
             kind: Tagged::Write,
@@ -170,8 +170,8 @@ impl Ends {
         bytes
     }
 
-    /// Receives these bytes; returns whether the message has come, and how many calls looked for it. All that was written
-    /// has come before it.
+    /// Receives these bytes; returns whether the message has arrived and how many calls that took.
+    /// All written data has arrived before it.
     fn calls_for(&mut self, bytes: &[u8]) -> (bool, usize) {
         let has_come = self.receive(bytes).unwrap().is_some();
         let all = Span::new(0, BYTES);
@@ -182,7 +182,7 @@ impl Ends {
         (has_come, CALLS - self.receive.calls)
     }
 
-    /// What these bytes say, or those before them did, beside what they write.
+    /// The event of these bytes or earlier ones, except WRITEs.
     fn receive(&mut self, bytes: &[u8]) -> Result<Option<Incoming>, ReceiveError> {
         let [ours, theirs] = &self.sockets;
         assert_eq!(send(ours, bytes, SendFlags::empty()), Ok(bytes.len()));
@@ -197,14 +197,14 @@ impl Ends {
     }
 }
 
-/// These keep all that is sent until it is received, and give it with one call.
+/// Sockets that keep everything that is sent until it is received with one call.
 fn sockets() -> [OwnedFd; 2] {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     pair.unwrap().into()
 }
 
-/// Nobody has asked for anything.
+/// No READ is outstanding.
 struct NoReads;
 
 impl Sinks for NoReads {

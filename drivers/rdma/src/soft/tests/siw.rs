@@ -1,7 +1,8 @@
-//! The iWARP of the kernel, siw, at the other end.
+//! Against the kernel's iWARP, siw, at the other end.
 //!
-//! rping(1) drives it, but for revision 1. In each round its client announces a buffer, which the server READs; then another one, to which
-//! the server WRITEs the same bytes. After each the server says so by a SEND.
+//! rping(1) drives it, except for revision 1. In each round its client announces a buffer, which
+//! the server READs; then another one, to which the server WRITEs the same bytes. After each the
+//! server confirms by a SEND.
 
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -11,18 +12,18 @@ use super::*;
 use crate::provider::Wanted;
 use crate::verbs::{Listener, Place, VerbsEndpoint, Wishes};
 
-/// The end of the cable that is ours; the devices of both are siw.
+/// Our end of the cable; the devices at both ends are siw.
 const OURS: &str = "10.9.0.1";
 const THEIRS: &str = "10.9.0.2";
 
-/// Nothing else listens in a guest.
+/// No other program listens in a guest.
 const PORT: u16 = 7174;
 
 /// The largest buffer of rping.
 const BUFFER_BYTES: usize = 65_535;
 const ROUNDS: usize = 50;
 
-/// Small segments, and segments as large as they get.
+/// Small segments, and the largest ones.
 const SEGMENT_BYTES: [usize; 3] = [1400, 8000, 65_000];
 
 #[test]
@@ -45,9 +46,10 @@ fn we_read_and_write_the_memory_of_the_kernel() {
     }
 }
 
-/// In revision 1 a connecting end does not say how many READs it answers; rping accepts with the numbers of the request,
-/// which are zero then, and its first READ cannot be posted. So the kernel's end is ours as well. The other way round
-/// there is nothing to test: siw connects by revision 2, a constant in its siw_main.c, and takes no answer in another.
+/// In revision 1 a connecting end does not announce READ depths. rping accepts with the numbers of
+/// the request, which are zero then, and cannot post its first READ. So this test drives the
+/// kernel's end as well. The other direction cannot be tested: siw connects with revision 2 only (a
+/// constant in its siw_main.c) and accepts no other reply.
 #[test]
 #[ignore = "needs siw, which a guest has: make test-rdma"]
 fn the_kernel_speaks_revision_1() {
@@ -63,7 +65,7 @@ fn be_client(offer: &Offer) {
     let mut server = rping(&["-s", "-a", THEIRS]);
     let mut peer = peer(connect(), Side::Connector, offer);
     for round in 0..ROUNDS {
-        // The server WRITEs a string: what ends with the first zero.
+        // The server WRITEs a string, which ends with the first zero.
         let mut bytes = noise(round.to_le_bytes()[0], BUFFER_BYTES);
         bytes.iter_mut().for_each(|byte| *byte |= 1);
         bytes[BUFFER_BYTES - 1] = 0;
@@ -82,7 +84,7 @@ fn be_client(offer: &Offer) {
         assert!(written == bytes, "round {round} of {offer:?}");
     }
     drop(peer);
-    // Its exit status says that the connection ended, whoever did it.
+    // Its exit status reports the end of the connection, whichever end caused it.
     server.wait().unwrap();
 }
 
@@ -119,11 +121,11 @@ fn be_server(offer: &Offer) {
         peer.post(3, Work::Send(Message::new(&[0; 16]).unwrap()));
     }
     assert_eq!(announced, 2 * ROUNDS);
-    // It compares what it got with what it had.
+    // It compares what it received with what it had.
     assert!(client.wait().unwrap().success(), "{offer:?}");
 }
 
-/// Each end WRITEs to the other's memory, and READs from it.
+/// Each end WRITEs to the other's memory and READs from it.
 fn talk(listener: &Listener, offer: &Offer) {
     let (mut ours, mut theirs) = thread::scope(|scope| {
         let ours = scope.spawn(|| peer(connect(), Side::Connector, offer));
@@ -142,7 +144,7 @@ fn talk(listener: &Listener, offer: &Offer) {
             theirs.give(our_sink);
             theirs.next_message().expect("a farewell");
         });
-        // RFC 5044 7.1: the end that has connected sends first.
+        // RFC 5044 7.1: the connecting end sends first.
         ours.give(their_sink);
         ours.is_given(&their_noise);
         ours.fetch(their_source, &their_noise);
@@ -176,7 +178,7 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
     Peer::new(endpoint)
 }
 
-/// Connects as soon as rping listens, which it does not tell.
+/// Connects as soon as rping listens, which it does not report.
 fn connect() -> TcpStream {
     let started = Instant::now();
     loop {
@@ -218,7 +220,7 @@ fn peer(socket: TcpStream, side: Side, offer: &Offer) -> Peer {
 }
 
 impl<E: Endpoint> Peer<E> {
-    /// WRITEs what others may read, and sends the beginning of it.
+    /// WRITEs memory that the peer may read, and sends where it begins.
     fn give(&mut self, to: Remote) {
         let write = Work::Write {
             region: self.regions[READABLE].id,
@@ -235,7 +237,7 @@ impl<E: Endpoint> Peer<E> {
         self.post(2, carry);
     }
 
-    /// The other end WRITEs this.
+    /// Expects the other end to WRITE these bytes.
     fn is_given(&mut self, expected: &[u8]) {
         let message = self.next_message().expect("it says so");
         let (says, payload) = message.split_at(7);
@@ -244,7 +246,7 @@ impl<E: Endpoint> Peer<E> {
         assert!(self.content(WRITABLE, Span::new(0, BYTES)) == expected);
     }
 
-    /// READs this.
+    /// READs these bytes.
     fn fetch(&mut self, from: Remote, expected: &[u8]) {
         let region = self.regions[LOCAL].id;
         let span = Span::new(0, BYTES);
@@ -253,7 +255,7 @@ impl<E: Endpoint> Peer<E> {
         assert!(self.content(LOCAL, span) == expected);
     }
 
-    /// Works until the other end has sent a message; `None` if it is gone.
+    /// Polls until the other end has sent a message; `None` if it is gone.
     fn next_message(&mut self) -> Option<Vec<u8>> {
         self.wait(|completion| match completion {
             Completion::Received { message, .. } => Some(Some(message.clone())),
@@ -267,7 +269,7 @@ impl<E: Endpoint> Peer<E> {
         })
     }
 
-    /// Works until a request is done.
+    /// Polls until a request has completed.
     fn done(&mut self, request: u64) {
         self.wait(|completion| {
             let is_done = matches!(completion, Completion::Done { id, .. } if *id == request);
@@ -275,7 +277,7 @@ impl<E: Endpoint> Peer<E> {
         });
     }
 
-    /// Works until something has happened, and forgets what happened before.
+    /// Polls until an event matches, and drops the events before it.
     fn wait<T>(&mut self, wanted: impl Fn(&Completion) -> Option<T>) -> T {
         loop {
             while !self.completions.is_empty() {
