@@ -1,7 +1,8 @@
 //! The conformance suite over RDMA adapters, or the kernel's software ones.
 //!
-//! `GRIDHAUL_RDMA_ADDRESS` is a local address that has such a device. Where there is none, these tests are ignored, which
-//! `cargo test` says; whoever has one asks for them with `--ignored`, and then a missing device is a failure.
+//! `GRIDHAUL_RDMA_ADDRESS` is a local address that has such a device. Without one these tests are
+//! ignored, which `cargo test` reports; with one, run them with `--ignored`, and then a missing
+//! device is a failure.
 
 use std::env;
 
@@ -46,6 +47,6 @@ fn subject(stack: &str) -> Subject {
     let address = address
         .parse()
         .expect("GRIDHAUL_RDMA_ADDRESS is an address");
-    // Devices in software take tens of milliseconds for each.
+    // Software devices take tens of milliseconds for each.
     Subject::new(stack).at(address).openings(200)
 }

@@ -1,12 +1,13 @@
-//! A peer that lies in the exchange of a whole channel, and an oracle for the memory of other sessions.
+//! A peer that lies in the protocol of a whole channel, with an oracle for the memory of other
+//! sessions.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-/// Asked by LeakSanitizer. The thread that looks after idle rings sleeps when the process ends, and what it was started with
-/// would count as leaked.
-// SAFETY: nothing else has this name: the sanitizer's own definition gives way to it.
+/// Called by LeakSanitizer. The background thread that drops idle rings sleeps when the process
+/// ends, and its start arguments would count as leaked.
+// SAFETY: no other definition has this name: the sanitizer's own one is weak.
 #[unsafe(no_mangle)]
 extern "C" fn __lsan_is_turned_off() -> i32 {
     1

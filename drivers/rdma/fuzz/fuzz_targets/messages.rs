@@ -1,4 +1,4 @@
-//! What a peer says of its ring and ours while data flows.
+//! Messages of a peer about both rings while data flows.
 
 #![no_main]
 

@@ -1,7 +1,9 @@
-//! A peer over `soft` that goes through the whole exchange and lies in it: it announces what it never wrote, and READs what was
-//! never announced.
+//! A peer over `soft` that follows the whole protocol and lies in it: it announces bytes that it
+//! never wrote, and READs bytes that were never announced.
 //!
-//! The pool of rings has those of another session before, full of a secret. Neither what is delivered here nor what the
+//! Before, the pool's rings belonged to another session and were filled with a secret. Neither the
+//! delivered bytes nor those that the peer READs may contain a byte of it, nor one that was never
+//! written.
 //! peer reads may hold a byte of it, nor one that nobody has written.
 
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -26,48 +28,49 @@ use crate::provider::{Access, Completion, Endpoint, Remote, Request, Work};
 use crate::settings::Settings;
 use crate::soft::{self, SoftEndpoint, establish};
 
-/// What the rings of another session were full of.
+/// The content of another session's rings.
 const SECRET: u8 = 0xa5;
 
-/// What this session sends.
+/// The bytes that this session sends.
 const PUBLIC: u8 = 0x77;
 
-/// What the peer writes and sends along.
+/// The bytes that the peer writes and sends inside messages.
 const PEERS: u8 = 0x11;
 
-/// The length of each ring, in bytes.
+/// The length of each ring in bytes.
 const RING_BYTES: usize = 16 << 10;
 
-/// The memory of the peer, in bytes: more than a ring.
+/// The peer's memory in bytes: more than a ring.
 const PEER_BYTES: usize = RING_BYTES + 4096;
 
-/// What may travel in a message, in bytes.
+/// The longest inline payload in bytes.
 const INLINE_BYTES: u16 = 256;
 
-/// A step of the peer, or of whoever has the channel.
+/// A step of the peer, or of the channel's user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
-    /// Writes to so many bytes of the ring from a place on.
+    /// Writes this many bytes of the ring from an offset on.
     Write(usize, usize),
-    /// Says something; what a message carries along is the peer's.
+    /// Sends a message; an inline payload has the peer's bytes.
     Say(Message),
-    /// READs so many bytes of the ring that is sent from, from a place on.
+    /// READs this many bytes from an offset of the ring that is sent from.
     Read(usize, usize),
-    /// Writes the next piece and announces it, as it should.
+    /// Writes the next piece and announces it correctly.
     Behave(usize),
-    /// So many of the bytes that are there are delivered.
+    /// Delivers this many of the arrived bytes.
     Deliver(usize),
-    /// So many bytes are sent to the peer.
+    /// Sends this many bytes to the peer.
     Send(usize),
 }
 
-/// The steps that the input says, over a channel that it opens. Ends with the first lie that is noticed.
+/// The steps that the input encodes, over a channel that it opens. Ends with the first detected
+/// violation.
 pub fn liar(input: &[u8]) {
     let mut input = Input(input);
     let modes = input.byte();
     let mode = if modes & 1 == 0 { Mode::Put } else { Mode::Get };
     if modes >= 240 {
-        // Records that make no sense, or none.
+        // Invalid records, or none.
         assert!(Meeting::open(mode, Some(input.0)).is_none());
         return;
     }
@@ -86,7 +89,7 @@ fn step(input: &mut Input<'_>, meeting: &Meeting) -> Step {
     let kind = input.byte();
     let place = usize::from(input.byte()) * 72;
     let count = usize::from(input.byte()) * 16;
-    // Near what is true, in the stream.
+    // Near the valid position of the stream.
     let near = (meeting.behaved + u64::from(input.byte()) * 16).saturating_sub(1024);
     match kind {
         0..=47 => Step::Write(place, count),
@@ -119,16 +122,16 @@ pub(crate) struct Meeting {
     /// The peer's memory to send from, its region, and the same to READ into.
     source: (Arc<Memory>, usize),
     sink: (Arc<Memory>, usize),
-    /// The ring that the peer gets at.
+    /// The ring that the peer accesses.
     ring: RingRecord,
     completions: Vec<Completion>,
-    /// The end of what the peer wrote and announced.
+    /// The end of what the peer wrote and announced correctly.
     behaved: u64,
 }
 
 impl Meeting {
-    /// Opens a channel in rings that were another's. The peer sends `records` instead of its own if there are any, and
-    /// closes the connection; then there is no channel.
+    /// Opens a channel in rings that belonged to another session. If there are `records`, the peer
+    /// sends them in place of its own and closes the connection; then there is no channel.
     pub(crate) fn open(mode: Mode, records: Option<&[u8]>) -> Option<Self> {
         leave_secrets();
         let options = [("slab", "4K"), ("slabs", "4"), ("provider", "soft")];
@@ -179,11 +182,11 @@ impl Meeting {
         })
     }
 
-    /// Takes a step, and lets both ends do what can be done.
+    /// Takes a step, and lets both ends do what is possible.
     ///
     /// # Errors
     ///
-    /// The lie that our end has noticed, or that the queue pair is lost.
+    /// The violation that our end has detected, or the loss of the queue pair.
     pub(crate) fn take(&mut self, step: Step) -> Result<(), String> {
         match step {
             Step::Write(place, length) => self.write(place, length),
@@ -219,7 +222,7 @@ impl Meeting {
         self.advance()
     }
 
-    /// Lets both ends do what can be done.
+    /// Lets both ends do what is possible.
     fn advance(&mut self) -> Result<(), String> {
         for _ in 0..3 {
             self.peer.poll(&mut self.completions);
@@ -250,7 +253,7 @@ impl Meeting {
         self.ours.exchange.receiver.consume(ready.length);
     }
 
-    /// The peer knows what this session has sent, and nothing else.
+    /// The peer may have READ what this session has sent, and nothing else.
     fn check_what_was_read(&self) {
         let mut bytes = vec![0; PEER_BYTES];
         self.sink.0.copy_out(0, &mut bytes);
@@ -288,7 +291,7 @@ impl Meeting {
         }
     }
 
-    /// What the peer has no room for it does not say.
+    /// Posts a request, or drops it if the peer's queue pair is full.
     fn post(&mut self, work: Work) {
         let _ = self.peer.post(0, Request { id: 0, work });
     }
@@ -302,7 +305,7 @@ impl Drop for Meeting {
     }
 }
 
-/// Opens the peer's end of a channel; returns where our ring is that it gets at.
+/// Opens the peer's end of a channel; returns our ring that it accesses.
 fn greet(
     socket: OwnedFd,
     mode: Mode,
@@ -321,7 +324,7 @@ fn greet(
     let Record::Answer(answer) = handshake::read(&socket, operation).ok()? else {
         return None;
     };
-    // Our end never gets at the peer's ring here: it is told of one that is not there.
+    // Our end never accesses the peer's ring here, so it gets an invalid one.
     let nowhere = RingRecord { address: 0, key: 0 };
     handshake::write(&socket, &Record::Ring(nowhere), operation).ok()?;
     let Record::Ring(ring) = handshake::read(&socket, operation).ok()? else {
@@ -340,7 +343,7 @@ fn greet(
     Some((peer, ring))
 }
 
-/// Another session has had rings of this length, and both are full.
+/// Fills rings of this length with the secret, as another session.
 fn leave_secrets() {
     let cancel = Cancel::new();
     let operation = Operation {
@@ -407,7 +410,7 @@ mod tests {
         assert!(refused.contains("has not written"), "{refused}");
     }
 
-    /// All of it was written, but for the files before.
+    /// All of it was written, before the earlier files.
     #[test]
     fn what_was_written_before_the_credit_cannot_be_announced_again() {
         let ring = [Step::Behave(4096), Step::Deliver(4096)].repeat(4);

@@ -1,4 +1,4 @@
-//! What a peer says while data flows, and what becomes of queue pairs meanwhile.
+//! Messages of a peer while data flows, with losses of queue pairs.
 
 use std::io;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -23,11 +23,11 @@ const QUEUE_PAIRS: usize = 3;
 const PIECES: usize = 8;
 const DEPTH: usize = 16;
 
-/// Longer than a piece, so that every one of them may travel in a message.
+/// Longer than a piece, so that every piece may travel inside a message.
 const INLINE_BYTES: usize = 300;
 
-/// Messages of a peer, true and false, with completions and losses between them, and what we send and consume. Ends with
-/// the first lie that is noticed.
+/// Valid and invalid messages of a peer, with completions and losses between them, and with what we
+/// send and consume. Ends with the first detected violation.
 pub fn messages(input: &[u8]) {
     let mut input = Input(input);
     let ring_bytes = NonZeroU64::new(RING_BYTES).expect("a constant that is not zero");
@@ -103,7 +103,7 @@ pub fn messages(input: &[u8]) {
                 peer.say(input.bytes(count));
             }
             160..=175 => {
-                // It comes round at 32 bits.
+                // It wraps around at 32 bits.
                 let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
                 peer.write(immediate(near.wrapping_sub(400)), input.byte());
             }
@@ -123,7 +123,7 @@ pub fn messages(input: &[u8]) {
     }
 }
 
-/// A message about some place near what is true.
+/// A message about a position near a valid one.
 fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
     let near = consumed.wrapping_add(u64::from(input.byte()) * 4);
     match kind {
@@ -146,10 +146,10 @@ fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
     }
 }
 
-/// The other end, with an endpoint that does what the input says.
+/// The other end, with an endpoint that follows the input.
 #[derive(Debug)]
 struct Peer {
-    /// Of each queue pair what was posted and has not completed, `None` if it is lost.
+    /// The outstanding requests of each queue pair; `None` if it is lost.
     pending: Vec<Option<Vec<u64>>>,
     happens: Vec<Completion>,
     never: OwnedFd,

@@ -1,7 +1,7 @@
 //! What a peer's bytes reach, for the fuzz targets in `fuzz/` and for tests with arbitrary bytes.
 //!
-//! Programs do not have this: cargo-fuzz sets the `cfg` that it needs. Each function takes what a peer could send, and
-//! panics when that has an effect that no peer may have.
+//! It is not part of programs: cargo-fuzz sets the `cfg` that it needs. Each function takes what a
+//! peer could send, and panics if that has an effect that no peer may have.
 
 mod liar;
 mod messages;
@@ -13,7 +13,7 @@ pub use messages::messages;
 pub use records::{frame, records};
 pub use segments::segments;
 
-/// Takes numbers off the input; zeros follow its end.
+/// Takes numbers from the input; zeros follow its end.
 #[derive(Debug)]
 struct Input<'a>(&'a [u8]);
 
@@ -26,7 +26,7 @@ impl<'a> Input<'a> {
         self.bytes(1).first().copied().unwrap_or_default()
     }
 
-    /// At most so many bytes.
+    /// At most this many bytes.
     fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;

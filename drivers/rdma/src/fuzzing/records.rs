@@ -1,5 +1,5 @@
-//! What comes before there is a queue pair: records on the data connection, and the frames that open an iWARP
-//! connection.
+//! Everything before there is a queue pair: records on the data connection, and the frames that
+//! open an iWARP connection.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ use rustix::net::{
 use crate::handshake::{self, Record};
 use crate::soft::mpa::{FRAME_BYTES, Frame, FrameKind};
 
-/// Records of the handshake, one after the other.
+/// Records of the handshake in sequence.
 pub fn records(input: &[u8]) {
     let cancel = Cancel::new();
     let operation = Operation {
@@ -34,7 +34,7 @@ pub fn records(input: &[u8]) {
     }
 }
 
-/// A frame of an end that connects, or accepts.
+/// A frame of the connecting or the accepting end.
 pub fn frame(input: &[u8]) {
     let Some((head, rest)) = input.split_first_chunk::<FRAME_BYTES>() else {
         return;
@@ -52,10 +52,10 @@ pub fn frame(input: &[u8]) {
     }
 }
 
-/// The end of a connection over which `input` has come, and then the end.
+/// The end of a connection over which `input` has arrived, followed by its end.
 pub(super) fn filled(input: &[u8]) -> OwnedFd {
     let (ours, theirs) = connection();
-    // What has no room is left out.
+    // Bytes without room in the socket are left out.
     let _ = send(&theirs, input, SendFlags::NOSIGNAL);
     shutdown(&theirs, Shutdown::Write).expect("it is connected");
     ours

@@ -1,4 +1,4 @@
-//! What comes over an iWARP connection: a peer that knows the keys, and tries what it may not do.
+//! Segments over an iWARP connection: a peer that knows the keys tries forbidden accesses.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::soft::SoftEndpoint;
 use crate::soft::mpa::{Checksum, Trailer};
 use crate::soft::segment::{Header, Queue, ReadRequest, Tagged};
 
-/// The length of each region, in bytes.
+/// The length of each region in bytes.
 const REGION_BYTES: usize = 4096;
 
-/// Pieces under way.
+/// Pieces in flight.
 const PIECES: usize = 8;
 
-/// What a message may take along, in bytes.
+/// The longest inline payload in bytes.
 const PAYLOAD_BYTES: usize = 6000;
 
-/// Segments, each named by its first byte: sound ones with keys that are right, places that may not be, and payloads
-/// of any length; or bytes as they are.
+/// Segments, selected by their first byte: valid ones with right keys, perhaps invalid places, and
+/// payloads of any length; or raw bytes.
 pub fn segments(input: &[u8]) {
     let mut input = Input(input);
     let has_checksum = input.byte() % 2 == 1;

@@ -1,4 +1,4 @@
-//! What the devices at both ends make of what arrives.
+//! How the devices at both ends react to what arrives.
 
 use super::fabric::{Fabric, Place, What};
 use super::queue_pair::{Kind, Pending, Train, Verdict};
@@ -7,7 +7,7 @@ use crate::memory::Span;
 use crate::provider::{Access, Completion, Remote, Work};
 
 impl Fabric {
-    /// Packets of a train are there.
+    /// Packets of a train have arrived.
     pub(crate) fn arrive(&mut self, place: Place, train: Train, packets: u64, has_gap: bool) {
         if !self.lives(place) {
             return;
@@ -48,7 +48,7 @@ impl Fabric {
             self.say(place, What::Missing { packet });
         } else if !matches!(verdict, Verdict::Gap { .. }) {
             if train.kind == Kind::Read {
-                // Also for the second time: it was asked for again.
+                // A repeated request is answered again.
                 self.queue_pair(place).answer(train);
                 self.queue(place);
             } else {
@@ -57,7 +57,7 @@ impl Fabric {
         }
     }
 
-    /// Whether the peer may do what it asks for.
+    /// Whether the peer may do what it requests.
     fn allow(&mut self, place: Place, pending: &Pending) -> Result<(), &'static str> {
         let (remote, span, access) = match pending.request.work {
             Work::Write { span, to, .. } => (to, span, Access::RemoteWrite),
@@ -120,7 +120,7 @@ impl Fabric {
         }
     }
 
-    /// The other device has sent all of a message.
+    /// The other device has sent a complete message.
     fn receive(&mut self, place: Place, message: Vec<u8>) {
         let queue_pair = place.queue_pair;
         let received = Completion::Received {
@@ -130,7 +130,7 @@ impl Fabric {
         self.complete(place, received);
     }
 
-    /// Where in a request's bytes its packets from `from` up to `end` are, and how many these are.
+    /// Which bytes of a request its packets from `from` up to `end` carry, as offset and length.
     fn part(&mut self, requester: Place, pending: &Pending, from: u64, end: u64) -> (usize, usize) {
         let bytes = self.queue_pair(requester).bytes(pending, from, end);
         let fits = "a part of a span";
@@ -138,7 +138,7 @@ impl Fabric {
         (skip, usize::try_from(bytes.end - bytes.start).expect(fits))
     }
 
-    /// The requester's part, where it gets what it asked for.
+    /// The requester's part when a response arrives.
     fn take_response(&mut self, place: Place, train: Train, packets: u64, has_gap: bool) {
         let end = train.first + packets;
         let pending = self.queue_pair(place).find(train.first);
@@ -176,7 +176,7 @@ impl Fabric {
         }
     }
 
-    /// The other device has taken all packets before `packet`.
+    /// The other device has acknowledged all packets before `packet`.
     pub(crate) fn acknowledged(&mut self, place: Place, packet: u64) {
         if !self.lives(place) {
             return;
@@ -199,7 +199,7 @@ impl Fabric {
         self.close_if_done(place);
     }
 
-    /// The other device misses a packet: it and everything after it goes again.
+    /// The other device misses a packet: it and everything after it are retransmitted.
     pub(crate) fn missing(&mut self, place: Place, packet: u64) {
         self.acknowledged(place, packet);
         if self.lives(place) {
@@ -209,14 +209,14 @@ impl Fabric {
         }
     }
 
-    /// The other device does not allow what was asked of it.
+    /// The other device refused the request.
     pub(crate) fn refused(&mut self, place: Place, reason: &str) {
         if self.lives(place) {
             self.fail(place, reason);
         }
     }
 
-    /// Says something to the device at the other end.
+    /// Sends a control packet to the other device.
     fn say(&mut self, place: Place, what: What) {
         let wire = &mut self.hosts[place.host].wire;
         if let Some(at) = wire.carry_word(self.now, &mut self.random) {

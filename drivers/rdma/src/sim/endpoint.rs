@@ -25,25 +25,25 @@ pub(crate) struct SharedFabric {
 #[derive(Debug)]
 struct Shared {
     fabric: Fabric,
-    /// From when on time passes by itself; until somebody says so, where there is none.
+    /// The start of real time; `None` if a test advances the time.
     epoch: Option<Instant>,
-    /// By channel, those of both ends.
+    /// The timers of both ends of each channel.
     alarms: Vec<[Arc<OwnedFd>; 2]>,
 }
 
-/// READs of one queue pair at a time: what hardware takes.
+/// READs of one queue pair at a time, as hardware has them.
 const READS: usize = 16;
 
 /// The largest message of InfiniBand, in bytes (9.7.7).
 const MESSAGE_BYTES: usize = 1 << 31;
 
 impl SharedFabric {
-    /// A fabric whose time passes when somebody says so.
+    /// A fabric whose time a test advances.
     pub(crate) fn new(settings: FabricSettings) -> Self {
         Self::with_epoch(settings, None)
     }
 
-    /// A fabric whose time is that of the clock.
+    /// A fabric in real time.
     pub(crate) fn in_real_time(settings: FabricSettings) -> Self {
         Self::with_epoch(settings, Some(Instant::now()))
     }
@@ -59,7 +59,7 @@ impl SharedFabric {
         }
     }
 
-    /// Connects both ends of a channel, of which the first is at the first host.
+    /// Connects both ends of a channel; the first one is at the first host.
     ///
     /// # Errors
     ///
@@ -84,27 +84,27 @@ impl SharedFabric {
         Ok([end(0, first), end(1, second)])
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub(crate) fn next_at(&self) -> Option<Duration> {
         self.lock().fabric.next_at()
     }
 
-    /// Lets everything happen until `now`.
+    /// Handles all events until `now`.
     pub(crate) fn run_until(&self, now: Duration) {
         self.lock().fabric.run_until(now);
     }
 
-    /// Trains that lost packets on their way from a host.
+    /// Trains of a host that lost packets on the way.
     pub(crate) fn dropped(&self, host: usize) -> u64 {
         self.lock().fabric.hosts[host].wire.dropped()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // A test that failed elsewhere is not to hide why.
+        // A test that failed elsewhere must show its own reason.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something at this moment.
+    /// Does something at the present time.
     fn act<T>(&self, action: impl FnOnce(&mut Fabric) -> T) -> T {
         let mut shared = self.lock();
         let Some(epoch) = shared.epoch else {
@@ -118,7 +118,7 @@ impl SharedFabric {
 }
 
 impl Shared {
-    /// Wakes those for whom there is something, and the others when something happens.
+    /// Wakes the ends with completions, and the others at the next event.
     fn set_alarms(&self, epoch: Instant) {
         let next = self.fabric.next_at();
         for (channel, alarms) in self.alarms.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// Lets a descriptor become readable after a time, or not.
+/// Makes a descriptor readable after a time, or never.
 fn set_alarm(alarm: &OwnedFd, after: Option<Duration>) {
     // timerfd_settime(2): a time of zero would disarm it.
     let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
@@ -148,7 +148,7 @@ fn set_alarm(alarm: &OwnedFd, after: Option<Duration>) {
         it_interval: zero,
         it_value: value,
     };
-    // It fails for wrong arguments only.
+    // It fails only for wrong arguments.
     let _ = timerfd_settime(alarm, TimerfdTimerFlags::empty(), &once);
 }
 
@@ -163,12 +163,12 @@ pub(crate) struct SimEndpoint {
 }
 
 impl SimEndpoint {
-    /// Registers memory that has addresses and no content.
+    /// Registers memory that has addresses but no content.
     pub(crate) fn register_addresses(&mut self, length: u64, access: Access) -> Region {
         self.add(None, length, access)
     }
 
-    /// A device gives up a queue pair.
+    /// The device gives up a queue pair.
     #[cfg(test)]
     pub(crate) fn break_queue_pair(&self, queue_pair: usize) {
         self.fabric.act(|fabric| {
@@ -177,7 +177,7 @@ impl SimEndpoint {
         });
     }
 
-    /// Goes on as another end, which has no memory of its own: with the memory of this one.
+    /// Takes the place of another end, which has no memory of its own, with the memory of this one.
     pub(crate) fn move_to(&mut self, other: Self) {
         let left = std::mem::replace(self, other);
         let regions = left
@@ -187,7 +187,7 @@ impl SimEndpoint {
             .act(|fabric| fabric.hosts[self.host].ends[self.channel].regions = regions);
     }
 
-    /// Whether [`Endpoint::poll`] has something to tell.
+    /// Whether [`Endpoint::poll`] has something to report.
     pub(crate) fn has_completions(&self) -> bool {
         let shared = self.fabric.lock();
         let end = &shared.fabric.hosts[self.host].ends[self.channel];
@@ -309,7 +309,7 @@ impl Endpoint for SimEndpoint {
     }
 }
 
-/// What was posted still arrives; then the other end learns that nobody is here.
+/// What was posted still arrives; then the other end learns that this one is gone.
 impl Drop for SimEndpoint {
     fn drop(&mut self) {
         self.fabric

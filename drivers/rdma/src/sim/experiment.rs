@@ -1,7 +1,7 @@
-//! Experiments of record: how fast channels are on paths that nobody here has.
+//! Experiments whose results are recorded: the speed of channels on simulated paths.
 //!
-//! What is sent has no content here, and rings are only addresses; whether bytes arrive as they were sent, the tests
-//! of this module show.
+//! Data has no content here and rings are addresses only. The tests of this module show that bytes
+//! arrive as they were sent.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -16,32 +16,32 @@ use crate::handshake::Mode;
 /// Channels from one host to another, each with an endless stream to send.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// What they run over.
+    /// The fabric.
     pub fabric: FabricSettings,
-    /// How many there are.
+    /// The number of channels.
     pub channels: usize,
-    /// The ring of each direction of a channel, in bytes.
+    /// The length of each direction's ring in bytes.
     pub ring_bytes: NonZeroU64,
     /// The largest message, in bytes.
     pub message_bytes: u64,
-    /// Queue pairs of a channel.
+    /// The number of queue pairs of a channel.
     pub queue_pairs: usize,
-    /// How fast messages leave.
+    /// The pace.
     pub pace: Pace,
-    /// A queue pair on which nothing completes for so long is given up.
+    /// A queue pair is given up after this time without a completion.
     pub stall: Option<Duration>,
-    /// How long it takes.
+    /// The simulated time.
     pub time: Duration,
-    /// What happens in each of these parts of it is told.
+    /// Results are reported for each interval of this length.
     pub interval: Duration,
 }
 
-/// How fast messages leave.
+/// How fast messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// As they come.
+    /// Without pacing.
     Unpaced,
-    /// With the option `rate`, in bytes per second, and `burst`.
+    /// With the options `rate` and `burst`.
     Paced {
         /// In bytes per second.
         rate: u64,
@@ -52,45 +52,45 @@ pub enum Pace {
     Auto,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The intervals, in order.
+    /// The intervals in order.
     pub intervals: Vec<Interval>,
-    /// What each channel delivered, in bytes.
+    /// The bytes that each channel delivered.
     pub channels: Vec<u64>,
 }
 
-/// What happened in an interval.
+/// The results of an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Bytes per second that were delivered, of all channels.
+    /// The delivered bytes per second of all channels.
     pub rate: f64,
-    /// Messages of which packets were dropped or lost on the way there.
+    /// Messages that lost packets on the way.
     pub dropped: u64,
     /// Queue pairs that were given up because nothing completed.
     pub stalls: u64,
-    /// The pace at its end, in bytes per second.
+    /// The pace at the end of the interval, in bytes per second.
     pub pace: Option<u64>,
 }
 
-/// Why there is no outcome.
+/// Why an experiment failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// The process has too few descriptors.
     #[error("a channel cannot be opened: {0}")]
     Open(#[from] io::Error),
-    /// The engine has a mistake.
+    /// A fault of the engine.
     #[error("one end lied to the other: {0}")]
     Fault(String),
 }
 
 impl Experiment {
-    /// Runs it.
+    /// Runs the experiment.
     ///
     /// # Errors
     ///
-    /// When the process has too few descriptors, or the engine makes a mistake.
+    /// When the process has too few descriptors, or the engine has a fault.
     pub fn run(&self) -> Result<Outcome, ExperimentError> {
         let path = self.path();
         path.expect(self.fabric.links.iter().map(|link| link.delay).sum());
@@ -151,14 +151,14 @@ impl Experiment {
 }
 
 impl Outcome {
-    /// Bytes per second from the interval `from` on.
+    /// The delivered bytes per second from the interval `from` on.
     pub fn rate_from(&self, from: usize) -> f64 {
         let intervals = &self.intervals[from.min(self.intervals.len())..];
         let sum: f64 = intervals.iter().map(|interval| interval.rate).sum();
         sum / (intervals.len().max(1) as f64)
     }
 
-    /// What the slowest channel delivered, as a share of what the quickest did.
+    /// The bytes of the slowest channel as a share of those of the quickest.
     pub fn fairness(&self) -> f64 {
         let slowest = self.channels.iter().min().copied().unwrap_or(0);
         let quickest = self.channels.iter().max().copied().unwrap_or(0);

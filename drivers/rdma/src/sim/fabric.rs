@@ -1,8 +1,8 @@
 //! Two hosts, the path between them, and time.
 //!
-//! The fabric is a list of things that will happen, in their order. Nothing of it depends on the machine that it runs
-//! on, so a seed replays a run to the last bit. Each train of packets is three of these things, whatever it carries:
-//! the port is free again, the train arrives, it is acknowledged.
+//! The fabric is a queue of future events in order. It does not depend on the machine, so a seed
+//! replays a run exactly. Each train of packets causes three events, whatever it carries: the port
+//! is free again, the train arrives, it is acknowledged.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,51 +15,53 @@ use super::random::Random;
 use super::regions::Regions;
 use crate::provider::{Completion, Loss};
 
-/// What a fabric is like.
+/// The properties of a fabric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FabricSettings {
     /// From the first host to the second, and back.
     pub links: [Link; 2],
-    /// What a packet carries: the path's MTU, in bytes.
+    /// The payload of a packet: the path's MTU in bytes.
     pub packet_bytes: u64,
-    /// Requests of one queue pair that may be waiting for completion.
+    /// Requests of one queue pair that may be outstanding.
     pub depth: usize,
-    /// How long a requester waits for an acknowledgement. Longer than a round trip, or it never ends.
+    /// How long a requester waits for an acknowledgement. It must exceed a round trip.
     pub acknowledgement_timeout: Duration,
-    /// How often a requester goes back before the queue pair is lost. 7 is for ever, as with devices.
+    /// Retransmissions before a queue pair is lost; 7 means without end, as with devices.
     pub retries: u32,
-    /// WRITEs can carry a number for the peer.
+    /// WRITEs can carry immediate data.
     pub immediate: bool,
-    /// Lost queue pairs are connected anew.
+    /// Lost queue pairs are connected again.
     pub replaces: bool,
-    /// The time that a requester waits begins with the first packet after the last such time has ended, and not anew when
-    /// all was acknowledged, as with rxe: what is on its way at the end is repeated, whether it is late or not.
+    /// The retransmission timer starts with the first packet after it last expired, and is not
+    /// restarted when everything is acknowledged, as with rxe: what is in flight when it expires is
+    /// retransmitted, whether it is late or not.
     pub timer_runs_on: bool,
-    /// The first host is busy now and then, and its port late; `None` if it never is.
+    /// The first host is busy at times, and its port sends late; `None` if it never is.
     pub naps: Option<Naps>,
-    /// What chance follows from.
+    /// The seed of all random decisions.
     pub seed: u64,
 }
 
-/// When a port sends nothing, and then all that it was given meanwhile.
+/// Times in which a port sends nothing, and then everything that it was given meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Naps {
-    /// It is awake for so long at most.
+    /// The longest time between two naps.
     pub apart: Duration,
-    /// It sleeps for so long at most.
+    /// The longest nap.
     pub longest: Duration,
 }
 
-/// As many retries as there may be are no limit (the InfiniBand architecture, 9.9.2.4.1; rxe and hardware agree).
+/// The largest count of retries means no limit (the InfiniBand architecture, 9.9.2.4.1; rxe and
+/// hardware agree).
 const FOR_EVER: u32 = 7;
 
-/// The request of a READ, in bytes.
+/// The length of a READ request in bytes.
 const READ_REQUEST_BYTES: u64 = 16;
 
 impl FabricSettings {
-    /// The same path in both directions, on which nothing goes wrong.
+    /// The same path in both directions, without faults.
     pub fn new(link: Link) -> Self {
-        // 4.096 µs times a power of two, as a device would be told: more than two round trips.
+        // 4.096 µs times a power of two, as for a device: more than two round trips.
         let mut timeout = Duration::from_nanos(4096 << 14);
         while timeout < 4 * (link.delay + link.jitter) {
             timeout *= 2;
@@ -79,7 +81,7 @@ impl FabricSettings {
     }
 }
 
-/// Everything that there is.
+/// The state of the simulation.
 #[derive(Debug)]
 pub(crate) struct Fabric {
     pub(crate) settings: FabricSettings,
@@ -87,20 +89,20 @@ pub(crate) struct Fabric {
     pub(crate) now: Duration,
     pub(crate) random: Random,
     events: BinaryHeap<Event>,
-    /// Events so far: those of one moment happen in the order in which they were planned.
+    /// Events so far: events of one moment happen in the order in which they were scheduled.
     planned: u64,
 }
 
-/// A host, and what it sends.
+/// A host and what it sends.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) wire: Wire,
     pub(crate) ends: Vec<End>,
-    /// Queue pairs that have something for the port, in turn.
+    /// Queue pairs with something for the port, in round-robin order.
     turns: VecDeque<(usize, usize)>,
-    /// The port is busy, and somebody will look when it is free.
+    /// The port is busy, and an event is scheduled for when it is free.
     busy: bool,
-    /// When the port sleeps next, or did last.
+    /// The port's next or last nap.
     nap: Range<Duration>,
 }
 
@@ -110,13 +112,13 @@ pub(crate) struct End {
     pub(crate) queue_pairs: Vec<QueuePair>,
     pub(crate) regions: Regions,
     pub(crate) completions: VecDeque<Completion>,
-    /// Its user has ended it, and nothing is replaced any more.
+    /// Its user has ended it, and no queue pair is restored any more.
     pub(crate) is_ended: bool,
-    /// Its user has dropped it, or thrown it away.
+    /// Its user has dropped or aborted it.
     pub(crate) is_over: bool,
 }
 
-/// A queue pair's name in the fabric, and which of its lives is meant.
+/// A life of a queue pair in the fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) host: usize,
@@ -142,32 +144,32 @@ struct Event {
     what: What,
 }
 
-/// What happens at a place.
+/// An event at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The port of the host has sent what it was given.
+    /// The port of the host has sent its train.
     PortIsFree,
-    /// Of a train, `packets` have come.
+    /// `packets` of a train have arrived.
     Arrives {
         train: Train,
         packets: u64,
         has_gap: bool,
     },
-    /// The device at the other end has taken all packets before this one.
+    /// The device at the other end has received all packets before this one.
     Acknowledged { packet: u64 },
-    /// It misses this one.
+    /// It misses this packet.
     Missing { packet: u64 },
-    /// It does not allow what was asked.
+    /// It refused the request.
     Refused { reason: &'static str },
-    /// It is time to see whether something was acknowledged.
+    /// The retransmission timer expires.
     Deadline,
-    /// The other end is no more, and says so over another way than the queue pair.
+    /// The other end is gone, and says so over a connection beside the queue pair.
     PeerLost { ended: Option<Loss> },
-    /// Both ends are connected anew.
+    /// Both ends are connected again.
     Connected,
 }
 
-/// The earliest is the greatest, for the heap.
+/// The earliest event is the greatest, for the heap.
 impl Ord for Event {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
@@ -214,12 +216,12 @@ impl Fabric {
         self.hosts[0].ends.len() - 1
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub(crate) fn next_at(&self) -> Option<Duration> {
         self.events.peek().map(|event| event.at)
     }
 
-    /// Lets everything happen until `now`.
+    /// Handles all events until `now`.
     pub(crate) fn run_until(&mut self, now: Duration) {
         while let Some(event) = self.events.peek()
             && event.at <= now
@@ -250,13 +252,13 @@ impl Fabric {
         &mut self.hosts[place.host].ends[place.channel].queue_pairs[place.queue_pair]
     }
 
-    /// Whether the queue pair at a place is in the life that is meant, and not lost.
+    /// Whether the queue pair at a place is connected and in this life.
     pub(crate) fn lives(&mut self, place: Place) -> bool {
         let queue_pair = self.queue_pair(place);
         queue_pair.living && queue_pair.generation == place.generation
     }
 
-    /// Tells the user of an end, if there is one.
+    /// Reports a completion to the user of an end, if there is one.
     pub(crate) fn complete(&mut self, place: Place, completion: Completion) {
         let end = self.end(place);
         if !end.is_over {
@@ -264,7 +266,7 @@ impl Fabric {
         }
     }
 
-    /// Gives a queue pair that has something to send a turn at the port.
+    /// Queues a queue pair that has something to send for the port.
     pub(crate) fn queue(&mut self, place: Place) {
         let queue_pair = self.queue_pair(place);
         if queue_pair.living && queue_pair.has_train() && !queue_pair.queued {
@@ -277,7 +279,7 @@ impl Fabric {
         }
     }
 
-    /// Sends what is next in turn, if the port is free.
+    /// Sends the next train, if the port is free.
     fn send_next(&mut self, host: usize) {
         self.hosts[host].busy = false;
         if let Some(until) = self.sleeps_until(host) {
@@ -322,7 +324,7 @@ impl Fabric {
         }
     }
 
-    /// When the port of a host that sleeps wakes up.
+    /// When the port of a napping host wakes up.
     fn sleeps_until(&mut self, host: usize) -> Option<Duration> {
         let Naps { apart, longest } = self.settings.naps.filter(|_| host == 0)?;
         while self.hosts[host].nap.end <= self.now {
@@ -356,7 +358,7 @@ impl Fabric {
         passage
     }
 
-    /// How much of the payload a train carries, which belongs to a request of `requester`.
+    /// The payload bytes of a train, which belongs to a request of `requester`.
     fn train_bytes(&mut self, requester: Place, train: Train) -> u64 {
         let queue_pair = self.queue_pair(requester);
         queue_pair.find(train.first).map_or(0, |pending| {
@@ -365,7 +367,7 @@ impl Fabric {
         })
     }
 
-    /// Looks from now on whether anything is acknowledged in time, if nobody does.
+    /// Starts the retransmission timer, if it is not running.
     pub(crate) fn watch(&mut self, place: Place, from: Duration) {
         let deadline = from + self.settings.acknowledgement_timeout;
         let queue_pair = self.queue_pair(place);
@@ -393,7 +395,7 @@ impl Fabric {
         }
     }
 
-    /// Nothing was heard for a time: everything that is not acknowledged goes again, or the queue pair is lost.
+    /// The timer expired: everything unacknowledged is retransmitted, or the queue pair is lost.
     fn deadline(&mut self, place: Place) {
         if !self.lives(place) {
             return;

@@ -1,22 +1,23 @@
-//! How queue pairs end, and are connected anew.
+//! How queue pairs end and are connected again.
 //!
-//! The two ends speak of that over a way of its own, as with the connection manager of real verbs: what is lost at
-//! one end is told to the other, which agrees to a new life. From then on nothing of the earlier one counts.
+//! The two ends coordinate over a connection of their own, like the connection manager of real
+//! verbs: a loss at one end is reported to the other, which agrees to a new life. From then on
+//! nothing of the earlier one counts.
 
 use super::fabric::{End, Fabric, Place, What};
 use super::queue_pair::QueuePair;
 use crate::provider::{Completion, Loss};
 
 impl Fabric {
-    /// A queue pair breaks, and its user learns why.
+    /// A queue pair fails, and its user learns the reason.
     pub(crate) fn fail(&mut self, place: Place, reason: &str) {
         if self.give_up(place, None) {
             self.complete_lost(place, Loss::Failed(reason.to_owned()));
         }
     }
 
-    /// Ends a queue pair and tells the other end: with the reason if there will be no other life. `false` if it is
-    /// lost already.
+    /// Ends a queue pair and tells the other end; with a reason if there will be no other life.
+    /// Returns `false` if it is lost already.
     pub(crate) fn give_up(&mut self, place: Place, ended: Option<Loss>) -> bool {
         let is_news = self.lives(place);
         if is_news || ended.is_some() {
@@ -27,7 +28,7 @@ impl Fabric {
         is_news
     }
 
-    /// Ends a channel's end at once.
+    /// Aborts an end of a channel.
     pub(crate) fn abort(&mut self, host: usize, channel: usize) {
         for place in self.places(host, channel) {
             self.give_up(place, Some(Loss::Reset));
@@ -35,7 +36,8 @@ impl Fabric {
         self.hosts[host].ends[channel].is_over = true;
     }
 
-    /// Ends a channel's end, of which all requests are done. Its user hears when the peer has ended it as well.
+    /// Ends an end of a channel whose requests have all completed. Its user learns when the peer
+    /// has ended it as well.
     pub(crate) fn finish(&mut self, host: usize, channel: usize) {
         self.hosts[host].ends[channel].is_ended = true;
         for place in self.places(host, channel) {
@@ -45,7 +47,7 @@ impl Fabric {
         }
     }
 
-    /// Ends a channel's end when all of its requests are done.
+    /// Ends an end of a channel when all of its requests have completed.
     pub(crate) fn leave(&mut self, host: usize, channel: usize) {
         if std::mem::replace(&mut self.hosts[host].ends[channel].is_over, true) {
             return;
@@ -55,7 +57,7 @@ impl Fabric {
                 self.queue_pair(place).closing = true;
                 self.close_if_done(place);
             } else {
-                // An end that waits for this one hears that it is gone.
+                // An end that waits for this one learns that it is gone.
                 self.give_up(place, Some(Loss::Closed));
             }
         }
@@ -93,11 +95,11 @@ impl Fabric {
         }
         let is_ended = self.end(place).is_ended;
         if ended.is_some() && (self.settings.replaces || is_ended) {
-            // Told of one that is lost, a user knows that it will not be restored.
+            // A second report means that it will not be restored.
             self.complete_lost(place, loss);
         } else if ended.is_none() && self.settings.replaces {
             if self.end(place).is_over || is_ended {
-                // The other end is to hear that nobody is here.
+                // The other end must learn that this one is gone.
                 self.give_up(place, Some(Loss::Closed));
             } else {
                 let at = self.hosts[place.host].wire.carry_surely(self.now);
@@ -111,7 +113,7 @@ impl Fabric {
         self.complete(place, Completion::Lost { queue_pair, loss });
     }
 
-    /// Both ends agreed to a new life.
+    /// Both ends have agreed to a new life.
     pub(crate) fn connected(&mut self, place: Place) {
         let peer = place.peer();
         let is_current = self.queue_pair(place).generation == place.generation;
@@ -123,7 +125,7 @@ impl Fabric {
             let packet_bytes = self.settings.packet_bytes;
             let restored = QueuePair::new(place.generation + 1, packet_bytes);
             let before = std::mem::replace(self.queue_pair(place), restored);
-            // Its place among those that wait for the port stays, and so does what the device has counted.
+            // It keeps its place in the port's queue and the device's counters.
             self.queue_pair(place).queued = before.queued;
             self.queue_pair(place).repeats = before.repeats;
             self.queue_pair(place).misses = before.misses;

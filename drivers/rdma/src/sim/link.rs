@@ -1,8 +1,9 @@
-//! One direction of a path: what becomes of a train of packets between two hosts.
+//! One direction of a path: what happens to a train of packets between two hosts.
 //!
-//! A message crosses the path as one *train*, its packets behind each other, for which there is one calculation and
-//! not one for each packet. It leaves the port of its host, waits in the queue of a slower place, passes a policer or is
-//! dropped, may lose packets by chance, and arrives after the delay. Trains do not overtake each other.
+//! A message crosses the path as one *train* of consecutive packets, which needs one calculation
+//! and not one for each packet. It leaves the port of its host, waits in the queue of a bottleneck,
+//! passes a policer or is dropped, may lose packets at random, and arrives after the delay. Trains
+//! do not overtake each other.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,51 +11,51 @@ use std::time::Duration;
 use super::random::Random;
 use crate::engine::time_of;
 
-/// What a direction of a path is like.
+/// The properties of one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
-    /// How fast the port of the host sends, in bytes of payload per second.
+    /// The rate of the host's port in bytes of payload per second.
     pub rate: u64,
-    /// From one host to the other.
+    /// The delay from one host to the other.
     pub delay: Duration,
-    /// Up to so much is added to the delay.
+    /// The largest random addition to the delay.
     pub jitter: Duration,
-    /// A place that is slower than the port.
+    /// A bottleneck that is slower than the port.
     pub queue: Option<Queue>,
-    /// Somebody who drops what comes too fast.
+    /// A policer.
     pub policer: Option<Policer>,
-    /// The policer judges each packet by itself, as tc-police(8) does.
+    /// The policer judges each packet, as tc-police(8) does.
     pub polices_packets: bool,
-    /// The share of packets that is lost by chance.
+    /// The share of packets that is lost at random.
     pub loss: f64,
-    /// When nothing gets through.
+    /// When nothing passes.
     pub down: Range<Duration>,
 }
 
-/// A place that is slower than what comes before it.
+/// A bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
     /// In bytes per second.
     pub rate: u64,
-    /// What waits there at most, in bytes. What does not fit is dropped.
+    /// The queue's capacity in bytes; what does not fit is dropped.
     pub bytes: u64,
 }
 
-/// Drops what comes faster than its rate, once its burst is used up.
+/// Drops what exceeds its rate once its burst is used up.
 ///
-/// On a train of packets at full speed it drops most from the first that does not conform, and those that did are
-/// of little use; the papers saw whole messages fall. So a train passes whole or not at all here, unless
-/// [`Link::polices_packets`].
+/// Of a train at full speed it would drop most packets from the first non-conforming one on, and
+/// those before it would be of little use; the papers report whole messages lost. So a train passes
+/// whole or not at all, unless [`Link::polices_packets`] is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policer {
     /// In bytes per second.
     pub rate: u64,
-    /// What may pass at once after a pause, in bytes.
+    /// The bytes that may pass at once after a pause.
     pub burst: u64,
 }
 
 impl Link {
-    /// A path on which nothing goes wrong.
+    /// A path without faults.
     pub fn new(rate: u64, delay: Duration) -> Self {
         Self {
             rate,
@@ -69,28 +70,28 @@ impl Link {
     }
 }
 
-/// A direction of a path and what is on it.
+/// A direction of a path with its traffic.
 #[derive(Debug)]
 pub(crate) struct Wire {
     link: Link,
-    /// When the port has sent all that it was given.
+    /// When the port has sent everything it was given.
     free_at: Duration,
     /// When the queue will be empty.
     empty_at: Duration,
-    /// Bytes that the policer lets pass at `filled_at`.
+    /// The bytes that the policer lets pass at `filled_at`.
     tokens: f64,
     filled_at: Duration,
     /// When the last train arrives.
     last: Duration,
-    /// When the last word of a device to the other arrives.
+    /// When the last control packet arrives.
     last_word: Duration,
     dropped: u64,
 }
 
-/// What becomes of a train.
+/// What happens to a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passage {
-    /// When its last packet has left the port.
+    /// When its last packet leaves the port.
     pub(crate) leaves: Duration,
     /// `None` if nothing of it arrives.
     pub(crate) arrival: Option<Arrival>,
@@ -99,20 +100,20 @@ pub(crate) struct Passage {
 /// What a policer lets pass of a train.
 #[derive(Debug, Clone, Copy)]
 struct Policed {
-    /// Packets from the first one on.
+    /// The leading packets that pass.
     packets: u64,
-    /// The next one is missing, and others come after it.
+    /// The next one is dropped, and later ones pass.
     has_gap: bool,
 }
 
 /// What arrives of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// When the last of it is there.
+    /// When its last part arrives.
     pub(crate) at: Duration,
-    /// Packets from the first one on.
+    /// The leading packets that arrive.
     pub(crate) packets: u64,
-    /// The next one is missing, and others come after it.
+    /// The next one is missing, and later ones arrive.
     pub(crate) has_gap: bool,
 }
 
@@ -135,7 +136,7 @@ impl Wire {
         self.free_at
     }
 
-    /// Trains of which packets were lost.
+    /// Trains that lost packets.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -165,7 +166,7 @@ impl Wire {
         }
     }
 
-    /// When a word of one device to the other arrives, if it does: acknowledgements are small and have the right of way.
+    /// When a control packet arrives, if it does: acknowledgements are small and have priority.
     pub(crate) fn carry_word(&mut self, now: Duration, random: &mut Random) -> Option<Duration> {
         let is_lost = self.link.loss > 0.0 && random.share() < self.link.loss;
         if is_lost || self.link.down.contains(&now) {
@@ -175,7 +176,7 @@ impl Wire {
         Some(self.last_word)
     }
 
-    /// When somebody arrives who tries again until the path is there, such as TCP.
+    /// The arrival of a sender that retries until the path works, such as TCP.
     pub(crate) fn carry_surely(&self, now: Duration) -> Duration {
         let is_down = self.link.down.contains(&now);
         let leaves = if is_down { self.link.down.end } else { now };
@@ -196,7 +197,7 @@ impl Wire {
         Some(self.empty_at)
     }
 
-    /// What the policer lets pass of a train whose last packet comes to it at `at`; `None` if that is nothing.
+    /// What the policer passes of a train whose last packet reaches it at `at`; `None` if nothing.
     fn police(&mut self, bytes: u64, packets: u64, at: Duration) -> Option<Policed> {
         let mut policed = Policed {
             packets: 0,
@@ -226,12 +227,12 @@ impl Wire {
         (policed.packets > 0 || policed.has_gap).then_some(policed)
     }
 
-    /// Whether the policer lets something pass that comes to it at `at`.
+    /// Whether the policer passes these bytes at `at`.
     fn conforms(&mut self, policer: Policer, bytes: f64, at: Duration) -> bool {
         let passed = at.saturating_sub(self.filled_at).as_secs_f64();
         self.tokens = (self.tokens + passed * policer.rate as f64).min(policer.burst as f64);
         self.filled_at = at.max(self.filled_at);
-        // Times are whole nanoseconds: what is missing of a byte is not the sender's fault.
+        // Times are whole nanoseconds; the fraction of a byte is rounded in the sender's favour.
         let conforms = self.tokens + 1.0 >= bytes;
         if conforms {
             self.tokens -= bytes;
@@ -262,14 +263,14 @@ impl Wire {
         }
     }
 
-    /// How many packets pass before one is lost by chance.
+    /// How many packets pass before one is lost at random.
     #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
     #[expect(clippy::cast_sign_loss, reason = "both logarithms are negative")]
     fn intact(&self, random: &mut Random) -> u64 {
         if self.link.loss <= 0.0 {
             return u64::MAX;
         }
-        // The geometric distribution, from the uniform one without 0.
+        // The geometric distribution, from a uniform one without 0.
         ((1.0 - random.share()).ln() / (1.0 - self.link.loss).ln()) as u64
     }
 
@@ -326,7 +327,7 @@ mod tests {
         });
         link.polices_packets = true;
         let mut wire = Wire::new(link);
-        // Five tenths of a mebibyte pass, and while the rest comes there is room for one tenth.
+        // Five tenths of a mebibyte pass, and one tenth more while the rest arrives.
         let train = arrival(&mut wire, MIB, Duration::ZERO).unwrap();
         assert_eq!((train.packets, train.has_gap), (5, true));
         let train = arrival(&mut wire, MIB / 2, SECOND).unwrap();

@@ -1,7 +1,7 @@
 //! The fabric as a provider of the driver, for channels that threads use.
 //!
-//! Time is that of the clock here, so a run does not follow from its seed alone. What is tried is everything that is above the
-//! engine: the handshake, calls that wait, and transforms. Each channel has a path of its own.
+//! It runs in real time, so a seed alone does not determine a run. It tests everything above the
+//! engine: the handshake, blocking calls, and transforms. Each channel has a path of its own.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,10 +20,10 @@ use crate::provider::{
     Provider, QueuePairRecord, Region, Request, Wanted,
 };
 
-/// As it is told to the other end, which makes nothing of it: 4096 bytes.
+/// Sent to the other end, which ignores it: 4096 bytes.
 const MTU: u8 = 5;
 
-/// Queue pairs have numbers of 24 bits.
+/// Queue pair numbers have 24 bits.
 const MAX_SEATS: u32 = 0xff_ffff;
 
 /// The driver `rdma` over simulated paths of this kind, within this process.
@@ -50,8 +50,8 @@ impl Provider for Simulation {
         false
     }
 
-    /// An endpoint comes with a fabric and the other end of it. Of two that are connected, the one that came later moves over
-    /// to the fabric of the first.
+    /// An endpoint comes with a fabric and its other end. When two are connected, the later one
+    /// moves to the fabric of the first.
     fn endpoint(&self, _place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
         let seat = Seat::take(&self.hall, wanted.local)?;
         let mut settings = self.settings.clone();
@@ -63,7 +63,7 @@ impl Provider for Simulation {
     }
 }
 
-/// One end of a channel, which others find by its seat until it is connected.
+/// One end of a channel; the peer finds it by its seat until it is connected.
 #[derive(Debug)]
 struct Guest {
     seat: Seat,
@@ -92,7 +92,7 @@ impl Fabric for Guest {
         }
     }
 
-    /// The fabric itself tells how the peer goes; the data connection is not needed for that.
+    /// The fabric itself reports the peer's end; the data connection is not needed for that.
     fn connect(&mut self, peer: &FabricRecord, _beside: OwnedFd) -> io::Result<()> {
         let theirs = peer.queue_pairs.first().map_or(0, |first| first.number);
         if theirs > self.seat.number {
@@ -184,7 +184,7 @@ impl Seat {
     }
 }
 
-/// If nobody came.
+/// If no peer has come.
 impl Drop for Seat {
     fn drop(&mut self) {
         self.hall.lock().free.remove(&self.number);
@@ -199,13 +199,13 @@ struct Hall(Mutex<Guests>);
 struct Guests {
     /// Endpoints so far.
     count: u32,
-    /// The other ends of the fabrics of those that are not connected, by their numbers.
+    /// The fabrics' other ends of endpoints that are not connected, by number.
     free: HashMap<u32, SimEndpoint>,
 }
 
 impl Hall {
     fn lock(&self) -> MutexGuard<'_, Guests> {
-        // A test that failed elsewhere is not to hide why.
+        // A test that failed elsewhere must show its own reason.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

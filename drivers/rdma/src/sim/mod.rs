@@ -1,14 +1,14 @@
-//! A simulated fabric: two hosts and the path between them, in a time of its own.
+//! A simulated fabric: two hosts and the path between them, in simulated time.
 //!
-//! It carries what hardware would, in the way hardware would: a reliable connection that goes back to the first packet
-//! that is missing, over a path with a rate, a delay, a queue, a policer, and losses. So the engine and its pacing are
-//! tried on paths that nobody here has, and in seconds that take milliseconds. Everything follows from a seed. The whole
-//! driver runs over it as well ([`driver`]), in the time of the clock then.
+//! It behaves like hardware: a reliable connection that goes back to the first missing packet, over
+//! a path with a rate, a delay, a queue, a policer and losses. So the engine and its pacing run on
+//! paths that are not available here, and simulated seconds take milliseconds. Everything follows
+//! from a seed. The whole driver runs over it as well ([`driver`]), in real time.
 //!
-//! Receives are always there: the engine never sends more than the peer's queue pair holds. Headers count
-//! nothing: rates are those of the payload.
+//! Receive buffers are always available: the engine never sends more than the peer's queue pair
+//! holds. Headers are not counted: rates are those of the payload.
 //!
-//! It is compiled for tests, and with the feature `sim` for the program that measures; never into a server.
+//! It is compiled for tests, and with the feature `sim` for the benchmark; never into a server.
 
 mod delivery;
 mod endpoint;

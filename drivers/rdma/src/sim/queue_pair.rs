@@ -1,8 +1,9 @@
-//! A queue pair of a reliable connection: what was posted, what is acknowledged, what is expected.
+//! A queue pair of a reliable connection: posted, acknowledged and expected packets.
 //!
-//! Packets are numbered, as in the InfiniBand architecture (9.7): a WRITE or a SEND has a number for each of its packets,
-//! a READ one for each packet of its response. The requester goes back to the first packet that is missing, when the
-//! responder says so or nothing is heard for a time; the responder takes packets in order and complains once of a gap.
+//! Packets are numbered as in the InfiniBand architecture (9.7): a WRITE or a SEND has a number for
+//! each of its packets, a READ one for each packet of its response. The requester goes back to the
+//! first missing packet on a NAK or a timeout; the responder takes packets in order and sends one
+//! NAK for a gap.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,40 +13,41 @@ use crate::provider::{Request, Work};
 /// One end of a queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
-    /// How often it was replaced.
+    /// How many times it was replaced.
     pub(crate) generation: u32,
     pub(crate) living: bool,
-    /// When the requester looks whether anything was acknowledged.
+    /// When the requester's timer expires.
     pub(crate) deadline: Option<Duration>,
-    /// How often it went back since something was acknowledged.
+    /// Retransmissions since the last acknowledgement.
     pub(crate) retries: u32,
-    /// How often it went back.
+    /// Retransmissions in all.
     pub(crate) repeats: u64,
-    /// How often it did because the responder missed something.
+    /// Retransmissions because of a NAK.
     pub(crate) misses: u64,
-    /// It has a place among those that wait for the port.
+    /// It is queued for the port.
     pub(crate) queued: bool,
-    /// It ends when all of its requests are done.
+    /// It ends when all of its requests have completed.
     pub(crate) closing: bool,
     packet_bytes: u64,
     requests: VecDeque<Pending>,
     /// The number after the last request's.
     end: u64,
-    /// All before this one was handed to the port.
+    /// Everything before this number was handed to the port.
     sent: u64,
-    /// All before this one is acknowledged.
+    /// Everything before this number is acknowledged.
     acknowledged: u64,
-    /// What the responder has acknowledged, READs aside: those are by their response.
+    /// What the responder has acknowledged; READs are acknowledged by their response.
     heard: u64,
-    /// The response of a READ has a gap, and was asked for again: once, for what is on its way has the same gap.
+    /// The response of a READ has a gap and was requested again: once, because what is in flight
+    /// has the same gap.
     asked: bool,
-    /// The number that the responder takes next.
+    /// The next number that the responder takes.
     expected: u64,
     complained: bool,
     responses: VecDeque<Train>,
 }
 
-/// A request that is not acknowledged.
+/// An unacknowledged request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
@@ -53,34 +55,34 @@ pub(crate) struct Pending {
     pub(crate) packets: u64,
 }
 
-/// Packets behind each other, of one message.
+/// Consecutive packets of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Train {
     pub(crate) kind: Kind,
     pub(crate) first: u64,
-    /// Of a READ: those that it asks for.
+    /// For a READ, the requested packets.
     pub(crate) packets: u64,
 }
 
-/// What a train carries.
+/// The contents of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A WRITE or a SEND.
     Message,
     /// The request of a READ.
     Read,
-    /// Its response.
+    /// The response of a READ.
     Response,
 }
 
-/// What the responder makes of a train.
+/// The responder's verdict on a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It continues what was there, from this packet on.
+    /// It continues at this packet.
     Takes { from: u64 },
-    /// All of it was there.
+    /// All of it had arrived before.
     Duplicate,
-    /// Something before it is missing; `complains` if that was not said before.
+    /// Something before it is missing; `complains` if that needs a NAK.
     Gap { complains: bool },
 }
 
@@ -118,7 +120,7 @@ impl QueuePair {
         self.end += packets;
     }
 
-    /// Requests without completion.
+    /// Outstanding requests.
     pub(crate) fn pending(&self) -> usize {
         self.requests.len()
     }
@@ -129,7 +131,7 @@ impl QueuePair {
         self.requests.iter().filter(is_read).count()
     }
 
-    /// The request that a packet belongs to, while it is not acknowledged.
+    /// The unacknowledged request that a packet belongs to.
     pub(crate) fn find(&self, packet: u64) -> Option<Pending> {
         let after = self
             .requests
@@ -138,7 +140,7 @@ impl QueuePair {
         (packet < pending.first + pending.packets).then_some(*pending)
     }
 
-    /// The bytes of a request that packets from `first` up to `end` carry.
+    /// The bytes of a request in its packets from `first` up to `end`.
     pub(crate) fn bytes(&self, pending: &Pending, first: u64, end: u64) -> std::ops::Range<u64> {
         let length = length(&pending.request);
         let place = |packet: u64| ((packet - pending.first) * self.packet_bytes).min(length);
@@ -167,13 +169,13 @@ impl QueuePair {
         !self.responses.is_empty() || self.sent < self.end
     }
 
-    /// Whether something was sent and not acknowledged.
+    /// Whether something sent is unacknowledged.
     pub(crate) fn is_waiting(&self) -> bool {
         self.acknowledged < self.sent
     }
 
-    /// The responder has taken all before `packet`, or the response to a READ up to there has come. Moves what is
-    /// done to `done`; `false` if that is not news.
+    /// The responder has taken everything before `packet`, or the response to a READ up to there
+    /// has arrived. Moves completed requests to `done`; returns `false` if it says nothing new.
     pub(crate) fn acknowledge(&mut self, packet: u64, done: &mut Vec<u64>) -> bool {
         self.heard = self.heard.max(packet);
         let held_back = self.requests.iter().find_map(|pending| {
@@ -186,8 +188,8 @@ impl QueuePair {
         )
     }
 
-    /// Packets of the response to a READ have come, from `first` up to `end`. A response says that everything before its
-    /// READ was taken.
+    /// Packets of a READ response from `first` up to `end` have arrived. A response acknowledges
+    /// everything before its READ.
     pub(crate) fn respond(
         &mut self,
         first: u64,
@@ -214,7 +216,7 @@ impl QueuePair {
     }
 
     fn settle(&mut self, packet: u64, done: &mut Vec<u64>) -> bool {
-        // Nobody can acknowledge what was not sent.
+        // Only sent packets can be acknowledged.
         let packet = packet.min(self.end);
         if packet <= self.acknowledged {
             return false;
@@ -231,13 +233,13 @@ impl QueuePair {
         true
     }
 
-    /// Sends again from `packet` on, or from the first that is not acknowledged.
+    /// Retransmits from `packet` on, or from the first unacknowledged one.
     pub(crate) fn go_back(&mut self, packet: u64) {
         self.repeats += 1;
         self.sent = packet.clamp(self.acknowledged, self.sent.max(self.acknowledged));
     }
 
-    /// What the responder makes of a train of which `packets` have come.
+    /// The responder's verdict on a train of which `packets` have arrived.
     pub(crate) fn arrive(&mut self, first: u64, packets: u64) -> Verdict {
         if first > self.expected || packets == 0 {
             return Verdict::Gap {
@@ -253,12 +255,12 @@ impl QueuePair {
         Verdict::Takes { from }
     }
 
-    /// The packet that the responder takes next is missing. `false` if it has said so already.
+    /// The next expected packet is missing. Returns `false` if a NAK was sent already.
     pub(crate) fn complain(&mut self) -> bool {
         !std::mem::replace(&mut self.complained, true)
     }
 
-    /// The number that the responder takes next.
+    /// The next number that the responder takes.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
     }

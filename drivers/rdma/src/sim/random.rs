@@ -1,6 +1,6 @@
-//! Chance that a seed replays.
+//! Random numbers that a seed reproduces.
 
-/// Numbers that look random and follow from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+/// A pseudo-random generator: SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -22,7 +22,7 @@ impl Random {
         u64::try_from(scaled).unwrap_or(0)
     }
 
-    /// The same for what is counted in memory.
+    /// The same for a size in memory.
     pub(crate) fn index(&mut self, limit: usize) -> usize {
         usize::try_from(self.below(limit as u64)).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Registered memory of one end of a channel, and what peers may do with it.
+//! The registered memory of one end of a channel, and the rights of peers.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::random::Random;
 use crate::memory::{Memory, Span};
 use crate::provider::{Access, Region, Remote};
 
-/// Everything that was registered.
+/// All regions.
 #[derive(Debug, Default)]
 pub(crate) struct Regions(Vec<Registered>);
 
@@ -15,7 +15,7 @@ struct Registered {
     region: Region,
     access: Access,
     length: u64,
-    /// `None`: only addresses, for runs of which the content is of no interest.
+    /// `None` for addresses without content, for runs that do not look at it.
     memory: Option<Arc<Memory>>,
 }
 
@@ -29,7 +29,7 @@ impl Regions {
     ) -> Region {
         let region = Region {
             id: self.0.len(),
-            // Far apart, and none at the beginning.
+            // Far apart, and none at address zero.
             address: (self.0.len() as u64 + 1) << 48,
             key: u32::try_from(random.below(1 << 32)).unwrap_or(0),
         };
@@ -42,14 +42,14 @@ impl Regions {
         region
     }
 
-    /// Nobody may do anything with it any more.
+    /// Removes a region.
     pub(crate) fn remove(&mut self, region: usize) {
         if let Some(removed) = self.0.get_mut(region) {
             (removed.access, removed.length, removed.memory) = (Access::Local, 0, None);
         }
     }
 
-    /// The place that a peer names, if it may do what it wants there.
+    /// The place that a peer names, if its access is allowed.
     pub(crate) fn check(
         &self,
         remote: Remote,
@@ -71,7 +71,7 @@ impl Regions {
         Ok((named.region.id, span))
     }
 
-    /// What is in a part of our memory; zeros where there are only addresses.
+    /// The content of a part of our memory; zeros if it has addresses only.
     pub(crate) fn content(&self, region: usize, span: Span) -> Vec<u8> {
         let mut content = vec![0; span.length];
         if let Some(memory) = self.memory(region) {
@@ -85,7 +85,7 @@ impl Regions {
     }
 }
 
-/// Copies from one end's memory to the other's; spans are of the same length.
+/// Copies from one end's memory to the other's; the spans have the same length.
 pub(crate) fn copy(from: (&Regions, usize, Span), to: (&Regions, usize, Span)) {
     let (from_regions, from_region, mut from_span) = from;
     let (to_regions, to_region, mut to_span) = to;

@@ -1,4 +1,4 @@
-//! Channels over a simulated fabric, driven from one thing that happens to the next.
+//! Channels over a simulated fabric, driven from event to event.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -25,36 +25,36 @@ pub(crate) struct Run {
     pub(crate) now: Duration,
 }
 
-/// What a channel of a run is like.
+/// The properties of a channel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunSettings {
     pub(crate) ring_bytes: NonZeroU64,
     pub(crate) message_bytes: u64,
     pub(crate) queue_pairs: usize,
-    /// When a queue pair on which nothing completes is given up.
+    /// When a queue pair without completions is given up.
     pub(crate) stall: Option<Duration>,
     pub(crate) mode: Mode,
 }
 
-/// One end of a channel, and who uses it.
+/// One end of a channel and its user.
 #[derive(Debug)]
 pub(crate) struct RunEnd {
     pub(crate) exchange: Exchange,
     pub(crate) endpoint: SimEndpoint,
-    /// Where there is content: what is sent from, and what is received into.
+    /// With content: the memory to send from, and the memory to receive into.
     memories: Option<[Arc<Memory>; 2]>,
-    /// How long the stream is that it sends.
+    /// The length of the stream that it sends.
     pub(crate) length: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// When the user takes nothing.
+    /// When the user reads nothing.
     pub(crate) idle: Range<Duration>,
-    /// A user who takes and gives as much as comes to its mind, and not all that it could.
+    /// A user that reads and writes random amounts.
     whims: Option<Random>,
     next_at: Option<Duration>,
 }
 
-/// How long a user with whims does something else.
+/// The longest pause of such a user.
 const WHIM: Duration = Duration::from_micros(200);
 
 impl Run {
@@ -66,7 +66,8 @@ impl Run {
         }
     }
 
-    /// Opens a channel; each end has its path to the other. With `memories`, outgoing and incoming of each end, it has content.
+    /// Opens a channel; each end has its path to the other. With `memories`, outgoing and incoming
+    /// of each end, it has content.
     ///
     /// # Errors
     ///
@@ -141,11 +142,12 @@ impl Run {
         Ok(())
     }
 
-    /// Does what is due, and goes on to the next thing that happens. `false` if there is none, or not before `until`.
+    /// Does what is due, and advances to the next event. Returns `false` if there is none before
+    /// `until`.
     ///
     /// # Errors
     ///
-    /// When one end lied to the other.
+    /// When an end violates the protocol.
     pub(crate) fn step(&mut self, until: Duration) -> Result<bool, Fault> {
         let now = self.now;
         let mut next_at = None;
@@ -166,7 +168,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Goes on until a moment, or until nothing happens any more.
+    /// Runs until a moment, or until there are no more events.
     ///
     /// # Errors
     ///
@@ -212,18 +214,18 @@ impl RunSettings {
     }
 }
 
-/// Regions are counted as they are registered.
+/// Regions are numbered as they are registered.
 const OUTGOING: usize = 0;
 const INCOMING: usize = 1;
 
 impl RunEnd {
-    /// The user sends a stream of so many bytes, and ends it.
+    /// The user sends a stream of this many bytes, and ends it.
     pub(crate) fn send(&mut self, length: u64, whims: Option<Random>) {
         self.length = length;
         self.whims = whims;
     }
 
-    /// All of its own stream was told, and all of the peer's was taken.
+    /// The peer knows the end of this end's stream, and all of the peer's stream was read.
     #[cfg(test)]
     pub(crate) fn is_done(&self) -> bool {
         self.sent == self.length
@@ -246,7 +248,7 @@ impl RunEnd {
             || self.sent < self.length && self.exchange.sender.room().length > 0;
         let whim =
             ((could || self.exchange.has_more()) && self.whims.is_some()).then_some(now + WHIM);
-        // Who may not go before a moment is asked then, and not again at this one.
+        // A paced sender is called at that time, and not again now.
         let paced = self.exchange.next_at(now).filter(|&at| at > now);
         let wakes = Some(self.idle.end).filter(|_| self.idle.contains(&now));
         self.next_at = earlier(earlier(whim, paced), wakes);
@@ -266,7 +268,7 @@ impl RunEnd {
                 incoming.copy_out(ready.offset, &mut bytes);
                 let from = self.received;
                 assert!(bytes == content(from, ready.length), "from byte {from} on");
-                // What was taken may be overwritten at any time.
+                // The sender may overwrite consumed bytes at any time.
                 incoming.copy_in(ready.offset, &vec![0xee; ready.length]);
             }
             self.exchange.receiver.consume(ready.length);
@@ -287,7 +289,7 @@ impl RunEnd {
             let room = room.first(most);
             let room = room.first(whim(&mut self.whims, room.length));
             if room.length == 0 {
-                // What fills the ring must go, whatever comes after it.
+                // What fills the ring must be sent without waiting for more.
                 self.exchange.sender.flush();
                 return given;
             }
@@ -308,7 +310,7 @@ impl RunEnd {
     }
 }
 
-/// Some of `length`, if there are whims.
+/// A random part of `length`, or all of it.
 fn whim(whims: &mut Option<Random>, length: usize) -> usize {
     let Some(random) = whims else {
         return length;
@@ -318,7 +320,7 @@ fn whim(whims: &mut Option<Random>, length: usize) -> usize {
     share.clamp(usize::from(length > 0), length)
 }
 
-/// What the bytes of a stream are from `start` on: no two parts of it look the same.
+/// The bytes of a stream from `start` on; no two parts of it are equal.
 fn content(start: u64, length: usize) -> Vec<u8> {
     let byte = |place: u64| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
     (start..).take(length).map(byte).collect()

@@ -1,6 +1,6 @@
 //! The conformance suite over simulated paths, alone and under the transforms of the stack crate.
 //!
-//! Paths are short and quick, so that what the suite expects to happen soon does.
+//! Paths are short and fast, so that what the suite waits for happens soon.
 
 use std::time::Duration;
 
@@ -48,12 +48,12 @@ conformance_tests!(
     subject(short_path(), "rdma:slab=1M,fault:short=61;seed=7")
 );
 
-/// 1 GB/s, and 100 us each way.
+/// 1 GB/s, and 100 us in each direction.
 fn short_path() -> FabricSettings {
     FabricSettings::new(Link::new(1_000_000_000, Duration::from_micros(100)))
 }
 
-/// One packet of 500 is lost, and none comes when it should.
+/// One packet of 500 is lost, and delays vary.
 fn lossy_path() -> FabricSettings {
     let mut settings = short_path();
     for link in &mut settings.links {
@@ -63,7 +63,7 @@ fn lossy_path() -> FabricSettings {
     settings
 }
 
-/// What is faster than 200 MB/s is dropped.
+/// A policer of 200 MB/s.
 fn policed_path() -> FabricSettings {
     let mut settings = short_path();
     for link in &mut settings.links {

@@ -1,4 +1,4 @@
-//! Who is slow, or repeats what is lost by chance, is not taken for one who repeats in vain.
+//! A slow peer and random loss are not mistaken for a crawl.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

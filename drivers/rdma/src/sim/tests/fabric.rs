@@ -1,4 +1,4 @@
-//! The fabric as a provider: what verbs promise holds over any path.
+//! The fabric as a provider: the guarantees of verbs hold over any path.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The second end's memory is for `access`.
+    /// The peer may use the second end's memory with `access`.
     fn new(settings: FabricSettings, queue_pairs: usize, access: Access) -> Self {
         let fabric = SharedFabric::new(settings);
         let mut ends = fabric.connect(queue_pairs).unwrap();
@@ -70,7 +70,7 @@ impl Pair {
         }
     }
 
-    /// Lets everything happen, up to a time.
+    /// Handles all events up to a time.
     fn run(&mut self, until: Duration) {
         self.fabric.run_until(until);
         for (end, happened) in self.ends.iter_mut().zip(&mut self.happened) {
@@ -125,7 +125,7 @@ fn in_real_time_a_descriptor_tells_when_something_happens() {
     }
 }
 
-/// Over a path that loses packets and drops messages everything arrives once and in order.
+/// Over a path that loses packets and drops messages, everything arrives once and in order.
 #[test]
 fn a_reliable_connection_is_reliable() {
     for seed in seeds(300) {
@@ -140,7 +140,8 @@ fn a_reliable_connection_is_reliable() {
         }
         let reads = random.below(2) == 0;
         if !reads && random.below(2) == 0 {
-            // Full again after each time-out: later messages would eat what it lets pass of the one that is due.
+            // Full again after each timeout: otherwise later messages would use up what it passes
+            // of the overdue one.
             settings.links[0].policer = Some(Policer {
                 rate: 1_000_000,
                 burst: 10_000,

@@ -1,4 +1,4 @@
-//! What the fabric promises, and what the engine makes of it.
+//! The guarantees of the fabric, and the engine over it.
 
 mod conformance;
 mod crawl;
@@ -6,7 +6,7 @@ mod fabric;
 mod pacing;
 mod streams;
 
-/// The seed that failed, if somebody wants to see it again; else many.
+/// The seed of a failure, if one is given; otherwise many.
 pub(super) fn seeds(count: u64) -> Vec<u64> {
     match std::env::var("GRIDHAUL_SEED") {
         Ok(seed) => vec![seed.parse().expect("GRIDHAUL_SEED is a number")],
@@ -14,7 +14,7 @@ pub(super) fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-/// Says how to see a failure again.
+/// Prints how to repeat a failure.
 pub(super) struct Replay(pub(super) u64);
 
 impl Drop for Replay {

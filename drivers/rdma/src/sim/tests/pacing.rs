@@ -1,4 +1,4 @@
-//! What pacing is for: full paths, and nothing dropped.
+//! Pacing fills paths, and nothing is dropped.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::sim::{Experiment, FabricSettings, Link, Naps, Pace, Policer};
 const GIGABIT: u64 = 125_000_000;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A channel on a path of 10 Gb/s and a round trip of 120 ms, with a policer of 5 Gb/s that takes bursts of 1 MB.
+/// A channel on a path of 10 Gb/s with a round trip of 120 ms, and a policer of 5 Gb/s with bursts
+/// of 1 MB.
 fn policed(pace: Pace) -> Experiment {
     let mut link = Link::new(10 * GIGABIT, Duration::from_millis(60));
     let back = FabricSettings::new(link.clone()).links[1].clone();
@@ -63,7 +64,7 @@ fn unpaced_the_path_stalls() {
     }
 }
 
-/// Who waits for a slow path, or repeats what is lost by chance, does not stall.
+/// A sender on a slow path, or with random loss, does not stall.
 #[test]
 fn what_is_only_slow_does_not_stall() {
     for loss in [0.0, 1e-5, 1e-4] {
@@ -111,7 +112,7 @@ fn messages_become_as_short_as_the_burst_wants_them() {
     });
 }
 
-/// A device repeats what is lost by chance, and the rate is none of its reasons.
+/// The device repairs random loss, and the rate does not depend on it.
 #[test]
 fn chance_does_not_drive_the_rate_down() {
     for seed in seeds(6) {
@@ -133,7 +134,7 @@ fn chance_does_not_drive_the_rate_down() {
     }
 }
 
-/// A channel on a short path that loses packets by chance, with long messages.
+/// A channel on a short path with random loss and long messages.
 fn lossy(loss: f64, seed: u64) -> Experiment {
     let mut link = Link::new(2 * GIGABIT, Duration::from_micros(100));
     link.loss = loss;
@@ -147,7 +148,8 @@ fn lossy(loss: f64, seed: u64) -> Experiment {
     }
 }
 
-/// Long messages go in groups that take long at the first rate, and rarely begin where a piece does.
+/// Long messages go in groups that take long at the first rate, and rarely begin where a piece
+/// does.
 #[test]
 fn a_short_path_is_used_in_time() {
     for seed in seeds(6) {
@@ -162,7 +164,7 @@ fn a_short_path_is_used_in_time() {
     }
 }
 
-/// What is lost by chance is lost at any rate.
+/// Random loss happens at any rate.
 #[test]
 fn chance_on_a_short_path_does_not_drive_the_rate_down() {
     for seed in seeds(12) {
@@ -177,7 +179,7 @@ fn chance_on_a_short_path_does_not_drive_the_rate_down() {
     }
 }
 
-/// Whatever the policer, and whoever shares the path.
+/// For any policer and any other traffic on the path.
 #[test]
 fn any_policer_is_found() {
     for seed in seeds(12) {
@@ -185,7 +187,7 @@ fn any_policer_is_found() {
         let mut random = Random::new(seed);
         let mut experiment = policed(Pace::Auto);
         let rate = GIGABIT / 2 + random.below(2 * GIGABIT);
-        // The shortest ones take no message of the wished length.
+        // The shortest burst passes no message of the wanted length.
         let burst = 100_000 + random.below(2_000_000);
         let [there, back] = &mut experiment.fabric.links;
         there.policer = Some(Policer { rate, burst });
@@ -193,7 +195,7 @@ fn any_policer_is_found() {
         there.delay = Duration::from_millis(random.below(60));
         back.delay = there.delay;
         experiment.fabric.seed = seed;
-        // Short pieces, so that it is seen at once what arrives.
+        // Short pieces, so that arrivals are seen at once.
         experiment.ring_bytes = NonZeroU64::new(128 << 20).unwrap();
         experiment.channels = 1 + random.index(6);
         experiment.queue_pairs = 1 + random.index(4);
@@ -209,8 +211,9 @@ fn any_policer_is_found() {
 
 const SLOW: u64 = 50_000_000;
 
-/// A host with one processor on a short path, with a device that is a program: now and then it sends late, and together, what
-/// was posted one after the other, or repeats what nobody misses. The policer is one of Linux.
+/// A host with one processor and a software device on a short path: at times it sends late and
+/// together what was posted one after the other, or retransmits what is not missing. The policer is
+/// that of Linux.
 fn busy(seed: u64) -> Experiment {
     let mut link = Link::new(2 * GIGABIT, Duration::from_micros(100));
     let back = link.clone();
@@ -252,7 +255,7 @@ fn the_rate_is_found_from_a_busy_host() {
     }
 }
 
-/// What a device sends late, and at once, is no more than the burst.
+/// What a device sends late and at once is no more than the burst.
 #[test]
 fn a_known_rate_passes_from_a_busy_host() {
     for seed in seeds(6) {
@@ -274,7 +277,7 @@ fn a_known_rate_passes_from_a_busy_host() {
     }
 }
 
-/// Two thirds of the ring are filled and drained while one flies.
+/// Two thirds of the ring are filled and drained while one is in flight.
 #[test]
 fn a_ring_of_three_bandwidth_delay_products_fills_the_path() {
     let round_trip = Duration::from_millis(50);
@@ -296,7 +299,7 @@ fn a_ring_of_three_bandwidth_delay_products_fills_the_path() {
     }
 }
 
-/// Whoever asked first goes first, so nobody waits for long.
+/// Slots are given in the order of calls, so no channel waits for long.
 #[test]
 fn channels_share_a_path_fairly() {
     for pace in [
@@ -319,7 +322,7 @@ fn channels_share_a_path_fairly() {
     }
 }
 
-/// Where a message takes longer than others wait for a sign of life, it is one nevertheless.
+/// A message that takes longer than the polling interval keeps its turn.
 #[test]
 fn channels_share_a_slow_path_fairly() {
     const RATE: u64 = 2_500_000;
@@ -345,7 +348,7 @@ fn channels_share_a_slow_path_fairly() {
     }
 }
 
-/// Whoever sees a message arrive is the first to know that there is room.
+/// The channel that sees a message arrive is the first to know that there is room.
 #[test]
 fn channels_share_a_short_path_fairly() {
     for seed in seeds(4) {

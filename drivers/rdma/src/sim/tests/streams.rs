@@ -1,4 +1,4 @@
-//! Streams over paths on which everything goes wrong that may: they arrive whole, in order, or not at all.
+//! Streams over paths with every fault: they arrive whole and in order, or not at all.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn millis(random: &mut Random, most: u64) -> Duration {
     Duration::from_millis(random.below(most + 1))
 }
 
-/// Any path.
+/// A random path.
 fn link(random: &mut Random) -> Link {
     let mut link = Link::new(10_000_000 + random.below(1 << 30), millis(random, 40));
     let mut sometimes = |one_in: u64| random.below(one_in) == 0;
@@ -124,7 +124,7 @@ fn streams_survive_everything() {
     }
 }
 
-/// Where they are not, it ends, and nobody takes a part of a stream for the whole.
+/// Where they are not, the stream ends with an error, and no part of it passes for the whole.
 #[test]
 fn streams_end_where_nothing_is_replaced() {
     for seed in seeds(500) {
