@@ -154,8 +154,7 @@ pub enum BlockError {
     /// An EOF with a number of EODs that cannot be.
     #[error("EOF announces the end of {0} data connections; it may announce 1 to {MAX_EODS}")]
     EodCount(u64),
-    /// A restart marker that is the end of something, too: where its payload ends is anybody's
-    /// guess.
+    /// A restart marker that is the end of something, too: the end of its payload is undefined.
     #[error(
         "the descriptor 0x{0:02x} joins a restart marker with the end of the data or of the file"
     )]

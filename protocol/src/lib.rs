@@ -2,8 +2,7 @@
 //!
 //! Bytes in, values out, and the other way round: commands, replies, addresses, MODE E blocks, ranges,
 //! markers, listings, driver-stack strings, and the state that a session negotiates. Server and client
-//! use the same code. There is no socket in here, no file, no clock and no thread: whoever needs the
-//! time passes it in.
+//! use the same code. It has no sockets, files, clocks or threads: the caller passes the time in.
 
 pub mod address;
 pub mod block;

@@ -39,7 +39,7 @@ pub struct ChecksumMarker {
     pub bytes: u64,
 }
 
-/// What is wrong with a marker. The server is to blame.
+/// What is wrong with a marker. The server is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MarkerError {
     /// The reply is another one.

@@ -284,7 +284,7 @@ impl Parts {
         let validity = validity(&fields.expect(Tag::Sequence)?)?;
         let subject = Name::parse(fields.expect(Tag::Sequence)?.encoding())?;
         let public_key_info = fields.expect(Tag::Sequence)?.range();
-        // The unique identifiers mean nothing to anybody.
+        // The unique identifiers are not used.
         let _ = fields.optional_context(1)?;
         let _ = fields.optional_context(2)?;
         let extensions = match fields.optional_context(3)? {

@@ -14,7 +14,7 @@ use crate::proxy::ProxyPolicy;
 /// The longest chain that is used.
 pub(crate) const MAX_CHAIN: usize = 32;
 
-/// What somebody proves an identity with: a host's certificate, a proxy, a delegated proxy.
+/// The proof of an identity: a host's certificate, a proxy, a delegated proxy.
 #[derive(Clone, Debug)]
 pub struct Credential {
     /// Never empty.

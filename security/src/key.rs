@@ -29,7 +29,7 @@ pub struct PrivateKey {
 /// Why a private key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It needs a passphrase, and nobody is there to give it.
+    /// It needs a passphrase, which a server has no way to ask for.
     #[error("the private key is encrypted; a server needs one without a passphrase")]
     Encrypted,
     /// Nothing that we know.

@@ -72,7 +72,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError>;
 
     /// The value of the extended attribute in which files carry their checksums, at most
-    /// [`CHECKSUM_ATTRIBUTE_BYTES`]. Anybody who may write to the file may have written it.
+    /// [`CHECKSUM_ATTRIBUTE_BYTES`]. Every user who may write to the file may have written it.
     fn checksum_attribute(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError>;
 
     /// Sets the attribute, or removes it.

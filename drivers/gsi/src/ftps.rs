@@ -17,7 +17,7 @@ use crate::record::protocol;
 
 const NAME: &str = "ftps";
 
-/// The driver `ftps`: data goes in TLS records, and we show the server's certificate, whoever connected.
+/// The driver `ftps`: data goes in TLS records, and this end presents the server's certificate, whichever end connected.
 /// It has no options. Who is at the other end is proved on the control channel only.
 #[derive(Debug, Clone)]
 pub struct Ftps {

@@ -3,10 +3,10 @@
 //!
 //! Both are drivers of one session: what they prove, whom they accept and what happens to the bytes is what
 //! the session agreed on with its client (`DCAU`, `PROT`). A program registers [`Gsi::without_session`], so
-//! that its name and its options can stand in stacks; a session puts its own in its place. Nobody writes
-//! `ftps` in a stack: the session does it.
+//! that its name and its options can stand in stacks; a session puts its own in its place. Users do not write `ftps`
+//! in a stack: the session adds it.
 //!
-//! Whoever connected is the TLS client of `gsi`, whatever the direction of the data; the server of a
+//! The connecting end is the TLS client of `gsi`, whatever the direction of the data; the server of a
 //! session is always the TLS server of `ftps`.
 
 mod channel;

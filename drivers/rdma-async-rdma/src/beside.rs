@@ -33,7 +33,7 @@ pub(crate) struct Beside {
 
 #[derive(Debug)]
 enum Watch {
-    /// Nobody reads from it so far but those who agree on the channel.
+    /// Only the handshake of the channel reads from it so far.
     Later(TcpStream),
     Task(JoinHandle<()>),
 }

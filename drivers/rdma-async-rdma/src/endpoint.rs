@@ -75,7 +75,7 @@ impl AsyncRdmaEndpoint {
             return Some(Loss::Closed);
         }
         match (peer, failure) {
-            // A device that nobody answers says less than the end of the connection.
+            // The end of the connection is a better reason than a device's timeout.
             (Peer::Lost, _) => Some(Loss::Reset),
             (_, Some(failure)) => Some(Loss::Failed(device::words(&failure))),
             _ => None,
@@ -270,7 +270,7 @@ impl Endpoint for AsyncRdmaEndpoint {
                 Err(error) => break Some(error),
             }
         };
-        // Whoever waits for its requests hears first that they are done, and of the end the next time.
+        // Completed requests are reported first, and the end with the next poll.
         if self.has_farewell && !was_idle && failure.is_none() {
             if self.is_idle() {
                 self.signal.give();

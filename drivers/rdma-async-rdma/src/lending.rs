@@ -48,7 +48,7 @@ struct Lent {
 ///
 /// # Safety
 ///
-/// The memory is there for as long as `owner` lives, and whoever else uses it does so by raw pointers.
+/// The memory stays valid while `owner` lives, and all other users access it through raw pointers.
 pub(crate) unsafe fn lend<T>(
     owner: Arc<dyn Any + Send + Sync>,
     start: *mut u8,
@@ -147,7 +147,7 @@ mod tests {
         // SAFETY: the layout is not empty.
         let own = unsafe { System.alloc(layout) };
         let owner = Arc::new(());
-        // SAFETY: `own` is there until the end, and nobody else uses it.
+        // SAFETY: `own` is valid until the end, and not used elsewhere.
         let region = unsafe {
             lend(owner.clone(), own, layout.size(), |asked| {
                 assert_eq!(asked, layout);

@@ -5,7 +5,7 @@
 //! plain verbs: the two ends connect one queue pair by what they tell each other on the data connection, and of
 //! async-rdma's own ways to connect, to hand memory out and to send messages, nothing is used.
 //!
-//! Whoever links it has a program under the GPL, version 3, and Rust's allocator from `lending`.
+//! A program that links it is under the GPL, version 3, and has its global allocator from `lending`.
 
 mod beside;
 mod device;

@@ -19,8 +19,8 @@ use tokio::task::yield_now;
 use crate::in_order::InOrder;
 use crate::signal::Signal;
 
-/// A region of memory that is registered. Whoever writes from it shares it, and whoever reads into it has it alone, as
-/// async-rdma demands.
+/// A region of memory that is registered. A WRITE locks it as shared and a READ into it as exclusive, as async-rdma
+/// demands.
 pub(crate) type Region = Arc<RwLock<LocalMr>>;
 
 /// Messages that may come before they are taken out; the peer's device repeats what comes beyond them.

@@ -1,4 +1,4 @@
-//! Tells who drives an endpoint that something happened, by a descriptor.
+//! Signals events of an endpoint through a descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,9 +44,9 @@ impl Signal {
 
     /// Takes it back. What happened before is to be looked for now, and what happens from now on gives it again.
     pub(crate) fn take(&self) {
-        // There may be nothing to read: somebody who is giving it is then seen once too often.
+        // There may be nothing to read yet: then the event causes one more, spurious, wake-up.
         let _ = rustix::io::read(&self.descriptor, &mut [0_u8; 8]);
-        // Whoever gave it in between has not written, and its event is seen by those who look after this.
+        // An event signalled in between was not written, and the caller, who checks after this, finds it.
         self.is_given.swap(false, Ordering::AcqRel);
     }
 }

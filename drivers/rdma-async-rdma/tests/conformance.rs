@@ -1,7 +1,7 @@
 //! The conformance suite over async-rdma, as over the driver's own providers.
 //!
 //! `GRIDHAUL_RDMA_ADDRESS` is a local address that has a RoCE device. Where there is none, these tests are ignored, which
-//! `cargo test` says; whoever has one asks for them with `--ignored`, and then a missing device is a failure.
+//! `cargo test` reports; with a device, run them with `--ignored`, and then a missing one is a failure.
 
 use std::env;
 

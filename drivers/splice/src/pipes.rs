@@ -39,7 +39,7 @@ pub(crate) struct Keeper(());
 /// None is kept without channels: an idle server holds no descriptors of them.
 #[derive(Debug)]
 struct Pool {
-    /// Pipes that nobody uses.
+    /// Unused pipes.
     idle: Vec<Empty>,
     /// Channels that may take one.
     channels: usize,

@@ -219,7 +219,7 @@ fn a_full_disk_is_the_files_and_what_fits_is_counted() {
             assert!(moved <= ROOM);
             let written = usize::try_from(moved).unwrap();
             assert!(content_of(&file)[..written] == content[..written]);
-            // The sender may be waiting for somebody to take its bytes.
+            // The sender may be waiting for room.
             receiver.abort();
         });
         expect_clean_pipes();

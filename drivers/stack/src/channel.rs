@@ -149,12 +149,12 @@ pub struct FileRange<'a> {
 
 /// Sees received bytes on their way to a file, while they are in the processor's cache.
 pub trait Tap: Sync + fmt::Debug {
-    /// The file has `bytes` at `offset` now. Called by whoever wrote them, for each of them once.
+    /// The file has `bytes` at `offset` now. Called by the writing thread, once for each byte.
     fn written(&self, offset: u64, bytes: &[u8]);
 }
 
 impl<'a> FileRange<'a> {
-    /// A range that nobody taps, of a file that is open in the ordinary way.
+    /// A range without a tap, of a file that is open without `O_DIRECT`.
     pub fn new(
         file: BorrowedFd<'a>,
         offset: u64,
@@ -289,7 +289,7 @@ impl RangeWriter<'_> {
     ///
     /// # Errors
     ///
-    /// [`ChannelError::File`] with the kernel's word.
+    /// [`ChannelError::File`] with the operating system's error.
     pub fn write(&self, bytes: &[u8], done: u64) -> Result<(), ChannelError> {
         let offset = self.offset + done;
         match self.sparse {
@@ -307,7 +307,7 @@ impl RangeWriter<'_> {
     ///
     /// # Errors
     ///
-    /// [`ChannelError::File`] with the kernel's word.
+    /// [`ChannelError::File`] with the operating system's error.
     pub fn write_pieces(&self, pieces: &[IoSlice<'_>], done: u64) -> Result<u64, ChannelError> {
         let offset = self.offset + done;
         if self.sparse.is_some() {
@@ -346,7 +346,7 @@ impl RangeWriter<'_> {
 ///
 /// # Errors
 ///
-/// [`ChannelError::File`] with the kernel's word.
+/// [`ChannelError::File`] with the operating system's error.
 pub fn write_all_at(
     file: BorrowedFd<'_>,
     mut bytes: &[u8],

@@ -8,7 +8,7 @@
 //! gridhaul_stack::conformance_tests!(short, subject("tcp,fault:short=61;seed=7"));
 //! ```
 //!
-//! A channel is expected to hold at least 200 bytes that nobody has received yet.
+//! A channel is expected to hold at least 200 bytes that were not received yet.
 //! Handshakes of transforms are not examined: a transform that has one tests it itself.
 //!
 //! No property depends on how fast the machine is, but for cancelling: a call must end within 100 ms.

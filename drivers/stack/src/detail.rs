@@ -1,6 +1,6 @@
-//! What a driver tells of a channel beside its bytes: named values, for the log, for metrics, and for whoever asks.
+//! Named values that a driver reports about a channel, for the log, for metrics and for status replies.
 //!
-//! Only the driver knows what they mean; everybody else adds them up and shows them.
+//! Only the driver knows their meaning; other code adds them up and shows them.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! One error for each kind of call, split by who is to blame.
+//! One error for each kind of call, split by the party at fault.
 
 use std::io;
 use std::net::SocketAddr;
@@ -92,7 +92,7 @@ pub enum ChannelError {
     /// The peer no longer takes data: it closed the channel while we were sending.
     #[error("the peer closed the data channel before all data was sent")]
     PeerClosed,
-    /// Somebody called [`crate::Cancel::cancel`].
+    /// [`crate::Cancel::cancel`] was called.
     #[error("the operation was aborted")]
     Cancelled,
     /// The operation's deadline passed.
@@ -160,7 +160,7 @@ pub enum ListenError {
     Network {
         /// The address that was asked for.
         address: SocketAddr,
-        /// The kernel's word.
+        /// The operating system's error.
         error: io::Error,
     },
 }
@@ -173,7 +173,7 @@ pub enum ConnectError {
     Peer {
         /// Who was called.
         peer: SocketAddr,
-        /// The kernel's word.
+        /// The operating system's error.
         error: io::Error,
     },
     /// A local setting stood in the way (bind address, option).
@@ -181,7 +181,7 @@ pub enum ConnectError {
     Local {
         /// Who was to be called.
         peer: SocketAddr,
-        /// The kernel's word.
+        /// The operating system's error.
         error: io::Error,
     },
     /// Cancelled, timed out, or a transform refused the connection.

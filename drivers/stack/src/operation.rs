@@ -32,7 +32,7 @@ impl Operation<'_> {
         self.time_left().map(drop)
     }
 
-    /// As [`Operation::check`], for whoever has just looked at the clock.
+    /// As [`Operation::check`], for a caller that has just read the clock.
     ///
     /// # Errors
     ///
@@ -183,12 +183,12 @@ pub struct Cancel {
 #[derive(Default)]
 struct State {
     cancelled: AtomicBool,
-    /// Made when somebody first wants to sleep on it: an idle session costs no descriptor.
+    /// Made by the first call that sleeps on it: an idle session costs no descriptor.
     event: OnceLock<OwnedFd>,
 }
 
 impl Cancel {
-    /// A switch that nobody has thrown.
+    /// A switch that was not thrown.
     pub fn new() -> Self {
         Self::default()
     }

@@ -10,7 +10,7 @@ use crate::{ChannelError, write_all_at};
 
 /// How the zeros of a received file are kept off the disk.
 ///
-/// What is not written lets the file end early: whoever receives makes it as long as it must be.
+/// Zeros at the end are not written, so the receiver has to set the file's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sparse {
     /// Where the file ended before. What lies before may have bytes that zeros replace, and a hole is
@@ -29,7 +29,7 @@ impl Sparse {
     ///
     /// # Errors
     ///
-    /// [`ChannelError::File`] with the kernel's word.
+    /// [`ChannelError::File`] with the operating system's error.
     pub(crate) fn write(
         self,
         file: BorrowedFd<'_>,

@@ -21,8 +21,8 @@ const PLACES: usize = 1024;
 static TURNS: [Mutex<()>; PLACES] = [const { Mutex::new(()) }; PLACES];
 
 impl Turn {
-    /// Waits for a turn at writing to `file`. It is for one system call: whoever has it waits for nobody else, a
-    /// peer or another turn.
+    /// Waits for a turn at writing to `file`. It is for one system call: its holder must not wait for a peer or for
+    /// another turn.
     pub fn take(file: BorrowedFd<'_>) -> Self {
         let place = file.as_raw_fd().unsigned_abs() as usize % PLACES;
         Self {

@@ -80,7 +80,7 @@ impl TcpChannel {
     pub fn fail(&mut self, errno: Errno) -> ChannelError {
         self.has_failed = true;
         match errno {
-            // The connection was reset, and somebody was told before.
+            // The connection was reset, which was reported before.
             Errno::NOTCONN => ChannelError::Aborted,
             _ => ChannelError::from_socket(errno.into()),
         }

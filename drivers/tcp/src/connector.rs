@@ -65,7 +65,7 @@ fn connect_error(peer: SocketAddr, errno: Errno) -> ConnectError {
     }
 }
 
-/// When nobody listens at a port of this machine, the kernel may choose that very port for the
+/// When no socket listens at a port of this machine, the kernel may choose that very port for the
 /// connecting end, and TCP lets a socket connect to itself (RFC 793 3.4, simultaneous open).
 fn is_connected_to_itself(socket: &OwnedFd, peer: SocketAddr) -> bool {
     let local = rustix::net::getsockname(socket).and_then(SocketAddr::try_from);

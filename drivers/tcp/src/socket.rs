@@ -19,7 +19,7 @@ pub(crate) fn set_max_pacing_rate(socket: BorrowedFd<'_>, rate: u64) -> io::Resu
 ///
 /// # Errors
 ///
-/// With the kernel's word, where it cannot.
+/// The kernel's error if it does not support that.
 pub fn allow_lending(socket: BorrowedFd<'_>) -> io::Result<()> {
     // asm-generic/socket.h; libc leaves it out.
     const SO_ZEROCOPY: c_int = 60;

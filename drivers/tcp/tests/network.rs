@@ -44,7 +44,7 @@ fn accept(listener: &mut StackListener) -> Box<dyn Channel> {
     })
 }
 
-/// Four ports in a row that nobody else used a moment ago: below those that the system hands out, of
+/// Four consecutive ports that were free a moment ago: below those that the system hands out, of
 /// which thousands rest after a busy minute.
 fn quiet_ports() -> (u16, u16) {
     const FIRST: u32 = 10_000;

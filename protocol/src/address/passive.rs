@@ -24,7 +24,7 @@ pub enum PassiveAddress {
     ExtendedStriped(StripeAddresses),
 }
 
-/// Why a reply does not say where to connect to. The server is to blame.
+/// Why a reply does not say where to connect to. The server is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PassiveReplyError {
     /// It is not a 227, 229, 127 or 129.

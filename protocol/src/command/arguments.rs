@@ -71,7 +71,7 @@ pub enum ProtectionLevel {
 /// Who must be at the other end of data channels (GFD.20, DCAU).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataChannelAuthentication {
-    /// `N`: nobody is asked.
+    /// `N`: no authentication.
     None,
     /// `A`: the same user as on the control channel.
     User,

@@ -6,7 +6,7 @@ use crate::ranges::RangeError;
 use crate::reply::Reply;
 use crate::time::TimeError;
 
-/// Why a line is not a command. The client is to blame.
+/// Why a line is not a command. The client is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// There is nothing on the line.

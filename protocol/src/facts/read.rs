@@ -7,7 +7,7 @@ use crate::command::Shown;
 use crate::number::decimal;
 use crate::time::{TimeError, TimeValue};
 
-/// What is wrong with a line of facts. The server is to blame.
+/// What is wrong with a line of facts. The server is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FactsError {
     /// No space ends the facts.

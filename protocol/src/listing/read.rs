@@ -15,7 +15,7 @@ use crate::command::Shown;
 use crate::facts::FileType;
 use crate::number::decimal;
 
-/// A line that does not look like one of `ls -l`. The server is to blame.
+/// A line that does not look like one of `ls -l`. The server is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' does not look like a line of ls -l; MLSD may do better")]
 pub struct ListError(Shown);

@@ -69,7 +69,7 @@ pub enum Passive {
         /// More than one address may be given.
         striped: bool,
     },
-    /// Close what there is, and answer `200 Passive delayed.`
+    /// Close the present listener, and answer `200 Passive delayed.`
     Delay,
 }
 
@@ -93,7 +93,7 @@ pub enum TransferEnd {
     Broken,
 }
 
-/// Why a command cannot come now. The client is to blame.
+/// Why a command cannot come now. The client is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There is no data port.

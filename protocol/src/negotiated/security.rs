@@ -30,7 +30,7 @@ pub struct DataPolicy {
 /// How data channels are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataSecurity {
-    /// The bytes go in clear, to whoever is admitted.
+    /// The bytes go in clear, to any admitted peer.
     None,
     /// Both ends prove by GSI who they are.
     Gsi {
@@ -39,7 +39,7 @@ pub enum DataSecurity {
         /// The bytes are encrypted.
         private: bool,
     },
-    /// TLS as in RFC 4217: we are its server, whoever connects.
+    /// TLS as in RFC 4217: this end is the TLS server, whichever end connects.
     Tls,
 }
 

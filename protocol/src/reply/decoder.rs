@@ -21,8 +21,8 @@ pub struct ReplyDecoder {
     unfinished: Option<Unfinished>,
 }
 
-/// What is wrong with a reply. The server is to blame. Nothing that comes after it can be trusted to be
-/// the answer to anything, so the control channel is at its end.
+/// What is wrong with a reply. The server is at fault. Later replies cannot be matched to commands, so the control
+/// channel must be closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// A line cannot be one of a reply.

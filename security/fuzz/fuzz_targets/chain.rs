@@ -31,7 +31,7 @@ fuzz_target!(|links: Vec<Link>| {
         })
         .collect();
     if let Ok(peer) = TRUST.validate(&sent, now()) {
-        // Nobody has the authority's key, so what is valid is what it has signed.
+        // The fuzzer does not have the authority's key, so only what it signed is valid.
         assert_eq!(peer.chain[0], sent[0]);
         let is_known = |certificate| chain().contains(certificate);
         assert!(peer.chain.iter().rev().skip(1).all(is_known));

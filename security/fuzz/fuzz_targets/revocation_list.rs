@@ -44,7 +44,7 @@ fuzz_target!(|input: Input| {
     list.truncate(input.cut.map_or(usize::MAX, usize::from));
     let file = FILES[usize::from(input.file) % FILES.len()];
 
-    // At the start. Without a name that says whose it is, a list of somebody else is one of somebody else.
+    // At the start. The file's name says no issuer, so a list with another issuer belongs to another authority.
     if file != "other.crl" {
         let built = add(TrustBuilder::default(), file, &list).build_at(samples.now);
         assert!(!is_believed(&built.store, 0), "a revoked user is let in");

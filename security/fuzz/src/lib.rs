@@ -51,7 +51,7 @@ pub fn now() -> SystemTime {
     begins.max().expect("there are some") + Duration::from_secs(60)
 }
 
-/// Settings of somebody who trusts nobody else.
+/// Settings of a peer that trusts only itself.
 pub fn settings() -> TlsSettings {
     static SETTINGS: LazyLock<TlsSettings> = LazyLock::new(|| {
         let directory = tempfile::tempdir().expect("a directory");

@@ -47,7 +47,7 @@ const DO_NOT_DELEGATE: u8 = b'0';
 /// Makes the keys of delegated credentials. RSA keys take long to make, so they are made in advance
 /// ([`crate::delegation::KeyPool`]).
 pub trait DelegationKeys: Send + Sync + fmt::Debug {
-    /// A key that nobody else gets.
+    /// A key that is not shared.
     ///
     /// # Errors
     ///

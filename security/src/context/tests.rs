@@ -209,7 +209,7 @@ fn a_delegation_beyond_the_path_length_is_no_failure_of_the_login() {
     let (_, host) = fixture.pair(TlsVersions::Only13);
     let (mut sides, request) = requested(&settings, &host);
 
-    // Our own initiator refuses to sign, so that the acceptor gets one from somebody who does not look.
+    // Our own initiator refuses to sign, so that this test signs without the check.
     let refusal = delegation::sign(
         &settings.credential,
         &request,

@@ -19,7 +19,7 @@ pub enum DelegationError {
     /// The request is not what a request must be.
     #[error("the request for a proxy is malformed: {0}")]
     Request(String),
-    /// Whoever asks does not have the key that the request names.
+    /// The requester does not have the key that the request names.
     #[error("the request for a proxy is not signed with the key that it is for")]
     NoPossession,
     /// The issuer may not sign such a proxy.

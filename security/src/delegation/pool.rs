@@ -1,4 +1,4 @@
-//! RSA keys made before somebody needs them.
+//! RSA keys that are made before they are needed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +29,7 @@ struct Keys {
     is_dropped: bool,
 }
 
-/// Nobody waits for a key of the pool, but transfers wait for the processor that makes it.
+/// Keys of the pool are not urgent, and transfers need the processor that makes them.
 const LEAST_PRIORITY: i32 = 19;
 
 impl KeyPool {

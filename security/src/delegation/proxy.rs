@@ -32,7 +32,7 @@ const KEY_CERT_SIGN: u8 = 0x04;
 ///
 /// # Errors
 ///
-/// When the request is wrong, or the issuer may not sign such a proxy: nobody would accept it.
+/// When the request is wrong, or the issuer may not sign such a proxy, which no verifier would accept.
 pub fn sign(
     issuer: &Credential,
     request: &[u8],

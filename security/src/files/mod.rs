@@ -23,7 +23,7 @@ pub enum FileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The operating system's error.
         error: io::Error,
     },
     /// Others may read a private key.

@@ -224,7 +224,7 @@ impl Attribute<'_> {
         let malformed = || self.value.tag().value_error();
         let text = match self.value.tag() {
             Tag::Utf8String => str::from_utf8(bytes).map_err(|_| malformed())?.to_owned(),
-            // Whatever T.61 says: everybody takes it for Latin-1.
+            // Not as T.61 says: implementations treat it as Latin-1.
             Tag::PrintableString | Tag::Ia5String | Tag::VisibleString | Tag::TeletexString => {
                 bytes.iter().copied().map(char::from).collect()
             }

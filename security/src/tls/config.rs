@@ -30,7 +30,7 @@ pub(super) fn server(
     // connection when it closes, and we lose the end of the data (observed from globus-url-copy 10.12).
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // Files go by the cipher that the client likes best, so that nobody gets a weaker one for our speed.
+    // The client's preference chooses the cipher for files, so that it does not get a weaker one for our speed.
     config.ignore_client_order = records == Records::Tokens;
     config.enable_secret_extraction = true;
     Ok((config, verifier))

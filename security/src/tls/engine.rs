@@ -194,8 +194,8 @@ impl TlsEngine {
         }
     }
 
-    /// The keys of a direction after the handshake, for somebody else who protects its records from here on; `None` if
-    /// [`Self::release_keys`] was said, until the keys change.
+    /// The keys of a direction after the handshake, for the kernel to protect its records; `None` after
+    /// [`Self::release_keys`], until the keys change.
     pub fn keys(&self, direction: Direction) -> Option<RecordKeys<'_>> {
         match &self.state {
             State::Traffic(traffic) => traffic.keys(direction),
@@ -203,8 +203,8 @@ impl TlsEngine {
         }
     }
 
-    /// Says that somebody else has the keys of a direction. Its records are bare here from then on, a header and the
-    /// content: [`Self::close`] and answers to what the peer said append such records, and
+    /// The kernel has the keys of a direction now. From here on this engine handles its records without protection,
+    /// as a header and the content: [`Self::close`] and answers to the peer append such records, and
     /// [`Self::open_in_place`] takes them.
     pub fn release_keys(&mut self, direction: Direction) {
         if let State::Traffic(traffic) = &mut self.state {

@@ -18,7 +18,7 @@ use super::{RECORD_HEADER, record_length};
 /// RFC 8446 4.1.2: a client sends a second one after a HelloRetryRequest, and no third.
 const MAX_HELLOS: usize = 2;
 
-/// RFC 8446 11: extension types that nobody assigns.
+/// RFC 8446 11: extension types that are never assigned.
 const MEANINGLESS: (u16, u16) = (0xff80, 0xffff);
 
 const HANDSHAKE: u8 = 22;

@@ -1,4 +1,4 @@
-//! The keys of a connection, for somebody else who protects its records with them: the kernel.
+//! The keys of a connection, with which the kernel protects its records.
 
 use std::fmt;
 

@@ -76,8 +76,7 @@ pub struct RefusedChain {
     /// What is wrong with it.
     #[source]
     pub reason: ChainError,
-    /// Whose it says that it is: the subject of the first certificate that is no proxy. Nobody has verified
-    /// it.
+    /// The claimed identity: the subject of the first certificate that is no proxy. It is not verified.
     pub claimed: Option<Name>,
 }
 

@@ -119,7 +119,7 @@ struct Keys {
     iv: Iv,
     layout: Layout,
     sequence: u64,
-    /// Somebody else protects the records: here they are bare, a header and the content.
+    /// The kernel protects the records: here they are a header and the content.
     is_released: bool,
 }
 
@@ -194,7 +194,7 @@ impl Sealer {
         Keys::new(version, keys).map(Self)
     }
 
-    /// The keys, unless somebody else has them.
+    /// The keys, unless the kernel has them.
     pub(super) fn keys(&self) -> Option<RecordKeys<'_>> {
         self.0.held()
     }
@@ -204,7 +204,7 @@ impl Sealer {
         self.0.is_released = true;
     }
 
-    /// Counts records that somebody else made with the keys.
+    /// Counts records that the kernel made with the keys.
     pub(super) fn note_sealed(&mut self, records: u64) {
         self.0.sequence = self.0.sequence.saturating_add(records);
     }
@@ -324,7 +324,7 @@ impl Opener {
         opened.map(|(kind, _)| kind)
     }
 
-    /// The keys, unless somebody else has them.
+    /// The keys, unless the kernel has them.
     pub(super) fn keys(&self) -> Option<RecordKeys<'_>> {
         self.0.held()
     }
@@ -340,7 +340,7 @@ impl Opener {
         record: &mut [u8],
     ) -> Result<(u8, Range<usize>), RecordError> {
         if self.0.is_released {
-            // Nobody else could open it either, if there is none.
+            // The kernel could not open an empty record either.
             let kind = *record.first().ok_or(RecordError::Forged)?;
             return Ok((kind, RECORD_HEADER.min(record.len())..record.len()));
         }

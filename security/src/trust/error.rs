@@ -25,7 +25,7 @@ pub enum ChainError {
         /// The first certificate of the chain.
         certificate: Name,
     },
-    /// Nobody has the certificate that signed one.
+    /// The certificate that signed one is not available.
     #[error(
         "{certificate} was issued by {issuer}, which is not in the trust directory: install that \
          authority's certificate if it is to be trusted"
@@ -185,7 +185,7 @@ pub enum ChainError {
         /// The certificate.
         certificate: Name,
     },
-    /// Nobody could say whose certificate it is.
+    /// Its holder cannot be named.
     #[error("a certificate issued by {issuer} has no subject")]
     NoSubject {
         /// Who issued it.

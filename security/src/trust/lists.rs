@@ -14,7 +14,7 @@ use super::revocation::RevocationList;
 use super::signing_policy::Authority;
 use crate::name::{CanonicalName, Name};
 
-/// Authorities whose revocation lists cannot be used; each with the file that is to blame.
+/// Authorities whose revocation lists cannot be used, each with the file at fault.
 #[derive(Debug, Default)]
 pub(super) struct Unusable {
     by_name: HashMap<CanonicalName, String>,
@@ -29,7 +29,7 @@ pub(super) struct Unusable {
 }
 
 impl Unusable {
-    /// The file that is to blame if no certificate of this authority may be accepted.
+    /// The file because of which no certificate of this authority may be accepted.
     pub(super) fn file_of(&self, authority: &Name, has_list: bool) -> Option<&str> {
         let named = || self.by_policy.get(&Authority::named(authority.one_line()));
         let without_list = || {
@@ -84,7 +84,7 @@ pub(super) fn judge(
         reason,
         issuers: lists.iter().map(|list| list.issuer().clone()).collect(),
     };
-    // One wrong byte in the name of its issuer makes it the list of somebody else.
+    // One wrong byte in the name of its issuer makes it the list of another authority.
     let missing = missing_issuer(directory, stems, name, lists, before);
     if let Some(missing) = missing {
         let reason = format!("it is no revocation list of {missing}: fetch it anew (fetch-crl)");

@@ -5,8 +5,8 @@
 //! ends with an anchor; signatures are verified on the way. Then the rules are applied to it, from the
 //! anchor down: those for authorities and users (`authorities`), and those for proxies (`proxies`).
 //!
-//! The verdict is that of globus-gridftp-server 13.24, with these differences: proxies with a policy that
-//! nobody here can read are refused, whether it has a text or not (RFC 3820 3.8.2); revocation lists that
+//! The verdict is that of globus-gridftp-server 13.24, with these differences: proxies with a policy language that is
+//! not implemented are refused, whether it has a text or not (RFC 3820 3.8.2); revocation lists that
 //! cannot be used close their authority (`lists`), and count only for what they are about; name constraints may
 //! be critical, as RFC 5280 4.2.1.10 has it; and patterns of signing policies match slashes and addresses
 //! of mail in each of their spellings. The reason for a refusal is a [`ChainError`].

@@ -295,7 +295,7 @@ fn certificates(content: &[u8]) -> Result<Vec<Certificate>, Malformed> {
         .collect()
 }
 
-/// The names of hosts among the targets. Targets of other kinds name nobody that we could be.
+/// The names of hosts among the targets. Targets of other kinds never name this host.
 // RFC 5755 4.3.2
 fn targets(content: &[u8]) -> Result<Vec<String>, Malformed> {
     let mut found = Vec::new();

@@ -85,7 +85,7 @@ pub enum VomsError {
         /// Where its server says that it runs.
         host: String,
     },
-    /// Somebody else has signed it.
+    /// The signer is not one of those configured.
     #[error(
         "the VOMS attributes of {vo} were signed by {signer}, which {vo}/{host}.lsc does not name"
     )]
@@ -105,7 +105,7 @@ pub enum VomsError {
         /// Why not.
         error: Box<ChainError>,
     },
-    /// Anybody could have signed it.
+    /// The signature could be forged.
     #[error("the VOMS attributes of {vo} are signed with {algorithm}, which is broken")]
     BrokenAlgorithm {
         /// The virtual organization.
@@ -113,7 +113,7 @@ pub enum VomsError {
         /// The digest.
         algorithm: &'static str,
     },
-    /// Nobody has signed it like this.
+    /// The signature does not match.
     #[error("the signature of the VOMS attributes of {vo} is wrong")]
     Signature {
         /// The virtual organization.

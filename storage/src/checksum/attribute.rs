@@ -29,7 +29,7 @@ impl Attribute {
     }
 
     /// Gives the file these checksums of the content that `version` describes. Returns how the same content
-    /// is described afterwards, whether the file took them or not; `None` if somebody has changed it.
+    /// is described afterwards, whether the file took them or not; `None` if it was changed meanwhile.
     pub(super) fn write(
         &self,
         (file, stored): (&OpenedFile, &StoredFile<'_>),
@@ -47,7 +47,7 @@ impl Attribute {
             if (after.size, after.modified) != (version.size, version.modified) {
                 return None;
             }
-            // Not every file system has attributes, and not every file may be changed by whoever reads it.
+            // Not every file system has attributes, and the reader of a file may have no right to change it.
             if written.is_err() || is_believed(after, before.changed) {
                 return Some(after);
             }

@@ -1,7 +1,7 @@
 //! Reads a file for its checksum.
 //!
-//! Files are read with `pread` and not mapped: a mapping of a file that somebody cuts kills the process
-//! that looks behind its new end, a read says what happened. Where parts can be put together, several
+//! Files are read with `pread` and not mapped: reading a mapping beyond the end of a truncated file kills the
+//! process, while a read reports the end. Where parts can be put together, several
 //! threads take pieces of the file in turn; where they cannot, one thread reads ahead of the one that
 //! hashes.
 
@@ -73,7 +73,7 @@ pub(super) fn compute(
     }
 }
 
-/// Every thread takes the next piece that nobody has.
+/// Every thread takes the next free piece.
 fn in_pieces(
     reader: &Reader<'_>,
     empty: &PartialChecksum,
@@ -289,7 +289,7 @@ impl Reader<'_> {
         // Nothing else looks at the place where the descriptor stands: all reads say where.
         match rustix::fs::seek(self.file.as_fd(), SeekFrom::Data(start)) {
             Ok(data) => Ok(data),
-            // Behind the end: somebody cut the file while it was read.
+            // Beyond the end: the file was truncated while it was read.
             Err(Errno::NXIO) if self.file.size()? <= start => {
                 Err(StorageError::new("read", Errno::IO))
             }
@@ -307,7 +307,7 @@ impl Reader<'_> {
                 return Err(StorageError::new("read", Errno::CANCELED));
             }
             match rustix::io::pread(self.file.as_fd(), &mut buffer[..wanted], part.start) {
-                // Somebody cut the file while it was read: what was summed is of no file at all.
+                // The file was truncated while it was read: the sum belongs to no version of it.
                 Ok(0) => return Err(StorageError::new("read", Errno::IO)),
                 Ok(length) => {
                     self.watch.done.fetch_add(length as u64, Ordering::Relaxed);

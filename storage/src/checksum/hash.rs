@@ -1,8 +1,8 @@
 //! Hashes: they want the bytes in order, from the start to the end.
 //!
-//! AWS-LC computes them, which TLS brings along. For MD5 and SHA-512 it is a quarter faster than what there is in
-//! Rust, and a hash is as fast as one core. [`aws_lc_rs`] has no MD5, since nobody should rely on it against
-//! forgers; here it finds damage, and is called in C.
+//! AWS-LC computes them, which TLS brings along. For MD5 and SHA-512 it is a quarter faster than the implementations
+//! in Rust, and one hash runs on one core. [`aws_lc_rs`] has no MD5, because MD5 does not protect against forgers;
+//! here it detects damage, and its C function is called.
 
 use aws_lc_rs::digest;
 

@@ -1,6 +1,6 @@
 //! The checksums of a bounded number of files, and which files are being received.
 //!
-//! It looks at no file: whoever asks says what the file is like.
+//! It opens no file: the caller passes the file's state.
 
 use std::collections::HashMap;
 
@@ -64,7 +64,7 @@ impl KnownFiles {
         }
     }
 
-    /// Somebody receives a file. What was known of it is forgotten.
+    /// A file is being received. What was known of it is forgotten.
     pub(super) fn begin_writing(&mut self, place: Place) {
         self.young.remove(&place);
         self.old.remove(&place);

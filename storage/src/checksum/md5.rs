@@ -12,7 +12,7 @@ const DIGEST_BYTES: usize = 16;
 /// An MD5 in the making.
 pub(super) struct Md5(NonNull<EVP_MD_CTX>);
 
-// SAFETY: the context belongs to nobody else, and to no thread.
+// SAFETY: the context has one owner, and is bound to no thread.
 unsafe impl Send for Md5 {}
 
 impl Md5 {

@@ -2,8 +2,8 @@
 //!
 //! A value is kept under the file's place (device and inode) with what the kernel says of its content:
 //! size, time of modification (mtime) and time of change (ctime), to the nanosecond. It is given out only
-//! while all of them are the same. So a file loses its checksum when anybody writes to it, cuts it, or puts
-//! another in its place; when clients of this process rename it, it does not (`relabel`). What this rests on:
+//! while all of them are the same. So a file loses its checksum when it is written, truncated or replaced; when
+//! clients of this process rename it, it does not (`relabel`). What this rests on:
 //!
 //! - Every `write` and `truncate` sets mtime and ctime to the file system's clock. That clock may stand
 //!   still for 10 ms (a tick; Linux 6.13 ended this for most file systems) or a second (old ones), so two
@@ -12,8 +12,8 @@
 //!   complete; then its mtime lies before its ctime, which is the clock's word, and all that comes later
 //!   is stamped with that ctime or a later time. A checksum that was computed is remembered only if the
 //!   file did not change for [`QUIET`](super::version::QUIET).
-//! - Programs that write and then set mtime back (`touch -r`, `rsync --inplace`) move ctime, which
-//!   nobody can set.
+//! - Programs that write and then set mtime back (`touch -r`, `rsync --inplace`) move ctime, which no program can
+//! set.
 //! - Writes through a shared mapping are stamped when a clean page is first written to, and again after the
 //!   kernel has written it to the disk, which it does after 30 seconds: that is why `QUIET` is longer. File
 //!   systems in memory write nothing to a disk. There, a program that has a file mapped, has not touched it
@@ -331,7 +331,7 @@ mod tests {
             7,
             vec![(ADLER, "2".to_owned())],
         );
-        // Nobody knows which of the two wrote what.
+        // It is unknown which of the two wrote what.
         assert_eq!(recall(&site, "file"), None);
         receive(&site, "file", "3");
         assert_eq!(recall(&site, "file"), Some("3".to_owned()));

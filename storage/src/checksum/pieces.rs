@@ -39,7 +39,7 @@ impl ChecksumPieces {
         }
     }
 
-    /// The checksum of the first `length` bytes, if that is exactly what there is.
+    /// The checksum of the first `length` bytes, if exactly that many were summed.
     pub fn whole(&self, length: u64) -> Option<String> {
         let (start, only) = self.pieces.first_key_value()?;
         let complete = self.pieces.len() == 1 && *start == 0 && only.length() == length;

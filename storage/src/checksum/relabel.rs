@@ -1,7 +1,7 @@
 //! Keeps checksums while files get other names, times and rights through this process.
 //!
-//! All of that moves ctime, by which writes are noticed. So a file is looked at right before and right after: whoever has
-//! written to it in between has moved its size or its mtime. A program that writes in between and sets mtime back to
+//! All of that moves ctime, by which writes are noticed. So the file's state is read right before and right after: a
+//! write in between changes its size or its mtime. A program that writes in between and sets mtime back to
 //! the nanosecond is not noticed, nor is one that writes while a client has mtime set; so nothing is kept if that took
 //! long.
 
@@ -236,7 +236,7 @@ mod tests {
         assert!(is_known(&site, "file"));
         site.write("file", b"CONTENT");
         assert!(!is_known(&site, "file"));
-        // In the far future: nobody knows which times later writes will have.
+        // In the far future: later writes may have an earlier time.
         receive(&site);
         set(10_000_000_000);
         assert!(!is_known(&site, "file"));

@@ -1,6 +1,6 @@
 //! The value of the attribute in which a file carries its checksums: what it says, and how it is known to be ours.
 //!
-//! Whoever may write to a file may write its attributes, so a value counts only with a message authentication
+//! A user who may write to a file may write its attributes, so a value counts only with a message authentication
 //! code under a key of the server's. It covers the file's inode, size and time of modification as well, which
 //! the value therefore need not name: of another file, or another content, it is nonsense. The key is all that
 //! is secret; servers that share a file system may share it.
@@ -42,7 +42,7 @@ pub struct ShortKey {
 }
 
 impl ChecksumKey {
-    /// Takes at least 32 bytes that nobody can guess.
+    /// Takes at least 32 unpredictable bytes.
     ///
     /// # Errors
     ///
@@ -104,10 +104,9 @@ impl fmt::Debug for ChecksumKey {
     }
 }
 
-/// Whether nobody has changed the file since a value was written that names `changed` as the time of change
-/// before it.
+/// Whether the file is unchanged since a value was written that names `changed` as the time of change before it.
 ///
-/// To write the value moves the time of change, which nobody can set, so the value cannot name the time that it
+/// Writing the value moves the time of change, which no program can set, so the value cannot name the time that it
 /// leaves; but it was the last change if the file's is hardly later than that.
 pub(super) fn is_believed(version: Version, changed: Time) -> bool {
     let since = version.changed.since(changed);

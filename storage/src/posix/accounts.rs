@@ -42,7 +42,7 @@ impl Account {
         Self { id, name }
     }
 
-    /// A user or a group whose name nobody was asked for.
+    /// A user or a group without its name.
     pub fn number(id: u32) -> Self {
         Self { id, name: None }
     }

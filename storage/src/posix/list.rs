@@ -182,8 +182,8 @@ impl Run {
         if facts::kind(&facts) != FileKind::Symlink {
             return Ok(self.view.entry(&facts, None, before));
         }
-        // The kernel resolves from the root only, so the whole path is resolved again. It stays
-        // inside, even if somebody has meanwhile put another directory there.
+        // The kernel resolves from the root only, so the whole path is resolved again. It stays inside, even if
+        // another directory was put there meanwhile.
         let path: PathBuf = self.path.join(place.name(&self.text));
         match self.view.stat(&path, Judge::ModeBits) {
             Ok(metadata) => Ok(metadata),

@@ -2,8 +2,8 @@
 //!
 //! The way down is a list, not recursion, and only the innermost directories are held open, so neither
 //! the stack nor the descriptors limit how deep a tree may be. Every step is one name relative to a
-//! held directory and follows no link: whoever swaps a directory for a link while this runs loses the
-//! link, not what it points to.
+//! held directory and follows no link: if a directory is swapped for a link while this runs, the link is removed, not
+//! its target.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
@@ -26,7 +26,7 @@ const HELD: usize = 16;
 /// takes memory here.
 const DEPTH: usize = 65_536;
 
-/// How often a directory is emptied again because somebody put something in.
+/// How often a directory is emptied again because new entries appeared.
 const PASSES: usize = 16;
 
 /// Removes what `path` names: a file or link, or a directory with all that is in it.
@@ -153,7 +153,7 @@ impl Walk {
         match unlink_directory(self.innermost(), &emptied.name) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(Errno::NOTDIR) if !self.held.is_empty() => Ok(()),
-            // Somebody added to it, or put another one in its place.
+            // New entries appeared, or another directory is in its place.
             Err(Errno::NOTEMPTY | Errno::EXIST) if emptied.pass < PASSES => {
                 self.enter(emptied.name, emptied.pass + 1)
             }
@@ -184,8 +184,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Opens the directory above `below` again, if one was closed. `..` alone is not trusted: whoever
-    /// moves `below` moves its `..` too.
+    /// Opens the directory above `below` again, if one was closed. `..` alone is not trusted: moving `below` changes
+    /// its `..` too.
     fn reopen_above(&mut self, below: &Held) -> Result<(), StorageError> {
         let Some(left) = self.left.pop() else {
             return Ok(());

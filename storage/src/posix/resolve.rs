@@ -1,8 +1,8 @@
 //! Paths, resolved by the kernel beneath a held directory.
 //!
 //! This is the one place where a path becomes a descriptor. `openat2` with `RESOLVE_IN_ROOT` keeps
-//! every step inside, whatever links and `..` the path goes through and whoever renames things
-//! meanwhile; `RESOLVE_NO_MAGICLINKS` refuses the jumps of `/proc/PID/root` and its like. Paths are
+//! every step inside, whatever links and `..` the path goes through and whatever is renamed meanwhile;
+//! `RESOLVE_NO_MAGICLINKS` refuses the jumps of `/proc/PID/root` and its like. Paths are
 //! never taken apart to check them, only to hold the directory of the last name.
 //!
 //! `openat2` came with Linux 5.6. There is no fallback: checking paths in the program can be raced, so
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::rules;
 use crate::StorageError;
 
-/// How often a resolution that ran into somebody's rename is begun again. The kernel gives up on a
+/// How often a resolution that failed because of a concurrent rename is repeated. The kernel gives up on a
 /// `..` when anything was renamed on the machine at that moment (openat2(2), `EAGAIN`).
 const ATTEMPTS: usize = 128;
 
@@ -155,7 +155,7 @@ impl NewPlace<'_> {
     }
 }
 
-/// A path of the machine that names what a descriptor holds, and that nobody can point elsewhere.
+/// A path of the machine that names what a descriptor holds, and that cannot be redirected.
 ///
 /// It is for calls that want a path where an `O_PATH` descriptor is not enough, as `chmod` before
 /// Linux 6.6. It works only where `/proc` is mounted.

@@ -21,8 +21,8 @@ const OF_DIRECTORIES: u32 = 0o3000;
 
 /// The permission bits that `wanted` comes to for something of this type that has `present`.
 ///
-/// A file never gets a special bit: a client could make a program that runs with the server's or the
-/// account's rights for anybody on the machine. A directory never gets set-user-ID, which Linux ignores.
+/// A file never gets a special bit: a client could make a program that runs with the server's or the account's rights
+/// for every user of the machine. A directory never gets set-user-ID, which Linux ignores.
 /// A local account may set set-group-ID and sticky on its directories, as sites do for directories of a
 /// group: it gives away nothing but places in its own directories. Where several users share one account,
 /// these bits belong to the administrator: no user sets them or takes them away.
@@ -83,8 +83,8 @@ fn has_control_characters(name: &[u8]) -> bool {
             .any(|triple| matches!(triple, [0xe2, 0x80, 0xa8 | 0xa9]))
 }
 
-/// Files that are opened are files that somebody stored. Those of the kernel's own file systems are
-/// another thing: `/proc/self/mem` is the memory of this process, and a write to a file of `/sys` is a
+/// Only stored files are opened. Files of the kernel's own file systems are different: `/proc/self/mem` is the memory
+/// of this process, and a write to a file of `/sys` is a
 /// command to the kernel.
 pub(super) fn served(held: impl AsFd) -> Result<(), StorageError> {
     let system = rustix::fs::fstatfs(held).map_err(|errno| StorageError::new("statfs", errno))?;

@@ -249,7 +249,7 @@ fn files_carry_an_attribute_until_it_is_removed() {
         let read = storage.checksum_attribute(path("f")).unwrap();
         assert_eq!(read.as_deref(), Some(value));
     }
-    // Somebody else's, which can mean nothing.
+    // An attribute of another program, which has no meaning here.
     let longer = [b'x'; CHECKSUM_ATTRIBUTE_BYTES + 1];
     storage
         .set_checksum_attribute(path("f"), Some(&longer))

@@ -1,5 +1,5 @@
-//! Nothing outside the root is read or changed, by any call, whatever the path and whoever swaps
-//! directories meanwhile.
+//! Nothing outside the root is read or changed, by any call, whatever the path and whatever directories are swapped
+//! meanwhile.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -15,7 +15,7 @@ use crate::{Files, content, entries, errno, open, path, snapshot, while_disturbe
 
 const SECRET: &[u8] = b"outside";
 
-/// A served directory `root`, and beside it `outside`, which nobody may reach.
+/// A served directory `root`, and beside it `outside`, which must stay unreachable.
 struct Prison {
     directory: TempDir,
     storage: Files,

@@ -84,7 +84,7 @@ fn fifos_and_devices_are_not_even_opened() {
     let storage = &fixture.storage;
     let fifo = fixture.real("fifo");
     rustix::fs::mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o666)).unwrap();
-    // Somebody is at the other end, so nothing but the look at it keeps it from being opened.
+    // The other end is open, so opening it would succeed without the check of its kind.
     let other_end = rustix::fs::open(&fifo, OFlags::RDWR, Mode::empty()).unwrap();
     let mut names = vec!["fifo"];
     let device = (FileType::CharacterDevice, Mode::from_raw_mode(0o666));

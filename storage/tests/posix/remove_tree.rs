@@ -118,7 +118,7 @@ fn what_vanishes_during_a_listing_is_left_out() {
     run.entries(&mut |name, _| panic!("{name:?} is still there"))
         .unwrap();
     let rest = stream.next_run(1).map(|run| run.is_none());
-    // Some file systems say of a removed directory that it is none, some that it is empty.
+    // Some file systems report a removed directory as missing, some as empty.
     assert!(matches!(
         rest.map_err(|error| error.errno),
         Ok(true) | Err(Errno::NOENT)

@@ -110,7 +110,7 @@ fn phrase(error: &io::Error) -> String {
     }
 }
 
-/// Keys for a connection that nobody else hears.
+/// Keys for a connection within this process.
 pub(super) fn sample(version: RecordVersion, cipher: RecordCipher) -> RecordKeys<'static> {
     const KEY: [u8; 32] = *b"no secret, and only heard by us.";
     let length = match cipher {
@@ -141,7 +141,7 @@ pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
     const LONGEST_WAIT: Duration = Duration::from_secs(5);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let here = TcpStream::connect(listener.local_addr()?)?;
-    // Somebody else may have been quicker.
+    // Another process may have connected first.
     let there = loop {
         let (there, peer) = listener.accept()?;
         if peer == here.local_addr()? {

@@ -127,7 +127,7 @@ fn one_host_with_two_subjects_is_one_host() {
     );
     connector.unwrap();
     acceptor.unwrap();
-    // A name that somebody else was asked for by name is taken at its word.
+    // If the client names another identity, exactly that one is expected.
     let asked = PKI.driver(&old, "/DC=test/CN=host c", Protection::Private);
     let (connector, _) = meet(&tcp(asked), &tcp(own(&new, "/DC=test/CN=host b")));
     connector.unwrap_err();

@@ -1,7 +1,7 @@
 //! Records that the kernel protects.
 //!
-//! Where the kernel has no TLS most of these tests are ignored, which `cargo test` says; `make test-rdma` runs them in a
-//! guest, and whoever has such a kernel asks for them with `--ignored`.
+//! Where the kernel has no TLS most of these tests are ignored, which `cargo test` reports; `make test-rdma` runs
+//! them in a guest, and `--ignored` runs them on a kernel that has it.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;

@@ -91,7 +91,7 @@ pub(crate) struct DirectFile<'a> {
 #[derive(Debug)]
 enum Engine {
     Ring(Box<Ring>),
-    /// And why there is no ring, unless nobody wants one.
+    /// With the reason why there is no ring, if one was wanted.
     Threads(Option<io::Error>),
 }
 

@@ -1,4 +1,4 @@
-//! From a file to whoever sends: whole blocks are read ahead of the pieces that are given out in order.
+//! From a file to a sender: whole blocks are read ahead of the pieces that are passed on in order.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub(crate) trait Sink {
     /// Takes the next piece, behind which so many follow.
     fn send(&mut self, bytes: &[u8], left: u64) -> Result<(), ChannelError>;
 
-    /// Whether nobody needs the memory any more of a piece that was sent, by its number. If it must be so, waits.
+    /// Whether the memory of a sent piece, by its number, is free again. With `must_be` it waits until it is.
     fn is_free(&mut self, index: u64, must_be: bool) -> Result<bool, ChannelError>;
 }
 

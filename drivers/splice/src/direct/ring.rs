@@ -140,8 +140,8 @@ impl Lane for RingLane<'_> {
                 .build(),
         };
         let entry = entry.user_data(piece as u64);
-        // SAFETY: the file is borrowed for as long as the lane, and so is the memory, which nobody
-        // touches while the piece is under way; the lane is not dropped before that ends.
+        // SAFETY: the file is borrowed for as long as the lane, and so is the memory, which is not accessed while the
+        // piece is in flight; the lane is not dropped before that ends.
         let pushed = unsafe { self.queues.submission().push(&entry) };
         pushed.expect("the queue has an entry for each piece");
         self.pieces[piece].state = State::UnderWay;

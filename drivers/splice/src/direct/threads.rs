@@ -133,7 +133,7 @@ fn help<'a>(
             Call::Read => rustix::io::pread(file, &mut *memory, job.request.offset),
             Call::Write => rustix::io::pwrite(file, memory, job.request.offset),
         });
-        // Nobody listens any more if the caller has failed.
+        // The receiver is gone if the caller has failed.
         let _ = results.send((job.piece, Piece::Ended(job.memory, result)));
     }
 }

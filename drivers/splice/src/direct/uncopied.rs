@@ -1,7 +1,7 @@
 //! Memory that the network takes without a copy: `MSG_ZEROCOPY` (Documentation/networking/msg_zerocopy.rst of Linux).
 //!
 //! The kernel sends from the pages themselves, and says in the socket's queue of errors when it needs them no more: the peer has
-//! acknowledged the bytes. Until then nobody may write to them, so a piece that is lent is not filled again. Half of the pieces
+//! acknowledged the bytes. Until then they must not be written, so a piece that is lent is not filled again. Half of the pieces
 //! at most are lent, and none of the last ones of a range: over a long path the rest is copied as ever, and the end of a range
 //! does not wait for the peer.
 //!
@@ -82,7 +82,7 @@ impl Uncopied {
                     }
                     bytes = &bytes[sent..];
                 }
-                // The bound on locked memory, or on notices that nobody has read (net.core.optmem_max).
+                // The limit on locked memory, or on unread notices (net.core.optmem_max).
                 Err(Errno::NOBUFS) if lends => lends = false,
                 Err(Errno::AGAIN) => {
                     // A notice in the queue of errors would end the wait at once.

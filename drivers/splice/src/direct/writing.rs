@@ -1,4 +1,4 @@
-//! From whoever receives to a file: pieces are filled one after another while those before are written.
+//! From a receiver to a file: pieces are filled one after another while earlier ones are written.
 //!
 //! What the file has is counted in the order of the file, so that what was counted before a failure is the
 //! beginning of what was to be received.

@@ -77,7 +77,7 @@ impl Tally {
         per_gigabyte(self.elapsed, self.bytes)
     }
 
-    /// Seconds per gigabyte of the fastest piece: the others waited for somebody.
+    /// Seconds per gigabyte of the fastest piece: the others had to wait.
     pub(super) fn fastest(&self) -> f64 {
         self.fastest
     }

@@ -113,7 +113,7 @@ pub fn abort_while_the_peer_receives(subject: &Subject) {
     }
 }
 
-/// An abort wakes a peer whose bytes nobody takes.
+/// An abort wakes a peer that waits for room to send.
 pub fn abort_while_the_peer_sends(subject: &Subject) {
     let endless = vec![0; ENDLESS];
     for side in SIDES {

@@ -34,7 +34,7 @@ pub fn accepts_those_who_wait(subject: &Subject) {
     });
 }
 
-/// Connecting to where nobody listens is the peer's fault, and is found out at once.
+/// Connecting to a port without a listener fails at once, as an error of the peer.
 pub fn refuses_where_nobody_listens(subject: &Subject) {
     let address = subject.listen().address();
     let patience = Patience::new();

@@ -147,8 +147,8 @@ fn time_to_cancel_a_busy_call(subject: &Subject) -> Duration {
     })
 }
 
-/// Runs a measurement five times, up to three times over: see the module's words on busy machines. What a machine needs
-/// to wake any thread is no fault of the call.
+/// Runs a measurement five times, up to three times over: see the module's words on busy machines. The time that the
+/// machine needs to wake any thread is allowed for.
 fn cancels_in_time(what: &str, measure: impl Fn() -> Duration) {
     let is_in_time = (0..3).any(|_| {
         let mut times = [(); 5].map(|()| measure());

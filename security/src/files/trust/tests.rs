@@ -37,7 +37,7 @@ impl World {
     }
 
     fn write(&self, name: &str, content: &[u8]) {
-        // As fetch-crl does it, so that nobody reads half a file.
+        // As fetch-crl does it, so that no reader sees half a file.
         let new = self.directory.path().join("new");
         fs::write(&new, content).expect("written");
         fs::rename(&new, self.directory.path().join(name)).expect("renamed");

@@ -199,7 +199,7 @@ fn a_handshake_that_is_cut_waits_and_says_nothing() {
         assert!(acceptor.is_handshaking() && acceptor.peer().is_none());
     }
     for (_, token) in recorded(&fixture, TlsVersions::Only13) {
-        // Replayed to somebody else, none of it makes a connection.
+        // Replayed to another server, none of it makes a connection.
         let [_, mut acceptor] = engines(&fixture, TlsVersions::Only13);
         let _ = acceptor.advance(&token, &mut Vec::new(), &mut Vec::new());
         assert!(acceptor.peer().is_none());

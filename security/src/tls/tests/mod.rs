@@ -215,7 +215,7 @@ fn data_may_follow_the_handshake_at_once() {
     for versions in VERSIONS {
         let [mut connector, mut acceptor] = engines(&fixture, versions);
         let mut token = Vec::new();
-        // Whoever ends the handshake has data behind it, and the end.
+        // The end that completes the handshake sends data and the end of the stream right after it.
         let (mut last, mut first) = loop {
             let hello = output(&mut connector, &token).expect("sound");
             if !connector.is_handshaking() {

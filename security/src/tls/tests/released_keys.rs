@@ -1,4 +1,4 @@
-//! Engines whose records somebody else protects.
+//! Engines whose records the kernel protects.
 
 use super::*;
 use crate::tls::{Direction, RecordKeys, RecordVersion};

@@ -406,7 +406,7 @@ fn a_list_must_be_good_if_there_is_one() {
     let impostor = world.pki.root("/DC=test/CN=Root");
     let forged = world.pki.revocation_list(&impostor, &[]);
     assert_eq!(closed(&world, forged), authority);
-    // One of somebody else says nothing, but it must not stand where the authority's own belongs.
+    // A list of another authority has no effect, but must not replace the authority's own.
     let other = world.pki.root("/DC=test/CN=Other");
     let unrelated = world.pki.revocation_list(&other, &[]);
     let store = world.store_with(&[("other.crl", unrelated.clone())]);

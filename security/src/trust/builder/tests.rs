@@ -72,7 +72,7 @@ fn what_cannot_be_used_is_named_and_the_rest_works() {
     builder.add("a.info", b"words");
     let (store, problems) = builder.build();
     let files: Vec<_> = problems.iter().map(|problem| &*problem.file).collect();
-    // The list comes first: nobody knows whose it is.
+    // The list comes first, before the certificate of its issuer is known.
     assert_eq!(files, ["c.crl", "a.pem", "b.pem", "d.signing_policy"]);
     assert!(problems[0].is_grave && problems[0].reason.contains("fetch-crl"));
     assert!(problems[1].reason.contains("no certificate"));

@@ -52,7 +52,7 @@ fn entry(serial: &[u8], extensions: &[u8]) -> Vec<u8> {
     tlv(0x30, &[&tlv(2, &[serial]), &date, extensions])
 }
 
-/// A list of `/CN=a` that nobody has signed, with these entries.
+/// An unsigned list of `/CN=a` with these entries.
 fn unsigned(entries: &[u8]) -> Vec<u8> {
     // ecdsa-with-SHA256
     let algorithm = tlv(0x30, &[&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]]);

@@ -157,7 +157,7 @@ fn after_a_change_of_keys_both_roots_work() {
 #[test]
 fn another_way_is_tried_when_the_first_breaks_a_rule() {
     let world = World::new();
-    // One authority, vouched for by a root that nobody knows, and by one that we do.
+    // One authority, certified by an unknown root, and by one in the trust directory.
     let stranger = world.pki.root("/DC=test/CN=Stranger");
     let request = Request {
         subject: "/DC=test/CN=CA",
