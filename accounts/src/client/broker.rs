@@ -10,8 +10,10 @@ use gridhaul_storage::StorageError;
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
-use super::talk::{self, Broken, Discarded};
-use super::{AccountError, AccountRequest, Shared};
+use super::running::Running;
+use super::shared::Shared;
+use super::talk::{self, Broken};
+use super::{AccountError, AccountRequest};
 use crate::messages::{LONGEST_PATH, REPLY_BYTES, Reply, Request};
 
 /// What becomes of a call whose broker ended before it answered.
@@ -35,6 +37,8 @@ pub(crate) struct Broker {
     state: Mutex<State>,
     /// A socket was given back.
     returned: Condvar,
+    /// What serves the account's sessions since another one did: this one finishes what it began.
+    successor: Mutex<Option<Arc<Self>>>,
 }
 
 #[derive(Debug)]
@@ -45,33 +49,26 @@ struct State {
     home: PathBuf,
 }
 
-/// A process.
-#[derive(Debug)]
-struct Running {
-    pid: u32,
-    started: Instant,
-    used: Instant,
-    free: Vec<OwnedFd>,
-    /// Sockets of calls whose answer did not come in time. They can be used again when it has come.
-    overdue: Vec<OwnedFd>,
-    /// Since when calls fail at once: the last one that was tried had no answer in time.
-    silent: Option<Instant>,
-    /// Calls that wait for an answer.
-    calls: usize,
-    /// Listings under way.
-    listings: usize,
-}
-
 /// The right to make one call.
 struct Lease {
     socket: OwnedFd,
     generation: u64,
 }
 
+/// What came of the wish to make a call.
+enum Leased {
+    Here(Lease),
+    /// Another broker serves the account's sessions.
+    By(Arc<Broker>),
+    /// The process that is meant is gone.
+    Gone,
+}
+
 /// The answer, the descriptors with it, and the process that gave it.
 pub(super) struct Answered {
     pub(super) reply: Reply,
     pub(super) descriptors: Vec<OwnedFd>,
+    pub(super) broker: Arc<Broker>,
     pub(super) generation: u64,
 }
 
@@ -87,18 +84,46 @@ impl Broker {
                 home: PathBuf::from("/"),
             }),
             returned: Condvar::new(),
+            successor: Mutex::default(),
         }
     }
 
+    /// Whose files it opens.
+    pub(super) fn request(&self) -> &AccountRequest {
+        &self.request
+    }
+
+    /// Leaves the account's sessions to another broker. Its process ends when what it began is done.
+    pub(super) fn retire(&self, successor: &Arc<Self>) {
+        *lock(&self.successor) = Some(Arc::clone(successor));
+        // Those who wait for a socket of it need not wait any longer.
+        self.returned.notify_all();
+        self.end_if_idle(Duration::ZERO);
+    }
+
+    fn successor(&self) -> Option<Arc<Self>> {
+        lock(&self.successor).clone()
+    }
+
+    /// The one that serves the account's sessions.
+    fn serving(self: &Arc<Self>) -> Arc<Self> {
+        let mut serving = Arc::clone(self);
+        while let Some(next) = serving.successor() {
+            serving = next;
+        }
+        serving
+    }
+
     /// Starts the process if it does not run.
-    pub(super) fn start(&self) -> Result<(), AccountError> {
-        self.started(self.state()).map(drop)
+    pub(super) fn start(self: &Arc<Self>) -> Result<(), AccountError> {
+        let serving = self.serving();
+        serving.started(serving.state()).map(drop)
     }
 
     /// Why the root of the process that runs is not that of new logins; `None` if it is, or none runs: one that is
     /// started opens the root as it is then.
-    pub(super) fn root_has_gone(&self) -> Option<StorageError> {
-        self.pid()?;
+    pub(super) fn root_has_gone(self: &Arc<Self>) -> Option<StorageError> {
+        self.state().running.as_ref()?;
         let error = self.call("stat", Request::CheckRoot, Repeat::Safe).err()?;
         // If the process cannot be asked, the login will hear why.
         let has_gone = matches!(
@@ -109,23 +134,21 @@ impl Broker {
     }
 
     /// Where the account's sessions begin.
-    pub(super) fn home(&self) -> PathBuf {
-        self.state().home.clone()
+    pub(super) fn home(self: &Arc<Self>) -> PathBuf {
+        self.serving().state().home.clone()
     }
 
-    /// The process, if there is one now.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.state().running.as_ref().map(|running| running.pid)
+    /// The process that serves, if there is one now.
+    pub(super) fn pid(self: &Arc<Self>) -> Option<u32> {
+        let serving = self.serving();
+        let state = serving.state();
+        state.running.as_ref().map(|running| running.pid)
     }
 
-    /// Whether what it knows of its account is older than this. One that does not run will look it up
-    /// again.
-    pub(super) fn is_stale(&self, age: Duration) -> bool {
-        let Ok(state) = self.state.try_lock() else {
-            return false;
-        };
-        let running = state.running.as_ref();
-        running.is_some_and(|running| running.started.elapsed() >= age)
+    /// When it looked its account up. One that does not run will do so again, and one that starts does so now.
+    pub(super) fn started_at(&self) -> Option<Instant> {
+        let state = self.state.try_lock().ok()?;
+        state.running.as_ref().map(|running| running.started)
     }
 
     /// Whether there is a process, or soon will be.
@@ -136,11 +159,16 @@ impl Broker {
             .map_or(true, |state| state.running.is_some())
     }
 
+    /// Whether there is a process that has something to do, or may have.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.counts() && self.idle_since().is_none()
+    }
+
     /// Since when it has had nothing to do; `None` if it has, or does not run.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state.try_lock().ok()?;
         let running = state.running.as_ref()?;
-        (running.calls == 0 && running.listings == 0).then_some(running.used)
+        running.is_idle().then_some(running.used)
     }
 
     /// Ends the process if it has had nothing to do for this long.
@@ -148,9 +176,22 @@ impl Broker {
         let Ok(mut state) = self.state.try_lock() else {
             return false;
         };
-        let ended = state.running.take_if(|running| {
-            running.calls == 0 && running.listings == 0 && running.used.elapsed() >= idle
-        });
+        let idle_for = |running: &mut Running| {
+            running.collect_overdue();
+            running.is_idle() && running.used.elapsed() >= idle
+        };
+        self.end_if(&mut state, idle_for)
+    }
+
+    /// Ends the process of one that serves no more, if what it began is done.
+    fn end_if_finished(&self, state: &mut State) {
+        if self.successor().is_some() {
+            self.end_if(state, |running| running.is_idle());
+        }
+    }
+
+    fn end_if(&self, state: &mut State, is_over: impl FnOnce(&mut Running) -> bool) -> bool {
+        let ended = state.running.take_if(is_over);
         if let Some(running) = &ended {
             debug!(
                 account = self.request.account,
@@ -163,7 +204,7 @@ impl Broker {
 
     /// Makes a call. `call` is its name in errors.
     pub(super) fn call(
-        &self,
+        self: &Arc<Self>,
         call: &'static str,
         request: Request<'_>,
         repeat: Repeat,
@@ -173,7 +214,7 @@ impl Broker {
 
     /// Makes a call whose answer may be long.
     pub(super) fn call_for_much(
-        &self,
+        self: &Arc<Self>,
         call: &'static str,
         request: Request<'_>,
         repeat: Repeat,
@@ -183,7 +224,7 @@ impl Broker {
 
     /// Makes a call that the broker gives up when `cancelled` says so.
     pub(super) fn call_until(
-        &self,
+        self: &Arc<Self>,
         call: &'static str,
         request: Request<'_>,
         cancelled: &dyn Fn() -> bool,
@@ -200,11 +241,12 @@ impl Broker {
         {
             running.listings -= 1;
             running.used = Instant::now();
+            self.end_if_finished(&mut state);
         }
     }
 
     fn exchange(
-        &self,
+        self: &Arc<Self>,
         call: &'static str,
         request: Request<'_>,
         repeat: Repeat,
@@ -214,36 +256,43 @@ impl Broker {
         let message =
             postcard::to_stdvec(&request).map_err(|_| StorageError::new(call, Errno::INVAL))?;
         let deadline = Instant::now() + self.time;
+        let mut broker = Arc::clone(self);
         let mut tries = 2;
         loop {
-            tries -= 1;
-            let lease = self
+            let leased = broker
                 .lease(repeat, deadline)
-                .map_err(|error| self.unavailable(call, &error))?;
-            let Some(lease) = lease else {
-                return Err(StorageError::new(call, Errno::IO));
+                .map_err(|error| broker.unavailable(call, &error))?;
+            let lease = match leased {
+                Leased::Here(lease) => lease,
+                Leased::By(successor) => {
+                    broker = successor;
+                    continue;
+                }
+                Leased::Gone => return Err(StorageError::new(call, Errno::IO)),
             };
+            tries -= 1;
             let broken = match talk::ask(&lease.socket, &message, buffer, self.time, cancelled) {
                 Ok((reply, descriptors)) => {
                     let generation = lease.generation;
-                    self.give_back(lease, begins_listing(request, &reply));
+                    broker.give_back(lease, begins_listing(request, &reply));
                     return match reply {
                         Reply::Failed(failure) => Err(failure.into_error()),
                         reply => Ok(Answered {
                             reply,
                             descriptors,
+                            broker,
                             generation,
                         }),
                     };
                 }
                 Err(Broken::Late) => {
-                    self.park(lease);
+                    broker.park(lease);
                     return Err(StorageError::new(call, Errno::TIMEDOUT));
                 }
                 Err(broken) => broken,
             };
             // Whatever else comes from this process is not worth waiting for.
-            self.lost(&lease);
+            broker.lost(&lease);
             let again = match broken {
                 Broken::Unsent => true,
                 Broken::Unanswered => repeat == Repeat::Safe,
@@ -256,12 +305,18 @@ impl Broker {
     }
 
     /// Waits for a socket that nobody uses. There is none if the process that is meant is gone.
-    fn lease(&self, repeat: Repeat, deadline: Instant) -> Result<Option<Lease>, AccountError> {
+    fn lease(&self, repeat: Repeat, deadline: Instant) -> Result<Leased, AccountError> {
         let mut state = self.state();
         loop {
             let gone = |wanted| state.running.is_none() || state.generation != wanted;
-            if matches!(repeat, Repeat::NeverElsewhere(wanted) if gone(wanted)) {
-                return Ok(None);
+            match repeat {
+                Repeat::NeverElsewhere(wanted) if gone(wanted) => return Ok(Leased::Gone),
+                Repeat::NeverElsewhere(_) => {}
+                Repeat::Safe | Repeat::Never => {
+                    if let Some(successor) = self.successor() {
+                        return Ok(Leased::By(successor));
+                    }
+                }
             }
             state = self.started(state)?;
             let generation = state.generation;
@@ -272,7 +327,7 @@ impl Broker {
                 }
                 if let Some(socket) = running.free.pop() {
                     running.calls += 1;
-                    return Ok(Some(Lease { socket, generation }));
+                    return Ok(Leased::Here(Lease { socket, generation }));
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -295,6 +350,7 @@ impl Broker {
             running.silent = None;
             running.free.push(lease.socket);
             self.returned.notify_one();
+            self.end_if_finished(&mut state);
         }
     }
 
@@ -349,19 +405,9 @@ impl Broker {
                 pid = ready.pid,
                 "a broker started"
             );
-            let now = Instant::now();
             state.generation += 1;
             state.home = PathBuf::from(std::ffi::OsString::from_vec(ready.home));
-            state.running = Some(Running {
-                pid: ready.pid,
-                started: now,
-                used: now,
-                free: sockets,
-                overdue: Vec::new(),
-                silent: None,
-                calls: 0,
-                listings: 0,
-            });
+            state.running = Some(Running::new(ready.pid, sockets));
         }
         Ok(state)
     }
@@ -374,50 +420,20 @@ impl Broker {
         }
         let errno = match error {
             AccountError::Refused(_) | AccountError::NotOurs { .. } => Errno::ACCESS,
-            AccountError::Busy(_) => Errno::AGAIN,
+            AccountError::Busy(_) | AccountError::AccountBusy(_) | AccountError::Finishing(_) => {
+                Errno::AGAIN
+            }
             AccountError::Silent(_) | AccountError::Unresponsive(_) => Errno::TIMEDOUT,
+            AccountError::Monitor(Errno::AGAIN) => Errno::AGAIN,
             AccountError::Monitor(_) => Errno::IO,
         };
         StorageError::new(call, errno)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is whole, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
-
-impl Running {
-    /// Whether calls fail at once. From time to time one of them is tried.
-    fn is_silent(&mut self) -> bool {
-        let Some(since) = self.silent else {
-            return false;
-        };
-        let tries_one = since.elapsed() >= TRY_AGAIN;
-        if tries_one {
-            self.silent = Some(Instant::now());
-        }
-        !tries_one
-    }
-
-    /// Takes sockets back whose late answer has come.
-    fn collect_overdue(&mut self) {
-        for socket in std::mem::take(&mut self.overdue) {
-            match talk::discard(&socket) {
-                Discarded::NotYet => self.overdue.push(socket),
-                Discarded::Answer => {
-                    self.silent = None;
-                    self.calls -= 1;
-                    self.free.push(socket);
-                }
-                Discarded::End => self.calls -= 1,
-            }
-        }
-    }
-}
-
-/// How often a call is tried at a broker that does not answer.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer without entries: facts with the longest link.
 const SHORT_REPLY: usize = LONGEST_PATH + 512;
@@ -426,4 +442,9 @@ const SHORT_REPLY: usize = LONGEST_PATH + 512;
 /// is not taken for idle.
 fn begins_listing(request: Request<'_>, reply: &Reply) -> bool {
     matches!(request, Request::List(_)) && matches!(reply, Reply::Entries { more: Some(_), .. })
+}
+
+/// What is held is whole after every change, so a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,11 +25,11 @@ pub(super) struct Listing {
 
 impl Listing {
     /// Takes the first answer.
-    pub(super) fn new(broker: &Arc<Broker>, first: Answered) -> Result<Self, StorageError> {
-        let generation = first.generation;
+    pub(super) fn new(first: Answered) -> Result<Self, StorageError> {
+        let (broker, generation) = (Arc::clone(&first.broker), first.generation);
         let (entries, more) = entries(first)?;
         Ok(Self {
-            broker: Arc::clone(broker),
+            broker,
             generation,
             waiting: entries.into_iter(),
             more,

@@ -2,30 +2,25 @@
 
 mod broker;
 mod listing;
+mod running;
+mod shared;
 mod storage;
 pub(crate) mod talk;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
-use tracing::{debug, info};
+use tracing::info;
 
-use self::broker::Broker;
+use self::shared::Shared;
+pub(crate) use self::shared::brokers_of_account;
 pub use self::storage::AccountStorage;
 use crate::messages::LONGEST_PATH;
 use crate::policy::{Refusal, words};
-
-/// How long a broker serves new logins. A login that comes later gets another, which looks the account
-/// up again: its groups may have changed, or it may have been disabled.
-const FRESH: Duration = Duration::from_secs(60);
-
-/// How many brokers of an account may finish what they began while others serve its sessions.
-const MOST_FINISHING: usize = 2;
 
 /// The local accounts of a server that was started as root: a broker for each that is active.
 #[derive(Debug)]
@@ -43,17 +38,17 @@ pub struct BrokerLimits {
     /// How long a call may take, but for the removal of a tree, which takes as long as its caller wants. A broker
     /// that needs longer is taken for one whose files hang.
     pub call: Duration,
+    /// How long a broker serves new logins. A login that comes later has another started, which looks the account up
+    /// again: its groups may have changed, or it may have been disabled. Sessions go over to that one.
+    pub fresh: Duration,
 }
 
 impl BrokerLimits {
+    /// How long a broker serves new logins by default.
+    pub const FRESH: Duration = Duration::from_secs(60);
+
     /// What a call may take by default: as long as a file system over a network that repeats what was lost.
     pub const CALL: Duration = Duration::from_secs(60);
-}
-
-/// How many of so many brokers one account may have at work: others get theirs whatever it does. It has more than one
-/// where it is granted several roots, and while older ones finish what they began.
-pub(crate) fn brokers_of_account(brokers: usize) -> usize {
-    (brokers / 4).max(1 + MOST_FINISHING)
 }
 
 /// Whose files are wanted, and how.
@@ -92,6 +87,18 @@ pub enum AccountError {
         "{0} accounts are at work, and that is the limit: try again later, or raise max-brokers"
     )]
     Busy(usize),
+    /// The account has its share of brokers at work.
+    #[error(
+        "{0} processes act for this account already, and others need theirs: try again when fewer directories of it are \
+         in use, or raise max-brokers"
+    )]
+    AccountBusy(usize),
+    /// A new login needs another broker, and earlier ones still work.
+    #[error(
+        "{0} processes still finish listings and other work of the account's earlier sessions, and a login needs another: \
+         try again when that is done"
+    )]
+    Finishing(usize),
     /// The account database, or the root's file system, does not answer.
     #[error("looking up the account and opening its root took more than {} seconds", .0.as_secs())]
     Silent(Duration),
@@ -114,36 +121,11 @@ pub trait BrokerSource: Send + Sync + fmt::Debug {
     fn broker(&self, request: &AccountRequest) -> Result<OwnedFd, Errno>;
 }
 
-#[derive(Debug)]
-struct Shared {
-    source: Arc<dyn BrokerSource>,
-    limits: BrokerLimits,
-    table: Mutex<Table>,
-    /// Wakes the thread that ends idle brokers.
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    /// What new logins get.
-    newest: HashMap<AccountRequest, Arc<Broker>>,
-    /// All that somebody still has.
-    all: Vec<Weak<Broker>>,
-    /// The thread that ends idle brokers is there.
-    watched: bool,
-    closed: bool,
-}
-
 impl Accounts {
     /// Starts no broker and no thread yet.
     pub fn new(source: Arc<dyn BrokerSource>, limits: BrokerLimits) -> Self {
         Self {
-            shared: Arc::new(Shared {
-                source,
-                limits,
-                table: Mutex::default(),
-                changed: Condvar::new(),
-            }),
+            shared: Arc::new(Shared::new(source, limits)),
         }
     }
 
@@ -156,156 +138,33 @@ impl Accounts {
         if request.root.as_os_str().len() > LONGEST_PATH {
             return Err(AccountError::Monitor(Errno::NAMETOOLONG));
         }
-        let mut broker = self.shared.newest(request);
+        let mut broker = self.shared.newest(request)?;
         if let Some(error) = broker.root_has_gone() {
             let (account, root) = (&request.account, request.root.display());
             info!(account, %root, %error, "a root is not what was opened: it is opened anew");
-            // Sessions that have the old one keep it.
-            self.shared.forget(request, &broker);
-            broker = self.shared.newest(request);
+            broker = self.shared.replace(request, &broker)?;
         }
         if let Err(error) = broker.start() {
             self.shared.forget(request, &broker);
             return Err(error);
         }
+        self.shared.retire_others(&broker);
         Ok(AccountStorage::new(broker))
     }
 
     /// How many brokers there are.
     pub fn running(&self) -> usize {
-        let table = self.shared.table();
-        let brokers = table.all.iter().filter_map(Weak::upgrade);
-        brokers.filter(|broker| broker.counts()).count()
+        self.shared.running()
     }
 
     /// Lets the next login of every account look it up again.
     pub fn renew(&self) {
-        self.shared.table().newest.clear();
+        self.shared.renew();
     }
 }
 
 impl Drop for Accounts {
     fn drop(&mut self) {
-        let mut table = self.shared.table();
-        table.closed = true;
-        table.newest.clear();
-        self.shared.changed.notify_all();
-    }
-}
-
-impl Shared {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change of the table is whole, so a panic elsewhere does not spoil it.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The broker for a new login: the newest one, or another if that is too old.
-    fn newest(self: &Arc<Self>, request: &AccountRequest) -> Arc<Broker> {
-        let mut table = self.table();
-        if let Some(broker) = table.newest.get(request)
-            && !broker.is_stale(FRESH)
-        {
-            return Arc::clone(broker);
-        }
-        let broker = Arc::new(Broker::new(self, request.clone()));
-        table.all.retain(|broker| broker.strong_count() > 0);
-        table.all.push(Arc::downgrade(&broker));
-        table.newest.insert(request.clone(), Arc::clone(&broker));
-        broker
-    }
-
-    /// Keeps no broker for an account that may not be used.
-    fn forget(&self, request: &AccountRequest, broker: &Arc<Broker>) {
-        let mut table = self.table();
-        let same = |newest: &Arc<Broker>| Arc::ptr_eq(newest, broker);
-        if table.newest.get(request).is_some_and(same) {
-            table.newest.remove(request);
-        }
-    }
-
-    /// Asks the monitor for a broker, ending an idle one if there are too many.
-    fn start(
-        self: &Arc<Self>,
-        broker: &Broker,
-        request: &AccountRequest,
-    ) -> Result<OwnedFd, AccountError> {
-        self.make_room(broker)?;
-        self.watch();
-        self.source.broker(request).map_err(AccountError::Monitor)
-    }
-
-    /// Ends the broker that has been idle for longest, if there are as many as there may be.
-    fn make_room(&self, newcomer: &Broker) -> Result<(), AccountError> {
-        let mut table = self.table();
-        // Those that nobody has a session with are not needed to know that an account is new.
-        let used = |broker: &Arc<Broker>| Arc::strong_count(broker) > 1 || broker.counts();
-        table.newest.retain(|_, broker| used(broker));
-        let others: Vec<_> = table
-            .others(newcomer)
-            .filter(|broker| broker.counts())
-            .collect();
-        if others.len() < self.limits.brokers {
-            return Ok(());
-        }
-        let idle = others
-            .iter()
-            .filter_map(|broker| Some((broker.idle_since()?, broker)))
-            .min_by_key(|(since, _)| *since);
-        match idle {
-            Some((_, broker)) if broker.end_if_idle(Duration::ZERO) => Ok(()),
-            _ => Err(AccountError::Busy(self.limits.brokers)),
-        }
-    }
-
-    /// Starts the thread that ends idle brokers, or tells it that there is one more.
-    fn watch(self: &Arc<Self>) {
-        let mut table = self.table();
-        if !table.watched {
-            let shared = Arc::clone(self);
-            let thread = std::thread::Builder::new()
-                .name("gridhaul-idle".to_owned())
-                .spawn(move || shared.end_idle());
-            match thread {
-                Ok(_) => table.watched = true,
-                // The next one tries again; until then brokers end when they are too many.
-                Err(error) => debug!(%error, "idle brokers are not ended"),
-            }
-        }
-        self.changed.notify_all();
-    }
-
-    fn end_idle(&self) {
-        let mut table = self.table();
-        while !table.closed {
-            let now = Instant::now();
-            let mut next: Option<Duration> = None;
-            for broker in table.all.iter().filter_map(Weak::upgrade) {
-                if broker.end_if_idle(self.limits.idle) || !broker.counts() {
-                    continue;
-                }
-                // One that is at work is looked at again when it could have been idle for long enough.
-                let since = broker.idle_since().unwrap_or(now);
-                let wait = (since + self.limits.idle).saturating_duration_since(now);
-                next = Some(next.map_or(wait, |next| next.min(wait)));
-            }
-            table = match next {
-                Some(wait) => {
-                    let waited = self.changed.wait_timeout(table, wait);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let waited = self.changed.wait(table);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
-        }
-    }
-}
-
-impl Table {
-    /// All brokers but one.
-    fn others(&self, one: &Broker) -> impl Iterator<Item = Arc<Broker>> {
-        let all = self.all.iter().filter_map(Weak::upgrade);
-        all.filter(move |broker| !std::ptr::eq(Arc::as_ptr(broker), one))
+        self.shared.close();
     }
 }

@@ -127,7 +127,7 @@ impl Storage for AccountStorage {
         const CALL: &str = "scandir";
         let request = Request::List(bytes(CALL, path)?);
         let first = self.broker.call_for_much(CALL, request, Repeat::Safe)?;
-        Ok(Box::new(Listing::new(&self.broker, first)?))
+        Ok(Box::new(Listing::new(first)?))
     }
 
     fn make_directory(&self, path: &Path) -> Result<(), StorageError> {

@@ -1,5 +1,6 @@
 //! Brokers come and go, and are not too many.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use gridhaul_storage::{Entries, Storage as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tempfile::TempDir;
 
-use crate::machine::{ALICE, BOB, CAROL};
+use crate::machine::{ALICE, BOB, CAROL, TestAccount};
 use crate::{
     ACCOUNTS, BROKERS, BROKERS_DESCRIPTORS, PATIENCE, Served, accounts, accounts_within, content,
     directory_of, errno, monitored, names, own, path, request, status, wait_for_few_descriptors,
@@ -56,6 +58,7 @@ fn calls_of_a_broker_that_hangs_fail_in_time_and_then_at_once() {
         brokers: 2,
         idle: Duration::from_secs(600),
         call: CALL,
+        fresh: BrokerLimits::FRESH,
     });
     let served = Served::by(&accounts, ALICE);
     let storage = &served.storage;
@@ -111,7 +114,130 @@ fn a_root_that_was_replaced_is_opened_by_the_next_login() {
     let new = open().unwrap();
     write(&new, path("new file"), b"x").unwrap();
     assert_eq!(names(&new, path("/")).unwrap(), ["new file"]);
-    assert_eq!(names(&old, path("/")).unwrap(), ["old file"]);
+    // Sessions that are there use what is found under the path as well.
+    assert_eq!(names(&old, path("/")).unwrap(), ["new file"]);
+}
+
+/// Limits under which every login has a broker started.
+fn never_fresh(brokers: usize) -> BrokerLimits {
+    BrokerLimits {
+        brokers,
+        idle: Duration::from_secs(600),
+        call: BrokerLimits::CALL,
+        fresh: Duration::ZERO,
+    }
+}
+
+/// A directory of an account whose listing takes several messages.
+fn long_directory(account: TestAccount) -> TempDir {
+    let directory = directory_of(account.uid, account.uid, 0o700);
+    for number in 0..1000 {
+        fs::write(directory.path().join(format!("file{number}")), "").unwrap();
+    }
+    directory
+}
+
+#[test]
+fn an_account_that_never_ends_its_listings_leaves_brokers_to_others() {
+    const BROKERS: usize = 8;
+    let accounts = accounts_within(never_fresh(BROKERS));
+    let directory = long_directory(ALICE);
+    let alice = request(ALICE.name, directory.path());
+    let mut held = Vec::new();
+    let mut brokers = BTreeSet::new();
+    for _ in 0..2 * BROKERS {
+        let storage = accounts.open(&alice).expect("its own broker serves it");
+        let listing = storage.list(path("/")).unwrap();
+        brokers.insert(storage.broker().unwrap());
+        held.push((storage, listing));
+    }
+    // One that serves, and two that finish what they began.
+    assert_eq!((brokers.len(), accounts.running()), (3, 3));
+    Served::by(&accounts, BOB).storage.stat(path("/")).unwrap();
+    // After a reload a login needs a broker that looks the account up.
+    accounts.renew();
+    let refused = accounts.open(&alice).unwrap_err();
+    assert!(matches!(refused, AccountError::Finishing(3)), "{refused}");
+    assert!(refused.to_string().contains("try again"), "{refused}");
+    drop(held);
+    let fresh = accounts.open(&alice).unwrap().broker().unwrap();
+    assert!(!brokers.contains(&fresh));
+}
+
+#[test]
+fn an_account_with_many_roots_leaves_brokers_to_others() {
+    let accounts = accounts_within(never_fresh(4));
+    let held: Vec<_> = (0..3)
+        .map(|_| {
+            let directory = long_directory(ALICE);
+            let opened = accounts.open(&request(ALICE.name, directory.path()));
+            let storage = opened.unwrap();
+            (storage.list(path("/")).unwrap(), storage, directory)
+        })
+        .collect();
+    let refused = accounts.open(&request(ALICE.name, "/")).unwrap_err();
+    assert!(matches!(refused, AccountError::AccountBusy(3)), "{refused}");
+    Served::by(&accounts, BOB).storage.stat(path("/")).unwrap();
+    drop(held);
+    accounts.open(&request(ALICE.name, "/")).unwrap();
+}
+
+#[test]
+fn sessions_go_over_to_the_broker_of_the_newest_login() {
+    let accounts = accounts_within(never_fresh(8));
+    let directory = long_directory(ALICE);
+    let open = || {
+        accounts
+            .open(&request(ALICE.name, directory.path()))
+            .unwrap()
+    };
+    let old = open();
+    let first = old.broker().unwrap();
+    let mut listing = old.list(path("/")).unwrap();
+    let mut entries = listing.next_run(1).unwrap().unwrap().count();
+    let new = open();
+    assert_ne!(new.broker(), Some(first));
+    old.make_directory(path("made")).unwrap();
+    assert_eq!(old.broker(), new.broker());
+    // The listing goes on where it began, and its broker ends with it.
+    while let Some(run) = listing.next_run(1).unwrap() {
+        entries += run.count();
+    }
+    assert!((1000..=1001).contains(&entries), "{entries}");
+    wait_for_end(first);
+    assert_eq!(accounts.running(), 1);
+}
+
+#[test]
+fn calls_go_on_while_logins_replace_brokers() {
+    let accounts = accounts_within(never_fresh(8));
+    let served = Served::by(&accounts, CAROL);
+    write(&served.storage, path("f"), b"content").unwrap();
+    let again = request(CAROL.name, served.directory.path());
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..4)
+            .map(|number| {
+                let (storage, stopped) = (&served.storage, &stopped);
+                scope.spawn(move || {
+                    let name = format!("d{number}");
+                    while !stopped.load(Ordering::Relaxed) {
+                        // Nothing is done twice, and nothing fails.
+                        storage.make_directory(path(&name)).unwrap();
+                        assert!(names(storage, path("/")).unwrap().contains(&name));
+                        storage.remove_directory(path(&name)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let _stop = OnDrop(|| stopped.store(true, Ordering::Relaxed));
+        for _ in 0..30 {
+            let storage = accounts.open(&again).unwrap();
+            assert_eq!(storage.stat(path("f")).unwrap().size, 7);
+            assert!(callers.iter().all(|caller| !caller.is_finished()));
+        }
+    });
+    assert!(accounts.running() <= 3);
 }
 
 #[test]
@@ -285,6 +411,7 @@ fn the_monitor_counts_the_brokers_of_an_account_whoever_asks() {
             brokers: 2,
             idle: Duration::from_secs(600),
             call: BrokerLimits::CALL,
+            fresh: BrokerLimits::FRESH,
         },
     );
     let bob = Served::by(&others, BOB);

@@ -52,6 +52,7 @@ fn accounts(brokers: usize, idle: Duration) -> Accounts {
         brokers,
         idle,
         call: BrokerLimits::CALL,
+        fresh: BrokerLimits::FRESH,
     };
     accounts_within(limits)
 }

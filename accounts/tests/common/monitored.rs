@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use gridhaul_accounts::Monitor;
 
 /// How many tests may take one.
-const MONITORS: usize = 8;
+const MONITORS: usize = 12;
 
 static STARTED: Mutex<Option<Result<Vec<Monitor>, String>>> = Mutex::new(None);
 

@@ -44,6 +44,7 @@ static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(|| {
         brokers: 16,
         idle: Duration::from_secs(60),
         call: BrokerLimits::CALL,
+        fresh: BrokerLimits::FRESH,
     };
     Accounts::new(std::sync::Arc::new(monitor), limits)
 });

@@ -35,6 +35,7 @@ pub(super) fn resolve(settings: &Settings) -> Result<LocalAccounts, ConfigError>
             brokers,
             idle: seconds("broker-idle-timeout", settings.broker_idle_timeout, 300)?,
             call: BrokerLimits::CALL,
+            fresh: BrokerLimits::FRESH,
         },
     })
 }
@@ -75,6 +76,7 @@ mod tests {
             brokers: 3,
             idle: Duration::from_secs(5),
             call: BrokerLimits::CALL,
+            fresh: BrokerLimits::FRESH,
         };
         assert_eq!(accounts.brokers, brokers);
         assert_eq!(accounts.monitor.brokers, 3);
