@@ -79,7 +79,7 @@ impl RdmaChannel {
         if outcome.is_err() {
             streams.fail();
         }
-        self.state = if streams.needs_attendance() {
+        self.state = if streams.needs_driving() {
             State::Lent(Loan::new(streams).map_err(ChannelError::Network)?)
         } else {
             State::Open(streams)

@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::attendant::{self, Charge};
+use crate::background::{self, Task};
 use crate::clock;
 use crate::engine::Exchange;
 use crate::memory::Memory;
@@ -38,9 +38,9 @@ pub(crate) fn depart(opened: Opened) {
     };
     departure.exchange.sender.finish();
     // Most channels have sent everything and are done here.
-    if departure.attend().is_some() {
+    if departure.drive().is_some() {
         // If there is no thread for it, the channel is closed as it is.
-        let _ = attendant::leave(&Arc::new(Mutex::new(departure)));
+        let _ = background::leave(&Arc::new(Mutex::new(departure)));
     }
 }
 
@@ -58,12 +58,12 @@ struct Departure {
     end: Duration,
 }
 
-impl Charge for Departure {
+impl Task for Departure {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.endpoint.descriptor())
     }
 
-    fn attend(&mut self) -> Option<Duration> {
+    fn drive(&mut self) -> Option<Duration> {
         let now = clock::now();
         let endpoint = self.endpoint.as_mut();
         let moved = self.exchange.advance(endpoint, now);

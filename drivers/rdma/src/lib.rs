@@ -40,7 +40,7 @@
 //! Both ends must run this driver. The smaller ring and the smaller number of queue pairs of both
 //! offers is used.
 
-mod attendant;
+mod background;
 mod channel;
 mod clock;
 mod departure;

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::attendant::{self, Charge, Name, Shared};
+use crate::background::{self, Name, Shared, Task};
 use crate::streams::Streams;
 
 /// A channel that the background thread drives.
@@ -24,18 +24,18 @@ impl Loan {
     /// When the background thread can take no more tasks.
     pub(crate) fn new(streams: Box<Streams>) -> io::Result<Self> {
         let streams = Arc::new(Mutex::new(Lent(Some(streams))));
-        let name = attendant::leave(&streams)?;
+        let name = background::leave(&streams)?;
         Ok(Self { name, streams })
     }
 
     /// Takes the channel back from the background thread.
     pub(crate) fn recall(self) -> Option<Box<Streams>> {
-        attendant::take_back(self.name, &self.streams).0.take()
+        background::take_back(self.name, &self.streams).0.take()
     }
 
     /// Reads something of the channel.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&Streams) -> T) -> Option<T> {
-        attendant::lock(&self.streams).0.as_deref().map(question)
+        background::lock(&self.streams).0.as_deref().map(question)
     }
 }
 
@@ -43,12 +43,12 @@ impl Loan {
 #[derive(Debug)]
 struct Lent(Option<Box<Streams>>);
 
-impl Charge for Lent {
+impl Task for Lent {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.0.as_ref().map(|streams| streams.descriptor())
     }
 
-    fn attend(&mut self) -> Option<Duration> {
-        self.0.as_mut().and_then(|streams| streams.attend())
+    fn drive(&mut self) -> Option<Duration> {
+        self.0.as_mut().and_then(|streams| streams.drive())
     }
 }

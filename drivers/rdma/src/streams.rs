@@ -147,7 +147,7 @@ impl Streams {
     }
 
     /// Whether the channel must be driven until the next call.
-    pub(crate) fn needs_attendance(&self) -> bool {
+    pub(crate) fn needs_driving(&self) -> bool {
         let exchange = &self.opened.exchange;
         self.opened.endpoint.limits().needs_polling
             && exchange.sender.has_unfetched()
@@ -158,11 +158,10 @@ impl Streams {
 
     /// Does what is possible without waiting between two calls. Returns when to call again at the
     /// latest, or `None` if there is no need.
-    pub(crate) fn attend(&mut self) -> Option<Duration> {
+    pub(crate) fn drive(&mut self) -> Option<Duration> {
         self.fault = self.move_on().and_then(|()| self.watch()).err();
         let next = self.opened.exchange.next_at(self.now);
-        self.needs_attendance()
-            .then(|| next.unwrap_or(Duration::MAX))
+        self.needs_driving().then(|| next.unwrap_or(Duration::MAX))
     }
 
     /// Reports a failure between two calls.

@@ -32,7 +32,7 @@ struct State {
     bounds: Bounds,
     idle: Vec<Idle>,
     /// Somebody looks after the idle ones.
-    is_attended: bool,
+    is_driven: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
 
@@ -93,7 +93,7 @@ impl Pool {
         let state = State {
             bounds: Bounds::new(memory, pinned),
             idle: Vec::new(),
-            is_attended: false,
+            is_driven: false,
             waiting: VecDeque::new(),
         };
         Arc::new(Self {
@@ -223,11 +223,11 @@ impl Pool {
             pages,
             since: Instant::now(),
         });
-        if !state.is_attended {
+        if !state.is_driven {
             let pool = Arc::clone(self);
-            let attendant = thread::Builder::new().name("rdma-memory".to_owned());
-            match attendant.spawn(move || pool.attend()) {
-                Ok(_) => state.is_attended = true,
+            let background = thread::Builder::new().name("rdma-memory".to_owned());
+            match background.spawn(move || pool.drive()) {
+                Ok(_) => state.is_driven = true,
                 // Nobody would let go of them.
                 Err(_) => state.idle.clear(),
             }
@@ -235,11 +235,11 @@ impl Pool {
     }
 
     /// Lets go of mappings that nobody wanted for a while, until there are none.
-    fn attend(&self) {
+    fn drive(&self) {
         loop {
             let mut state = self.lock();
             let Some(next) = state.forget_idle(Instant::now()) else {
-                state.is_attended = false;
+                state.is_driven = false;
                 return;
             };
             drop(state);

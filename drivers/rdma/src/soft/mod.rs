@@ -7,10 +7,10 @@
 //! It has no thread of its own: bytes move in [`Endpoint::poll`] only. It does not pace, retransmit
 //! or control congestion; TCP does.
 
-mod foresight;
 mod handshake;
 pub(crate) mod mpa;
 mod placed;
+mod prediction;
 mod queue_pair;
 mod receive;
 mod regions;

@@ -1,7 +1,7 @@
 //! The receiving half of a queue pair: splits bytes into segments and places their payload.
 //!
 //! After key, bounds and rights were checked, the payload of a tagged segment is received straight
-//! into the memory that it names, together with those that probably follow ([`Foresight`]). With
+//! into the memory that it names, together with those that probably follow ([`Predictor`]). With
 //! checksums it goes through the staging buffer: nothing may be placed before it was verified (RFC
 //! 5044 4.4).
 
@@ -16,9 +16,9 @@ use rustix::net::{RecvFlags, recv};
 
 use direct::Direct;
 
-use super::foresight::{Begun, Foresight, HEAD_BYTES};
 use super::mpa::{CHECKSUM_BYTES, Checksum, LENGTH_BYTES, Trailer, padding, trailer_bytes};
 use super::placed::Scattered;
+use super::prediction::{Begun, HEAD_BYTES, Predictor};
 use super::regions::{AccessError, Regions};
 use super::segment::{Header, Queue, ReadRequest, SegmentError, TAGGED_BYTES, Tagged};
 use crate::memory::{Memory, Span};
@@ -43,7 +43,7 @@ const BEYOND_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) struct Receive {
     has_checksum: bool,
-    foresight: Foresight,
+    predictor: Predictor,
     staging: Box<[u8]>,
     /// The part of `staging` that was received and not used yet.
     start: usize,
@@ -157,7 +157,7 @@ impl Receive {
     pub(super) fn new(has_checksum: bool, message_bytes: usize) -> Self {
         Self {
             has_checksum,
-            foresight: Foresight::default(),
+            predictor: Predictor::default(),
             staging: vec![0; STAGING_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
@@ -246,7 +246,7 @@ impl Receive {
                     Tagged::ReadResponse => sinks.sink(to, payload).ok_or(ReceiveError::Answer)?,
                 };
                 self.expects_large = is_direct;
-                self.foresight.note(payload, last);
+                self.predictor.note(payload, last);
                 self.start += LENGTH_BYTES + header_bytes;
                 let begun = Begun {
                     kind,

@@ -2,10 +2,10 @@
 
 use rustix::event::{Timespec, epoll};
 
-use super::beside::{Beside, Peer};
 use super::bindings::{
     COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion,
 };
+use super::control_socket::{ControlSocket, Peer};
 use super::queue_pair::{Name, Shared, Subject};
 use super::slot::Content;
 use super::{Armed, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint};
@@ -219,7 +219,9 @@ impl VerbsEndpoint {
     }
 
     pub(super) fn peer(&self) -> Peer {
-        self.beside.as_ref().map_or(Peer::There, Beside::peer)
+        self.beside
+            .as_ref()
+            .map_or(Peer::There, ControlSocket::peer)
     }
 
     /// Requests an event for the next completion.

@@ -11,9 +11,9 @@
 //! The device works without being polled. The data connection stays open beside the queue pairs: it
 //! tells how the peer ended, and carries the notices that replace a lost queue pair.
 
-mod beside;
 mod bindings;
 mod connection_manager;
+mod control_socket;
 mod counters;
 mod events;
 mod fabric;
@@ -33,8 +33,8 @@ use std::sync::Arc;
 
 use gridhaul_stack::Detail;
 
-use self::beside::{Beside, Peer};
 pub(crate) use self::connection_manager::{Connection, ConnectionError, Listener};
+use self::control_socket::{ControlSocket, Peer};
 use self::counters::Counters;
 use self::fabric::Path;
 use self::inspect::mtu_bytes;
@@ -75,7 +75,7 @@ pub(crate) struct VerbsEndpoint {
     limits: Limits,
     /// The peer's port and the data connection, once the queue pairs are connected.
     peer_port: Option<PortRecord>,
-    beside: Option<Beside>,
+    beside: Option<ControlSocket>,
     watch: OwnedFd,
     /// What the peer sends no longer counts.
     has_ended: bool,

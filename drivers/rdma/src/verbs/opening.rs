@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 
-use super::beside::Beside;
 use super::connection_manager::{Connection, Introduction};
+use super::control_socket::ControlSocket;
 use super::counters::Counters;
 use super::fabric::{MAX_READS, Path};
 use super::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
@@ -180,7 +180,7 @@ impl VerbsEndpoint {
     ///
     /// When the kernel cannot watch it.
     pub(crate) fn keep(&mut self, beside: OwnedFd) -> io::Result<()> {
-        self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
+        self.beside = Some(ControlSocket::new(beside, &self.watch, CONNECTION)?);
         Ok(())
     }
 }
@@ -209,7 +209,7 @@ impl Fabric for VerbsEndpoint {
         }
         self.limits.reads = usize::from(self.path.reads_with(&peer.port));
         self.peer_port = Some(peer.port);
-        self.beside = Some(Beside::new(beside, &self.watch, CONNECTION)?);
+        self.beside = Some(ControlSocket::new(beside, &self.watch, CONNECTION)?);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::beside::{Notice, Step};
+use super::control_socket::{Notice, Step};
 use super::slot::Content;
 use super::{Failure, VerbsEndpoint};
 use crate::handshake::QueuePairRecord;

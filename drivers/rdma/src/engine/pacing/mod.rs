@@ -10,16 +10,16 @@
 
 mod bucket;
 mod chance;
-mod excuses;
+mod estimator;
 mod flight;
-mod line;
+mod loss_budget;
 mod pacer;
 mod path;
-mod patience;
 mod rates;
 mod search;
 mod sizing;
 mod trial;
+mod turn_queue;
 mod window;
 
 use std::time::Duration;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::bucket::Bucket;
 use super::flight::Flight;
-use super::line::Line;
 use super::search::Search;
+use super::turn_queue::TurnQueue;
 
 /// How fast messages may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ struct State {
     flight: Option<Flight>,
     /// For [`Rate::Auto`].
     search: Option<Search>,
-    line: Line,
+    turns: TurnQueue,
     /// How many channels have joined so far.
     channels: u64,
 }
@@ -72,7 +72,7 @@ impl Path {
             bucket: Bucket::new(fixed, burst),
             flight,
             search,
-            line: Line::default(),
+            turns: TurnQueue::default(),
             channels: 0,
         };
         Arc::new(Self {
@@ -127,7 +127,7 @@ impl Path {
 
     /// A channel has nothing to send any more.
     pub(super) fn leave(&self, channel: u64) {
-        self.state().line.leaves(channel);
+        self.state().turns.leaves(channel);
     }
 
     /// When this many bytes could pass.
@@ -154,7 +154,7 @@ impl Path {
     /// A channel sends this many bytes.
     pub(super) fn posted(&self, channel: u64, bytes: u64, now: Duration) {
         let mut state = self.state();
-        state.line.sends(channel, bytes, now);
+        state.turns.sends(channel, bytes, now);
         if let Some(flight) = &mut state.flight {
             flight.posted(bytes);
         }
@@ -196,10 +196,10 @@ impl Path {
             return until;
         };
         let rate = state.bucket.rate().unwrap_or(u64::MAX);
-        if let Some(again) = state.line.look(channel, burst, rate, now) {
+        if let Some(again) = state.turns.look(channel, burst, rate, now) {
             return Some(again);
         }
-        until.map(|until| state.line.first_look(until, now))
+        until.map(|until| state.turns.first_look(until, now))
     }
 
     /// A channel polled this much later than it had planned.

@@ -7,7 +7,7 @@
 //! interval is narrow, the rate stays at its lower end. After a long time, which grows, a slightly
 //! higher rate is probed.
 //!
-//! Before the rate, the length of messages is found ([`Sizing`]). [`Patience`] decides when a
+//! Before the rate, the length of messages is found ([`Sizing`]). [`RoundTripEstimator`] decides when a
 //! message is lost. On a short path the device repairs a loss before that, and the device's
 //! counters reveal it ([`misses`]).
 //!
@@ -20,7 +20,7 @@ mod misses;
 use std::time::Duration;
 
 use super::RETRY;
-use super::patience::{Arrival, Patience};
+use super::estimator::{Arrival, RoundTripEstimator};
 use super::rates::Rates;
 use super::sizing::Sizing;
 use super::trial::Trial;
@@ -44,7 +44,7 @@ pub(super) struct Search {
     /// Nothing is sent until then: devices may still be retransmitting at full speed what was lost,
     /// and cause more loss.
     pause: Option<Duration>,
-    patience: Patience,
+    estimator: RoundTripEstimator,
     /// Bytes that arrived since the last loss.
     arrived: u64,
     /// Losses without a passed trial in between.
@@ -108,7 +108,7 @@ impl Search {
             trial: None,
             trial_time: TRIAL_TIME,
             pause: None,
-            patience: Patience::default(),
+            estimator: RoundTripEstimator::default(),
             arrived: 0,
             losses: 0,
             chance: None,
@@ -163,8 +163,8 @@ impl Search {
             self.is_draining = false;
             return self.is_full_until(now);
         }
-        let round_trip = self.patience.round_trip();
-        let most_time = round_trip + self.patience.lateness() / 2;
+        let round_trip = self.estimator.round_trip();
+        let most_time = round_trip + self.estimator.lateness() / 2;
         let [least, most] = [round_trip, most_time].map(|time| self.rates.bytes_in(time));
         if self.is_draining {
             self.is_draining = self.under_way > least.max(2 * self.sizing.message_bytes());
@@ -175,7 +175,7 @@ impl Search {
             self.is_draining = true;
             let posted_at = now.saturating_sub(most_time);
             // A bottleneck with a queue that is slower than the rate gives no other sign.
-            if self.phase == Phase::Climbing || !self.patience.is_innocent(posted_at) {
+            if self.phase == Phase::Climbing || !self.estimator.was_not_repeated(posted_at) {
                 self.late(posted_at, now);
             }
         }
@@ -184,17 +184,17 @@ impl Search {
 
     /// This host did not poll the path for this long before `now`, though a poll was due.
     pub(super) fn overslept(&mut self, by: Duration, now: Duration) {
-        self.patience.overslept(by, now, self.circumstances());
+        self.estimator.overslept(by, now, self.conditions());
     }
 
     /// Whether the device's count of retransmissions has grown since it was read last.
     pub(super) fn counted(&mut self, went_back: bool, now: Duration) {
-        self.patience.counted(went_back, now);
+        self.estimator.counted(went_back, now);
     }
 
     /// When a message sent at `posted_at` counts as lost.
     pub(super) fn lost_at(&self, posted_at: Duration) -> Duration {
-        let at = self.patience.lost_at(posted_at, self.circumstances());
+        let at = self.estimator.lost_at(posted_at, self.conditions());
         match self.is_short() {
             true => at.max(posted_at + MENDED_AFTER),
             false => at,
@@ -211,14 +211,14 @@ impl Search {
             self.rates.begin(now);
         }
         self.phase_since.get_or_insert(now);
-        let slept = self.patience.slept_in_all();
+        let slept = self.estimator.slept_in_all();
         let trial = self.trial.get_or_insert_with(|| Trial::new(now, slept));
         trial.posted(bytes);
         let time = self.misses.step_time();
         let is_used = trial.use_of(self.rates.rate(), now, slept) >= USED;
         let is_step = now - trial.began() >= time && is_used;
         // Without an arrival there is no estimate of the round trip.
-        let knows = self.patience.knows();
+        let knows = self.estimator.knows();
         if self.phase == Phase::Climbing && self.rates.is_below_port() && is_step && knows {
             self.try_rate(self.rates.step());
         }
@@ -228,7 +228,7 @@ impl Search {
     pub(super) fn completed(&mut self, bytes: u64, posted_at: Duration, now: Duration) {
         self.gone(bytes);
         self.window.arrived(bytes, self.left_at(posted_at, now));
-        match self.patience.arrived(posted_at, now, self.circumstances()) {
+        match self.estimator.arrived(posted_at, now, self.conditions()) {
             // A host was busy; after a loss the device would have counted.
             _ if self.is_short() => self.arrived += bytes,
             Arrival::TooLate => return self.lost(posted_at),
@@ -263,7 +263,7 @@ impl Search {
         if posted_at < since + time {
             return;
         }
-        let slept = self.patience.slept_in_all();
+        let slept = self.estimator.slept_in_all();
         let least_use = if self.is_short() { CLOSELY_USED } else { USED };
         let is_used = trial.use_of(self.rates.rate(), now, slept) >= least_use;
         if !is_resting && !is_used {
@@ -303,7 +303,7 @@ impl Search {
     fn passed(&mut self) {
         if self.has_other_reason() {
             // The round trip time is estimated anew.
-            self.patience.forget();
+            self.estimator.forget();
         }
         self.losses = 0;
         self.rates.passed();
@@ -363,6 +363,6 @@ impl Search {
     fn try_rate(&mut self, rate: f64) {
         self.rates.set(rate);
         self.trial = None;
-        self.misses.forgive();
+        self.misses.begin_rate();
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{BEYOND_BYTES, Incoming, Receive, ReceiveError, STAGING_BYTES, Sink, Step};
 use crate::memory::{Memory, Span};
-use crate::soft::foresight::{Begun, Guess, HEAD_BYTES, MAX_GUESSES};
 use crate::soft::mpa::MAX_TRAILER_BYTES;
+use crate::soft::prediction::{Begun, Guess, HEAD_BYTES, MAX_GUESSES};
 use crate::soft::segment::Tagged;
 use crate::soft::socket::{self, Place};
 
@@ -119,7 +119,7 @@ impl Receive {
     /// of which something has arrived. What arrives after that is staged. Returns the count of
     /// bytes.
     fn receive_ahead(&mut self, direct: &mut Direct, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let guesses = self.foresight.guesses(direct.begun, GUESSED_BYTES);
+        let guesses = self.predictor.guesses(direct.begun, GUESSED_BYTES);
         // The bytes between the payloads.
         let mut between = [0; MAX_GUESSES * (MAX_TRAILER_BYTES + HEAD_BYTES) + BEYOND_BYTES];
         let received = {
@@ -160,7 +160,7 @@ impl Receive {
             }
             count -= gap.len();
             between = behind;
-            self.foresight.note(guess.span.length, guess.begun.last);
+            self.predictor.note(guess.span.length, guess.begun.last);
             direct.follow(guess);
             count -= direct.take(count);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Phase, Search};
-use crate::engine::pacing::patience::Circumstances;
+use crate::engine::pacing::estimator::Conditions;
 use crate::engine::pacing::trial::Trial;
 
 const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
@@ -19,7 +19,7 @@ const MOST_LOSSES: u32 = 8;
 impl Search {
     /// Messages sent from `posted_at` on are late and may still arrive.
     pub(super) fn late(&mut self, posted_at: Duration, now: Duration) {
-        if !self.patience.excuses(posted_at, now) {
+        if !self.estimator.tolerates(posted_at, now) {
             self.lost(posted_at);
         }
     }
@@ -41,7 +41,7 @@ impl Search {
             return;
         }
         self.losses += 1;
-        let lost_after = self.patience.lost_after(self.circumstances());
+        let lost_after = self.estimator.lost_after(self.conditions());
         if self.phase == Phase::Sizing {
             self.group_lost(arrived);
         } else if arrived == 0 && !self.sizing.is_shortest() {
@@ -55,7 +55,7 @@ impl Search {
         }
         self.trial = None;
         // The loss was noticed at the timeout; the last message sent has a timeout of its own.
-        let late_after = self.patience.late_after(self.circumstances());
+        let late_after = self.estimator.late_after(self.conditions());
         self.pause = Some(posted_at + lost_after + late_after);
     }
 
@@ -124,8 +124,8 @@ impl Search {
     }
 
     /// What else affects how long messages may take.
-    pub(super) fn circumstances(&self) -> Circumstances {
-        Circumstances {
+    pub(super) fn conditions(&self) -> Conditions {
+        Conditions {
             are_longer: self.phase == Phase::Sizing,
             is_paused: self.pause.is_some(),
             has_other_reason: self.has_other_reason(),

@@ -100,7 +100,7 @@ impl Misses {
     }
 
     /// Another rate is tried.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn begin_rate(&mut self) {
         self.is_suspect = false;
     }
 }
@@ -110,7 +110,7 @@ impl Search {
     /// flight, and devices count losses.
     pub(in crate::engine::pacing) fn is_short(&self) -> bool {
         // Twice the round trip time, for acknowledgements that a busy host sends late.
-        let bytes = self.rates.bytes_in(2 * self.patience.round_trip());
+        let bytes = self.rates.bytes_in(2 * self.estimator.round_trip());
         self.misses.are_counted && bytes + self.sizing.message_bytes() <= self.sizing.passed_bytes()
     }
 
@@ -124,7 +124,7 @@ impl Search {
 
     /// The latest time at which an arrived message can have been sent.
     pub(super) fn left_at(&self, posted_at: Duration, now: Duration) -> Duration {
-        now.saturating_sub(self.patience.round_trip())
+        now.saturating_sub(self.estimator.round_trip())
             .max(posted_at)
     }
 

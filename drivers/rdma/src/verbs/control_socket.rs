@@ -15,7 +15,7 @@ use crate::handshake::QueuePairRecord;
 
 /// The data connection.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct ControlSocket {
     /// `None` after a reset.
     socket: Option<OwnedFd>,
     peer: Peer,
@@ -97,7 +97,7 @@ const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::O
 /// Notices read at a time.
 const BATCH: usize = 32;
 
-impl Beside {
+impl ControlSocket {
     /// Takes the connection and watches it under this identifier until the next event.
     pub(super) fn new(socket: OwnedFd, watch: &OwnedFd, name: u64) -> io::Result<Self> {
         epoll::add(watch, &socket, epoll::EventData::new_u64(name), ONCE)?;

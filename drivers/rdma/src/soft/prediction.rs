@@ -19,7 +19,7 @@ pub(super) const MAX_GUESSES: usize = 15;
 
 /// How the messages of a connection are cut into segments.
 #[derive(Debug, Default)]
-pub(super) struct Foresight {
+pub(super) struct Predictor {
     /// The last complete message.
     known: Cut,
     /// The present message, as far as its segments have begun.
@@ -61,7 +61,7 @@ pub(super) struct Guess {
     pub(super) begun: Begun,
 }
 
-impl Foresight {
+impl Predictor {
     /// A tagged segment has begun.
     pub(super) fn note(&mut self, payload: usize, last: bool) {
         let coming = &mut self.coming;
@@ -144,8 +144,8 @@ mod tests {
         spare: 1000,
     };
 
-    fn payloads(foresight: &Foresight, begun: Begun, most: usize) -> Vec<(usize, usize, bool)> {
-        let guesses = foresight.guesses(begun, most);
+    fn payloads(predictor: &Predictor, begun: Begun, most: usize) -> Vec<(usize, usize, bool)> {
+        let guesses = predictor.guesses(begun, most);
         let guesses = guesses.iter();
         guesses
             .map(|guess| (guess.span.offset, guess.span.length, guess.begun.last))
@@ -154,18 +154,18 @@ mod tests {
 
     #[test]
     fn a_message_is_cut_like_the_one_before() {
-        let mut foresight = Foresight::default();
+        let mut predictor = Predictor::default();
         for (payload, last) in [(100, false), (100, false), (90, true)] {
-            assert_eq!(payloads(&foresight, BEGUN, 1000), []);
-            foresight.note(payload, last);
+            assert_eq!(payloads(&predictor, BEGUN, 1000), []);
+            predictor.note(payload, last);
         }
-        foresight.note(100, false);
+        predictor.note(100, false);
         let both = [(100, 100, false), (200, 90, true)];
-        assert_eq!(payloads(&foresight, BEGUN, 1000), both);
-        assert_eq!(payloads(&foresight, BEGUN, 189), both[..1]);
+        assert_eq!(payloads(&predictor, BEGUN, 1000), both);
+        assert_eq!(payloads(&predictor, BEGUN, 189), both[..1]);
         let begun = Begun { spare: 99, ..BEGUN };
-        assert_eq!(payloads(&foresight, begun, 1000), []);
-        let guesses = foresight.guesses(BEGUN, 1000);
+        assert_eq!(payloads(&predictor, begun, 1000), []);
+        let guesses = predictor.guesses(BEGUN, 1000);
         let header = Header::decode(&guesses[1].head[LENGTH_BYTES..]).unwrap();
         let expected = Header::Tagged {
             kind: Tagged::Write,
@@ -175,15 +175,15 @@ mod tests {
         };
         assert_eq!(header, expected);
         assert_eq!(guesses[1].head[..LENGTH_BYTES], [0, 104]);
-        foresight.note(100, false);
-        assert_eq!(payloads(&foresight, BEGUN, 1000), [(100, 90, true)]);
-        foresight.note(100, false);
-        assert_eq!(payloads(&foresight, BEGUN, 1000), [], "it is longer");
+        predictor.note(100, false);
+        assert_eq!(payloads(&predictor, BEGUN, 1000), [(100, 90, true)]);
+        predictor.note(100, false);
+        assert_eq!(payloads(&predictor, BEGUN, 1000), [], "it is longer");
     }
 
     #[test]
     fn nothing_is_guessed_of_messages_that_are_cut_unevenly() {
-        let mut foresight = Foresight::default();
+        let mut predictor = Predictor::default();
         for (payload, last) in [
             (100, false),
             (90, false),
@@ -191,8 +191,8 @@ mod tests {
             (100, false),
             (80, false),
         ] {
-            foresight.note(payload, last);
-            assert_eq!(payloads(&foresight, BEGUN, 1000), []);
+            predictor.note(payload, last);
+            assert_eq!(payloads(&predictor, BEGUN, 1000), []);
         }
     }
 }

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::clock;
 
 /// The most tasks at a time. Each has descriptors of its own, which a process has few more of.
-const MAX_CHARGES: usize = 1024;
+const MAX_TASKS: usize = 1024;
 
 /// The longest single sleep.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
@@ -29,13 +29,13 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 const MAX_EVENTS: usize = 64;
 
 /// A task of the background thread.
-pub(crate) trait Charge: Send {
+pub(crate) trait Task: Send {
     /// Becomes readable when there is something to do. `None` when the task is done.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Does what is possible without waiting. Returns when to call again if the descriptor stays
     /// quiet ([`clock::now`]), or `None` when the task is done.
-    fn attend(&mut self) -> Option<Duration>;
+    fn drive(&mut self) -> Option<Duration>;
 }
 
 /// A task that its owner can take back at any time.
@@ -50,35 +50,35 @@ pub(crate) struct Name(u64);
 /// # Errors
 ///
 /// When there are too many tasks, or the system has no thread or descriptor left.
-pub(crate) fn leave<C: Charge + 'static>(charge: &Shared<C>) -> io::Result<Name> {
-    let mut attendant = attendant();
-    if attendant.charges.len() >= MAX_CHARGES {
+pub(crate) fn leave<C: Task + 'static>(task: &Shared<C>) -> io::Result<Name> {
+    let mut background = background();
+    if background.tasks.len() >= MAX_TASKS {
         return Err(Errno::AGAIN.into());
     }
-    let bell = attendant.bell()?;
-    let name = Name(attendant.next_name);
+    let bell = background.bell()?;
+    let name = Name(background.next_name);
     let data = epoll::EventData::new_u64(name.0);
-    if let Some(descriptor) = lock(charge).descriptor() {
+    if let Some(descriptor) = lock(task).descriptor() {
         epoll::add(&bell.epoll, descriptor, data, epoll::EventFlags::IN)?;
     }
-    attendant.next_name += 1;
+    background.next_name += 1;
     let entry = Entry {
-        charge: Arc::<Mutex<C>>::clone(charge),
+        task: Arc::<Mutex<C>>::clone(task),
         again_at: Duration::ZERO,
     };
-    attendant.charges.insert(name, entry);
+    background.tasks.insert(name, entry);
     bell.ring();
     Ok(name)
 }
 
 /// Takes a task back: from now on the thread changes nothing about it.
-pub(crate) fn take_back<C: Charge>(name: Name, charge: &Shared<C>) -> MutexGuard<'_, C> {
-    let bell = attendant().remove(name);
-    let charge = lock(charge);
+pub(crate) fn take_back<C: Task>(name: Name, task: &Shared<C>) -> MutexGuard<'_, C> {
+    let bell = background().remove(name);
+    let task = lock(task);
     if let Some(bell) = bell {
-        bell.forget(&*charge);
+        bell.forget(&*task);
     }
-    charge
+    task
 }
 
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,21 +86,21 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The tasks of the process.
-static ATTENDANT: Mutex<Attendant> = Mutex::new(Attendant {
+static BACKGROUND: Mutex<Background> = Mutex::new(Background {
     bell: None,
-    charges: BTreeMap::new(),
+    tasks: BTreeMap::new(),
     next_name: 0,
 });
 
-struct Attendant {
+struct Background {
     /// `None` while there is no thread.
     bell: Option<Arc<Bell>>,
-    charges: BTreeMap<Name, Entry>,
+    tasks: BTreeMap<Name, Entry>,
     next_name: u64,
 }
 
 struct Entry {
-    charge: Shared<dyn Charge>,
+    task: Shared<dyn Task>,
     again_at: Duration,
 }
 
@@ -131,8 +131,8 @@ impl Bell {
     }
 
     /// Stops watching a descriptor. It may not be watched any more, which is no error.
-    fn forget(&self, charge: &(impl Charge + ?Sized)) {
-        if let Some(descriptor) = charge.descriptor() {
+    fn forget(&self, task: &(impl Task + ?Sized)) {
+        if let Some(descriptor) = task.descriptor() {
             let _ = epoll::delete(&self.epoll, descriptor);
         }
     }
@@ -157,7 +157,7 @@ impl Bell {
     }
 }
 
-impl Attendant {
+impl Background {
     /// The thread's wake-up event; starts the thread if there is none.
     fn bell(&mut self) -> io::Result<Arc<Bell>> {
         if let Some(bell) = &self.bell {
@@ -166,8 +166,8 @@ impl Attendant {
         let bell = Arc::new(Bell::new()?);
         let own = Arc::clone(&bell);
         thread::Builder::new()
-            .name("rdma-attendant".to_owned())
-            .spawn(move || look_after_all(&own))?;
+            .name("rdma-background".to_owned())
+            .spawn(move || run_tasks(&own))?;
         self.bell = Some(Arc::clone(&bell));
         Ok(bell)
     }
@@ -176,58 +176,58 @@ impl Attendant {
     /// outside the lock. A task that was taken back is not on the list any more.
     fn note(&mut self, name: Name, again_at: Option<Duration>) -> Option<Entry> {
         let Some(again_at) = again_at else {
-            return self.charges.remove(&name);
+            return self.tasks.remove(&name);
         };
-        self.charges.get_mut(&name)?.again_at = again_at;
+        self.tasks.get_mut(&name)?.again_at = again_at;
         None
     }
 
     /// Removes a task from the list; returns the event with which it is watched.
     fn remove(&mut self, name: Name) -> Option<Arc<Bell>> {
-        self.charges.remove(&name)?;
+        self.tasks.remove(&name)?;
         self.bell.clone()
     }
 
     /// The tasks with events, and those whose time has come.
-    fn due(&self, happened: &[Name]) -> Vec<(Name, Shared<dyn Charge>)> {
+    fn due(&self, happened: &[Name]) -> Vec<(Name, Shared<dyn Task>)> {
         let now = clock::now();
-        self.charges
+        self.tasks
             .iter()
             .filter(|(name, entry)| entry.again_at <= now || happened.contains(name))
-            .map(|(&name, entry)| (name, Arc::clone(&entry.charge)))
+            .map(|(&name, entry)| (name, Arc::clone(&entry.task)))
             .collect()
     }
 }
 
 /// The thread.
-fn look_after_all(bell: &Bell) {
+fn run_tasks(bell: &Bell) {
     let mut happened = Vec::new();
     loop {
-        let due = attendant().due(&happened);
-        for (name, charge) in due {
-            let mut charge = lock(&charge);
+        let due = background().due(&happened);
+        for (name, task) in due {
+            let mut task = lock(&task);
             // A task that panics is done; the others continue.
-            let again_at = catch_unwind(AssertUnwindSafe(|| charge.attend())).unwrap_or(None);
+            let again_at = catch_unwind(AssertUnwindSafe(|| task.drive())).unwrap_or(None);
             if again_at.is_none() {
-                bell.forget(&*charge);
+                bell.forget(&*task);
             }
-            drop(charge);
-            let done = attendant().note(name, again_at);
+            drop(task);
+            let done = background().note(name, again_at);
             drop(done);
         }
-        let mut attendant = attendant();
-        if attendant.charges.is_empty() {
-            attendant.bell = None;
+        let mut background = background();
+        if background.tasks.is_empty() {
+            background.bell = None;
             return;
         }
-        let until = attendant.charges.values().map(|entry| entry.again_at).min();
-        drop(attendant);
+        let until = background.tasks.values().map(|entry| entry.again_at).min();
+        drop(background);
         happened = bell.sleep(until);
     }
 }
 
-fn attendant() -> MutexGuard<'static, Attendant> {
-    lock(&ATTENDANT)
+fn background() -> MutexGuard<'static, Background> {
+    lock(&BACKGROUND)
 }
 
 #[cfg(test)]
@@ -245,12 +245,12 @@ mod tests {
         told: Sender<usize>,
     }
 
-    impl Charge for Reader {
+    impl Task for Reader {
         fn descriptor(&self) -> Option<BorrowedFd<'_>> {
             Some(self.from.as_fd())
         }
 
-        fn attend(&mut self) -> Option<Duration> {
+        fn drive(&mut self) -> Option<Duration> {
             while let Ok(1) = rustix::io::read(&self.from, &mut [0; 1]) {
                 self.count += 1;
             }
@@ -288,12 +288,12 @@ mod tests {
     /// Its descriptor is readable from the start.
     struct Panics(OwnedFd, Sender<usize>);
 
-    impl Charge for Panics {
+    impl Task for Panics {
         fn descriptor(&self) -> Option<BorrowedFd<'_>> {
             Some(self.0.as_fd())
         }
 
-        fn attend(&mut self) -> Option<Duration> {
+        fn drive(&mut self) -> Option<Duration> {
             panic!("of no harm to others")
         }
     }

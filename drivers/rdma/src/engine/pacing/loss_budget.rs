@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A budget of tolerated losses that refills with time.
 #[derive(Debug)]
-pub(super) struct Excuses {
+pub(super) struct LossBudget {
     left: u32,
     /// Since when the budget refills.
     since: Duration,
@@ -18,7 +18,7 @@ const MOST: u32 = 4;
 /// The time in which the budget grows by one.
 const REGAINED_AFTER: Duration = Duration::from_secs(1);
 
-impl Default for Excuses {
+impl Default for LossBudget {
     fn default() -> Self {
         Self {
             left: MOST,
@@ -28,9 +28,9 @@ impl Default for Excuses {
     }
 }
 
-impl Excuses {
+impl LossBudget {
     /// Whether a late arrival of what was sent at `posted_at`, noticed now, is within the budget.
-    pub(super) fn excuses(&mut self, posted_at: Duration, now: Duration) -> bool {
+    pub(super) fn tolerates(&mut self, posted_at: Duration, now: Duration) -> bool {
         if posted_at < self.until {
             return true;
         }
@@ -58,22 +58,22 @@ mod tests {
 
     #[test]
     fn events_that_are_rare_are_excused_for_ever() {
-        let mut excuses = Excuses::default();
+        let mut budget = LossBudget::default();
         for at in 1..1000 {
-            assert!(excuses.excuses(at * SECOND, at * SECOND));
+            assert!(budget.tolerates(at * SECOND, at * SECOND));
         }
     }
 
     #[test]
     fn many_at_a_time_are_not() {
-        let mut excuses = Excuses::default();
+        let mut budget = LossBudget::default();
         let at = |event: u32| SECOND + event * SECOND / 100;
         for event in 0..MOST {
-            assert!(excuses.excuses(at(event), at(event)));
+            assert!(budget.tolerates(at(event), at(event)));
             // All of this was sent before the loss was noticed.
-            assert!(excuses.excuses(SECOND / 2, at(event)));
+            assert!(budget.tolerates(SECOND / 2, at(event)));
         }
-        assert!(!excuses.excuses(at(MOST), at(MOST)));
-        assert!(excuses.excuses(3 * SECOND, 3 * SECOND));
+        assert!(!budget.tolerates(at(MOST), at(MOST)));
+        assert!(budget.tolerates(3 * SECOND, 3 * SECOND));
     }
 }

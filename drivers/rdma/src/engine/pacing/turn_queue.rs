@@ -16,7 +16,7 @@ use super::bucket::time_of;
 /// The waiting channels, and the one that has the turn. Times are counted from one moment, as
 /// everywhere in pacing.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct TurnQueue {
     /// In order of arrival.
     waiting: VecDeque<Waiting>,
     turn: Option<Turn>,
@@ -56,7 +56,7 @@ const IDLE: Duration = Duration::from_millis(5);
 /// A waiting channel whose poll is overdue by this much does not want the turn any more.
 const GONE: Duration = Duration::from_millis(20);
 
-impl Line {
+impl TurnQueue {
     /// A channel wants to send. Returns when it should poll again if it does not have the turn.
     /// `burst` is in bytes, `rate` in bytes per second.
     pub(super) fn look(
@@ -146,59 +146,59 @@ mod tests {
     const RATE: u64 = 1_000_000;
     const TURN: Duration = Duration::from_millis(32);
 
-    fn look(line: &mut Line, channel: u64, at: Duration) -> Option<Duration> {
-        line.look(channel, BURST, RATE, at).map(|due| due - at)
+    fn look(turns: &mut TurnQueue, channel: u64, at: Duration) -> Option<Duration> {
+        turns.look(channel, BURST, RATE, at).map(|due| due - at)
     }
 
     #[test]
     fn a_turn_goes_on_until_the_next_one_takes_it() {
-        let mut line = Line::default();
-        assert_eq!(look(&mut line, 1, NOW), None);
-        assert_eq!(look(&mut line, 2, NOW), Some(NEXT_LOOKS));
-        assert_eq!(look(&mut line, 3, NOW), Some(2 * TURN));
-        line.sends(1, 31 * BURST, NOW);
-        assert_eq!(look(&mut line, 2, NOW), Some(TURN / 32));
-        line.sends(1, BURST - 1, NOW);
-        assert_eq!(look(&mut line, 2, NOW), Some(SOON), "a moment is left");
-        line.sends(1, BURST, NOW);
-        assert_eq!(look(&mut line, 1, NOW), None, "nobody has taken it");
-        assert_eq!(look(&mut line, 3, NOW), Some(TURN), "another one is next");
-        assert_eq!(look(&mut line, 2, NOW), None);
-        assert_eq!(look(&mut line, 1, NOW), Some(2 * TURN), "behind the third");
-        line.sends(2, 40 * BURST, NOW);
-        assert_eq!(look(&mut line, 3, NOW), None);
+        let mut turns = TurnQueue::default();
+        assert_eq!(look(&mut turns, 1, NOW), None);
+        assert_eq!(look(&mut turns, 2, NOW), Some(NEXT_LOOKS));
+        assert_eq!(look(&mut turns, 3, NOW), Some(2 * TURN));
+        turns.sends(1, 31 * BURST, NOW);
+        assert_eq!(look(&mut turns, 2, NOW), Some(TURN / 32));
+        turns.sends(1, BURST - 1, NOW);
+        assert_eq!(look(&mut turns, 2, NOW), Some(SOON), "a moment is left");
+        turns.sends(1, BURST, NOW);
+        assert_eq!(look(&mut turns, 1, NOW), None, "nobody has taken it");
+        assert_eq!(look(&mut turns, 3, NOW), Some(TURN), "another one is next");
+        assert_eq!(look(&mut turns, 2, NOW), None);
+        assert_eq!(look(&mut turns, 1, NOW), Some(2 * TURN), "behind the third");
+        turns.sends(2, 40 * BURST, NOW);
+        assert_eq!(look(&mut turns, 3, NOW), None);
     }
 
     #[test]
     fn nobody_waits_for_who_does_not_come() {
-        let mut line = Line::default();
-        assert_eq!(look(&mut line, 1, NOW), None);
-        assert_eq!(look(&mut line, 2, NOW), Some(NEXT_LOOKS));
-        assert_eq!(look(&mut line, 3, NOW), Some(2 * TURN));
-        assert_eq!(look(&mut line, 3, NOW + NEXT_LOOKS + GONE), Some(TURN));
+        let mut turns = TurnQueue::default();
+        assert_eq!(look(&mut turns, 1, NOW), None);
+        assert_eq!(look(&mut turns, 2, NOW), Some(NEXT_LOOKS));
+        assert_eq!(look(&mut turns, 3, NOW), Some(2 * TURN));
+        assert_eq!(look(&mut turns, 3, NOW + NEXT_LOOKS + GONE), Some(TURN));
         let later = NOW + NEXT_LOOKS + GONE + Duration::from_nanos(1);
-        assert_eq!(look(&mut line, 3, later), None);
+        assert_eq!(look(&mut turns, 3, later), None);
     }
 
     #[test]
     fn who_leaves_gives_up_its_turn() {
-        let mut line = Line::default();
-        assert_eq!(look(&mut line, 1, NOW), None);
-        assert!(look(&mut line, 2, NOW).is_some());
-        line.leaves(1);
-        assert_eq!(look(&mut line, 2, NOW), None);
+        let mut turns = TurnQueue::default();
+        assert_eq!(look(&mut turns, 1, NOW), None);
+        assert!(look(&mut turns, 2, NOW).is_some());
+        turns.leaves(1);
+        assert_eq!(look(&mut turns, 2, NOW), None);
     }
 
     #[test]
     fn who_takes_over_looks_soon_for_what_is_under_way() {
-        let mut line = Line::default();
+        let mut turns = TurnQueue::default();
         let retry = NOW + RETRY;
-        assert_eq!(line.first_look(retry, NOW), retry, "by itself");
-        assert_eq!(look(&mut line, 1, NOW), None);
-        assert_eq!(line.first_look(retry, NOW), NOW + SOON);
+        assert_eq!(turns.first_look(retry, NOW), retry, "by itself");
+        assert_eq!(look(&mut turns, 1, NOW), None);
+        assert_eq!(turns.first_look(retry, NOW), NOW + SOON);
         let pause = retry + SOON;
-        assert_eq!(line.first_look(pause, NOW), pause, "it is not for that");
-        line.sends(1, 1, NOW);
-        assert_eq!(line.first_look(retry, NOW), retry);
+        assert_eq!(turns.first_look(pause, NOW), pause, "it is not for that");
+        turns.sends(1, 1, NOW);
+        assert_eq!(turns.first_look(retry, NOW), retry);
     }
 }

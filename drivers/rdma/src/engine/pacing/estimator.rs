@@ -12,15 +12,15 @@
 
 use std::time::Duration;
 
-use super::excuses::Excuses;
+use super::loss_budget::LossBudget;
 
 /// Estimates for a path. Times are counted from one moment, as everywhere in pacing.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct RoundTripEstimator {
     /// The shortest time that a message took.
     least: Option<Duration>,
     /// The budget of late messages that did arrive.
-    excuses: Excuses,
+    budget: LossBudget,
     /// When this host was too busy to poll the path, and for how long.
     slept: (Duration, Duration),
     /// The sum of all such times.
@@ -31,7 +31,7 @@ pub(super) struct Patience {
 
 /// What else affects how long a message may take.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Circumstances {
+pub(super) struct Conditions {
     /// Messages are longer than those that have arrived.
     pub(super) are_longer: bool,
     /// Sending is paused.
@@ -54,22 +54,22 @@ pub(super) enum Arrival {
 const LEAST_LATENESS: Duration = Duration::from_millis(50);
 
 /// The timeout before any message has arrived.
-const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl Patience {
+impl RoundTripEstimator {
     /// A message arrived.
     pub(super) fn arrived(
         &mut self,
         posted_at: Duration,
         now: Duration,
-        circumstances: Circumstances,
+        conditions: Conditions,
     ) -> Arrival {
         let all = now.saturating_sub(posted_at);
         let took = all.saturating_sub(self.slept_since(posted_at));
-        let is_innocent = self.is_innocent(posted_at);
-        if took > self.lost_after(circumstances) && !is_innocent {
+        let was_not_repeated = self.was_not_repeated(posted_at);
+        if took > self.lost_after(conditions) && !was_not_repeated {
             Arrival::TooLate
-        } else if took > self.late_after(circumstances) && !is_innocent {
+        } else if took > self.late_after(conditions) && !was_not_repeated {
             Arrival::Late
         } else {
             self.least = Some(self.least.map_or(all, |least| least.min(all)));
@@ -89,7 +89,7 @@ impl Patience {
 
     /// The estimated round trip time.
     pub(super) fn round_trip(&self) -> Duration {
-        self.least.unwrap_or(FIRST_PATIENCE)
+        self.least.unwrap_or(FIRST_TIMEOUT)
     }
 
     /// The delay beyond the shortest time at which a message counts as late.
@@ -99,23 +99,23 @@ impl Patience {
     }
 
     /// The time after which a message counts as late.
-    pub(super) fn late_after(&self, circumstances: Circumstances) -> Duration {
+    pub(super) fn late_after(&self, conditions: Conditions) -> Duration {
         match self.least {
             // The device needs time for retransmissions.
-            _ if circumstances.has_other_reason => FIRST_PATIENCE,
-            Some(least) if circumstances.are_longer => 2 * least + LEAST_LATENESS,
+            _ if conditions.has_other_reason => FIRST_TIMEOUT,
+            Some(least) if conditions.are_longer => 2 * least + LEAST_LATENESS,
             Some(least) => least + self.lateness(),
-            None => FIRST_PATIENCE,
+            None => FIRST_TIMEOUT,
         }
     }
 
     /// The time after which a message counts as lost: the device learns of a loss after a round
     /// trip and repairs it in another.
-    pub(super) fn lost_after(&self, circumstances: Circumstances) -> Duration {
-        let late_after = self.late_after(circumstances);
+    pub(super) fn lost_after(&self, conditions: Conditions) -> Duration {
+        let late_after = self.late_after(conditions);
         match self.least {
             // While sending is paused, a late message is one of those that were lost before.
-            Some(least) if !circumstances.are_longer && !circumstances.is_paused => {
+            Some(least) if !conditions.are_longer && !conditions.is_paused => {
                 late_after.max(2 * least + 3 * self.lateness() / 2)
             }
             _ => late_after,
@@ -123,9 +123,9 @@ impl Patience {
     }
 
     /// When a message sent at `posted_at` counts as lost.
-    pub(super) fn lost_at(&self, posted_at: Duration, circumstances: Circumstances) -> Duration {
-        let mut time = self.lost_after(circumstances);
-        if self.is_innocent(posted_at) {
+    pub(super) fn lost_at(&self, posted_at: Duration, conditions: Conditions) -> Duration {
+        let mut time = self.lost_after(conditions);
+        if self.was_not_repeated(posted_at) {
             // It may have been the last message of a flight, whose loss the device cannot detect.
             time *= 2;
         }
@@ -133,18 +133,18 @@ impl Patience {
     }
 
     /// Whether the delay of messages sent from `posted_at` on, noticed now, is within the budget.
-    pub(super) fn excuses(&mut self, posted_at: Duration, now: Duration) -> bool {
-        self.excuses.excuses(posted_at, now)
+    pub(super) fn tolerates(&mut self, posted_at: Duration, now: Duration) -> bool {
+        self.budget.tolerates(posted_at, now)
     }
 
     /// This host did not poll the path for `by` before `now`, though a poll was due: delays up to
     /// that are not the path's.
-    pub(super) fn overslept(&mut self, by: Duration, now: Duration, circumstances: Circumstances) {
+    pub(super) fn overslept(&mut self, by: Duration, now: Duration, conditions: Conditions) {
         let (at, before) = self.slept;
         // Channels are delayed at the same time; a delay that another channel reported counts once.
         let by = by.min(now.saturating_sub(at));
         self.slept_in_all += by;
-        let is_one = now.saturating_sub(at) < self.lost_after(circumstances);
+        let is_one = now.saturating_sub(at) < self.lost_after(conditions);
         self.slept = (now.max(at), if is_one { before + by } else { by });
     }
 
@@ -162,7 +162,7 @@ impl Patience {
 
     /// Whether no device has retransmitted since `posted_at`: then a late message was delayed by a
     /// host and not lost.
-    pub(super) fn is_innocent(&self, posted_at: Duration) -> bool {
+    pub(super) fn was_not_repeated(&self, posted_at: Duration) -> bool {
         self.went_back.is_some_and(|last| last < posted_at)
     }
 
@@ -184,21 +184,21 @@ mod tests {
     /// When all messages of these tests were sent.
     const POSTED_AT: Duration = Duration::from_secs(100);
 
-    /// Without special circumstances.
-    const USUAL: Circumstances = Circumstances {
+    /// Without special conditions.
+    const USUAL: Conditions = Conditions {
         are_longer: false,
         is_paused: false,
         has_other_reason: false,
     };
 
     /// A path whose quickest message took `least`.
-    fn after(least: Duration) -> Patience {
-        let mut patience = Patience::default();
+    fn after(least: Duration) -> RoundTripEstimator {
+        let mut estimator = RoundTripEstimator::default();
         assert_eq!(
-            patience.arrived(Duration::ZERO, least, USUAL),
+            estimator.arrived(Duration::ZERO, least, USUAL),
             Arrival::InTime
         );
-        patience
+        estimator
     }
 
     #[test]
@@ -212,47 +212,50 @@ mod tests {
             (330, Arrival::Late),
             (331, Arrival::TooLate),
         ] {
-            let mut patience = after(120 * MILLISECOND);
+            let mut estimator = after(120 * MILLISECOND);
             let now = POSTED_AT + took * MILLISECOND;
-            assert_eq!(patience.arrived(POSTED_AT, now, USUAL), arrival, "{took}");
+            assert_eq!(estimator.arrived(POSTED_AT, now, USUAL), arrival, "{took}");
         }
     }
 
     #[test]
     fn what_is_late_while_the_device_does_not_go_back_is_not_lost() {
-        let mut patience = after(120 * MILLISECOND);
-        let lost_at = patience.lost_at(POSTED_AT, USUAL);
-        patience.counted(false, POSTED_AT - MILLISECOND);
-        let innocent_until = patience.lost_at(POSTED_AT, USUAL);
+        let mut estimator = after(120 * MILLISECOND);
+        let lost_at = estimator.lost_at(POSTED_AT, USUAL);
+        estimator.counted(false, POSTED_AT - MILLISECOND);
+        let innocent_until = estimator.lost_at(POSTED_AT, USUAL);
         assert_eq!(innocent_until - POSTED_AT, 2 * (lost_at - POSTED_AT));
-        let late = patience.arrived(POSTED_AT, lost_at + MILLISECOND, USUAL);
+        let late = estimator.arrived(POSTED_AT, lost_at + MILLISECOND, USUAL);
         assert_eq!(late, Arrival::InTime);
-        patience.counted(true, POSTED_AT + MILLISECOND);
-        assert_eq!(patience.lost_at(POSTED_AT, USUAL), lost_at);
-        let late = patience.arrived(POSTED_AT, lost_at + MILLISECOND, USUAL);
+        estimator.counted(true, POSTED_AT + MILLISECOND);
+        assert_eq!(estimator.lost_at(POSTED_AT, USUAL), lost_at);
+        let late = estimator.arrived(POSTED_AT, lost_at + MILLISECOND, USUAL);
         assert_eq!(late, Arrival::TooLate);
     }
 
     #[test]
     fn who_knows_little_waits_for_longer_or_for_no_repetition() {
         let least = 120 * MILLISECOND;
-        let lost_after = |circumstances| after(least).lost_after(circumstances);
-        let are_longer = Circumstances {
+        let lost_after = |conditions| after(least).lost_after(conditions);
+        let are_longer = Conditions {
             are_longer: true,
             ..USUAL
         };
         assert_eq!(lost_after(are_longer), 2 * least + LEAST_LATENESS);
-        let is_paused = Circumstances {
+        let is_paused = Conditions {
             is_paused: true,
             ..USUAL
         };
         assert_eq!(lost_after(is_paused), after(least).late_after(USUAL));
-        let has_other_reason = Circumstances {
+        let has_other_reason = Conditions {
             has_other_reason: true,
             ..USUAL
         };
-        assert_eq!(lost_after(has_other_reason), FIRST_PATIENCE);
-        assert_eq!(Patience::default().lost_after(USUAL), FIRST_PATIENCE);
+        assert_eq!(lost_after(has_other_reason), FIRST_TIMEOUT);
+        assert_eq!(
+            RoundTripEstimator::default().lost_after(USUAL),
+            FIRST_TIMEOUT
+        );
     }
 
     proptest! {
@@ -266,13 +269,13 @@ mod tests {
         ) {
             let (took, slept) = (took * MILLISECOND, slept * MILLISECOND);
             let arrival = after(least * MILLISECOND).arrived(POSTED_AT, POSTED_AT + took, USUAL);
-            let mut patience = after(least * MILLISECOND);
-            let lost_at = patience.lost_at(POSTED_AT, USUAL);
+            let mut estimator = after(least * MILLISECOND);
+            let lost_at = estimator.lost_at(POSTED_AT, USUAL);
             let now = POSTED_AT + took + slept;
-            patience.overslept(slept, now, USUAL);
-            prop_assert_eq!(patience.lost_at(POSTED_AT, USUAL), lost_at + slept);
-            prop_assert_eq!(patience.lost_at(now, USUAL) - now, lost_at - POSTED_AT);
-            prop_assert_eq!(patience.arrived(POSTED_AT, now, USUAL), arrival);
+            estimator.overslept(slept, now, USUAL);
+            prop_assert_eq!(estimator.lost_at(POSTED_AT, USUAL), lost_at + slept);
+            prop_assert_eq!(estimator.lost_at(now, USUAL) - now, lost_at - POSTED_AT);
+            prop_assert_eq!(estimator.arrived(POSTED_AT, now, USUAL), arrival);
         }
     }
 }
