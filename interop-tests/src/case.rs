@@ -20,7 +20,7 @@ pub struct Case {
     pub oddity: Option<&'static str>,
     /// Which servers play the first and the second part.
     pub(crate) roles: [Role; 2],
-    /// Whom client programs act for; an anonymous user if nobody.
+    /// The user for whom client programs act; `None` is an anonymous user.
     pub(crate) user: Option<UserKind>,
     /// Variables of the environment of client programs.
     pub(crate) environment: Vec<(OsString, OsString)>,

@@ -249,7 +249,7 @@ pub enum ClientError {
     Run {
         /// The command line.
         line: String,
-        /// The kernel's word.
+        /// The operating system's error.
         error: io::Error,
     },
     /// It did not end in time, and was killed.

@@ -79,7 +79,7 @@ impl Group {
                 Err(error) => return Err(error.into()),
             }
         }
-        // The group's number cannot be anybody else's before the leader is reaped.
+        // The group's number cannot be reused before the leader is reaped.
         self.kill();
         let status = self.leader.wait()?;
         self.status = Some(status);
@@ -96,7 +96,7 @@ impl Group {
 
     /// Kills what is left of the group.
     fn kill(&self) {
-        // Fails only when nobody is left, which is what is wanted.
+        // Fails only when no process is left, which is the aim.
         let _ = kill_process_group(self.pid, Signal::KILL);
     }
 }

@@ -23,7 +23,7 @@ use crate::{ClientError, Kind, Pki, Server};
 /// How long a server may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// The option of both programs that lets in accounts in which nobody can log in: those of the tests are
+/// The option of both programs that accepts accounts without a login shell: those of the tests are
 /// Debian's own.
 const DISABLED_LOGIN: &str = "allow-disabled-login";
 

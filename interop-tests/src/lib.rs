@@ -1,4 +1,4 @@
-//! gridhaul against programs that nobody here wrote.
+//! gridhaul against programs of other projects.
 //!
 //! One [table] of cases drives `globus-url-copy`, gfal2, `curl`, `lftp` and Python's `ftplib`
 //! against our server and against the real `globus-gridftp-server`. The real one is the oracle: a

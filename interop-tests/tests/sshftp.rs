@@ -107,7 +107,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
-        // Wakes the acceptor up; if it is gone, there is nobody to wake.
+        // Wakes the acceptor up; if it is gone, that is not necessary.
         let _ = TcpStream::connect(self.address);
         let _ = self.acceptor.take().map(JoinHandle::join);
         for mut session in self.sessions.lock().unwrap().drain(..) {

@@ -1,6 +1,6 @@
 //! The process that keeps root's rights, to start brokers.
 //!
-//! Its children look accounts up and may ask PAM, which is foreign code with needs that nobody can list (name
+//! Its children look accounts up and may ask PAM, which is foreign code with needs that cannot be listed (name
 //! services of every kind, helper programs of PAM), before they confine themselves further. So its filter names what
 //! none of them does, and there is no Landlock: a child opens any directory that an account may have, and a domain
 //! could never be left again.

@@ -144,7 +144,7 @@ fn calls_that_came_late_do_not_exist_and_so_libraries_use_others() {
                 libc::SYS_mount_setattr,
                 libc::SYS_process_madvise,
                 libc::SYS_memfd_secret,
-                // One that nobody has thought of yet.
+                // A call that does not exist yet.
                 511,
             ] {
                 assert_eq!(call(late, [usize::MAX; 4]), ENOSYS, "{late}");

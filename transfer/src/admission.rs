@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// The peers that a session accepts data connections from, and connects to.
 ///
-/// In a session without data channel authentication an open data port belongs to whoever is first, so
+/// In a session without data channel authentication an open data port belongs to the first connection, so
 /// only the control channel's peer and hosts that the administrator named may use it (RFC 2577 3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {

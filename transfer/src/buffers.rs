@@ -67,8 +67,8 @@ impl BufferPool {
             .map_err(|error| TransferError::Local(format!("no memory for a buffer: {error}")))
     }
 
-    /// A buffer for what could wait as well: one that nobody waits for, while less than half of all are
-    /// lent out. Never waits.
+    /// A buffer for optional use: one for which no mover waits, while less than half of all are lent out. Never
+    /// waits.
     pub(crate) fn take_spare(self: &Arc<Self>, source: &Source) -> Option<Buffer> {
         self.lend(self.shares.try_take_spare(source, 1)?).ok()
     }

@@ -1,4 +1,4 @@
-//! Why a transfer failed, split by who is to blame.
+//! Why a transfer failed, split by the party at fault.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum TransferError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The operating system's error.
         error: StorageError,
     },
     /// The file failed while data moved, or when it was closed.
@@ -30,7 +30,7 @@ pub enum TransferError {
     /// No data connection could be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Nobody opened a data connection in time.
+    /// No data connection was opened in time.
     #[error("no data connection was opened within {} seconds", .0.as_secs())]
     NoConnection(Duration),
     /// A data channel failed.

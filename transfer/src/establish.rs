@@ -65,7 +65,7 @@ impl Context {
             });
             let (slot, incoming) = match next {
                 Ok(Some(next)) => next,
-                // Too late, or somebody was let in, or the transfer was cancelled.
+                // Too late, or a peer was accepted, or the transfer was cancelled.
                 Ok(None) | Err(ChannelError::Cancelled) => break Ok(()),
                 Err(error) => break Err(TransferError::from(error)),
             };
@@ -91,7 +91,7 @@ impl Context {
         match lock(&winner).take() {
             Some(channel) => Ok(channel),
             None if self.running.failed() => Err(ChannelError::Cancelled.into()),
-            None => Err(handshakes.nobody(timeout)),
+            None => Err(handshakes.none_accepted(timeout)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Handshakes on accepted connections: several at a time, and none holds up another.
 //!
-//! A data port is open to whoever finds it. Whoever proves the right identity is let in; anything else is
-//! closed and counted, and the transfer waits on for the right peer. A peer that is somebody, but not who
-//! it must be, may be the right host with the wrong credential, and its user waits for the reason: so
+//! A data port is open to every host. A peer that proves the right identity is accepted; any other connection is
+//! closed and counted, and the transfer continues to wait. A peer that proves an identity which is not the expected
+//! one may be the right host with the wrong credential, and its user waits for the reason: so
 //! from then on the right peer has little time left to come.
 
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::sync::lock;
 /// kernel.
 const MAX_PENDING: usize = 16;
 
-/// A listener that draws more failed handshakes lets nobody in any more, since each costs a signature. A
+/// A listener with more failed handshakes accepts no further peer, since each costs a signature. A
 /// transfer that has no channel until then ends.
 const MAX_FAILED: usize = 256;
 
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Handshakes {
     context: Context,
     slots: Arc<Permits>,
-    /// Somebody was let in.
+    /// A peer was accepted.
     has_succeeded: AtomicBool,
     failures: Mutex<Failures>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Handshakes {
 #[derive(Debug, Default)]
 struct Failures {
     count: usize,
-    /// Somebody was refused, and the time for the right peer runs.
+    /// A peer with another identity was refused, and the remaining time for the right peer is limited.
     is_limited: bool,
     last: Option<ChannelError>,
 }
@@ -101,8 +101,8 @@ impl Handshakes {
         }
     }
 
-    /// Why nobody was let in, after `waited`.
-    pub(crate) fn nobody(&self, waited: Duration) -> TransferError {
+    /// Why no peer was accepted within `waited`.
+    pub(crate) fn none_accepted(&self, waited: Duration) -> TransferError {
         match lock(&self.failures).last.take() {
             Some(error) => error.into(),
             None => TransferError::NoConnection(waited),

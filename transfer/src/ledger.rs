@@ -27,7 +27,7 @@ pub(crate) struct Ledger {
 struct State {
     claimed: RangeSet,
     arrived: RangeSet,
-    /// Arrived, and not yet told to anybody by a restart marker.
+    /// Arrived, and not yet reported by a restart marker.
     unreported: RangeSet,
     /// One for each stripe.
     ends: Vec<EndOfDataCount>,

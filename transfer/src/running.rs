@@ -56,7 +56,7 @@ pub(crate) struct ChannelUse {
     before: Vec<Detail>,
 }
 
-/// Each address is remembered once; more than a transfer has stripes is no use to anybody.
+/// Each address is remembered once; more than the number of stripes is of no use.
 const MAX_PEERS: usize = 64;
 
 impl Running {

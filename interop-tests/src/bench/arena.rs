@@ -104,7 +104,7 @@ impl BenchArena {
         Ok(&pairs?[usize::from(kind == Kind::Globus)])
     }
 
-    /// A server of a kind over the files in memory that nobody has used yet.
+    /// A fresh server of a kind over the files in memory.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Keeps a processor awake.
 //!
-//! One that has nothing to do goes to sleep, and wakes up late: on a virtual machine its host has to be asked. Where a
-//! millisecond matters, somebody has to be always busy who makes room for everybody else.
+//! One that has nothing to do goes to sleep, and wakes up late: on a virtual machine its host has to be asked. Where
+//! a millisecond matters, a program of the lowest priority keeps the processor busy.
 
 use std::io;
 use std::process::{Command, Stdio};

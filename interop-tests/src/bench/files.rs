@@ -128,7 +128,7 @@ impl Files {
     }
 }
 
-/// A directory with files, and with a directory `up` that everybody may write to.
+/// A directory with files, and with a directory `up` that every user may write to.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,

@@ -1,4 +1,4 @@
-//! A row with the samples of everybody who ran it.
+//! A row with the samples of all candidates.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub struct Failed {
 }
 
 impl Measured {
-    /// Runs a row: everybody in turn, `repeat` times or until the row's time is over. Whoever fails drops
+    /// Runs a row: all candidates in turn, `repeat` times or until the row's time is over. A candidate that fails drops
     /// out, and the others go on.
     pub fn take(row: Row, arena: &BenchArena, repeat: usize) -> Self {
         let started = Instant::now();
@@ -56,7 +56,7 @@ impl Measured {
 
     fn round(&mut self, arena: &BenchArena, round: usize) {
         let count = self.samples.len();
-        // Whoever goes first may find the machine in another state: take turns at that too.
+        // The first candidate may find the machine in another state, so the order changes with each round.
         for position in 0..count {
             let (contender, samples) = &mut self.samples[(round + position) % count];
             if self
@@ -102,7 +102,7 @@ impl Measured {
             .map(|(_, pump)| pump)
     }
 
-    /// Whether everybody gave a number who could.
+    /// Whether all candidates that can run the row gave a number.
     pub fn is_complete(&self) -> bool {
         self.failures.iter().all(|failed| failed.expected)
     }

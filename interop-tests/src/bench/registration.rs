@@ -347,7 +347,7 @@ fn watch(is_over: &AtomicBool) -> (u64, u64) {
     (pinned, used)
 }
 
-/// proc_pid_status(5): `VmPin` counts what cannot be moved because somebody needs its address.
+/// proc_pid_status(5): `VmPin` counts pages that cannot be moved because a device uses their addresses.
 fn kernel_pinned_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmPin:"));

@@ -1,6 +1,6 @@
 //! Memory that the machine has and keeps, for files of benchmarks.
 //!
-//! A virtual machine may give memory that nobody uses back to its host, which takes its time to return it: a file in
+//! A virtual machine may give unused memory back to its host, which takes its time to return it: a file in
 //! memory then takes several times as long to write, and who gets how much such memory is luck. Only whole large
 //! pages are given back, so a small page in each of them is kept and the rest of it is free, for the length of a
 //! benchmark; and the kernel hands out pieces before it cuts a large page.
@@ -57,14 +57,14 @@ impl Reserve {
     fn advise(&self, offset: usize, length: usize, advice: Advice) {
         assert!(offset + length <= self.length.get());
         let part = self.start.as_ptr().wrapping_add(offset);
-        // SAFETY: the part belongs to the mapping, whose content nobody reads.
+        // SAFETY: the part belongs to the mapping, whose content is never read.
         let _ = unsafe { madvise(part.cast(), length, advice) };
     }
 }
 
 impl Drop for Reserve {
     fn drop(&mut self) {
-        // SAFETY: `map` made the mapping, and nobody else knows where it is.
+        // SAFETY: `map` made the mapping, and no other code has its address.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length.get()) };
     }
 }

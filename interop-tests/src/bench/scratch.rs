@@ -16,7 +16,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory beneath `parent`, which everybody may enter.
+    /// Makes a directory beneath `parent`, which every user may enter.
     ///
     /// # Errors
     ///

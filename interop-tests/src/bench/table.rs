@@ -4,7 +4,7 @@ use super::measured::Measured;
 use super::rows::Row;
 use super::sample::{Contender, Reading, Unit, spread};
 
-/// One reading of a row with the numbers of everybody, for whatever prints it.
+/// One reading of a row with the numbers of all candidates, in a form for printing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// What was read, in words.
@@ -64,7 +64,7 @@ pub fn text(measured: &Measured) -> String {
     text
 }
 
-/// A line for everybody who gave no number.
+/// A line for each candidate without a number.
 fn failures(measured: &Measured) -> String {
     let name = &measured.row.name;
     let lines = measured.failures.iter().map(|failed| {
@@ -78,7 +78,7 @@ fn failures(measured: &Measured) -> String {
     lines.collect()
 }
 
-/// The readings that somebody gave.
+/// The readings of one candidate.
 pub fn lines(measured: &Measured) -> Vec<Line> {
     Reading::ALL
         .into_iter()

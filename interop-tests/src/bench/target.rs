@@ -28,7 +28,7 @@ pub enum Bound {
 pub struct Verdict {
     /// What is wanted, in words.
     pub wanted: String,
-    /// What there is, in words; without a number to compare with, that.
+    /// The result as text, or that there is no number to compare with.
     pub found: String,
     /// Whether it is enough; `None` when it cannot be said.
     pub met: Option<bool>,

@@ -28,7 +28,7 @@ pub struct Usage {
     /// Open descriptors of all of them.
     pub descriptors: usize,
     /// Resident memory in bytes; a page that several processes share counts in parts (PSS). Pages of programs and other
-    /// files are left out: their parts change when somebody else starts the same program.
+    /// files are left out: their shares change when another process runs the same program.
     pub memory: u64,
 }
 

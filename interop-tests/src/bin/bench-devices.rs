@@ -73,7 +73,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
 /// Writes the page. If there is a `rdma-notes.md` beside it, that becomes its end.
 fn record(directory: &Path, introduction: &str, sections: &[Section]) -> io::Result<()> {
     const PAGE: &str = "rdma-devices.md";
-    // What people say of the numbers: why one falls short, and what was tried.
+    // Notes on the numbers, written by hand: why one falls short, and what was tried.
     let notes = fs::read_to_string(directory.join("rdma-notes.md"));
     let notes = notes.map_or_else(|_| String::new(), |notes| format!("\n{notes}"));
     section::write(directory, PAGE, introduction, sections, &notes)

@@ -1,6 +1,6 @@
 //! The benchmark of record: our server, the real one and the bare pump, in turn.
 //!
-//! All of them move the same files, so that whatever else the machine does meets everybody. Each run is
+//! All of them move the same files, so that other load on the machine affects all alike. Each run is
 //! checked: all files arrived, in full length. A row that fails is a line with the reason.
 
 use std::io;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and prints; false when somebody gave no number who could have.
+/// Measures and prints; false when a candidate that can run a row gave no number.
 fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let rows = wanted(rows::all(), &arguments.row)?;
     if let Some(cpus) = &arguments.cpus {

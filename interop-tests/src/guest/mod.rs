@@ -1,6 +1,6 @@
 //! A guest: a Linux kernel that runs as a program, user-mode Linux, with RDMA devices in software.
 //!
-//! The kernels of most machines have no such devices, and nobody lets a test shape their networks. A guest boots in
+//! The kernels of most machines have no such devices, and a test must not reconfigure their networks. A guest boots in
 //! two seconds, needs neither privileges nor virtualization, and sees the host's files, which it cannot change. Its
 //! kernel is built once, from Debian's source (`guest/build-kernel`). A guest that does not boot is an error,
 //! never a reason to skip a test.

@@ -38,7 +38,7 @@ impl Neighbour {
             if started.elapsed() > PATIENCE {
                 return Err(error);
             }
-            // It has a network, and nobody listens yet.
+            // It has a network, but no listener yet.
             thread::sleep(Duration::from_millis(5));
         }
         Ok(Self { shell })

@@ -57,7 +57,7 @@ impl Key {
     }
 }
 
-/// Somebody who signs certificates: an authority, or a user who makes proxies.
+/// A signer of certificates: an authority, or a user who makes proxies.
 #[derive(Debug)]
 pub(super) struct Authority {
     subject: String,
@@ -108,7 +108,7 @@ impl Authority {
         Ok(itself)
     }
 
-    /// Somebody who has the certificate `NAME.pem` in `top` already.
+    /// The signer whose certificate `NAME.pem` is in `top` already.
     pub(super) fn of(top: &Path, name: &str, subject: &str, key: &Key) -> Result<Self, PkiError> {
         let books = top.join(format!("{name}.books"));
         fs::create_dir_all(books.join("issued"))?;
@@ -204,7 +204,7 @@ impl Authority {
         Ok(())
     }
 
-    /// Has everybody trust it, for subjects that match one of the patterns.
+    /// Adds it to the trust directory, for subjects that match one of the patterns.
     ///
     /// Without patterns there is no signing policy.
     pub(super) fn trust(&self, top: &Path, patterns: &[&str]) -> Result<(), PkiError> {

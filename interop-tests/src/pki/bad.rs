@@ -10,7 +10,7 @@ use super::{ORGANISATION, PkiError, write_credential};
 /// What is wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BadKind {
-    /// The authority is in nobody's trust directory.
+    /// The authority is in no trust directory.
     UnknownAuthority,
     /// The authority has the name of a trusted one, but another key.
     Impostor,
@@ -115,7 +115,7 @@ impl BadKind {
 pub struct BadCredential {
     /// Certificate, key and what is above, in one file as for [`super::UserCredential`].
     pub credential: PathBuf,
-    /// The subject of whoever claims to be there.
+    /// The claimed subject.
     pub subject: String,
     /// Whether the grid-mapfile has the subject.
     pub(super) mapped: bool,

@@ -2,7 +2,7 @@
 //!
 //! To make them takes seconds, and there are a dozen such programs. What one has made is a directory beneath the
 //! temporary one, named after what made it and when. The next program takes it while it is fresh; a lock has programs
-//! that begin together wait for one of them. Nobody changes a directory that is there: others use it.
+//! that begin together wait for one of them. An existing directory is never changed, because other programs use it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -104,7 +104,7 @@ fn shelf() -> io::Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // Everybody may make a directory of this name.
+    // Any user may make a directory of this name.
     let found = fs::symlink_metadata(&shelf)?;
     if !found.is_dir() || found.uid() != account.as_raw() {
         let reason = format!("{} belongs to somebody else: remove it", shelf.display());

@@ -25,7 +25,7 @@ pub use users::{Accounts, PASSWORD, PASSWORD_USER, UserCredential, UserKind};
 /// The organisation that all good subjects belong to.
 const ORGANISATION: &str = "/DC=test/O=Grid";
 
-/// The authority that everybody trusts.
+/// The authority that all servers and clients trust.
 const AUTHORITY: &str = "/DC=test/O=Grid/CN=Test Authority";
 
 /// The host, whose servers may be known by another name than its own.
@@ -93,7 +93,7 @@ impl Pki {
         self.top.join("grid-mapfile")
     }
 
-    /// The certificate of the authority that everybody trusts.
+    /// The certificate of the authority that all servers and clients trust.
     pub fn authority(&self) -> PathBuf {
         self.top.join("authority.pem")
     }

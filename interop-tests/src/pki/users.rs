@@ -127,7 +127,7 @@ pub struct Accounts {
     pub first: String,
     /// The second user's.
     pub second: String,
-    /// One that nobody is mapped to.
+    /// A user without a mapping.
     pub foreign: String,
 }
 

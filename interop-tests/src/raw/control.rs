@@ -266,7 +266,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// When nobody listens there.
+    /// When no listener is there.
     pub fn connect_data(&self, address: SocketAddr) -> io::Result<TcpStream> {
         match self.socket.local_addr()?.ip() {
             IpAddr::V4(source) => connect_from(source, address),

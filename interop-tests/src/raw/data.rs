@@ -13,7 +13,7 @@ use super::control::{Control, PATIENCE};
 ///
 /// # Errors
 ///
-/// When nobody listens there.
+/// When no listener is there.
 pub fn connect_data(address: SocketAddr) -> io::Result<TcpStream> {
     patient(TcpStream::connect_timeout(&address, PATIENCE)?)
 }
@@ -23,7 +23,7 @@ pub fn connect_data(address: SocketAddr) -> io::Result<TcpStream> {
 ///
 /// # Errors
 ///
-/// When the address is not local, or nobody listens there.
+/// When the address is not local, or no listener is there.
 pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<TcpStream> {
     // Servers that other tests start meanwhile must not hold it open.
     let flags = SocketFlags::CLOEXEC;

@@ -47,7 +47,7 @@ impl Identity {
         Self::of(pki, &pki.user(user).credential)
     }
 
-    /// Whoever has this credential: certificates and key in one file.
+    /// The holder of this credential: certificates and key in one file.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is told of a transfer over a device: to its client, in the log, and to whoever scrapes metrics.
+//! What a transfer over a device reports: to its client, in the log, and in metrics.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::sites::number;
 
 const STACK: &str = "rdma:provider=verbs;slab=4M;qps=2;rate=800m;message=64K;depth=32";
 
-/// Of every server: in a guest nobody else has it.
+/// The same for every server: in a guest no other program uses it.
 const METRICS_PORT: u16 = 9100;
 
 #[test]

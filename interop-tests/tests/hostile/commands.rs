@@ -311,7 +311,7 @@ fn parallelism_is_bounded() {
 fn a_third_host_is_no_data_peer() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
-    // Somebody else's service, in the guise of which the server must not speak (RFC 2577).
+    // A service of another host, to which the server must not connect (RFC 2577).
     let third = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
     third.set_nonblocking(true).unwrap();
     let [high, low] = third.local_addr().unwrap().port().to_be_bytes();

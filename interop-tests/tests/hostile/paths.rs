@@ -1,6 +1,6 @@
 //! `..` and symbolic links that lead out of the root, in every command that takes a path.
 //!
-//! Beside the root lies a directory that anybody may read and write. However a command names it,
+//! Beside the root is a directory that every user may read and write. However a command names it,
 //! nothing in it may change, and nothing of it may be told: not a byte, not a size, not a name.
 
 use std::io::Read;
@@ -179,7 +179,7 @@ fn chmod_and_chgrp() {
 fn symlink() {
     let jail = Jail::new();
     jail.refused("SITE SYMLINKFROM hello.txt ; SITE SYMLINKTO {}", &NEW);
-    // A link may say what it likes, as long as nobody gets anywhere with it.
+    // A link may have any target, as long as no path through it leaves the root.
     for (index, target) in [&FILES[..], &DIRECTORIES].concat().iter().enumerate() {
         let link = format!("inside/link-{index}");
         // Anonymous users cannot make it; others of the machine can.

@@ -60,7 +60,7 @@ fn a_client_that_reads_no_replies_is_held_back_and_loses_none() {
     let (done, written) = mpsc::channel();
     let flood = thread::spawn(move || {
         let result = writer.write_all("FEAT\r\n".repeat(COMMANDS).as_bytes());
-        // Nobody listens any more when the test has failed.
+        // The receiver is gone when the test has failed.
         let _ = done.send(());
         result
     });

@@ -275,7 +275,7 @@ fn the_working_directory_is_removed() {
 #[test]
 fn no_permission_is_named() {
     let fixture = Fixture::ours(&[]);
-    // Of root, and for nobody else; a server that is not root cannot be shown any.
+    // Owned by root with mode 0600; without root's rights such a file cannot be made.
     let secret = fixture.file("secret", b"secret");
     let folder = fixture.folder("folder");
     for (path, mode) in [(&secret, 0o000), (&folder, 0o500)] {

@@ -1,6 +1,6 @@
 //! Which checksums clients ask for after they have stored a file.
 //!
-//! To sum up a file while it arrives costs some of the speed at which it arrives, and is wasted where nobody asks.
+//! Computing a checksum while a file arrives slows the transfer down, and is wasted if no client asks for it.
 //! Clients of a site do the same thing over and over: who asked for a checksum of a file just stored will
 //! ask for that of the next.
 

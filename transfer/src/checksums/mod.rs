@@ -3,7 +3,7 @@
 //! A file is summed up where its bytes are anyway: Adler-32 and the CRCs by the movers, each for the runs
 //! of bytes that it receives, put together at the end. Hashes want the bytes in order; a thread follows
 //! what has arrived and reads it back ([`stage`]). Only whole files that are received from their
-//! beginning are summed; of others nobody knows the rest.
+//! beginning are summed; the rest of others is unknown.
 
 mod asked;
 mod stage;

@@ -34,7 +34,7 @@ pub(super) struct HashStage {
 struct State {
     arrived: RangeSet,
     hashed: u64,
-    /// The thread has a buffer. Before, nobody waits for it: the buffer may be one that a waiting mover has.
+    /// The thread has a buffer. Until then movers do not wait for it, because they may hold the buffer that it waits for.
     began: bool,
     /// Nothing more will arrive.
     over: bool,

@@ -3,7 +3,7 @@
 //! Clients that pipeline say early what they want to fetch, and a disk that has several files to read is quicker than one
 //! that is asked for each when the one before is gone. Nothing is kept of these files but their pages in the
 //! kernel's memory: each is opened anew when its turn comes, so whatever happens to its name until then,
-//! it is as if nobody had looked. Files that are in memory gain nothing, so looking begins with a file that is
+//! the read-ahead has no effect on the result. Files that are in memory gain nothing, so looking begins with a file that is
 //! not, and ends after some that are.
 
 use std::collections::VecDeque;

@@ -209,7 +209,7 @@ pub(super) struct BegunHere {
 impl RunningTransfer for BegunHere {
     fn cancel(&self, reason: CancelReason) {
         self.running.cancel(reason);
-        // It ends at once, and somebody has to see to that.
+        // It was cancelled, and must still be ended on a thread.
         self.go_on_beside();
     }
 

@@ -41,7 +41,7 @@ pub(super) enum Slot {
     Empty,
     /// Ready for a transfer.
     Ready(DataChannels),
-    /// A transfer has them, and will put them back unless somebody asks for others before.
+    /// A transfer has them, and will put them back unless the client asks for others before.
     Lent,
     /// A transfer failed before it used them. They serve no other, but the port stays open: the other
     /// end of a third-party copy may be about to connect, and its "connection refused" would reach the
@@ -282,7 +282,7 @@ impl NodeSession for LocalSession {
     }
 }
 
-/// Keeps the channels of a MODE E transfer for the next one. After a failure nobody knows what is still
+/// Keeps the channels of a MODE E transfer for the next one. After a failure it is unknown what is still
 /// under way on them.
 pub(super) fn give_back(
     slot: &Mutex<Slot>,
@@ -321,7 +321,7 @@ pub(crate) struct Context {
 /// What a transfer moves, open and allowed.
 pub(super) enum Opened {
     Send(send::FilePart),
-    /// Lines are opened by whoever sends them.
+    /// Lines are opened by the code that sends them.
     Lines(LineSource),
     Receive(receive::OpenedTarget),
 }

@@ -43,7 +43,7 @@ impl Crew {
         let finished = Finished(self.active.clone());
         let running = self.running.clone();
         let job = move || {
-            // Last to be dropped: whoever waits for the crew then sees all that the mover did.
+            // Dropped last: a thread that waits for the movers then sees everything that this one did.
             let _finished = finished;
             match catch_unwind(AssertUnwindSafe(mover)) {
                 Ok(Ok(())) => {}

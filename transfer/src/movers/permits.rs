@@ -12,7 +12,7 @@ use crate::sync::lock;
 
 /// A bounded number of permits, given out in the order of asking.
 ///
-/// Whoever gives permits back hands them to those whose turn it is, and wakes only them: with a thousand
+/// A thread that returns permits hands them to the next waiters, and wakes only these: with a thousand
 /// in the queue, each step of it costs as much as with two.
 #[derive(Debug)]
 pub(crate) struct Permits {
@@ -26,7 +26,7 @@ struct State {
     waiting: VecDeque<Arc<Waiter>>,
 }
 
-/// Somebody in the queue.
+/// A waiter in the queue.
 #[derive(Debug)]
 struct Waiter {
     count: usize,
@@ -83,7 +83,7 @@ impl Permits {
         Ok(self.permit(count))
     }
 
-    /// Up to `count` permits that are free and that nobody waits for; never waits.
+    /// Up to `count` free permits, if there is no waiter; never waits.
     #[cfg(test)]
     pub(crate) fn take_free(self: &Arc<Self>, count: usize) -> Permit {
         let mut state = self.lock();
@@ -122,7 +122,7 @@ impl Permits {
 }
 
 impl State {
-    /// Takes permits that are there, unless somebody came before.
+    /// Takes free permits, unless there is an earlier waiter.
     fn take(&mut self, count: usize) -> bool {
         let is_free = self.waiting.is_empty() && count <= self.free;
         if is_free {

@@ -2,7 +2,7 @@
 //!
 //! Sending and receiving have movers of their own: a copy from one gridhaul session to another needs one of each, and
 //! could otherwise wait for itself. A receiver asks for its mover when it has a connection, not while it waits for
-//! one, so whoever holds a mover has a peer that moves. A transfer waits once: it asks for all movers that it cannot
+//! one, so a transfer that holds a mover has a connected peer. A transfer waits once: it asks for all movers that it cannot
 //! do without at the same time.
 
 use gridhaul_shares::{Grant, Pool, Source, Turn};

@@ -26,7 +26,7 @@ pub(super) struct Blocks<'a> {
     channel: &'a mut DataChannel,
     /// Counts what the file has.
     moved: &'a Arc<AtomicU64>,
-    /// Keeps the order of the file, where somebody wants it.
+    /// Keeps the order of the file, if that was configured.
     gatherer: Option<&'a Gatherer>,
     /// Whether a header came: before, the channel has no part in the transfer.
     used: bool,

@@ -180,7 +180,7 @@ impl Receiving {
                         .spawn(move || receiving.establish(stripe, incoming, slot))?;
                 }
                 Ok(None) => {
-                    // Whoever is in the middle of a handshake came in time.
+                    // A connection whose handshake is in progress came in time.
                     match handshakes.settle() {
                         Err(ChannelError::Cancelled) => continue,
                         settled => settled?,
@@ -194,7 +194,7 @@ impl Receiving {
                     } else if self.started.load(Ordering::Acquire) {
                         return Err(running.missing_ends(stripe, timeout).into());
                     } else {
-                        return Err(handshakes.nobody(timeout));
+                        return Err(handshakes.none_accepted(timeout));
                     }
                 }
                 Err(ChannelError::Cancelled) => return self.accept_late(stripe, listener),
@@ -203,8 +203,8 @@ impl Receiving {
         }
     }
 
-    /// A connection that came in the last moment, more than EOF announced, would be data that nobody
-    /// counts: it is served, so that its EOD is noticed as one too many.
+    /// A connection that came in the last moment, more than EOF announced, would carry data that is not counted: it
+    /// is served, so that its EOD is noticed as one too many.
     fn accept_late(
         self: &Arc<Self>,
         stripe: usize,

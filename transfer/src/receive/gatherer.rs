@@ -37,7 +37,7 @@ pub(super) struct Piece {
 impl Piece {
     pub(super) fn bytes(&self) -> &[u8] {
         let length = self.range.end - self.range.start;
-        // Whoever made the piece has filled so much of the buffer.
+        // The code that made the piece has filled this much of the buffer.
         usize::try_from(length).map_or(&[], |length| &self.buffer[..length])
     }
 }
@@ -67,7 +67,7 @@ struct State {
     waiting: BTreeMap<u64, Piece>,
     /// Buffers of pieces that waited and were written.
     free: Vec<Buffer>,
-    /// Somebody writes.
+    /// A mover is writing.
     writing: bool,
 }
 
@@ -121,7 +121,7 @@ impl Gatherer {
                     drop(self.write_waiting(state)?);
                     return Ok(piece.buffer);
                 }
-                // After something was passed over, what waits is wanted, and nobody may come for it.
+                // After something was passed over, what waits is wanted, and no mover may come for it.
                 if let Some(wanted) = state.take_wanted() {
                     state = self.write(state, &wanted)?;
                     state.free.push(wanted.buffer);

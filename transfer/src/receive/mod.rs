@@ -77,7 +77,7 @@ pub(crate) fn open(
         context.storage.open_write(target.path, mode)
     }
     .map_err(|error| open_error(target.path, error))?;
-    // Whoever writes to a file takes away what was known of it.
+    // Writing to a file invalidates what was known of it.
     let writing = context.shared.checksums.memory().begin_writing(&file)?;
     let arrival = match plan.handling.checksums.as_slice() {
         [] => None,
@@ -146,7 +146,7 @@ pub(crate) fn file(
     present.extend_from(&arrived);
     part.lengthen(&present)?;
     if context.running.failed() {
-        // What was received stays in the file; the failure is reported by whoever noticed it.
+        // What was received stays in the file; the mover that noticed the failure reports it.
         return Ok(());
     }
     if let Some(promised) = promised {

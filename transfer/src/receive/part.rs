@@ -180,7 +180,7 @@ impl Part {
             self.base + arrived.end()
         };
         if self.file.size()? < needed {
-            // Somebody cut the file while it was received.
+            // The file was truncated while it was received.
             return Err(StorageError::new("write", Errno::IO).into());
         }
         match self.sync {

@@ -210,7 +210,7 @@ mod tests {
         let next = |unit| known.next(file.as_fd(), unit * UNIT, (unit + 1) * UNIT);
         assert_eq!(next(0), Extent::Data(UNIT));
         assert_eq!(*lock(&known.data), 0..4 * UNIT);
-        // What became a hole meanwhile is read: nobody looked again.
+        // What became a hole meanwhile is read: its extent is still cached as data.
         file.set_len(2 * UNIT).expect("shorter");
         file.set_len(8 * UNIT).expect("longer");
         assert_eq!(next(3), Extent::Data(UNIT));

@@ -206,7 +206,7 @@ fn a_time_that_the_session_sets_takes_nothing_away() {
     assert_eq!(ask(&to, ChecksumAlgorithm::Adler32), (sum.clone(), true));
     let modified = File::open(to.path("b")).and_then(|file| file.metadata()?.modified());
     assert_eq!(modified.expect("there"), time);
-    // Somebody else may have written before setting the time.
+    // Another program may have written before setting the time.
     let file = OpenOptions::new()
         .write(true)
         .open(to.path("b"))

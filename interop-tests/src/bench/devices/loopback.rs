@@ -12,7 +12,7 @@ const ROUNDS: usize = 7;
 /// Who is compared with all others.
 const TCP: &str = "tcp";
 
-/// What somebody gets who asks for nothing.
+/// The default.
 const DEFAULT: &str = "rdma:provider=soft";
 
 const SLABS: [&str; 5] = ["256K", "1M", "4M", "16M", "64M"];

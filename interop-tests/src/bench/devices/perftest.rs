@@ -1,4 +1,4 @@
-//! `ib_write_bw` of perftest: what a device can do when nobody looks at the bytes.
+//! `ib_write_bw` of perftest: the rate of a device without any work on the bytes.
 
 use std::fmt;
 use std::process::{Child, Command, Stdio};

@@ -161,12 +161,12 @@ impl Load<'_> {
         let sink = File::options().write(true).open("/dev/null")?;
         let arrived: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(0)).collect();
         let is_over = AtomicBool::new(false);
-        // Nobody begins, and no time counts, before all are there with their memory: user-mode Linux goes through all that a
+        // No thread begins, and no time counts, before all have started and have their memory: user-mode Linux goes through all that a
         // process has mapped for each thread that starts, and maps a page at a time, which took longer than to send a ring.
         let barrier = Barrier::new(2 * pairs.len() + 2);
         let begin = || {
             barrier.wait();
-            // Meanwhile somebody looks at the clock.
+            // Meanwhile this thread samples the progress.
             barrier.wait();
         };
         let (elapsed, processors, failures, progress) = thread::scope(|scope| {
@@ -320,7 +320,7 @@ fn watch(arrived: &[AtomicU64], started: Instant, is_over: &AtomicBool) -> Vec<(
     progress
 }
 
-/// For drivers that move bytes through memory. It is written to before it is used: zeros come when somebody looks.
+/// For drivers that move bytes through memory. It is written to before it is used: untouched pages would be mapped at the first access.
 const SCRATCH_BYTES: usize = 1 << 20;
 
 /// How long all processors together were not idle since the machine started.

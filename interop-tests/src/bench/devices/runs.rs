@@ -54,7 +54,7 @@ pub(super) fn in_one_line(words: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What somebody's runs gave.
+/// The results of one candidate's runs.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     numbers: Vec<f64>,
@@ -62,7 +62,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Runs everybody `rounds` times, in turn, so that whatever else the machine does meets everybody.
+    /// Runs all candidates `rounds` times in turn, so that other load on the machine affects all of them alike.
     pub(super) fn take<T>(
         rounds: usize,
         everybody: &[T],
@@ -85,7 +85,7 @@ impl Runs {
         (!self.numbers.is_empty()).then(|| sample::median(&self.numbers))
     }
 
-    /// As a share of somebody else's.
+    /// As a share of another candidate's.
     pub(super) fn of(&self, other: &Self) -> Option<f64> {
         Some(self.median()? / other.median()?)
     }

@@ -34,7 +34,7 @@ struct Cell {
 }
 
 pub(super) fn measure(device: Device) -> Section {
-    // A quarter of the memory, as it is where nobody says, would shorten the rings of many channels, and messages with them.
+    // The default, a quarter of the memory, would shorten the rings of many channels, and messages with them.
     limit_memory(u64::MAX);
     let mut cells = Vec::new();
     for channels in CHANNELS {

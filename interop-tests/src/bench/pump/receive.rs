@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use super::{Options, each_connection, say};
 
-/// What a pipe holds: the most that pipe(7) gives to everybody.
+/// The size of a pipe: the most that pipe(7) gives to unprivileged users.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Listens, says where, and receives.

@@ -1,4 +1,4 @@
-//! The driver `rdma` on paths that nobody here has: its engine over a simulated fabric.
+//! The driver `rdma` on paths that are not available here: its engine over a simulated fabric.
 
 mod fairness;
 mod policer;

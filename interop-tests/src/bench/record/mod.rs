@@ -52,7 +52,7 @@ pub fn write(directory: &Path, facts: &[(&str, String)], measured: &[Measured]) 
         page += &readings(&rows);
         page += &notes(&rows);
     }
-    // What people say of the numbers: why one falls short, and what was tried.
+    // Notes on the numbers, written by hand: why one falls short, and what was tried.
     if let Ok(notes) = fs::read_to_string(directory.join("notes.md")) {
         page += &format!("\n## Notes\n\n{notes}");
     }
@@ -65,7 +65,7 @@ fn facts_rows(facts: &[(&str, String)]) -> Vec<[String; 2]> {
         .collect()
 }
 
-/// What the project wants, and what there is.
+/// The targets of the project, and the results.
 fn targets(measured: &[Measured]) -> String {
     let mut rows = Vec::new();
     for measured in measured {

@@ -17,7 +17,7 @@ pub struct Section {
     pub words: String,
     /// In Markdown.
     pub table: String,
-    /// What the project wants, what there is, and whether that is enough.
+    /// A target of the project, the result, and whether it is met.
     #[serde(default)]
     pub targets: Vec<Target>,
     /// Pictures of the table.
@@ -30,7 +30,7 @@ pub struct Section {
 pub struct Target {
     /// In words.
     pub wanted: String,
-    /// What there is, in words.
+    /// The result as text.
     pub found: String,
     /// Whether it is enough.
     pub is_met: bool,

@@ -98,7 +98,7 @@ impl Work for AfterPut {
             copy([source, destination], [&paths[0], &paths[1]])?;
             timed(destination, self.algorithm, &paths[1])
         };
-        // A server may sum up what arrives only when somebody has asked for that.
+        // A server may compute checksums of arriving files only after a client has asked for one.
         let elapsed = ask(&format!("{few}f00000"), "up/first").and_then(|_| ask(large, "up/large"));
         let (_, few_bytes) = Files::Few.count_and_bytes(arena.sizes);
         arena.clear_exactly(2, few_bytes + arena.sizes.large)?;

@@ -16,7 +16,7 @@ pub use link::Path;
 use tunnel::Namespace;
 pub use tunnel::{PACKET_BYTES, missing};
 
-/// The addresses of the two ends; nobody else can see them.
+/// The addresses of the two ends, which are visible in their namespaces only.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 2)];
 
 /// What hosts of long paths set: buffers as large as the path needs. The congestion control is the machine's.

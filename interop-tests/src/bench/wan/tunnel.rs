@@ -17,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 /// The largest packet that the devices take: jumbo frames, as networks for large transfers have them.
 pub const PACKET_BYTES: usize = 9000;
 
-/// Packets that a device holds while nobody reads them. They are the host's own queue, before the path's.
+/// Packets that a device holds until they are read. They are the host's own queue, before the path's.
 const DEVICE_QUEUE: u32 = 2000;
 
 /// The flags of struct ifreq in linux/if_tun.h: packets of IP, without a header before each.

@@ -117,7 +117,7 @@ fn data_credential(context: &Context<'_>, options: &[&str]) -> Result<Observatio
     same_content(&expected, &context.remote("copy"))
 }
 
-/// Servers that trust somebody take a credential for data channels also from those who showed none.
+/// A server that trusts a client accepts its credential for data channels even if it presented none.
 fn anonymous(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     let trust = context.pki()?.trust();
     let start = |kind| {

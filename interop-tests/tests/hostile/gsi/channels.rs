@@ -1,4 +1,4 @@
-//! Data connections of somebody else, and those that prove nothing.
+//! Data connections of other users, and those that prove nothing.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -207,7 +207,7 @@ fn strangers_do_not_keep_the_right_peer_out() {
         stranger.write_all(bytes).unwrap();
     }
     session.send_line("RETR hello.txt").unwrap();
-    // One more who is somebody, but not the right one.
+    // One more peer with a valid identity that is not the expected one.
     turned_away(
         site.bob()
             .authenticate(connect_data(port).unwrap(), End::Connector),

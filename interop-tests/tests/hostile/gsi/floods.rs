@@ -1,4 +1,4 @@
-//! Handshakes that nobody finishes, and handshakes that fail, in numbers.
+//! Many unfinished and many failing handshakes.
 
 use std::io;
 use std::net::Ipv4Addr;

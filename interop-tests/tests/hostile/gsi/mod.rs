@@ -41,7 +41,7 @@ impl Site {
         Self { fixture, pki }
     }
 
-    /// Whoever gets in with this credential.
+    /// A client that logs in with this credential.
     fn user(&self, user: UserKind) -> Identity {
         Identity::user(self.pki, user).unwrap()
     }

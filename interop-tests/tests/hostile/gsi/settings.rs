@@ -1,4 +1,4 @@
-//! Accounts, credentials and levels of protection that nobody may have, or that mean nothing.
+//! Forbidden or meaningless accounts, credentials and levels of protection.
 
 use std::fs;
 use std::net::Ipv4Addr;
