@@ -26,11 +26,15 @@ pub struct Established {
     pub keys: MessageKeys,
 }
 
-/// The keys of an established context.
+/// The keys of an established context, at some point of what is said under its protection.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MessageKeys {
     connection: ConnectionKeys,
     integrity: Option<IntegritySecrets>,
+    /// The number of the next integrity-only token.
+    integrity_sequence: u64,
+    /// Records of TLS itself that go out with the next message.
+    unsent: Vec<u8>,
 }
 
 /// Protects the messages of an established context.
@@ -66,6 +70,8 @@ impl Context {
             keys: MessageKeys {
                 integrity,
                 connection: self.tls.hand_over()?,
+                integrity_sequence: 0,
+                unsent: Vec::new(),
             },
         })
     }
@@ -85,12 +91,36 @@ impl MessageProtection {
     ///
     /// When the keys cannot be used.
     pub fn new(keys: MessageKeys) -> Result<Self, ContextError> {
+        if keys.unsent.len() > MOST_UNSENT {
+            return Err(ContextError::protocol("too much is unsent"));
+        }
+        let secrets = keys.integrity;
+        let integrity = match keys.integrity_sequence {
+            0 => None,
+            sequence => Some(IntegrityKeys::new(secrets.as_ref(), sequence)?),
+        };
         Ok(Self {
             connection: HandedConnection::new(keys.connection)?,
-            secrets: keys.integrity,
-            integrity: None,
-            unsent: Vec::new(),
+            secrets,
+            integrity,
+            unsent: keys.unsent,
             failed: false,
+        })
+    }
+
+    /// The keys as they are now, for another process.
+    ///
+    /// # Errors
+    ///
+    /// When the context is lost.
+    pub fn hand_over(self) -> Result<MessageKeys, ContextError> {
+        self.check()?;
+        let integrity = self.integrity.as_ref();
+        Ok(MessageKeys {
+            connection: self.connection.hand_over()?,
+            integrity_sequence: integrity.map_or(0, IntegrityKeys::sequence),
+            integrity: self.secrets,
+            unsent: self.unsent,
         })
     }
 
@@ -122,7 +152,7 @@ impl MessageProtection {
         if is_integrity_token(token) {
             let keys = match &mut self.integrity {
                 Some(keys) => keys,
-                none => none.insert(IntegrityKeys::new(self.secrets.as_ref())?),
+                none => none.insert(IntegrityKeys::new(self.secrets.as_ref(), 0)?),
             };
             return keys.open(token);
         }

@@ -73,8 +73,11 @@ impl IntegritySecrets {
 }
 
 impl IntegrityKeys {
-    /// The keys of a connection.
-    pub(super) fn new(secrets: Option<&IntegritySecrets>) -> Result<Self, ContextError> {
+    /// The keys of a connection, for the tokens from this number on.
+    pub(super) fn new(
+        secrets: Option<&IntegritySecrets>,
+        sequence: u64,
+    ) -> Result<Self, ContextError> {
         let secrets = secrets.ok_or_else(|| {
             ContextError::protocol("an integrity-only token came, but the cipher suite has none")
         })?;
@@ -87,8 +90,13 @@ impl IntegrityKeys {
         Ok(Self {
             key: LessSafeKey::new(key),
             fixed: secrets.fixed,
-            sequence: 0,
+            sequence,
         })
+    }
+
+    /// The number of the next token.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// The message of the next token.

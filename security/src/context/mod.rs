@@ -369,7 +369,7 @@ impl Context {
                 Some(keys) => keys,
                 none => {
                     let secrets = IntegritySecrets::new(&self.tls)?;
-                    none.insert(IntegrityKeys::new(secrets.as_ref())?)
+                    none.insert(IntegrityKeys::new(secrets.as_ref(), 0)?)
                 }
             };
             return keys.open(token);

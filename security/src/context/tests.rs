@@ -375,7 +375,7 @@ fn a_version_that_only_one_side_has_is_refused() {
 
 fn integrity_keys(context: &Context) -> IntegrityKeys {
     let secrets = IntegritySecrets::new(&context.tls).expect("established");
-    IntegrityKeys::new(secrets.as_ref()).expect("AES-GCM")
+    IntegrityKeys::new(secrets.as_ref(), 0).expect("AES-GCM")
 }
 
 /// What protects messages after a login, having gone through bytes as to another process.
@@ -428,6 +428,38 @@ fn the_peer_may_change_its_keys_after_they_were_handed_over() {
         assert_eq!(protection.unwrap(&token).expect("opened"), b"after it");
         let reply = protection.wrap(b"reply").expect("wrapped");
         assert_eq!(initiator.unwrap(&reply).expect("opened"), b"reply");
+    }
+}
+
+#[test]
+fn protection_goes_on_in_another_process_at_any_message() {
+    let fixture = Fixture::new();
+    for versions in VERSIONS {
+        let [mut initiator, acceptor] = login(&fixture, versions, false);
+        let seal = integrity_keys(&initiator);
+        let mut protection = handed_over(acceptor);
+        for number in 0..4 {
+            if versions == TlsVersions::Only13 {
+                // The answer waits for the next message.
+                let mut update = Vec::new();
+                initiator.tls.change_keys(&mut update);
+                assert_eq!(protection.unwrap(&update).expect("a key update"), b"");
+            }
+            let token = initiator.wrap(b"sealed").expect("wrapped");
+            assert_eq!(protection.unwrap(&token).expect("the next one"), b"sealed");
+            let token = seal.seal(number, b"signed");
+            assert_eq!(protection.unwrap(&token).expect("the next one"), b"signed");
+            let keys = protection.hand_over().expect("it goes on");
+            let bytes = postcard::to_stdvec(&keys).expect("encoded");
+            let keys = postcard::from_bytes(&bytes).expect("decoded");
+            protection = MessageProtection::new(keys).expect("sound keys");
+            let reply = protection.wrap(b"reply").expect("wrapped");
+            assert_eq!(initiator.unwrap(&reply).expect("opened"), b"reply");
+        }
+        protection
+            .unwrap(&seal.seal(3, b"signed"))
+            .expect_err("it was repeated");
+        protection.hand_over().expect_err("the context is lost");
     }
 }
 

@@ -23,9 +23,9 @@ pub(crate) struct Connection {
     secrets: Arc<TrafficSecrets>,
 }
 
-/// The side that waited, after a handshake that another process made.
+/// The side that waited, after a handshake that may have been made in another process.
 #[derive(Debug)]
-pub(crate) struct HandedConnection(Traffic);
+pub struct HandedConnection(Traffic);
 
 impl Connection {
     /// The side that begins.
@@ -168,16 +168,29 @@ impl Connection {
 
 impl HandedConnection {
     /// Continues with these keys.
-    pub(crate) fn new(keys: ConnectionKeys) -> Result<Self, TlsError> {
+    ///
+    /// # Errors
+    ///
+    /// When they are none.
+    pub fn new(keys: ConnectionKeys) -> Result<Self, TlsError> {
         Traffic::handed_over(keys).map(Self)
     }
 
-    /// Takes whole records. Appends what must be sent to `output`, and what the peer said to `plaintext`.
+    /// The keys as they are now, with what the peer has said in part, for another process.
+    ///
+    /// # Errors
+    ///
+    /// When this end was closed.
+    pub fn hand_over(self) -> Result<ConnectionKeys, TlsError> {
+        self.0.hand_over()
+    }
+
+    /// Takes whole or partial records. Appends what must be sent to `output`, and what the peer said to `plaintext`.
     ///
     /// # Errors
     ///
     /// When the connection cannot go on; `output` then has the alert to send.
-    pub(crate) fn advance(
+    pub fn advance(
         &mut self,
         records: &[u8],
         output: &mut Vec<u8>,
@@ -187,8 +200,27 @@ impl HandedConnection {
     }
 
     /// Appends `plaintext` to `output` as records.
-    pub(crate) fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
+    ///
+    /// # Errors
+    ///
+    /// When this end was closed.
+    pub fn wrap(&mut self, plaintext: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
         self.0.wrap(plaintext, output)
+    }
+
+    /// Whether the peer said that it will send no more (close_notify).
+    pub fn is_closed_by_peer(&self) -> bool {
+        self.0.is_closed_by_peer()
+    }
+
+    /// Appends a close_notify, once.
+    pub fn close(&mut self, output: &mut Vec<u8>) {
+        self.0.close(output);
+    }
+
+    /// `TLS 1.3, TLS13_AES_256_GCM_SHA384`, for the log.
+    pub fn description(&self) -> String {
+        self.0.description()
     }
 }
 

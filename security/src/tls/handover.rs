@@ -1,7 +1,8 @@
 //! The keys of an established connection as plain values, so that another process can protect its records.
 //!
 //! The process that made the handshake keeps nothing that the other one needs. With TLS 1.3 the traffic secrets go
-//! along, because the peer may change its keys at any time (RFC 8446 4.6.3).
+//! along, because the peer may change its keys at any time (RFC 8446 4.6.3). A connection may be handed over more than
+//! once, in the middle of what the peer says, so what has come of a record goes along as well.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,13 +17,25 @@ use crate::secret::Secret;
 /// How often the peer may have changed its keys before they are handed over.
 const MOST_UPDATES: usize = 16;
 
-/// The keys of both directions.
+/// The keys of both directions, and what the peer has said in part.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ConnectionKeys {
     is_tls13: bool,
     description: String,
     sending: DirectionKeys,
     receiving: DirectionKeys,
+    pub(super) partial: Partial,
+}
+
+/// What the peer has said, and is not done with.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Partial {
+    /// The beginning of a record.
+    pub(super) record: Vec<u8>,
+    /// The beginning of a handshake message.
+    pub(super) message: Vec<u8>,
+    /// Nothing will follow.
+    pub(super) is_closed: bool,
 }
 
 /// The keys of one direction.
@@ -80,7 +93,24 @@ impl ConnectionKeys {
             description,
             sending: DirectionKeys::new(extracted.tx, server).ok_or_else(unknown)?,
             receiving: DirectionKeys::new(extracted.rx, client).ok_or_else(unknown)?,
+            partial: Partial::default(),
         })
+    }
+
+    /// The same keys for the records from these numbers on, with what has come in part.
+    pub(super) fn continued(self, sending: u64, receiving: u64, partial: Partial) -> Self {
+        Self {
+            sending: DirectionKeys {
+                sequence: sending,
+                ..self.sending
+            },
+            receiving: DirectionKeys {
+                sequence: receiving,
+                ..self.receiving
+            },
+            partial,
+            ..self
+        }
     }
 
     /// `TLS 1.3, TLS13_AES_256_GCM_SHA384`, for the log.

@@ -4,6 +4,7 @@
 //! that rustls agreed on, since that saves two copies and an allocation for each record. Contexts
 //! ([`crate::context`]) exchange small tokens and leave the records to rustls.
 
+mod acceptance;
 mod config;
 mod connection;
 mod engine;
@@ -28,7 +29,9 @@ use crate::credential::Credential;
 use crate::name::Name;
 use crate::trust::{ChainError, TrustStore};
 
-pub(crate) use connection::{Connection, HandedConnection};
+pub use acceptance::TlsAcceptance;
+pub(crate) use connection::Connection;
+pub use connection::HandedConnection;
 pub use engine::TlsEngine;
 pub use handover::ConnectionKeys;
 pub use keys::{Direction, RecordCipher, RecordKeys, RecordVersion};

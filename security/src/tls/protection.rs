@@ -209,6 +209,11 @@ impl Sealer {
         self.0.sequence = self.0.sequence.saturating_add(records);
     }
 
+    /// The number of the next record.
+    pub(super) fn sequence(&self) -> u64 {
+        self.0.sequence
+    }
+
     /// How long a record is.
     pub(super) fn record_length(&self, content: usize) -> usize {
         if self.0.is_released {
@@ -327,6 +332,11 @@ impl Opener {
     /// The keys, unless the kernel has them.
     pub(super) fn keys(&self) -> Option<RecordKeys<'_>> {
         self.0.held()
+    }
+
+    /// The number of the next record.
+    pub(super) fn sequence(&self) -> u64 {
+        self.0.sequence
     }
 
     /// Takes bare records from here on, in place only.

@@ -8,7 +8,7 @@ use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
 
-use super::handover::ConnectionKeys;
+use super::handover::{ConnectionKeys, Partial};
 use super::keys::{Direction, RecordKeys, TrafficKeys};
 use super::protection::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
 use super::{
@@ -134,9 +134,44 @@ impl Traffic {
     }
 
     /// A connection whose handshake another process made.
-    pub(super) fn handed_over(keys: ConnectionKeys) -> Result<Self, TlsError> {
+    pub(super) fn handed_over(mut keys: ConnectionKeys) -> Result<Self, TlsError> {
         let (sending, receiving) = keys.current();
-        Self::with_keys(KeySchedule::HandedOver(Box::new(keys)), sending, receiving)
+        let Partial {
+            record,
+            message,
+            is_closed,
+        } = std::mem::take(&mut keys.partial);
+        let whole = whole_length(&record).map_err(|error| TlsError::protocol(error.to_string()))?;
+        if whole.is_some_and(|whole| record.len() >= whole) || message.len() > MAX_MESSAGE {
+            return Err(TlsError::protocol("what was handed over is no part"));
+        }
+        Ok(Self {
+            partial: record,
+            message,
+            is_closed_by_peer: is_closed,
+            ..Self::with_keys(KeySchedule::HandedOver(Box::new(keys)), sending, receiving)?
+        })
+    }
+
+    /// The keys as they are now, for another process.
+    ///
+    /// # Errors
+    ///
+    /// When this side made the handshake itself, or has said that it is done.
+    pub(super) fn hand_over(self) -> Result<ConnectionKeys, TlsError> {
+        let KeySchedule::HandedOver(keys) = self.keys else {
+            return Err(TlsError::protocol("the keys are those of the handshake"));
+        };
+        if self.is_closed {
+            return Err(TlsError::protocol("this end of the connection is closed"));
+        }
+        let partial = Partial {
+            record: self.partial,
+            message: self.message,
+            is_closed: self.is_closed_by_peer,
+        };
+        let (sending, receiving) = (self.sealer.sequence(), self.opener.sequence());
+        Ok(keys.continued(sending, receiving, partial))
     }
 
     fn with_keys(

@@ -1,3 +1,4 @@
+mod handed_over;
 mod hostile;
 mod key_updates;
 mod released_keys;

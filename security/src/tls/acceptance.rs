@@ -1,0 +1,112 @@
+//! The server's side of a handshake with a client that need not present a certificate, without I/O: `AUTH TLS` (RFC
+//! 4217).
+//!
+//! rustls never sees a byte that comes after the handshake, so that the connection can go on in another process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection};
+
+use super::connection::{HandedConnection, describe};
+use super::handover::{ConnectionKeys, TrafficSecrets};
+use super::{RECORD_HEADER, TlsError, record_length};
+
+/// A handshake under way.
+pub struct TlsAcceptance {
+    connection: ServerConnection,
+    secrets: Arc<TrafficSecrets>,
+    /// What has come of the record that is not whole yet.
+    record: Vec<u8>,
+    /// What came behind the handshake.
+    rest: Vec<u8>,
+}
+
+impl TlsAcceptance {
+    /// Waits for a client. What the configuration says of the log of keys does not count.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration cannot be used.
+    pub fn new(mut config: ServerConfig) -> Result<Self, TlsError> {
+        let secrets = Arc::new(TrafficSecrets::default());
+        config.key_log = Arc::clone(&secrets) as Arc<_>;
+        config.enable_secret_extraction = true;
+        let connection = ServerConnection::new(Arc::new(config)).map_err(protocol)?;
+        Ok(Self {
+            connection,
+            secrets,
+            record: Vec::new(),
+            rest: Vec::new(),
+        })
+    }
+
+    /// Takes whole or partial records. Appends what must be sent to `output`.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake has failed; `output` then has the alert to send.
+    pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
+        let taken = self.take(input);
+        // A Vec takes everything, so the only failure there is cannot happen.
+        while self.connection.wants_write() && self.connection.write_tls(output).is_ok() {}
+        taken
+    }
+
+    fn take(&mut self, mut input: &[u8]) -> Result<(), TlsError> {
+        while self.connection.is_handshaking() && !input.is_empty() {
+            let wanted = record_length(&self.record).unwrap_or(RECORD_HEADER);
+            let missing = wanted.saturating_sub(self.record.len()).min(input.len());
+            let (piece, rest) = input.split_at(missing);
+            self.record.extend_from_slice(piece);
+            input = rest;
+            self.show(piece)?;
+            if record_length(&self.record) == Some(self.record.len()) {
+                self.record.clear();
+            }
+        }
+        self.rest.extend_from_slice(input);
+        Ok(())
+    }
+
+    /// Lets rustls look at a part of a record: it may be wrong already.
+    fn show(&mut self, mut piece: &[u8]) -> Result<(), TlsError> {
+        while !piece.is_empty() {
+            if self.connection.read_tls(&mut piece).map_err(protocol)? == 0 {
+                return Err(TlsError::protocol("the peer ended the connection before"));
+            }
+            self.connection.process_new_packets().map_err(protocol)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the handshake goes on.
+    pub fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// The connection after the handshake, and what the client sent behind it: whole or partial records, which the
+    /// connection has not seen.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake is not over.
+    pub fn finish(self) -> Result<(HandedConnection, Vec<u8>), TlsError> {
+        let suite = self.connection.negotiated_cipher_suite();
+        let description = describe(self.connection.protocol_version(), suite);
+        let keys = ConnectionKeys::of_acceptor(self.connection.into(), &self.secrets, description)?;
+        Ok((HandedConnection::new(keys)?, self.rest))
+    }
+}
+
+fn protocol(error: impl fmt::Display) -> TlsError {
+    TlsError::protocol(error.to_string())
+}
+
+impl fmt::Debug for TlsAcceptance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsAcceptance")
+            .field("handshaking", &self.is_handshaking())
+            .finish_non_exhaustive()
+    }
+}
