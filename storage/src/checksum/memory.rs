@@ -13,7 +13,7 @@
 //!   is stamped with that ctime or a later time. A checksum that was computed is remembered only if the
 //!   file did not change for [`QUIET`](super::version::QUIET).
 //! - Programs that write and then set mtime back (`touch -r`, `rsync --inplace`) move ctime, which no program can
-//! set.
+//!   set.
 //! - Writes through a shared mapping are stamped when a clean page is first written to, and again after the
 //!   kernel has written it to the disk, which it does after 30 seconds: that is why `QUIET` is longer. File
 //!   systems in memory write nothing to a disk. There, a program that has a file mapped, has not touched it
