@@ -97,7 +97,7 @@ impl Children {
         };
         let of_account = self.count(|living| living == Some(account));
         if of_account >= self.of_account {
-            // The name is what was asked for, whoever asked.
+            // The name comes from the request and is not trusted: it is cut.
             let name: String = account.chars().take(64).collect();
             return Some(format!("{of_account} act as the account {name:?} already"));
         }

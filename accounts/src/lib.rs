@@ -3,10 +3,10 @@
 //! The server has no rights of its own worth having. A [`Monitor`], started as root before there is a
 //! thread or a network, starts a broker for each active account: a process with the account's user, its
 //! groups, and nothing else. The broker opens, lists and renames beneath the account's root, and passes
-//! open descriptors back, over which the server moves bytes without asking anybody. So the kernel
+//! open descriptors back, over which the server moves bytes without further requests. So the kernel
 //! decides what an account may do, and files belong to it.
 //!
-//! [`Accounts`] is the server's side: brokers are started at the first login, end when nobody needs them,
+//! [`Accounts`] is the server's side: brokers are started at the first login, end when they are idle,
 //! and come back. [`AccountStorage`] is a [`Storage`](gridhaul_storage::Storage) like any other.
 //! Without root there is one account, the server's own ([`open_own`]).
 //!

@@ -1,7 +1,7 @@
 //! Files that only root may read, opened for a server that is not root any more.
 //!
-//! The server may ask at any time, also when somebody else has taken it over. So a file is opened only if
-//! nobody but root can put another in its place: a link to any secret of the machine would do.
+//! The server may ask at any time, also when an attacker has taken it over. So a file is opened only if
+//! root alone can put another in its place: a link to any secret of the machine would do.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;

@@ -87,7 +87,7 @@ pub(crate) enum Request<'a> {
     List(&'a [u8]),
     /// The next entries of a listing.
     Continue(u32),
-    /// Nobody wants the rest of a listing.
+    /// The rest of a listing is not needed.
     Forget(u32),
     MakeDirectory(&'a [u8]),
     RemoveFile(&'a [u8]),
@@ -103,7 +103,7 @@ pub(crate) enum Request<'a> {
         path: &'a [u8],
         mode: u32,
     },
-    /// Without a number the group is one that nobody knows.
+    /// Without a number the group is unknown.
     SetGroup {
         path: &'a [u8],
         group: Option<u32>,

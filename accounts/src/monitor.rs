@@ -155,7 +155,7 @@ impl BrokerSource for Monitor {
 /// The life of the monitor, in a process of its own.
 fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
     process::ignore_signals();
-    // For whoever looks at the list of processes; it does not matter if there is another name.
+    // For the list of processes; failing to set the name does no harm.
     let _ = rustix::thread::set_name(c"gridhaul-mon");
     let executes = options.is_some_and(|options| options.pam_service.is_some());
     if let Err(error) = give_up(needed(options))
@@ -235,7 +235,7 @@ fn open(server: &OwnedFd, place: u64, files: &[PathBuf]) {
     };
     if let Ok(message) = postcard::to_stdvec(&opened) {
         let file = file.as_ref().map(|file| file.as_fd());
-        // If the server is gone, nobody wants it.
+        // If the server is gone, the answer is not needed.
         let _ = socket::send(server, &message, file.as_slice());
     }
 }

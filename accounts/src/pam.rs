@@ -61,7 +61,7 @@ pub(crate) fn check(service: &str, account: &str) -> Result<(), Refusal> {
         // An empty message would be the end.
         let answer = answer.err().unwrap_or_else(|| YES.to_owned());
         let length = answer.floor_char_boundary(ANSWER);
-        // If nobody listens any more, nobody waits.
+        // Sending fails only if the other end is gone and waits no more.
         let _ = socket::send(&theirs, &answer.as_bytes()[..length], &[]);
     })
     .map_err(|error| unasked(error.to_string()))?;
@@ -125,7 +125,7 @@ struct Conversation {
     data: *mut c_void,
 }
 
-/// There is nobody to talk to.
+/// There is no user to talk to.
 extern "C" fn say_nothing(_: c_int, _: *mut c_void, _: *mut c_void, _: *mut c_void) -> c_int {
     PAM_CONV_ERR
 }

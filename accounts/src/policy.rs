@@ -152,7 +152,7 @@ impl AccountPolicy {
     }
 }
 
-/// As globus-gridftp-server 13.24 does: the shell is there, is a file, and somebody may execute it.
+/// As globus-gridftp-server 13.24 does: the shell exists, is a file, and has an execute bit.
 fn check_shell(shell: &Path) -> Result<(), String> {
     let facts = std::fs::metadata(shell).map_err(|error| match error.raw_os_error() {
         Some(number) => format!(

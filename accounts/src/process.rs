@@ -77,7 +77,7 @@ pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
 /// The day on which an account expires, in days since 1970, as the machine's shadow database says.
 /// `None` where it does not say. Needs root's rights.
 pub(crate) fn expiry_day(account: &str) -> Option<i64> {
-    /// An entry is a line; nobody has seen one that is longer.
+    /// An entry is a line; longer ones are not expected.
     const LONGEST: usize = 16 * 1024;
 
     let account = CString::new(account).ok()?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gridhaul_storage::{ChecksumKey, ShortKey};
 use zeroize::Zeroizing;
 
-/// More than anybody would call a key.
+/// An upper bound: a longer file is not a key.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// A key that cannot be used.

@@ -176,7 +176,7 @@ impl Journal {
         }
     }
 
-    /// Tells everybody who listens.
+    /// Counts the event and passes it to every listener.
     pub(crate) fn publish(&self, event: &Event<'_>) {
         self.metrics.count(event);
         match *event {

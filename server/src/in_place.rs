@@ -2,7 +2,7 @@
 //!
 //! To hand a small file to another thread and to be woken by it takes longer than the file itself. But a
 //! thread of the runtime that is held up by a slow disk may be the one that would have waited for the
-//! network, and the others do not know. So never all of them do such work at a time, and somebody looks at
+//! network, and the others do not know. So never all of them do such work at a time, and a watcher thread looks at
 //! them from time to time, while there is any: when one is held up, another is woken to wait in its place.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 /// How often the threads are looked at: for so long the network may have to wait for a slow disk.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// When nobody has worked for so many looks, the looking ends until somebody does.
+/// After this many looks without any work the watcher sleeps until the next work begins.
 const IDLE_LOOKS: u32 = 200;
 
 /// Where work in place is known.
@@ -36,7 +36,7 @@ struct Places {
     began: Instant,
     /// When the work in each place began, in nanoseconds after `began`; 0 where there is none.
     since: Box<[AtomicU64]>,
-    /// Nobody looks.
+    /// The watcher sleeps.
     is_unwatched: AtomicBool,
     is_closed: AtomicBool,
 }
@@ -120,7 +120,7 @@ impl Places {
             idle_looks = if self.is_busy() { 0 } else { idle_looks + 1 };
             if idle_looks >= IDLE_LOOKS {
                 self.is_unwatched.store(true, Ordering::SeqCst);
-                // Whoever came at this moment may not have seen it.
+                // Work that began at this moment may have missed the flag.
                 if self.is_busy() {
                     self.is_unwatched.store(false, Ordering::SeqCst);
                 }

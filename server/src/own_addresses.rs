@@ -1,7 +1,7 @@
 //! The addresses of this machine's interfaces, as they are now.
 //!
-//! Interfaces come and go while a server runs (getifaddrs(3) asks the kernel over a netlink socket), so they are looked up when
-//! somebody asks. What was found is used for a second, so that clients cannot keep the server busy with it.
+//! Interfaces come and go while a server runs (getifaddrs(3) asks the kernel over a netlink socket), so they are looked up on
+//! demand. What was found is used for a second, so that clients cannot keep the server busy with it.
 
 use std::io;
 use std::net::IpAddr;

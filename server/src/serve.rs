@@ -200,7 +200,7 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
     }
 }
 
-/// Tells on standard output that the server listens, and how to try it. Nobody need read it.
+/// Tells on standard output that the server listens, and how to try it. Failing to write it is not an error.
 fn announce(server: &Server) {
     let mut text = String::new();
     for address in server.addresses() {
@@ -239,7 +239,7 @@ fn hint(listening: SocketAddr, root: &Path) -> String {
     }
 }
 
-/// A file in the root that everybody may read: a README if there is one, else the first by name.
+/// A file in the root that is readable for all users: a README if there is one, else the first by name.
 fn sample(root: &Path) -> Option<String> {
     /// In a larger directory any file is as good.
     const LOOKED_AT: usize = 1000;

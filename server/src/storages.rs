@@ -104,8 +104,8 @@ impl Storages {
     ///
     /// # Errors
     ///
-    /// When what is there now cannot be opened. Nobody is served what was there before: it would be read, and written to,
-    /// where nobody looks for it.
+    /// When what is there now cannot be opened. The old directory is not served: users would read and write files
+    /// at a place that has no path any more.
     fn current(
         &self,
         key: Key,
@@ -164,7 +164,7 @@ impl Storages {
     }
 }
 
-/// The server's root, to read only and to write, as far as anybody may.
+/// The server's root, one to read only and one to write, without the rights of an account.
 fn own_keys(config: &Config) -> Vec<Key> {
     let anonymous = config.anonymous.as_ref();
     let reads = anonymous.is_some_and(|anonymous| !anonymous.write);

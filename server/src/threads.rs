@@ -136,7 +136,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(threads.files_load().held, 6);
-        // Nobody waits for the results any more, but the threads are not free.
+        // The results are not needed any more, but the threads are still busy.
         for task in stuck {
             task.abort();
             assert!(task.await.is_err());

@@ -37,7 +37,7 @@ const DESCRIPTORS: u64 = 64 + 24 * CALLS as u64 + serve::LISTINGS as u64;
 
 /// The life of a broker, in a process of its own.
 pub(crate) fn run(server: &OwnedFd, start: &Start<'_>, options: &MonitorOptions) {
-    // For whoever looks at the list of processes; it does not matter if there is another name.
+    // For the list of processes; failing to set the name does no harm.
     let _ = rustix::thread::set_name(c"gridhaul-broker");
     let (hello, prepared) = match prepare(start, options) {
         Ok(prepared) => (Hello(Ok(prepared.ready.clone())), Some(prepared)),

@@ -304,7 +304,7 @@ impl Broker {
         }
     }
 
-    /// Waits for a socket that nobody uses. There is none if the process that is meant is gone.
+    /// Waits for a free socket. Fails if the process that is meant is gone.
     fn lease(&self, repeat: Repeat, deadline: Instant) -> Result<Leased, AccountError> {
         let mut state = self.state();
         loop {

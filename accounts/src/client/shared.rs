@@ -39,7 +39,7 @@ pub(super) struct Shared {
 struct Table {
     /// What new logins get.
     newest: HashMap<AccountRequest, Arc<Broker>>,
-    /// All that somebody still has.
+    /// All that are still in use.
     all: Vec<Weak<Broker>>,
     /// Brokers that are older serve no new logins.
     renewed: Option<Instant>,
@@ -161,7 +161,7 @@ impl Shared {
     /// Ends the broker that has been idle for longest, if there are as many as there may be: of the account, or in all.
     fn make_room(&self, newcomer: &Broker) -> Result<(), AccountError> {
         let mut table = self.table();
-        // Those that nobody has a session with are not needed to know that an account is new.
+        // Brokers without a session are not needed to know that an account is new.
         let used = |broker: &Arc<Broker>| Arc::strong_count(broker) > 1 || broker.counts();
         table.newest.retain(|_, broker| used(broker));
         let others: Vec<_> = table

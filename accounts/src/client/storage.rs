@@ -44,7 +44,7 @@ impl AccountStorage {
 
     fn open(&self, request: Request<'_>) -> Result<OpenedFile, StorageError> {
         const CALL: &str = "open";
-        // Opening for writing can be repeated as well: nobody has written to the file yet.
+        // Opening for writing can be repeated as well: nothing has been written yet.
         let answered = self.broker.call(CALL, request, Repeat::Safe)?;
         let mut descriptors = answered.descriptors.into_iter();
         let (Reply::Opened, Some(file)) = (answered.reply, descriptors.next()) else {

@@ -89,7 +89,7 @@ pub(crate) fn ask(
     }
 }
 
-/// What became of an answer that nobody waits for any more.
+/// What became of an answer whose caller has given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discarded {
     /// It has not come.

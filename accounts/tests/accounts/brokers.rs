@@ -107,7 +107,7 @@ fn a_root_that_was_replaced_is_opened_by_the_next_login() {
     // As long as nothing happens all logins share a process.
     assert_eq!(open().unwrap().broker(), old.broker());
     fs::rename(&root, place.path().join("old")).unwrap();
-    // Rather none than one that nobody would look for.
+    // Refused, rather than served from a directory that has no path any more.
     let refused = open().unwrap_err();
     assert!(matches!(refused, AccountError::Refused(_)), "{refused}");
     make();

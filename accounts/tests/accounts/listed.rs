@@ -46,7 +46,7 @@ fn open(file: &Path) -> Result<String, OpenError> {
     Ok(content)
 }
 
-/// Does something as Alice, in a thread that nobody else uses.
+/// Does something as Alice, in a thread of its own.
 fn as_alice<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(move || {
         let (uid, gid) = (Uid::from_raw(ALICE.uid), Gid::from_raw(ALICE.uid));
@@ -133,7 +133,7 @@ fn what_others_could_exchange_is_refused() {
         own(directory, uid, ALICE.uid, mode);
         assert_eq!(open(&file), Err(OpenError::Exposed), "{uid} {mode:o}");
     }
-    // In a directory that is everybody's, what is root's stays.
+    // In a world-writable directory with the sticky bit, root's files stay.
     own(directory, 0, 0, 0o1777);
     assert_eq!(open(&file).unwrap(), "key");
     own(&file, ALICE.uid, ALICE.uid, 0o400);

@@ -32,7 +32,7 @@ pub(crate) const BOB: TestAccount = TestAccount {
     uid: 64_002,
     ..ALICE
 };
-/// Her shell lets nobody in, which is no reason to refuse her.
+/// Her shell allows no login, which is no reason to refuse her.
 pub(crate) const CAROL: TestAccount = TestAccount {
     name: "gridhaul-carol",
     uid: 64_003,
@@ -70,7 +70,7 @@ pub(crate) fn arrange() -> Result<(), String> {
     let failed = |what: &'static str| {
         move |error: rustix::io::Errno| format!("{what} is not possible here: {error}")
     };
-    // SAFETY: the namespace of mounts is nobody's safety, and there is one thread.
+    // SAFETY: no memory safety depends on the mount namespace, and there is one thread.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
         .map_err(failed("a mount namespace"))?;
     mount_change(

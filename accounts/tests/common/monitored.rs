@@ -12,7 +12,7 @@ const MONITORS: usize = 12;
 static STARTED: Mutex<Option<Result<Vec<Monitor>, String>>> = Mutex::new(None);
 
 #[used]
-// SAFETY: the C library calls what this section points to, with arguments that nobody need take. What
+// SAFETY: the C library calls what this section points to, with arguments that need not be taken. What
 // is done there is to allocate, to fork and to call the kernel, for which the C library is ready by then.
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;

@@ -1,6 +1,6 @@
 //! Room for strangers: what a peer may take before it has proved who it is.
 //!
-//! A peer that has not logged in may be anybody, and costs its owner nothing. So everything that such a peer can
+//! A peer that has not logged in is unknown, and a connection costs it nothing. So everything that such a peer can
 //! take is counted by [`Network`] and given out so that many connections of few networks, or few of many, leave
 //! room for the next one:
 //!

@@ -176,7 +176,7 @@ impl Startups {
         largest.map(|(network, _)| *network)
     }
 
-    /// Closes a connection of the network that has most, whoever comes.
+    /// Closes a connection of the network that has most, whatever the newcomer's network has.
     pub(super) fn displace_any(&mut self, dice: &mut Dice) -> Option<Displaced> {
         let most = self.by_network.values().map(Vec::len).max()?;
         self.displace_largest(most, dice)

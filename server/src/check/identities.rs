@@ -111,7 +111,7 @@ fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<Stri
         .collect();
     let usable = looked_at - refused.len();
     let text = format!("{usable} of {} can be used", counted(looked_at, "account"));
-    // Maps keep people who have left. A map of nobody else is a mistake.
+    // Maps keep people who have left. A map without any usable account is a mistake.
     if usable == 0 && looked_at > 0 {
         report.error(ABOUT, text);
     } else {

@@ -8,9 +8,9 @@ use std::io::{self, Write};
 pub(super) enum Verdict {
     /// As it should be.
     Ok,
-    /// The server works, but not for everybody, or not for long.
+    /// The server works, but not for all users, or not for long.
     Warning,
-    /// The server does not start, or nobody can use a part of it.
+    /// The server does not start, or a part of it cannot be used.
     Error,
 }
 
@@ -58,7 +58,7 @@ impl Report {
         about: &'static str,
         problems: impl IntoIterator<Item = impl Display>,
     ) {
-        /// Whoever mends these finds the others with the next run.
+        /// After these are mended, the next run shows the others.
         const MOST: usize = 20;
 
         let mut problems = problems.into_iter();

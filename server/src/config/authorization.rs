@@ -101,7 +101,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is about somebody. `vo` and `fqan` must be true of the same membership.
+    /// Whether the rule matches a claimant. `vo` and `fqan` must be true of the same membership.
     ///
     /// A rule that denies looks at all subjects: a proxy with an identity of its own must not lead
     /// around it.

@@ -9,7 +9,7 @@ pub enum ConfigError {
     /// The file is wrong.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Nobody could log in.
+    /// No way to log in is configured.
     #[error(
         "nobody could log in: give --gsi, --anonymous, or --passwords FILE (made by `gridhaul-server passwd`)"
     )]
@@ -29,19 +29,19 @@ pub enum ConfigError {
          and X509_USER_KEY, or put hostcert.pem and hostkey.pem into /etc/grid-security"
     )]
     NoCertificate,
-    /// Nobody could prove who they are.
+    /// No client certificate could be verified.
     #[error(
         "there are no certificate authorities to trust: give --trust DIR, set X509_CERT_DIR, or put \
          them into /etc/grid-security/certificates"
     )]
     NoTrust,
-    /// Nobody could be given an account.
+    /// No identity could be mapped to an account.
     #[error(
         "there is no grid-mapfile: give --gridmap FILE, set GRIDMAP, write \
          /etc/grid-security/grid-mapfile, or name accounts in [[authorize]] rules"
     )]
     NoGridmap,
-    /// Rules depend on what nobody could verify.
+    /// Rules depend on attributes that cannot be verified.
     #[error(
         "an [[authorize]] rule asks for VOMS attributes, which cannot be verified without a vomsdir: \
          give --vomsdir DIR, set X509_VOMS_DIR, or make /etc/grid-security/vomsdir"

@@ -1,4 +1,4 @@
-//! Where certificates, trust and maps are when nobody says so: where globus-gridftp-server has them.
+//! Where certificates, trust and maps are by default: the paths of globus-gridftp-server.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -283,7 +283,7 @@ settings! {
 
     /// Who may open data connections besides the control connection's peer: addresses, blocks, or
     /// `any`. Third-party copies between hosts need it. The server connects to loopback, link-local and its own addresses
-    /// only for clients that are there, or where a block names just them. Default: nobody
+    /// only for clients that are there, or where a block names just them. Default: none
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     data_hosts: Vec<DataHosts>,
 
@@ -315,7 +315,7 @@ settings! {
     #[arg(long, value_name = "FILE")]
     transfer_log: PathBuf,
 
-    /// Where to answer `GET /metrics` of Prometheus, over plain HTTP and to anybody who asks. Default: nowhere
+    /// Where to answer `GET /metrics` of Prometheus, over plain HTTP and without authentication. Default: nowhere
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: SocketAddr,
 

@@ -45,7 +45,7 @@ pub(crate) async fn respond(listener: TcpListener, shared: Arc<Shared>, mut phas
             Ok((stream, _)) => {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
-                    // Whoever is too slow, or gone, gets no answer.
+                    // A client that is too slow, or gone, gets no answer.
                     let _ = timeout(PATIENCE, answer(stream, &shared)).await;
                     drop(permit);
                 });

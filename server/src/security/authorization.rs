@@ -144,7 +144,7 @@ mod tests {
     const BOB: &str = "/DC=org/CN=Bob";
     const CAROL: &str = "/DC=org/CN=Carol";
 
-    /// Decides for somebody without independent proxies.
+    /// Decides for a claimant without independent proxies.
     fn decide(
         rules: &[Rule],
         gridmap: &Gridmap,
@@ -322,7 +322,7 @@ mod tests {
         for memberships in [&[cms.clone(), atlas.clone()], &[atlas.clone(), cms]] {
             assert!(matches!(decide(memberships), Err(Denied::ByRule { .. })));
         }
-        // Whoever leaves them out is not denied: rules that give must ask for them instead.
+        // A user who leaves the attributes out is not denied: rules that grant must ask for them instead.
         assert!(decide(&[atlas]).is_ok());
         assert!(decide(&[]).is_ok());
     }

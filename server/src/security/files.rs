@@ -75,7 +75,7 @@ impl<S: Source> Told<S> {
     }
 
     fn tell_problems(&self) {
-        /// More lines help nobody.
+        /// More lines would only fill the log.
         const MOST: usize = 20;
 
         let path = self.path.display();

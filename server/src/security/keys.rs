@@ -10,7 +10,7 @@ use gridhaul_security::key::{KeyError, PrivateKey};
 use crate::config::KeyKind;
 
 /// RSA keys that wait for logins. Larger bursts make their keys on as many threads as they have logins,
-/// and a server that nobody logs in to has little to do when it starts.
+/// and a server without logins has little to do when it starts.
 const STOCK: usize = 4;
 
 /// Gives each login a key. RSA keys take long to make, and come from a pool as soon as there may be

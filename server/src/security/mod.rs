@@ -120,7 +120,7 @@ impl Security {
         gsi.map(|gsi| gsi.tls_versions).unwrap_or_default()
     }
 
-    /// Whom data channels trust now; nobody without GSI. Blocks on files.
+    /// The trust of data channels now; empty without GSI. Blocks on files.
     pub(crate) fn trust(&self) -> Arc<TrustStore> {
         let gsi = self.gsi.as_ref();
         gsi.map(|gsi| gsi.trust.current()).unwrap_or_default()

@@ -269,7 +269,7 @@ impl Session {
         };
         let host = host.flatten().ok_or_else(unknown_mechanism)?;
         let acceptor = tokio_rustls::TlsAcceptor::from(host);
-        // Whoever sits between client and server could have put commands there, which would be carried
+        // An attacker on the path could have put commands there, which would be carried
         // out as if they had come in TLS.
         if !clean {
             return Err(Reply::new(

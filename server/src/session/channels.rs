@@ -181,7 +181,7 @@ impl Session {
         };
         match reach.check(host) {
             Ok(()) => Ok(()),
-            // The other end of a copy within this server: a data port, which anybody on the network reaches.
+            // The other end of a copy within this server: a data port, which is open to the network anyway.
             Err(Unreachable::Own(_)) if self.is_own_data_port(peer, &machine) => Ok(()),
             Err(refusal) => Err(Reply::new(501, format!("Illegal PORT command: {refusal}."))),
         }

@@ -119,7 +119,7 @@ impl Session {
 
     fn refuse_security(&self, command: &Command) -> Reply {
         match (command, self.is_protected()) {
-            // Whoever wants the channel in clear later could as well be somebody else by then.
+            // On a clear channel a command may come from an attacker on the path (RFC 2228 3).
             (Command::Ccc, true) => Reply::new(533, "The control channel stays protected."),
             (_, true) => Reply::new(503, "Commands are protected already."),
             (_, false) => Reply::new(503, "There is no security context: send AUTH first."),

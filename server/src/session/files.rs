@@ -142,7 +142,7 @@ const NEW_FILE: &[u8] = b"upload";
 
 impl User {
     /// A path that nothing has: that of the argument, or one in the current directory, with 64 random bits behind it.
-    /// Nobody can guess it and put something there before the file is made.
+    /// Another user cannot guess it and create something there first.
     pub(super) fn new_path(
         &self,
         argument: Option<&PathArgument>,

@@ -122,7 +122,7 @@ impl Session {
         self.refuse(control, &name, &reason).await
     }
 
-    /// Whoever logged in with GSI proves nothing more; the name says which account is wanted.
+    /// A GSI context is proof enough; the name says which account is wanted.
     async fn admit_initiator(
         &self,
         initiator: Arc<Initiator>,
@@ -147,7 +147,7 @@ impl Session {
                 account: Some(authorized.account),
                 root: authorized.root.unwrap_or_else(|| config.root.clone()),
                 read_only: authorized.read_only,
-                // With DCAU only whoever proves the right identity gets through; and a client that says
+                // With DCAU only a peer that proves the right identity gets through; and a client that says
                 // DCAU N knows that its data may come from anywhere, as third-party copies of gfal2 do.
                 admission: Admission::Anyone,
             },
@@ -308,7 +308,7 @@ impl Session {
         name: &str,
         reason: &str,
     ) -> Result<Reply, End> {
-        /// Whoever guesses passwords has to wait. The session holds nothing meanwhile but its connection, which has
+        /// Slows down password guessing. The session holds nothing meanwhile but its connection, which has
         /// not logged in and can be displaced.
         const DELAY: Duration = Duration::from_secs(1);
 

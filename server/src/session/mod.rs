@@ -78,7 +78,7 @@ pub(crate) struct Session {
     local: IpAddr,
     connected: Instant,
     protection: Protection,
-    /// Whoever comes is this user, whatever name and password are given.
+    /// The client is this user, whatever name and password it gives.
     local_user: Option<LocalUser>,
     /// Its place among the connections of the listeners; a session that another program brought has none.
     place: Option<Place>,
@@ -342,7 +342,7 @@ impl Session {
         }
     }
 
-    /// Whom shares are counted for as long as nobody has logged in.
+    /// The source that shares are counted for before login.
     fn source(&self) -> Source {
         Source::at(self.peer)
     }
@@ -351,7 +351,7 @@ impl Session {
     /// before the command was looked at (RFC 959 4.1.1).
     ///
     /// Not where the control channel is protected: RFC 4217 11 has the server go back to an unprotected channel, where
-    /// somebody on the way could put in commands that the client did not send. RFC 2228 says nothing of `REIN`, but that
+    /// an attacker on the path could insert commands that the client did not send. RFC 2228 says nothing of `REIN`, but that
     /// is also what RFC 959 means by the state "immediately after the control connection is opened". To go on under
     /// protection would let the two ends disagree about it, so such clients are told to connect again.
     fn reinitialize(&mut self) -> Reply {

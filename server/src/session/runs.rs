@@ -52,7 +52,7 @@ type Waiting = Receiver<Made>;
 /// A directory that several threads read.
 struct Shared {
     source: Mutex<Source>,
-    /// Nobody wants the rest.
+    /// The reader has gone: the rest is not needed.
     given_up: AtomicBool,
 }
 
@@ -137,7 +137,7 @@ impl Runs {
 
     /// Starts as many helpers as there may be and as are useful.
     fn call_helpers(&self, shared: &Arc<Shared>) {
-        // Whoever holds the lock reads names; it is a helper, or will call some.
+        // The holder of the lock reads names; it is a helper, or will call some.
         let Ok(mut source) = shared.source.try_lock() else {
             return;
         };

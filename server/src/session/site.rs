@@ -92,7 +92,7 @@ impl Session {
             SiteCommand::Upas(_) | SiteCommand::Uprt(_) => {
                 replies::stack_error("udt driver not whitelisted")
             }
-            // It can only give rights, and nobody needs more than the account has.
+            // It can only add rights, and no user needs more than the account has.
             SiteCommand::AuthzAssert(_) => ok(),
             // To say OK would promise a protection that is not given.
             SiteCommand::Restrict(_)

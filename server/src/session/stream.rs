@@ -19,7 +19,7 @@ pub(crate) enum Stream {
         input: Box<dyn AsyncRead + Send + Unpin>,
         output: Box<dyn AsyncWrite + Send + Unpin>,
     },
-    /// A TLS handshake has failed: nothing comes any more, and nobody hears.
+    /// A TLS handshake has failed: nothing can be received or sent any more.
     Lost(Empty),
 }
 

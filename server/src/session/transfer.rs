@@ -41,7 +41,7 @@ struct Running {
     lost: Option<End>,
 }
 
-/// Nothing is left running when a session ends in a way that nobody thought of.
+/// A transfer never outlives its session, however the session ends.
 impl Drop for Running {
     fn drop(&mut self) {
         self.handle.cancel(CancelReason::ControlChannelLost);
@@ -156,7 +156,7 @@ impl Session {
     fn start(&self, user: &User, order: &Order) -> Running {
         let (sender, events) = mpsc::unbounded_channel();
         let plan = order.plan.clone();
-        // Nobody listens only when the session has ended.
+        // Sending fails only when the session has ended.
         let sink: EventSink = Box::new(move |event| drop(sender.send(event)));
         let handle = if user.node.may_be_quick(&plan)
             && let Some(_place) = self.shared.in_place.enter()
@@ -431,7 +431,7 @@ impl Session {
 }
 
 impl Running {
-    /// The client is gone: nobody waits for the transfer.
+    /// The client is gone: the transfer is cancelled.
     fn lose(&mut self, end: End) {
         self.handle.cancel(CancelReason::ControlChannelLost);
         self.lost = Some(end);

@@ -1,4 +1,4 @@
-//! What the program promises to whoever starts it.
+//! What the program promises to its service manager and its administrator.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -54,7 +54,7 @@ impl Site {
     fn serve(&self, flags: &[&str]) -> Running {
         let path = |name| self.0.path().join(name).to_str().expect("UTF-8").to_owned();
         let (cert, key, log) = (path("cert.pem"), path("private/key.pem"), path("log"));
-        // Of many sessions: it would fill a pipe that nobody reads.
+        // Of many sessions: it would fill a pipe that is not read.
         let mut all = vec!["--log-file", &log, "--anonymous"];
         // Handshakes without a login after them have penalties.
         all.extend(["--penalty-exempt", "127.0.0.0/8"]);

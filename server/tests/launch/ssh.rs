@@ -176,7 +176,7 @@ fn a_client_on_another_host_reaches_no_service_of_this_machine() {
     }
     let own = eprt("203.0.113.1", port_of_session);
     assert!(session.ask(&own).starts_with("200 "));
-    // From then on nobody listens there.
+    // From then on the port is closed.
     assert!(session.ask(&own).starts_with("501 "));
 
     listener.set_nonblocking(true).expect("set");

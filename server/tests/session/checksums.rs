@@ -67,7 +67,7 @@ fn an_announced_checksum_must_be_that_of_the_file() {
 fn a_checksum_is_aborted() {
     let served = Served::new();
     let file = File::create(served.path("file")).expect("made");
-    // A terabyte of nothing: nobody would live to see its checksum.
+    // A sparse terabyte: its checksum would take hours.
     file.set_len(1 << 40).expect("sparse files");
     let mut client = served.anonymous();
     client.send_bytes(b"CKSM SHA512 0 -1 file\r\n");

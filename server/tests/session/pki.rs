@@ -1,5 +1,5 @@
 //! Certificates for the tests, made by the `openssl` program: an authority, a host, users, and an
-//! authority that nobody trusts.
+//! authority that is not trusted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use gridhaul_security::trust::{TrustBuilder, TrustStore};
 use gridhaul_server::config::Settings;
 use tempfile::TempDir;
 
-/// Everybody whom the authority knows.
+/// All users with a certificate of the authority.
 const USERS: [(&str, &str); 3] = [
     ("alice", "/DC=test/CN=Alice Smith 12345"),
     ("bob", "/DC=test/CN=bob"),
@@ -208,7 +208,7 @@ impl Pki {
         Arc::new(Credential::from_pem(&files.concat()).expect("a credential"))
     }
 
-    /// The certificate of the authority that nobody trusts, in PEM.
+    /// The certificate of the authority that is not trusted, in PEM.
     pub(crate) fn unknown_authority(&self) -> Vec<u8> {
         self.read("unknown-ca.pem")
     }

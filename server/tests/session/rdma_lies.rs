@@ -50,7 +50,7 @@ struct Liar {
 }
 
 impl Liar {
-    /// `mode` is 0 where bytes are written by whoever sends them, 1 where they are READ by whoever receives them.
+    /// `mode` is 0 where the sender writes the bytes, 1 where the receiver READs them.
     fn connect(address: SocketAddr, mode: u8) -> Self {
         let mut socket = TcpStream::connect(address).expect("connected");
         let patience = Some(Duration::from_secs(20));

@@ -79,7 +79,7 @@ fn rein_takes_the_session_back_to_its_beginning() {
         .map(|part| part.parse().expect("a number"))
         .collect();
     client.expect("REIN", 220);
-    // The port is closed, and nobody is logged in.
+    // The port is closed, and no user is logged in.
     let port = numbers[4] << 8 | numbers[5];
     TcpStream::connect(("127.0.0.1", port)).expect_err("closed");
     client.expect("PWD", 530);

@@ -93,7 +93,7 @@ fn a_list_that_becomes_unusable_leaves_the_last_good_one() {
     }
 }
 
-/// Carol is denied, and everybody else has an account.
+/// Carol is denied, and all other users have an account.
 fn rules(others: &str) -> String {
     format!(
         "{others}\n[[authorize]]\nidentity = '/dc=test/CN=Carol'\ndeny = true\n\

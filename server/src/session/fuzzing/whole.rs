@@ -1,4 +1,4 @@
-//! Whole sessions of a client that may write and that nobody knows.
+//! Whole sessions of an anonymous client that may write.
 //!
 //! The served directory has links to one beside it, which nothing that the client does may read, change or add to.
 
