@@ -39,8 +39,8 @@ const fn flag(bits: i32) -> u64 {
 const EXECUTE: u64 = flag(libc::PROT_EXEC);
 const WRITE: u64 = flag(libc::PROT_WRITE);
 
-/// Memory. It may be written or executed, and not both at a time or one after the other, so code that somebody
-/// brings with their bytes cannot be run. Libraries that are loaded later are executable and never written.
+/// Memory. It may be written or executed, and not both at a time or one after the other, so code that an attacker
+/// writes into memory cannot be run. Libraries that are loaded later are executable and never written.
 pub(crate) const MEMORY: Group = &[
     Any(SYS_brk),
     Any(SYS_munmap),

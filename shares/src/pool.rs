@@ -54,7 +54,7 @@ impl Pool {
         self.change(|state| state.capacity = capacity);
     }
 
-    /// Takes `units` if the source may have them now, without waiting and without passing anybody who waits. A
+    /// Takes `units` if the source may have them now, without waiting and without overtaking a source that waits. A
     /// request for more than [`policy::sole_share`](crate::policy::sole_share) is cut to that; the grant tells.
     pub fn try_take(&self, source: &Source, units: usize) -> Option<Grant> {
         match self.take(source, units) {

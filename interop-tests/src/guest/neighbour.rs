@@ -1,5 +1,5 @@
 //! What one of two guests has the other do: a shell at the other end of the cable, without any protection, because
-//! nobody else is there.
+//! no other host is there.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

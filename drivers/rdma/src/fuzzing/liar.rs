@@ -4,7 +4,6 @@
 //! Before, the pool's rings belonged to another session and were filled with a secret. Neither the
 //! delivered bytes nor those that the peer READs may contain a byte of it, nor one that was never
 //! written.
-//! peer reads may hold a byte of it, nor one that nobody has written.
 
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::num::{NonZeroU64, NonZeroUsize};

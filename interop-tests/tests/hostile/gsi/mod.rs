@@ -1,7 +1,7 @@
 //! Users with certificates, and those who must not get in.
 //!
 //! Whose certificates are refused is in the table of cases, with real clients. Here are those who break
-//! the protocol: they send tokens that no client makes, or none, and they come where somebody else is
+//! the protocol: they send tokens that no client makes, or none, and they connect where another peer is
 //! expected.
 
 mod channels;
