@@ -39,22 +39,25 @@ const fn flag(bits: i32) -> u64 {
 const EXECUTE: u64 = flag(libc::PROT_EXEC);
 const WRITE: u64 = flag(libc::PROT_WRITE);
 
-/// Memory. It may be written or executed, and not both at a time or one after the other, so code that an attacker
-/// writes into memory cannot be run. Libraries that are loaded later are executable and never written.
+/// Memory for data. None of it is executed, now or later, so code that an attacker writes into memory cannot be run.
 pub(crate) const MEMORY: Group = &[
     Any(SYS_brk),
     Any(SYS_munmap),
     Any(SYS_mremap),
     Any(SYS_madvise),
-    If(
-        SYS_mmap,
-        &[
-            &[Argument::bits(2, EXECUTE, 0)],
-            &[Argument::bits(2, WRITE, 0)],
-        ],
-    ),
+    If(SYS_mmap, &[&[Argument::bits(2, EXECUTE, 0)]]),
     If(SYS_mprotect, &[&[Argument::bits(2, EXECUTE, 0)]]),
 ];
+
+/// Libraries that are loaded while the process works (dlopen(3)): those of name services, which tell the names of accounts,
+/// and those for adapters. Their code is mapped from a file and never written.
+pub(crate) const LIBRARIES: Group = &[If(
+    SYS_mmap,
+    &[&[
+        Argument::bits(2, WRITE | EXECUTE, EXECUTE),
+        Argument::bits(3, flag(libc::MAP_ANONYMOUS), 0),
+    ]],
+)];
 
 /// Threads that wait for each other, and end.
 pub(crate) const THREADS: Group = &[
@@ -151,11 +154,30 @@ pub(crate) const DESCRIPTORS: Group = &[
     Any(SYS_write),
     Any(SYS_writev),
     Any(SYS_close),
-    Any(SYS_fcntl),
+    If(SYS_fcntl, DESCRIPTOR_COMMANDS),
     Any(SYS_dup),
     Any(SYS_dup3),
     If(SYS_ioctl, DESCRIPTOR_CONTROLS),
 ];
+
+/// Copies of descriptors, whether they are closed by `execve`, whether calls block. `F_SETOWN`, `F_SETSIG` and `O_ASYNC` are left out:
+/// with them the kernel sends any signal to any process of the account, which Landlock prevents only since Linux 6.12
+/// (`LANDLOCK_SCOPE_SIGNAL`). So are leases (`F_SETLEASE`), which keep others from opening a file, and locks of records.
+const DESCRIPTOR_COMMANDS: &[&[Argument]] = &[
+    &[command(libc::F_DUPFD)],
+    &[command(libc::F_DUPFD_CLOEXEC)],
+    &[command(libc::F_GETFD)],
+    &[command(libc::F_SETFD)],
+    &[command(libc::F_GETFL)],
+    &[
+        command(libc::F_SETFL),
+        Argument::bits(2, flag(libc::O_ASYNC), 0),
+    ],
+];
+
+const fn command(number: i32) -> Argument {
+    Argument::is(1, flag(number))
+}
 
 /// How many bytes wait, whether calls block, whether it is a terminal. `TIOCSTI`, which types for the user of a
 /// terminal, is one of those that are left out.
@@ -232,10 +254,30 @@ pub(crate) const MESSAGES: Group = &[
     Any(SYS_getsockname),
     Any(SYS_getpeername),
     Any(SYS_getsockopt),
-    Any(SYS_setsockopt),
+    If(SYS_setsockopt, SOCKET_OPTIONS),
     // Two ends in this process, as tokio has for signals.
     If(SYS_socketpair, &[&[Argument::is(0, flag(libc::AF_UNIX))]]),
 ];
+
+/// Options of sockets, of IP, TCP, TLS and netlink. Programs in BPF, which the kernel would run for every packet, are left out.
+const SOCKET_OPTIONS: &[&[Argument]] = &[
+    &[
+        level(libc::SOL_SOCKET),
+        Argument::is_not(2, flag(libc::SO_ATTACH_FILTER)),
+        Argument::is_not(2, flag(libc::SO_ATTACH_BPF)),
+        Argument::is_not(2, flag(libc::SO_ATTACH_REUSEPORT_CBPF)),
+        Argument::is_not(2, flag(libc::SO_ATTACH_REUSEPORT_EBPF)),
+    ],
+    &[level(libc::SOL_IP)],
+    &[level(libc::SOL_IPV6)],
+    &[level(libc::SOL_TCP)],
+    &[level(libc::SOL_TLS)],
+    &[level(libc::SOL_NETLINK)],
+];
+
+const fn level(number: i32) -> Argument {
+    Argument::is(1, flag(number))
+}
 
 /// Connections: TCP, and UDP for libraries that ask a name service; UNIX sockets of daemons that know accounts
 /// (nscd, sssd, systemd-userdbd); the addresses of this machine.
@@ -286,6 +328,14 @@ pub(crate) const MOVING: Group = &[
     Any(SYS_fsync),
     Any(SYS_fdatasync),
     Any(SYS_sync_file_range),
+    // How much a pipe holds.
+    If(
+        SYS_fcntl,
+        &[
+            &[command(libc::F_SETPIPE_SZ)],
+            &[command(libc::F_GETPIPE_SZ)],
+        ],
+    ),
 ];
 
 /// Changes to names and what belongs to them. Devices, sockets and pipes cannot be made.

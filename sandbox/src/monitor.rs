@@ -60,7 +60,11 @@ const NAMESPACES: Group = &[
     Any(libc::SYS_fsmount),
     Any(libc::SYS_fspick),
     Any(libc::SYS_mount_setattr),
+    Any(OPEN_TREE_ATTR),
 ];
+
+/// `open_tree_attr` of Linux 6.15.
+const OPEN_TREE_ATTR: libc::c_long = 467;
 
 /// Code in the kernel, and a look at it.
 const KERNEL: Group = &[
@@ -83,16 +87,20 @@ const MACHINE: Group = &[
     Any(libc::SYS_swapoff),
     Any(libc::SYS_acct),
     Any(libc::SYS_quotactl),
+    Any(libc::SYS_quotactl_fd),
     Any(libc::SYS_sethostname),
     Any(libc::SYS_setdomainname),
     Any(libc::SYS_settimeofday),
     Any(libc::SYS_clock_settime),
     Any(libc::SYS_adjtimex),
     Any(libc::SYS_clock_adjtime),
+    Any(libc::SYS_vhangup),
     #[cfg(target_arch = "x86_64")]
     Any(libc::SYS_iopl),
     #[cfg(target_arch = "x86_64")]
     Any(libc::SYS_ioperm),
+    #[cfg(target_arch = "x86_64")]
+    Any(libc::SYS_modify_ldt),
 ];
 
 /// Ways around the rules: files by numbers in place of paths, calls that a filter does not see, other
@@ -106,7 +114,13 @@ const AROUND: Group = &[
     Any(libc::SYS_add_key),
     Any(libc::SYS_request_key),
     Any(libc::SYS_keyctl),
-    If(libc::SYS_ioctl, &[&[Argument::is(1, libc::TIOCSTI)]]),
+    If(
+        libc::SYS_ioctl,
+        &[
+            &[Argument::is(1, libc::TIOCSTI)],
+            &[Argument::is(1, libc::TIOCLINUX)],
+        ],
+    ),
 ];
 
 /// Other programs.

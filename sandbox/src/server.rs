@@ -5,8 +5,8 @@
 use crate::calls::{Argument, Call, Filter, Group};
 use crate::files::Files;
 use crate::groups::{
-    ATTRIBUTES, CHANGING, CONNECTIONS, DESCRIPTORS, EVENTS, FACTS, MEMORY, MESSAGES, MOVING,
-    NEW_THREADS, READING, THREADS,
+    ATTRIBUTES, CHANGING, CONNECTIONS, DESCRIPTORS, EVENTS, FACTS, LIBRARIES, MEMORY, MESSAGES,
+    MOVING, NEW_THREADS, READING, THREADS,
 };
 use crate::{Confinement, SandboxError};
 use Call::{Any, If};
@@ -39,6 +39,7 @@ pub fn confine(needs: Needs, files: Files) -> Result<Confinement, SandboxError> 
 pub fn filter(needs: Needs) -> Result<Filter, SandboxError> {
     let mut groups = vec![
         MEMORY,
+        LIBRARIES,
         THREADS,
         NEW_THREADS,
         FACTS,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 use std::time::Duration;
@@ -243,25 +244,123 @@ fn memory_is_written_or_executed_but_not_both() {
     const BOTH: i32 = libc::PROT_WRITE | libc::PROT_EXEC;
     const PAGE: usize = 4096;
 
-    let map = |protection: i32| {
+    let library = fs::File::open("/proc/self/exe").unwrap();
+    let map = |protection: i32, file: Option<&fs::File>| {
+        let (kind, file) = match file {
+            Some(file) => (0, file.as_raw_fd()),
+            None => (libc::MAP_ANONYMOUS, -1),
+        };
         // SAFETY: it maps new memory, which nothing else uses.
         let page = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0)
+            let flags = libc::MAP_PRIVATE | kind;
+            libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0)
         };
         (page != libc::MAP_FAILED).then_some(page)
     };
     for (process, filter) in confined() {
         eprintln!("{process}");
         under(&filter, || {
-            assert!(map(BOTH).is_none());
-            // Libraries are mapped so.
-            assert!(map(EXECUTE | libc::PROT_READ).is_some());
-            let page = map(libc::PROT_WRITE).unwrap();
+            assert!(map(BOTH, None).is_none());
+            assert!(map(BOTH, Some(&library)).is_none());
+            assert!(map(EXECUTE | libc::PROT_READ, None).is_none());
+            assert!(map(libc::PROT_READ, Some(&library)).is_some());
+            // Only the server loads libraries while it works: those of name services.
+            let loaded = map(EXECUTE | libc::PROT_READ, Some(&library)).is_some();
+            assert_eq!(loaded, process.starts_with("server"));
+            let page = map(libc::PROT_WRITE, None).unwrap();
             // SAFETY: the page was mapped above, and nothing else uses it.
             let executable = unsafe { libc::mprotect(page, PAGE, EXECUTE | libc::PROT_READ) };
             let error = io::Error::last_os_error().raw_os_error();
             assert_eq!((executable, error), (-1, EPERM));
+        });
+    }
+}
+
+/// linux/fcntl.h.
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
+
+fn control(descriptor: &impl AsRawFd, command: i32, argument: i32) -> Option<i32> {
+    // SAFETY: no command that the tests give works on memory.
+    let result = unsafe { libc::fcntl(descriptor.as_raw_fd(), command, argument) };
+    (result == -1).then(|| io::Error::last_os_error().raw_os_error().unwrap())
+}
+
+#[test]
+fn no_process_has_the_kernel_signal_others() {
+    let (socket, _peer) = UnixStream::pair().unwrap();
+    let parent = rustix::process::getppid().unwrap().as_raw_pid();
+    for (process, filter) in confined() {
+        eprintln!("{process}");
+        under(&filter, || {
+            for (command, argument) in [
+                (libc::F_SETOWN, parent),
+                (F_SETOWN_EX, 0),
+                (F_SETSIG, libc::SIGURG),
+                (libc::F_SETFL, libc::O_RDWR | libc::O_ASYNC),
+                (libc::F_SETLEASE, libc::F_RDLCK),
+                (libc::F_NOTIFY, 0),
+                (libc::F_SETLK, 0),
+            ] {
+                assert_eq!(control(&socket, command, argument), EPERM, "{command}");
+            }
+            for request in [FIOASYNC, FIOSETOWN, SIOCSPGRP] {
+                assert_eq!(call(libc::SYS_ioctl, [usize::MAX, request, 0, 0]), EPERM);
+            }
+        });
+    }
+}
+
+/// asm-generic/ioctls.h and asm-generic/sockios.h.
+const FIOASYNC: usize = 0x5452;
+const FIOSETOWN: usize = 0x8901;
+const SIOCSPGRP: usize = 0x8902;
+
+#[test]
+fn a_server_copies_descriptors_and_sets_whether_they_block() {
+    let (socket, _peer) = UnixStream::pair().unwrap();
+    let (_reader, writer) = io::pipe().unwrap();
+    under(&server::filter(Needs::default()).unwrap(), || {
+        drop(socket.try_clone().unwrap());
+        assert_eq!(control(&socket, libc::F_GETFD, 0), None);
+        assert_eq!(control(&socket, libc::F_SETFD, libc::FD_CLOEXEC), None);
+        assert_eq!(control(&socket, libc::F_GETFL, 0), None);
+        let unblocked = libc::O_RDWR | libc::O_NONBLOCK;
+        assert_eq!(control(&socket, libc::F_SETFL, unblocked), None);
+        assert_eq!(control(&writer, libc::F_SETPIPE_SZ, 4096), None);
+    });
+}
+
+#[test]
+fn sockets_run_no_programs() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let set = |option: i32| {
+        let one = 1_i32;
+        // SAFETY: the kernel reads at most the four bytes of `one`.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const one).cast(),
+                4,
+            )
+        };
+        (result == -1).then(|| io::Error::last_os_error().raw_os_error().unwrap())
+    };
+    for (process, filter) in confined() {
+        eprintln!("{process}");
+        under(&filter, || {
+            for option in [
+                libc::SO_ATTACH_FILTER,
+                libc::SO_ATTACH_BPF,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                libc::SO_ATTACH_REUSEPORT_EBPF,
+            ] {
+                assert_eq!(set(option), EPERM, "{option}");
+            }
+            let kept = set(libc::SO_KEEPALIVE);
+            assert_eq!(kept.is_none(), !process.starts_with("broker"), "{kept:?}");
         });
     }
 }
