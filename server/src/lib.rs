@@ -27,6 +27,7 @@ mod metrics;
 mod own_addresses;
 pub mod passwords;
 pub mod privileges;
+mod routes;
 mod sandbox;
 mod security;
 pub mod serve;

@@ -8,13 +8,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::AddressBlock;
+use crate::embedded::{Carried, carried};
 
 /// What decides about a destination: where the client is, where this machine is, and what the administrator has named.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach<'a> {
     /// Where the control connection comes from.
     pub client: IpAddr,
-    /// The addresses of this machine's interfaces, and the one to which the control connection was made.
+    /// The addresses of this machine's interfaces, the one to which the control connection was made, and what the kernel routes
+    /// to this machine beside them.
     pub machine: &'a [IpAddr],
     /// Further addresses that lead to this machine: those that it tells clients, for address translation.
     pub advertised: &'a [IpAddr],
@@ -59,6 +61,15 @@ enum Place {
     Elsewhere,
 }
 
+/// Every address at which a connection to `address` may end up, for callers that ask the kernel about them: see [`Reach::machine`].
+pub fn destinations(address: IpAddr) -> Vec<IpAddr> {
+    let mut all = vec![address.to_canonical()];
+    if let Carried::Translated(ends) = carried(address.to_canonical()) {
+        all.extend(ends);
+    }
+    all
+}
+
 impl Reach<'_> {
     /// Whether the session may have this machine connect to `address`.
     ///
@@ -66,26 +77,44 @@ impl Reach<'_> {
     ///
     /// When it may not; the text says what the administrator can do about it.
     pub fn check(&self, address: IpAddr) -> Result<(), Unreachable> {
-        let place = self.place(address);
-        let refusal = match place {
-            Place::NoHost => return Err(Unreachable::NoHost(address)),
-            Place::Elsewhere => return Ok(()),
-            Place::Loopback => Unreachable::Loopback(address),
-            Place::LinkLocal => Unreachable::LinkLocal(address),
-            Place::Own => Unreachable::Own(address),
+        let itself = address.to_canonical();
+        let may_be = |end| {
+            self.check_end(end).map_err(|place| match place {
+                Place::Loopback => Unreachable::Loopback(address),
+                Place::LinkLocal => Unreachable::LinkLocal(address),
+                Place::Own => Unreachable::Own(address),
+                Place::NoHost | Place::Elsewhere => Unreachable::NoHost(address),
+            })
         };
-        if self.client_is_there(target(address), place) || self.is_named(target(address), place) {
-            return Ok(());
+        may_be(itself)?;
+        match carried(itself) {
+            Carried::Nothing => Ok(()),
+            Carried::Translated(ends) => {
+                // With another length than that of the prefix there is mostly no host.
+                let is_host = |end: &IpAddr| place_by_number(*end) != Place::NoHost;
+                if !ends.iter().any(is_host) {
+                    return Err(Unreachable::NoHost(address));
+                }
+                ends.into_iter().filter(is_host).try_for_each(may_be)
+            }
+            Carried::Tunnel(ends) => {
+                // A tunnel may end at this machine, and the host behind it be another one.
+                let is_special = |end: &IpAddr| place_by_number(*end) != Place::Elsewhere;
+                ends.into_iter().filter(is_special).try_for_each(may_be)
+            }
         }
-        Err(refusal)
     }
 
-    fn place(&self, address: IpAddr) -> Place {
-        let address = target(address);
-        match place_by_number(address) {
-            Place::Elsewhere if self.is_own(address) => Place::Own,
+    /// Whether this may be the end of a connection; if not, what is special about it.
+    fn check_end(&self, end: IpAddr) -> Result<(), Place> {
+        let place = match place_by_number(end) {
+            Place::Elsewhere if self.is_own(end) => Place::Own,
             place => place,
-        }
+        };
+        let is_allowed = place == Place::Elsewhere
+            || self.client_is_there(end, place)
+            || self.is_named(end, place);
+        if is_allowed { Ok(()) } else { Err(place) }
     }
 
     fn is_own(&self, address: IpAddr) -> bool {
@@ -98,7 +127,7 @@ impl Reach<'_> {
     fn client_is_there(&self, address: IpAddr, place: Place) -> bool {
         let client = self.client.to_canonical();
         if client == address {
-            return true;
+            return place != Place::NoHost;
         }
         let is_local = client.is_loopback();
         match place {
@@ -127,28 +156,6 @@ impl Reach<'_> {
 const LOOPBACK_IPV4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8);
 const LINK_LOCAL_IPV4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16);
 const LINK_LOCAL_IPV6: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10);
-
-/// The address that a connection ends up at: an IPv4 address that an IPv6 address carries.
-fn target(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(v6) = address.to_canonical() else {
-        return address.to_canonical();
-    };
-    let segments = v6.segments();
-    let embedded = |high: u16, low: u16| {
-        IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
-    };
-    match segments {
-        // RFC 6052 2.1: a NAT64 translates it.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
-        // RFC 3056 2: a 6to4 router unwraps it.
-        [0x2002, high, low, ..] => match embedded(high, low) {
-            // It may be a host behind that router unless it is this machine.
-            special if place_by_number(special) != Place::Elsewhere => special,
-            _ => address,
-        },
-        _ => address,
-    }
-}
 
 /// What the number alone says.
 fn place_by_number(address: IpAddr) -> Place {
@@ -212,7 +219,14 @@ mod tests {
             "::1",
             "::ffff:127.0.0.1",
             "64:ff9b::7f00:1",
+            "::ffff:0:127.0.0.1",
+            "64:ff9b:1::7f00:1",
+            "64:ff9b:1:7f00:0:100::",
+            "64:ff9b:1:aa7f:0:1::",
+            "64:ff9b:1:aaaa:7f:0:100:0",
             "2002:7f00:1::",
+            "2001:0:7f00:1::",
+            "2001:0:c000:201::80ff:fffe",
         ] {
             let refusal = check(STRANGER, &[], peer).unwrap_err();
             assert_eq!(refusal, Unreachable::Loopback(address(peer)));
@@ -233,6 +247,7 @@ mod tests {
             "2001:db8::7",
             "203.0.113.7",
             "64:ff9b::c633:6407",
+            "64:ff9b:1::c633:6407",
         ] {
             let refusal = check(STRANGER, &[], peer).unwrap_err();
             assert_eq!(refusal, Unreachable::Own(address(peer)));
@@ -244,6 +259,10 @@ mod tests {
             "10.0.0.1",
             "fec0::1",
             "2002:c000:201::1",
+            // Their tunnel ends at this machine.
+            "2002:c633:6407::1",
+            "2001:0:c000:201::3fff:fdfe",
+            "64:ff9b:1::c000:201",
         ] {
             assert_eq!(check(STRANGER, &[], peer), Ok(()), "{peer}");
         }
@@ -262,6 +281,8 @@ mod tests {
             "ff02::1",
             "::ffff:0.0.0.0",
             "64:ff9b::",
+            "64:ff9b:1::",
+            "2002::1",
         ] {
             let named = ["0.0.0.0/0", "::/0", "224.0.0.1", "0.0.0.0", "ff02::1"];
             for client in ["127.0.0.1", "::1", STRANGER] {
@@ -315,6 +336,9 @@ mod tests {
         }
     }
 
+    /// RFC 8215.
+    const LOCAL_USE: u128 = 0x64_ff9b_0001 << 80;
+
     proptest! {
         /// The model: ranges of numbers.
         #[test]
@@ -327,26 +351,41 @@ mod tests {
                 0..=0x00ff_ffff_u32,
                 0xe000_0000..=0xffff_ffff_u32,
             ],
-            form in 0..4_usize,
+            form in 0..9_usize,
         ) {
             let wide = u128::from(bits);
-            let peer = match form {
-                0 => IpAddr::V4(Ipv4Addr::from_bits(bits)),
-                1 => IpAddr::V6(Ipv6Addr::from_bits(0xffff << 32 | wide)),
-                2 => IpAddr::V6(Ipv6Addr::from_bits(0x64_ff9b << 96 | wide)),
-                _ => IpAddr::V6(Ipv6Addr::from_bits(wide)),
+            let in_ipv6 = match form {
+                0 => 0xffff << 32 | wide,
+                1 => 0x64_ff9b << 96 | wide,
+                2 => 0xffff << 48 | wide,
+                3 => wide,
+                // With prefixes of 48, 56, 64 and 96 bits; bits 64 to 71 are left out.
+                4 => LOCAL_USE | wide >> 16 << 64 | (wide & 0xffff) << 40,
+                5 => LOCAL_USE | 0xaa << 72 | wide >> 24 << 64 | (wide & 0xff_ffff) << 32,
+                6 => LOCAL_USE | 0xaaaa << 64 | wide << 24,
+                _ => LOCAL_USE | 0xaaaa << 64 | 0xaaaa_aaaa << 32 | wide,
             };
+            let peer = match form {
+                8 => IpAddr::V4(Ipv4Addr::from_bits(bits)),
+                _ => IpAddr::V6(Ipv6Addr::from_bits(in_ipv6)),
+            };
+            let is_no_host = matches!(bits, 0..=0x00ff_ffff | 0xe000_0000..);
+            let may_have_other_length = (4..8).contains(&form);
+            // A prefix of another length may give an address of a host.
+            prop_assume!(!(may_have_other_length && is_no_host));
             let model = match bits {
                 // The loopback address itself and the unspecified one.
                 1 if form == 3 => Err(Unreachable::Loopback(peer)),
-                _ if form == 3 => Err(Unreachable::NoHost(peer)),
-                0..=0x00ff_ffff | 0xe000_0000.. => Err(Unreachable::NoHost(peer)),
+                _ if form == 3 || is_no_host => Err(Unreachable::NoHost(peer)),
                 0x7f00_0000..=0x7fff_ffff => Err(Unreachable::Loopback(peer)),
                 0xa9fe_0000..=0xa9fe_ffff => Err(Unreachable::LinkLocal(peer)),
                 0xc633_6407 | 0xcb00_7107 => Err(Unreachable::Own(peer)),
                 _ => Ok(()),
             };
-            prop_assert_eq!(check(STRANGER, &[], &peer.to_string()), model);
+            // It may give a special one as well, so what is no special address may be refused.
+            prop_assume!(!(may_have_other_length && model.is_ok()));
+            let found = check(STRANGER, &[], &peer.to_string());
+            prop_assert!(found == model || may_have_other_length && found.is_err(), "{peer}: {found:?}");
         }
 
         #[test]

@@ -1,5 +1,6 @@
 //! Where data channels go: `PASV`, `PORT` and their kin.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,11 +10,14 @@ use gridhaul_protocol::negotiated::{Passive, PassiveRequest};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::{BufferSize, SocketOptions, StackError};
-use gridhaul_transfer::{Admission, ConnectRequest, ListenRequest, Reach, Unreachable};
+use gridhaul_transfer::{
+    Admission, ConnectRequest, ListenRequest, Reach, Unreachable, destinations,
+};
 
 use super::authenticate::Protection;
 use super::channel_security::{ChannelStack, GSI};
 use super::{Session, User, names, replies};
+use crate::routes::lead_here;
 
 impl Session {
     /// `PASV`, `EPSV`, `SPAS`.
@@ -161,14 +165,13 @@ impl Session {
         if host.to_canonical() == self.peer {
             return Ok(());
         }
-        let machine = self.shared.own_addresses.now().map_err(|error| {
+        let machine = self.own_addresses(host).map_err(|error| {
             Reply::new(
                 451,
                 format!("Command failed. : the server cannot look up its own addresses: {error}."),
             )
         })?;
         let config = &self.settings.config.data;
-        let machine = [&*machine, &[self.local]].concat();
         let advertised = config.advertise.into_iter();
         let advertised: Vec<_> = advertised
             .chain(self.settings.advertised_by_stack())
@@ -185,6 +188,18 @@ impl Session {
             Err(Unreachable::Own(_)) if self.is_own_data_port(peer, &machine) => Ok(()),
             Err(refusal) => Err(Reply::new(501, format!("Illegal PORT command: {refusal}."))),
         }
+    }
+
+    /// The addresses of this machine, with those that a connection to `host` may end up at.
+    fn own_addresses(&self, host: IpAddr) -> io::Result<Vec<IpAddr>> {
+        let mut own = self.shared.own_addresses.now()?.to_vec();
+        own.push(self.local);
+        for end in destinations(host) {
+            if lead_here(end)? {
+                own.push(end);
+            }
+        }
+        Ok(own)
     }
 
     /// Whether a session of this server listens for data connections there.

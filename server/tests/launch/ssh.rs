@@ -38,13 +38,18 @@ impl Session {
 
     /// The same, over a connection between these addresses.
     fn logged_in_from(root: &Path, connection: &str, arguments: &[&str]) -> Self {
-        let mut session = Self::start(
+        Self::logged_in_to(
             program()
                 .args(["ssh", "--root"])
                 .arg(root)
                 .args(arguments)
                 .env("SSH_CONNECTION", connection),
-        );
+        )
+    }
+
+    /// A session that this command starts, logged in.
+    fn logged_in_to(command: &mut Command) -> Self {
+        let mut session = Self::start(command);
         assert!(session.line().starts_with("220 "));
         assert!(session.ask("USER anybody").starts_with("331 "));
         assert!(session.ask("PASS anything").starts_with("230 User "));
@@ -189,6 +194,48 @@ fn a_client_on_another_host_reaches_no_service_of_this_machine() {
         let reply = session.ask(&format!("EPRT |1|{host}|{port}|"));
         assert!(reply.starts_with("200 "), "{reply}");
     }
+}
+
+/// In a network of its own, which only root may make, and which has a route of the type `local`.
+#[test]
+fn what_the_kernel_routes_to_this_machine_is_refused_as_its_own() {
+    const NETWORK: &str = "ip link set lo up && ip route add local 10.9.0.0/16 dev lo";
+
+    let in_network = |work: &str| {
+        let mut command = Command::new("unshare");
+        let script = format!("{NETWORK} && {work}");
+        command.args(["--net", "sh", "-c", &script, "sh"]);
+        command
+    };
+    let output = in_network("true").output();
+    if !output.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no network of its own can be made here: {output:?}");
+        return;
+    }
+    let root = public_directory();
+    let session = |arguments: &[&str]| {
+        let mut command = in_network("exec \"$@\"");
+        command
+            .arg(program().get_program())
+            .args(["ssh", "--root"])
+            .arg(root.path())
+            .args(arguments)
+            .env("SSH_CONNECTION", "192.0.2.99 50000 198.51.100.7 22");
+        Session::logged_in_to(&mut command)
+    };
+    let mut stranger = session(&[]);
+    for (peer, words) in [
+        ("1|10.9.1.1", "own machine"),
+        ("2|::ffff:10.9.1.1", "own machine"),
+        ("2|64:ff9b::10.9.1.1", "own machine"),
+        ("1|10.8.1.1", "200 "),
+        ("2|2001:db8::1", "200 "),
+    ] {
+        let reply = stranger.ask(&format!("EPRT |{peer}|5000|"));
+        assert!(reply.contains(words), "{peer}: {reply}");
+    }
+    let reply = session(&["--data-hosts", "10.9.1.1"]).ask("EPRT |1|10.9.1.1|5000|");
+    assert!(reply.starts_with("200 "), "{reply}");
 }
 
 #[test]
