@@ -18,7 +18,7 @@ use std::time::Duration;
 use gridhaul_sandbox::SandboxError;
 use gridhaul_storage::PosixOptions;
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::CapabilitySet;
 
 use crate::broker::{self, ROOTS_RIGHTS};
 use crate::children::{Children, Work};
@@ -158,7 +158,9 @@ fn run(server: &OwnedFd, options: Option<&MonitorOptions>, files: &[PathBuf]) {
     // For the list of processes; failing to set the name does no harm.
     let _ = rustix::thread::set_name(c"gridhaul-mon");
     let executes = options.is_some_and(|options| options.pam_service.is_some());
-    if let Err(error) = give_up(needed(options))
+    let kept = needed(options);
+    if let Err(error) = gridhaul_sandbox::narrow_bounding_set(kept)
+        .and_then(|()| gridhaul_sandbox::keep_capabilities(kept))
         .map_err(SandboxError::from)
         .and_then(|()| gridhaul_sandbox::monitor::confine(executes))
     {
@@ -256,29 +258,4 @@ fn needed(options: Option<&MonitorOptions>) -> CapabilitySet {
     } else {
         needed
     }
-}
-
-/// Gives up all of root's rights but `kept`, for good.
-fn give_up(kept: CapabilitySet) -> Result<(), Errno> {
-    for number in 0..u64::BITS {
-        let capability = CapabilitySet::from_bits_retain(1 << number);
-        if kept.contains(capability) {
-            continue;
-        }
-        match rustix::thread::remove_capability_from_bounding_set(capability) {
-            Ok(()) => {}
-            // Those above are not known to this kernel.
-            Err(Errno::INVAL) => break,
-            // In a container that may not: nothing is executed here that could get it back.
-            Err(Errno::PERM) => break,
-            Err(errno) => return Err(errno),
-        }
-    }
-    let permitted = rustix::thread::capabilities(None)?.permitted & kept;
-    let sets = CapabilitySets {
-        effective: permitted,
-        permitted,
-        inheritable: CapabilitySet::empty(),
-    };
-    rustix::thread::set_capabilities(None, sets)
 }

@@ -30,6 +30,7 @@ pub use kernel::{has_seccomp_filters, landlock_abi};
 use files::{Allowed, Enforced};
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// What could not be given up.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,42 @@ impl Confinement {
 pub fn give_up_new_rights() -> Result<(), SandboxError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Keeps this process, which must have one thread, from ever having other capabilities than these by executing a program.
+///
+/// # Errors
+///
+/// When the kernel refuses. In a container that may not change the bounding set it stays as it is; `no_new_privs` holds there too.
+pub fn narrow_bounding_set(kept: CapabilitySet) -> Result<(), Errno> {
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if kept.contains(capability) {
+            continue;
+        }
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // Those above are not known to this kernel, or none may be removed.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Gives up the other capabilities of this process, which must have one thread.
+///
+/// # Errors
+///
+/// When the kernel refuses.
+pub fn keep_capabilities(kept: CapabilitySet) -> Result<(), Errno> {
+    let permitted = rustix::thread::capabilities(None)?.permitted & kept;
+    let sets = CapabilitySets {
+        effective: permitted,
+        permitted,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, sets)
 }
 
 /// Confines a process that has one thread, and those threads that it starts.

@@ -7,8 +7,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use gridhaul_sandbox::{keep_capabilities, narrow_bounding_set};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
 use rustix::process::DumpableBehavior;
+use rustix::thread::CapabilitySet;
 
 /// Why the server could not become another account.
 #[derive(Debug, thiserror::Error)]
@@ -74,16 +76,23 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
     let groups = getgrouplist(&name, account.gid).map_err(system("getgrouplist"))?;
     setgroups(&groups).map_err(system("setgroups"))?;
     setresgid(account.gid, account.gid, account.gid).map_err(system("setresgid"))?;
+    let nothing = CapabilitySet::empty();
+    narrow_bounding_set(nothing).map_err(|errno| system("prctl")(nix_error(errno)))?;
     setresuid(account.uid, account.uid, account.uid).map_err(system("setresuid"))?;
+    // What was inherited goes as well.
+    keep_capabilities(nothing).map_err(|errno| system("capset")(nix_error(errno)))?;
     if setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok() {
         return Err(PrivilegeError::Recoverable);
     }
     // There are keys in this process. Whether others of the account may look into it the kernel leaves
     // to `fs.suid_dumpable`.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| nix::Error::from_raw(errno.raw_os_error()))
-        .map_err(system("prctl"))?;
+        .map_err(|errno| system("prctl")(nix_error(errno)))?;
     Ok(identity(account.uid, account.gid, true))
+}
+
+fn nix_error(errno: rustix::io::Errno) -> nix::Error {
+    nix::Error::from_raw(errno.raw_os_error())
 }
 
 /// Whether a process of root could become the account `user`, as [`drop_root`] would.

@@ -2,7 +2,7 @@
 //! `gridhaul-sandbox`.
 
 use gridhaul_sandbox::SandboxError;
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::CapabilitySet;
 
 /// What root needs to be root in a file system. The monitor keeps it if root is allowed.
 pub(crate) const ROOTS_RIGHTS: CapabilitySet = CapabilitySet::CHOWN
@@ -18,13 +18,7 @@ pub(super) fn keep_rights_of(uid: u32) -> Result<(), SandboxError> {
         0 => ROOTS_RIGHTS,
         _ => CapabilitySet::empty(),
     };
-    let permitted = rustix::thread::capabilities(None)?.permitted & kept;
-    let sets = CapabilitySets {
-        effective: permitted,
-        permitted,
-        inheritable: CapabilitySet::empty(),
-    };
-    rustix::thread::set_capabilities(None, sets)?;
+    gridhaul_sandbox::keep_capabilities(kept)?;
     gridhaul_sandbox::give_up_new_rights()
 }
 

@@ -19,7 +19,7 @@ fn status(pid: i32, field: &str) -> Option<i32> {
 }
 
 /// The processes beneath `top`.
-fn descendants(top: i32) -> Vec<i32> {
+pub(super) fn descendants(top: i32) -> Vec<i32> {
     let names = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let name = entry.ok()?.file_name();
         name.to_str()?.parse().ok()

@@ -5,6 +5,7 @@
 //! expected.
 
 mod channels;
+mod confined;
 mod exchange;
 mod floods;
 mod hung;
