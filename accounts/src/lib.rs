@@ -11,7 +11,7 @@
 //! Without root there is one account, the server's own ([`open_own`]).
 //!
 //! The monitor also opens files for the server itself that only root may read, from a list that it was
-//! started with: a host key that was renewed.
+//! started with: a host key that was renewed, a password file.
 //!
 //! What it will not do: pass judgement on passwords. No login happens here.
 
@@ -35,7 +35,7 @@ pub mod socket;
 pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits, BrokerSource,
 };
-pub use listed::OpenError;
+pub use listed::{OpenError, may_be_opened};
 pub use monitor::{Monitor, MonitorError, MonitorOptions};
 pub use own::{open_own, own_directory};
 pub use pam::pam_service_is_described;

@@ -48,6 +48,15 @@ struct Directory {
     facts: Stat,
 }
 
+/// Whether a monitor that had this file on its list would open it: for reports. Must be called as root.
+///
+/// # Errors
+///
+/// Why it would not.
+pub fn may_be_opened(path: &Path) -> Result<(), OpenError> {
+    open(path).map(drop)
+}
+
 /// Opens a file for reading, after a look at each directory and link that leads to it. Nothing is opened
 /// that is not a file: opening a pipe waits, and a device may do anything.
 pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {

@@ -106,17 +106,39 @@ pub fn check_user(user: &str) -> Result<(), PrivilegeError> {
 
 /// Whether the account `user` may read a file by its permission bits; what is not known it may not.
 pub(crate) fn may_read(user: &str, path: &Path) -> bool {
-    let (Ok(account), Ok(file)) = (find(user), std::fs::metadata(path)) else {
+    find(user).is_ok_and(|account| allows(&account, path, READ))
+}
+
+/// As [`may_read`], of a file or directory together with the directories that lead to it.
+pub(crate) fn may_reach(user: &str, path: &Path) -> bool {
+    let (Ok(account), Ok(path)) = (find(user), path.canonicalize()) else {
         return false;
     };
-    let bit = if file.uid() == account.uid.as_raw() {
-        0o400
-    } else if file.gid() == account.gid.as_raw() {
-        0o040
-    } else {
-        0o004
+    let wanted = if path.is_dir() { READ | SEARCH } else { READ };
+    let mut above = path.ancestors().skip(1);
+    allows(&account, &path, wanted) && above.all(|above| allows(&account, above, SEARCH))
+}
+
+/// Permission bits of others.
+const READ: u32 = 0o4;
+const SEARCH: u32 = 0o1;
+
+fn allows(account: &User, path: &Path, rights: u32) -> bool {
+    let Ok(found) = std::fs::metadata(path) else {
+        return false;
     };
-    file.mode() & bit != 0
+    let groups = std::ffi::CString::new(account.name.clone())
+        .ok()
+        .and_then(|name| getgrouplist(&name, account.gid).ok())
+        .unwrap_or_else(|| vec![account.gid]);
+    let rights = if found.uid() == account.uid.as_raw() {
+        rights << 6
+    } else if groups.iter().any(|group| group.as_raw() == found.gid()) {
+        rights << 3
+    } else {
+        rights
+    };
+    found.mode() & rights == rights
 }
 
 fn unprivileged(user: &str) -> Result<User, PrivilegeError> {

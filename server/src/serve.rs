@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridhaul_accounts::{Monitor, MonitorError};
@@ -14,7 +15,7 @@ use tracing::{error, info, warn};
 use crate::config::{Config, ConfigError, ServeArguments};
 use crate::descriptors;
 use crate::logging::{Logging, LoggingError};
-use crate::login::{Decides, LoginProcess, LoginProcessError};
+use crate::login::{ConfigurationFile, Decides, LoginProcess, LoginProcessError};
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
 use crate::server::{PreparedServer, Server, StartError};
@@ -60,7 +61,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
 
     let config = Config::load(arguments)?;
     // Before anything is opened: what this process has now, those that act as accounts have as well.
-    let monitor = monitor(&config)?;
+    let monitor = monitor(&config, arguments)?;
     let process = sandbox::Process {
         config: arguments.config.clone(),
         local_files: match &monitor {
@@ -71,7 +72,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let logging = Logging::start(&config.log)?;
     // Before this process listens or reads a secret: the monitor listens to the login process alone.
     let logins = LoginProcess::start(&config, arguments, &logging, monitor)?;
-    let server = PreparedServer::with_logins(config.clone(), Decides::Apart(logins))?;
+    let server = PreparedServer::with_logins(config.clone(), Decides::Apart(Arc::clone(&logins)))?;
     // With root's rights still: the way to a directory may be closed to the account that serves.
     let prepared = sandbox::Prepared::new(&server.settings(), &process);
     let identity = privileges::drop_root(&config.user)?;
@@ -88,6 +89,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let confined = Confined {
         sandbox: prepared.enforce()?,
         process,
+        file: ConfigurationFile::new(logins),
     };
     let runtime = runtime(&config)?;
     let served = runtime.block_on(async {
@@ -101,23 +103,28 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     served
 }
 
-/// What opens files with the rights of local accounts, if sessions have any, and the server's own key when
-/// it is renewed, if root can give them.
-fn monitor(config: &Config) -> Result<Option<Monitor>, MonitorError> {
-    let Some(host) = config
-        .security
-        .host
-        .as_ref()
-        .filter(|_| privileges::is_root())
-    else {
+/// What opens files with the rights of local accounts, if sessions have any, and the administrator's files when
+/// they have changed, if root can give them.
+fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor>, MonitorError> {
+    let files = files_of_administrator(config, arguments);
+    if files.is_empty() || !privileges::is_root() {
         return Ok(None);
-    };
+    }
     let brokers = config
         .security
         .gsi
         .as_ref()
         .map(|_| config.accounts.monitor.clone());
-    Monitor::start(brokers, vec![host.certificates.clone(), host.key.clone()]).map(Some)
+    Monitor::start(brokers, files).map(Some)
+}
+
+/// Files that decide logins, and that the account which serves may not be allowed to read.
+fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Vec<PathBuf> {
+    let host = config.security.host.iter();
+    let host = host.flat_map(|host| [&host.certificates, &host.key]);
+    let gridmap = config.security.gsi.iter().flat_map(|gsi| &gsi.gridmap);
+    let files = arguments.config.iter().chain(&config.passwords);
+    files.chain(host).chain(gridmap).cloned().collect()
 }
 
 fn runtime(config: &Config) -> io::Result<Runtime> {
@@ -132,6 +139,7 @@ fn runtime(config: &Config) -> io::Result<Runtime> {
 struct Confined {
     sandbox: Sandbox,
     process: sandbox::Process,
+    file: ConfigurationFile,
 }
 
 struct Signals {
@@ -179,7 +187,7 @@ async fn run(
 }
 
 fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confined: &Confined) {
-    let (config, kept) = match Config::load(arguments) {
+    let (config, kept) = match Config::load_with(arguments, &confined.file) {
         Ok(config) => config.reloaded(&server.config()),
         Err(error) => {
             error!(%error, "the configuration is wrong; everything stays as it was");

@@ -84,7 +84,10 @@ pub enum StartError {
     #[error(transparent)]
     Security(#[from] SecurityError),
     /// The login process has not read the configuration again.
-    #[error("{0}")]
+    #[error(
+        "logins are still decided by the users, passwords, maps and rules from before, because what decides them cannot \
+         be read again: {0}"
+    )]
     Login(String),
     /// The transfer log cannot be written.
     #[error("the transfer log {}: {error}", path.display())]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::FileError;
 use super::watched::{FileStamp, Watched};
+use super::{FileError, OpenFiles, OwnRights};
 use crate::gridmap::{Gridmap, GridmapProblem};
 use crate::voms::VomsServers;
 
@@ -23,6 +23,7 @@ const MAX_VOMS_FILES: usize = 10_000;
 #[derive(Debug)]
 pub struct GridmapFile {
     path: PathBuf,
+    opener: Arc<dyn OpenFiles>,
     content: Watched<GridmapContent, FileStamp>,
 }
 
@@ -35,9 +36,15 @@ struct GridmapContent {
 impl GridmapFile {
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, FileError> {
-        let (stamp, content) = read_gridmap(path).map_err(failed(path))?;
+        Self::open_with(path, Arc::new(OwnRights))
+    }
+
+    /// Reads a file that `opener` opens, now and when it changes.
+    pub fn open_with(path: &Path, opener: Arc<dyn OpenFiles>) -> Result<Self, FileError> {
+        let (stamp, content) = read_gridmap(path, &*opener).map_err(failed(path))?;
         Ok(Self {
             path: path.to_owned(),
+            opener,
             content: Watched::new(stamp, content),
         })
     }
@@ -59,19 +66,20 @@ impl GridmapFile {
 
     fn look(&self, now: Instant) -> Arc<GridmapContent> {
         self.content.current(now, |old| {
-            let metadata = fs::metadata(&self.path).map_err(failed(&self.path))?;
+            let metadata = self.opener.metadata(&self.path);
+            let metadata = metadata.map_err(failed(&self.path))?;
             if FileStamp::from(&metadata) == *old {
                 return Ok(None);
             }
-            read_gridmap(&self.path)
+            read_gridmap(&self.path, &*self.opener)
                 .map(Some)
                 .map_err(failed(&self.path))
         })
     }
 }
 
-fn read_gridmap(path: &Path) -> io::Result<(FileStamp, GridmapContent)> {
-    let (stamp, content) = read(path, MAX_GRIDMAP)?;
+fn read_gridmap(path: &Path, opener: &dyn OpenFiles) -> io::Result<(FileStamp, GridmapContent)> {
+    let (stamp, content) = read_file(opener.open(path)?, MAX_GRIDMAP)?;
     let (map, problems) = Gridmap::parse(&content);
     let map = Arc::new(map);
     Ok((stamp, GridmapContent { map, problems }))
@@ -218,7 +226,10 @@ fn read_vomsdir(files: &[VomsFile]) -> VomsContent {
 /// A whole file that is not larger than `limit`. The stamp is older than the content, so that no change is
 /// missed.
 pub(super) fn read(path: &Path, limit: u64) -> io::Result<(FileStamp, Vec<u8>)> {
-    let file = File::open(path)?;
+    read_file(File::open(path)?, limit)
+}
+
+fn read_file(file: File, limit: u64) -> io::Result<(FileStamp, Vec<u8>)> {
     let stamp = FileStamp::from(&file.metadata()?);
     Ok((stamp, read_opened(file, limit)?))
 }

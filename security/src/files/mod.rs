@@ -1,8 +1,10 @@
 //! The files that security is made of: credentials, trust directories, maps. The one module here that
 //! opens files; it reads them again when they change.
 
+use std::fmt;
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::credential::CredentialError;
 
@@ -14,6 +16,37 @@ mod watched;
 pub use credential::{read_credential, read_credential_with};
 pub use maps::{GridmapFile, VomsDirectory, VomsProblem};
 pub use trust::TrustDirectory;
+
+/// How files are opened: a process may have to ask another one, which has the right to.
+pub trait OpenFiles: Send + Sync + fmt::Debug {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened.
+    fn open(&self, path: &Path) -> io::Result<File>;
+
+    /// What the kernel says of a file.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be looked at.
+    fn metadata(&self, path: &Path) -> io::Result<Metadata>;
+}
+
+/// Opens files with the rights of this process.
+#[derive(Debug)]
+pub struct OwnRights;
+
+impl OpenFiles for OwnRights {
+    fn open(&self, path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        fs::metadata(path)
+    }
+}
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,10 @@ pub(super) fn check(report: &mut Report, config: &Config) {
     check_root(report, config);
     if let Some(path) = &config.passwords {
         match Passwords::read(path) {
-            Ok(_) => report.ok("passwords", format!("{} can be read", path.display())),
+            Ok(_) => {
+                report.ok("passwords", format!("{} can be read", path.display()));
+                check_read_again(report, "passwords", path, &config.user);
+            }
             Err(error) => report.error("passwords", error),
         }
     }
@@ -39,6 +42,24 @@ pub(super) fn check(report: &mut Report, config: &Config) {
             Ok(()) => report.ok("user", format!("the server will run as {}", config.user)),
             Err(error) => report.error("user", error),
         }
+    }
+}
+
+/// Whether a server that was started as root can read a file of the administrator's again when it has changed: by the
+/// rights of its account, or through the monitor.
+pub(super) fn check_read_again(report: &mut Report, about: &'static str, path: &Path, user: &str) {
+    if !rustix::process::geteuid().is_root() || privileges::may_reach(user, path) {
+        return;
+    }
+    if let Err(error) = gridhaul_accounts::may_be_opened(path) {
+        let path = path.display();
+        report.error(
+            about,
+            format!(
+                "{path} cannot be read again by {user}, as which the server runs, and root does not open it for that \
+                 account: {error}. Until then what was read at the start holds, so that a change needs a restart"
+            ),
+        );
     }
 }
 

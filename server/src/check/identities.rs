@@ -8,9 +8,10 @@ use std::path::Path;
 use gridhaul_accounts::{AccountRequest, open_own, pam_service_is_described};
 use gridhaul_security::files::{GridmapFile, VomsDirectory};
 
+use super::files::check_read_again;
 use super::report::{Report, Verdict, counted};
+use super::trust::check_directory;
 use crate::config::{Config, Gsi, Outcome, Rule};
-use crate::privileges;
 
 /// More accounts are not looked up: each may be a round trip to a directory service.
 const MOST_ACCOUNTS: usize = 10_000;
@@ -42,7 +43,10 @@ pub(super) fn check(report: &mut Report, config: &Config, gsi: &Gsi) {
     }
     let asked = gsi.rules.iter().any(Rule::asks_for_attributes);
     match &gsi.vomsdir {
-        Some(path) => check_vomsdir(report, path, asked),
+        Some(path) => {
+            check_vomsdir(report, path, asked);
+            check_directory(report, "vomsdir", path, &config.user);
+        }
         None => report.ok(
             "vomsdir",
             "there is none, so VOMS attributes count for nothing",
@@ -86,16 +90,7 @@ fn check_gridmap(
             format!("{shown} may be written by anybody, who could map themselves: chmod o-w it"),
         );
     }
-    if rustix::process::geteuid().is_root() && !privileges::may_read(&config.user, path) {
-        report.warning(
-            ABOUT,
-            format!(
-                "{shown} cannot be read by {}, as which the server runs, so that changes need a \
-                 restart: chmod o+r it",
-                config.user
-            ),
-        );
-    }
+    check_read_again(report, ABOUT, path, &config.user);
 }
 
 fn check_accounts(report: &mut Report, config: &Config, accounts: &BTreeMap<String, String>) {

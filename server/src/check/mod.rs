@@ -16,6 +16,7 @@ mod sandbox;
 mod trust;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::SystemTime;
 
 use crate::config::{CheckArguments, Config};
@@ -30,14 +31,14 @@ pub fn check(arguments: &CheckArguments, output: &mut impl Write) -> io::Result<
     let mut report = Report::default();
     match Config::load(&arguments.serve) {
         Ok(config) if arguments.rdma => check_rdma(&mut report, &config),
-        Ok(config) => check_all(&mut report, &config),
+        Ok(config) => check_all(&mut report, &config, arguments.serve.config.as_deref()),
         Err(error) => report.error("configuration", error),
     }
     report.write(output)?;
     Ok(report.count(Verdict::Error) == 0)
 }
 
-fn check_all(report: &mut Report, config: &Config) {
+fn check_all(report: &mut Report, config: &Config, file: Option<&Path>) {
     let now = SystemTime::now();
     let security = &config.security;
     let trust = security
@@ -52,6 +53,9 @@ fn check_all(report: &mut Report, config: &Config) {
     }
     sandbox::check(report, config);
     files::check(report, config);
+    if let Some(file) = file {
+        files::check_read_again(report, "configuration", file, &config.user);
+    }
     network::check(report, config);
     machine::check(report, config);
     kernel::check(report);

@@ -67,6 +67,7 @@ fn check_readable(report: &mut Report, path: &Path, user: &str) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
+    check_directory(report, ABOUT, path, user);
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let files = entries
         .map(|entry| entry.path())
@@ -83,6 +84,20 @@ fn check_readable(report: &mut Report, path: &Path, user: &str) {
         .collect();
     unreadable.sort();
     report.problems(Verdict::Warning, ABOUT, unreadable);
+}
+
+/// The monitor opens no directories.
+pub(super) fn check_directory(report: &mut Report, about: &'static str, path: &Path, user: &str) {
+    if rustix::process::geteuid().is_root() && !privileges::may_reach(user, path) {
+        let path = path.display();
+        report.warning(
+            about,
+            format!(
+                "{path} cannot be read again by {user}, as which the server runs, so that changes need a restart: \
+                 chmod o+rx it and the directories above it"
+            ),
+        );
+    }
 }
 
 /// Others than these authorities work, so they are worth warnings.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gridhaul_security::files::OpenFiles;
+
 use super::Settings;
 
 /// A configuration file that cannot be used.
@@ -26,13 +28,14 @@ pub enum FileError {
     },
 }
 
-/// Reads the settings of a file.
+/// Reads the settings of a file that `opener` opens.
 ///
 /// # Errors
 ///
 /// When it cannot be read, or a line of it cannot be understood: nothing is skipped.
-pub(super) fn read(path: &Path) -> Result<Settings, FileError> {
-    let text = std::fs::read_to_string(path).map_err(|error| FileError::Read {
+pub(super) fn read(path: &Path, opener: &dyn OpenFiles) -> Result<Settings, FileError> {
+    let text = opener.open(path).and_then(io::read_to_string);
+    let text = text.map_err(|error| FileError::Read {
         path: path.to_owned(),
         error,
     })?;
@@ -46,13 +49,15 @@ pub(super) fn read(path: &Path) -> Result<Settings, FileError> {
 mod tests {
     use std::io::Write;
 
+    use gridhaul_security::files::OwnRights;
+
     use super::*;
     use crate::config::Bytes;
 
     fn settings(text: &str) -> Result<Settings, FileError> {
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         file.write_all(text.as_bytes()).expect("written");
-        read(file.path())
+        read(file.path(), &OwnRights)
     }
 
     #[test]
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = read(Path::new("/nonexistent/gridhaul.toml")).expect_err("missing");
+        let error = read(Path::new("/nonexistent/gridhaul.toml"), &OwnRights).expect_err("missing");
         assert!(
             error.to_string().contains("/nonexistent/gridhaul.toml"),
             "{error}"

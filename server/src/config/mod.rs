@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gridhaul_security::files::{OpenFiles, OwnRights};
 use gridhaul_stack::OptionRules;
 use gridhaul_transfer::{AddressBlock, Admission, Handling};
 
@@ -163,6 +164,14 @@ impl Config {
     ///
     /// When the file is wrong or the settings do not fit together.
     pub fn load(arguments: &ServeArguments) -> Result<Self, ConfigError> {
+        Self::load_with(arguments, &OwnRights)
+    }
+
+    /// As [`Config::load`], from a file that `opener` opens.
+    pub(crate) fn load_with(
+        arguments: &ServeArguments,
+        opener: &dyn OpenFiles,
+    ) -> Result<Self, ConfigError> {
         if *arguments == ServeArguments::default() {
             let settings = Settings {
                 anonymous: Some(true),
@@ -170,7 +179,7 @@ impl Config {
             };
             return Self::resolve(settings);
         }
-        let config = Self::resolve(settings(arguments)?)?;
+        let config = Self::resolve(settings(arguments, opener)?)?;
         if !config.lets_anybody_in() {
             return Err(ConfigError::NobodyCanLogIn);
         }
@@ -186,7 +195,7 @@ impl Config {
     ///
     /// When the file is wrong or the settings do not fit together.
     pub fn load_for_ssh(arguments: &ServeArguments) -> Result<Self, ConfigError> {
-        let settings = settings(arguments)?;
+        let settings = settings(arguments, &OwnRights)?;
         if settings.encrypt_data == Some(true) {
             return Err(ConfigError::SshIsClear);
         }
@@ -312,9 +321,9 @@ impl Config {
 }
 
 /// The settings of the flags, and those of the file that they name.
-fn settings(arguments: &ServeArguments) -> Result<Settings, ConfigError> {
+fn settings(arguments: &ServeArguments, opener: &dyn OpenFiles) -> Result<Settings, ConfigError> {
     let from_file = match &arguments.config {
-        Some(path) => file::read(path)?,
+        Some(path) => file::read(path, opener)?,
         None => Settings::default(),
     };
     Ok(arguments.settings.clone().or(from_file))

@@ -1,5 +1,6 @@
 //! The side of the process that talks to clients: it asks the login process.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -94,6 +95,22 @@ impl LoginClient {
         match self.ask(Question::Reload) {
             Some(Answer::Done) => Ok(()),
             Some(Answer::Failed(reason)) => Err(reason),
+            _ => Err(LOST.to_owned()),
+        }
+    }
+
+    /// Has the login process open the configuration file.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    pub(super) fn open_configuration(&self) -> Result<File, String> {
+        match self.ask_for_descriptor(Question::Configuration) {
+            // A descriptor that this process has no room for is left out by the kernel.
+            Some((Answer::Opened, file)) => file
+                .map(File::from)
+                .ok_or_else(|| "too many open files".to_owned()),
+            Some((Answer::Failed(reason), _)) => Err(reason),
             _ => Err(LOST.to_owned()),
         }
     }

@@ -52,7 +52,7 @@ impl Desk {
         previous: Option<&Self>,
     ) -> Result<Self, StartError> {
         let passwords = match &config.passwords {
-            Some(path) => Passwords::read(path)?,
+            Some(path) => Passwords::read_with(path, opener)?,
             None => Passwords::default(),
         };
         let memory = previous.map(|previous| Arc::clone(&previous.memory));

@@ -48,6 +48,8 @@ pub(super) enum Question<'a> {
         scheme: u16,
         message: &'a [u8],
     },
+    /// Open the configuration file: [`Answer::Opened`], with the descriptor, or [`Answer::Failed`].
+    Configuration,
     /// Read the configuration again: [`Answer::Done`] or [`Answer::Failed`].
     Reload,
 }
@@ -55,6 +57,8 @@ pub(super) enum Question<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
+    /// The descriptor comes with it.
+    Opened,
     /// For the client, and another token will come.
     Token {
         exchange: u64,

@@ -10,6 +10,7 @@
 //! that sshd started, have no login process.
 
 mod client;
+mod configuration;
 mod desk;
 mod exchanges;
 #[cfg(any(test, fuzzing))]
@@ -17,6 +18,7 @@ pub(crate) mod fuzzing;
 mod host_key;
 mod messages;
 mod process;
+mod readable;
 mod wire;
 
 use std::fmt;
@@ -31,6 +33,7 @@ use crate::passwords::Grant;
 use crate::security::Authorized;
 
 pub(crate) use client::LoginClient;
+pub(crate) use configuration::ConfigurationFile;
 pub(crate) use desk::Desk;
 pub(crate) use process::LoginProcess;
 pub use process::LoginProcessError;

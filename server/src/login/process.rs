@@ -4,6 +4,7 @@
 //! root may read, gives root up, and keeps the one connection to the monitor. It has a thread for each socket on which
 //! the other process asks. When that process ends, so does it.
 
+use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,6 +15,7 @@ use gridhaul_accounts::socket::pair;
 use gridhaul_accounts::{AccountRequest, BrokerSource, Monitor};
 use gridhaul_sandbox::Confinement;
 use gridhaul_security::credential::Credential;
+use gridhaul_security::files::OpenFiles as _;
 use rustix::io::Errno;
 use rustls::SignatureScheme;
 use tracing::{error, info, warn};
@@ -31,6 +33,7 @@ use super::host_key::{schemes_of, sign_for_handshake};
 use super::messages::{
     Account, Answer, Asked, Authorization, Delegated, Established, Granted, Host, Question,
 };
+use super::readable::tell_unreadable;
 use super::wire::{receive_message, send_message};
 use super::{ExchangeError, Logins as _};
 
@@ -141,6 +144,7 @@ fn run(
             return;
         }
     };
+    tell_unreadable(config, arguments, &opener);
     let most = config.limits.connections.saturating_add(MORE_EXCHANGES);
     let brokers = monitor.map(|monitor| monitor as Arc<dyn BrokerSource>);
     let office = Office {
@@ -281,6 +285,12 @@ impl Office<'_> {
                 Ok(signature) => Answer::Signature(signature),
                 Err(reason) => Answer::Failed(reason),
             },
+            Question::Configuration => {
+                return match self.configuration() {
+                    Ok(file) => (Answer::Opened, Some(file.into())),
+                    Err(reason) => (Answer::Failed(reason), None),
+                };
+            }
             Question::Reload => match self.reload() {
                 Ok(()) => Answer::Done,
                 Err(reason) => Answer::Failed(reason),
@@ -420,12 +430,23 @@ impl Office<'_> {
         sign_for_handshake(&*credential.key().signing_key(), scheme, message)
     }
 
+    /// Opens the configuration file for the other process, whose account may not read it.
+    fn configuration(&self) -> Result<File, String> {
+        let sources = self.sources.as_ref();
+        let opened = sources.and_then(|sources| {
+            let path = sources.arguments.config.as_deref()?;
+            Some(sources.opener.open(path).map_err(|error| error.to_string()))
+        });
+        opened.unwrap_or_else(|| Err("there is no configuration file".to_owned()))
+    }
+
     /// Reads the configuration again: from where this process knows that it is.
     fn reload(&self) -> Result<(), String> {
         let sources = self.sources.as_ref();
         let sources = sources.ok_or("this process does not read its configuration again")?;
         let running = self.state();
-        let config = Config::load(sources.arguments).map_err(|error| error.to_string())?;
+        let config = Config::load_with(sources.arguments, &sources.opener)
+            .map_err(|error| error.to_string())?;
         let (config, _) = config.reloaded(&running.config);
         let file = sources.arguments.config.as_deref();
         sandbox::warn_of_new_logins(&sources.confinement, &config, file);

@@ -17,6 +17,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gridhaul_security::files::{OpenFiles, OwnRights};
+
 pub use change::set_password;
 pub use terminal::read_password;
 pub(crate) use verifier::{Unverified, Verifier};
@@ -96,7 +98,13 @@ impl Passwords {
     ///
     /// When it cannot be read or a line of it is wrong.
     pub fn read(path: &Path) -> Result<Self, PasswordsError> {
-        let text = std::fs::read_to_string(path).map_err(|error| file_error(path, error))?;
+        Self::read_with(path, &OwnRights)
+    }
+
+    /// Reads a password file that `opener` opens.
+    pub(crate) fn read_with(path: &Path, opener: &dyn OpenFiles) -> Result<Self, PasswordsError> {
+        let text = opener.open(path).and_then(io::read_to_string);
+        let text = text.map_err(|error| file_error(path, error))?;
         Self::parse(&text).map_err(|(line, reason)| PasswordsError::Line {
             path: path.to_owned(),
             line,

@@ -8,13 +8,15 @@ use gridhaul_security::files::{FileError, GridmapFile, TrustDirectory, VomsDirec
 use gridhaul_security::gridmap::Gridmap;
 use gridhaul_security::trust::TrustStore;
 use gridhaul_security::voms::VomsServers;
-use tracing::warn;
+use tracing::{error, warn};
+
+use super::Opener;
 
 /// A file or directory, in the state in which it was last usable.
 pub(super) trait Source: Sized {
     type Content: fmt::Debug;
 
-    fn open(path: &Path) -> Result<Self, FileError>;
+    fn open(path: &Path, opener: &Opener) -> Result<Self, FileError>;
     fn current(&self) -> Arc<Self::Content>;
     /// What of it is not used.
     fn problems(&self) -> Vec<String>;
@@ -38,10 +40,10 @@ struct Last<S: Source> {
 }
 
 impl<S: Source> Told<S> {
-    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+    pub(super) fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
         let told = Self {
             path: path.to_owned(),
-            source: S::open(path)?,
+            source: S::open(path, opener)?,
             last: Mutex::new(Last {
                 content: Weak::new(),
                 failure: Weak::new(),
@@ -69,7 +71,7 @@ impl<S: Source> Told<S> {
             && !std::ptr::eq(last.failure.as_ptr(), Arc::as_ptr(&failure))
         {
             last.failure = Arc::downgrade(&failure);
-            warn!(error = %failure, "a security file cannot be read again; what was there stays in use");
+            error!(error = %failure, "a security file cannot be read again; what was there stays in use");
         }
         content
     }
@@ -93,7 +95,7 @@ impl<S: Source> Told<S> {
 impl Source for TrustDirectory {
     type Content = TrustStore;
 
-    fn open(path: &Path) -> Result<Self, FileError> {
+    fn open(path: &Path, _: &Opener) -> Result<Self, FileError> {
         Self::open(path)
     }
 
@@ -116,8 +118,8 @@ impl Source for TrustDirectory {
 impl Source for GridmapFile {
     type Content = Gridmap;
 
-    fn open(path: &Path) -> Result<Self, FileError> {
-        Self::open(path)
+    fn open(path: &Path, opener: &Opener) -> Result<Self, FileError> {
+        Self::open_with(path, Arc::new(opener.clone()))
     }
 
     fn current(&self) -> Arc<Gridmap> {
@@ -136,7 +138,7 @@ impl Source for GridmapFile {
 impl Source for VomsDirectory {
     type Content = VomsServers;
 
-    fn open(path: &Path) -> Result<Self, FileError> {
+    fn open(path: &Path, _: &Opener) -> Result<Self, FileError> {
         Self::open(path)
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridhaul_security::credential::Credential;
-use gridhaul_security::files::{FileError, read_credential_with};
+use gridhaul_security::files::{FileError, OpenFiles as _, read_credential_with};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;

@@ -61,7 +61,7 @@ impl Identities {
         let gsi = match &config.gsi {
             Some(gsi) => {
                 let previous = previous.and_then(|previous| previous.gsi.as_ref());
-                Some(Gsi::load(gsi, previous)?)
+                Some(Gsi::load(gsi, opener, previous)?)
             }
             None => None,
         };
@@ -163,19 +163,24 @@ impl Identities {
 }
 
 impl Gsi {
-    fn load(config: &config::Gsi, previous: Option<&Self>) -> Result<Self, SecurityError> {
-        let trust = read("trust", &config.trust, previous.map(|gsi| &gsi.trust))?;
+    fn load(
+        config: &config::Gsi,
+        opener: &Opener,
+        previous: Option<&Self>,
+    ) -> Result<Self, SecurityError> {
+        let trust = previous.map(|gsi| &gsi.trust);
+        let trust = read("trust", &config.trust, opener, trust)?;
         let gridmap = match &config.gridmap {
             Some(path) => {
                 let previous = previous.and_then(|gsi| gsi.gridmap.as_ref());
-                Some(read("gridmap", path, previous)?)
+                Some(read("gridmap", path, opener, previous)?)
             }
             None => None,
         };
         let vomsdir = match &config.vomsdir {
             Some(path) => {
                 let previous = previous.and_then(|gsi| gsi.vomsdir.as_ref());
-                Some(read("vomsdir", path, previous)?)
+                Some(read("vomsdir", path, opener, previous)?)
             }
             None => None,
         };
@@ -192,11 +197,16 @@ impl Gsi {
 fn read<S: Source>(
     setting: &'static str,
     path: &Path,
+    opener: &Opener,
     previous: Option<&Arc<Told<S>>>,
 ) -> Result<Arc<Told<S>>, SecurityError> {
     match previous.filter(|previous| previous.path() == path) {
-        Some(previous) => Ok(Arc::clone(previous)),
-        None => Told::open(path)
+        Some(previous) => {
+            // The administrator waits for the log to say what cannot be read.
+            previous.current();
+            Ok(Arc::clone(previous))
+        }
+        None => Told::open(path, opener)
             .map(Arc::new)
             .map_err(|error| SecurityError::File { setting, error }),
     }

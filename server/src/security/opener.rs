@@ -1,8 +1,8 @@
 //! Files that the server may have lost the right to open.
 //!
-//! Sites let only root read their host key. The monitor, which keeps that right, opens the files
-//! that were configured when the server started, and the server judges and reads them as if it had opened
-//! them itself.
+//! Sites let only root read their host key, and a password file is its owner's only. The monitor, which
+//! keeps root's right to read, opens the files that were configured when the server started, and the server
+//! judges and reads them as if it had opened them itself.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_accounts::{Monitor, OpenError};
+use gridhaul_security::files::OpenFiles;
 
 /// Opens files by the server's own rights, and where they do not suffice by those of the monitor, if there
 /// is one.
@@ -20,9 +21,10 @@ impl Opener {
     pub(crate) fn new(monitor: Option<Arc<Monitor>>) -> Self {
         Self(monitor)
     }
+}
 
-    /// Opens a file for reading.
-    pub(super) fn open(&self, path: &Path) -> io::Result<File> {
+impl OpenFiles for Opener {
+    fn open(&self, path: &Path) -> io::Result<File> {
         let denied = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
             opened => return opened,
@@ -38,8 +40,8 @@ impl Opener {
             })
     }
 
-    /// What the kernel says of a file, which may lie where the server does not get to.
-    pub(super) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+    /// The file may lie where the server does not get to.
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.open(path)?.metadata()

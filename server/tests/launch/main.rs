@@ -3,6 +3,7 @@
 mod contract;
 mod processes;
 mod program;
+mod reload;
 mod renewal;
 mod sandbox;
 mod security;

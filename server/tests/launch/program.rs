@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) fn program() -> Command {
@@ -78,6 +79,15 @@ impl Running {
         let mut log = String::new();
         let mut stderr = BufReader::new(self.child.stderr.as_mut().expect("piped"));
         while !log.contains(words) {
+            if stderr.buffer().is_empty() {
+                let mut polled = [PollFd::new(stderr.get_ref(), PollFlags::IN)];
+                let patience = Timespec {
+                    tv_sec: 60,
+                    tv_nsec: 0,
+                };
+                let ready = poll(&mut polled, Some(&patience)).expect("polled");
+                assert!(ready > 0, "no {words:?} in {log}");
+            }
             assert!(stderr.read_line(&mut log).expect("UTF-8") > 0, "{log}");
         }
         log

@@ -1,0 +1,30 @@
+//! What the process will not see change, told when it starts: it read its files as root.
+
+use std::fs;
+
+use gridhaul_security::files::OpenFiles as _;
+use tracing::error;
+
+use crate::config::{Config, ServeArguments};
+use crate::security::Opener;
+
+/// Tries all files as a reload will.
+pub(super) fn tell_unreadable(config: &Config, arguments: &ServeArguments, opener: &Opener) {
+    const WORDS: &str = "cannot be read again by the account that decides logins: until the server is restarted, what is \
+                         in it now holds";
+
+    let gsi = config.security.gsi.as_ref();
+    let gridmap = gsi.and_then(|gsi| gsi.gridmap.as_ref());
+    let files = arguments.config.iter().chain(&config.passwords);
+    for path in files.chain(gridmap) {
+        if let Err(error) = opener.open(path) {
+            error!(path = %path.display(), %error, "{WORDS}");
+        }
+    }
+    let directories = gsi.map(|gsi| [Some(&gsi.trust), gsi.vomsdir.as_ref()]);
+    for path in directories.into_iter().flatten().flatten() {
+        if let Err(error) = fs::read_dir(path) {
+            error!(path = %path.display(), %error, "{WORDS}");
+        }
+    }
+}

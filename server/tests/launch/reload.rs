@@ -1,0 +1,215 @@
+//! A server started as root, whose files only root may read, and which reads them again on SIGHUP.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::program::{Running, program, public_directory};
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("SKIPPED: without root there are no files that only root may read");
+    }
+    root
+}
+
+/// A root for all, and a directory for root alone.
+struct Site {
+    served: TempDir,
+    private: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let private = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(private.path(), Permissions::from_mode(0o700)).expect("set");
+        Self {
+            served: public_directory(),
+            private,
+        }
+    }
+
+    fn private(&self, name: &str) -> PathBuf {
+        self.private.path().join(name)
+    }
+
+    fn serve(&self, flags: &[&str]) -> Running {
+        // Wrong passwords have penalties.
+        let mut all = vec!["--penalty-exempt", "127.0.0.0/8"];
+        all.extend(flags);
+        Running::start(self.served.path(), &all)
+    }
+}
+
+/// Gives a user a password, as an administrator does.
+fn set_password(file: &Path, name: &str, password: &str) {
+    let mut child = program()
+        .arg("passwd")
+        .arg(file)
+        .arg(name)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut input = child.stdin.take().expect("piped");
+    writeln!(input, "{password}").expect("written");
+    drop(input);
+    assert!(child.wait().expect("ended").success());
+}
+
+fn lets_in(server: &Running, name: &str, password: &str) -> bool {
+    let replies = server.dialogue(&[&format!("USER {name}"), &format!("PASS {password}")]);
+    match replies[2].get(..3) {
+        Some("230") => true,
+        Some("530") => false,
+        _ => panic!("{replies:?}"),
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn after_a_reload_an_old_password_is_refused_though_only_root_may_read_the_file() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let users = site.private("users");
+    set_password(&users, "ann", "first");
+    let mode = fs::metadata(&users).expect("made").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut server = site.serve(&["--passwords", text(&users)]);
+    assert!(lets_in(&server, "ann", "first"));
+    set_password(&users, "ann", "second");
+    server.signal(Signal::HUP);
+    server.log_until("reloaded");
+    assert!(!lets_in(&server, "ann", "first"), "it was changed");
+    assert!(lets_in(&server, "ann", "second"));
+}
+
+#[test]
+fn a_reload_that_cannot_read_the_passwords_says_that_the_old_ones_hold() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let users = site.private("users");
+    set_password(&users, "ann", "first");
+    let mut server = site.serve(&["--passwords", text(&users)]);
+    set_password(&users, "ann", "second");
+    // Another account could exchange the file now.
+    let nobody = nix::unistd::User::from_name("nobody")
+        .expect("asked")
+        .expect("there is a nobody");
+    chown(site.private.path(), Some(nobody.uid.as_raw()), None).expect("root may");
+    chown(&users, Some(0), Some(0)).expect("root may");
+    server.signal(Signal::HUP);
+    let log = server.log_until("let only root write");
+    let line = log.lines().last().expect("a line");
+    for words in ["ERROR", "users", "passwords", "from before", text(&users)] {
+        assert!(line.contains(words), "{words} in {line}");
+    }
+    assert!(lets_in(&server, "ann", "first"));
+}
+
+#[test]
+fn a_configuration_file_that_only_root_may_read_is_read_again() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let (file, users) = (site.private("gridhaul.toml"), site.private("users"));
+    set_password(&users, "ann", "first");
+    let write = |anonymous: bool| {
+        let mut file = File::create(&file).expect("made");
+        file.set_permissions(Permissions::from_mode(0o600))
+            .expect("set");
+        let users = text(&users);
+        writeln!(file, "anonymous = {anonymous}\npasswords = {users:?}").expect("written");
+    };
+    write(true);
+    let mut server = site.serve(&["--config", text(&file)]);
+    assert!(lets_in(&server, "anonymous", "x"));
+    write(false);
+    server.signal(Signal::HUP);
+    server.log_until("reloaded");
+    assert!(!lets_in(&server, "anonymous", "x"));
+    assert!(lets_in(&server, "ann", "first"));
+}
+
+#[test]
+fn a_trust_directory_that_cannot_be_read_again_is_told_at_the_start() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let trust = site.private("trust");
+    fs::create_dir(&trust).expect("made");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
+    for name in ["ca.pem", "ca.signing_policy", "host.pem", "host.key"] {
+        let to = match name.starts_with("ca") {
+            true => trust.join(name),
+            false => site.private(name),
+        };
+        fs::copy(samples.join(name), to).expect("copied");
+    }
+    let (cert, key) = (site.private("host.pem"), site.private("host.key"));
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("set");
+    let map = site.private("map");
+    fs::write(&map, "").expect("written");
+    let mut server = site.serve(&[
+        "--gsi",
+        "--trust",
+        text(&trust),
+        "--gridmap",
+        text(&map),
+        "--cert",
+        text(&cert),
+        "--key",
+        text(&key),
+    ]);
+    let log = server.log_until("cannot be read again by the account");
+    assert!(log.contains("ERROR") && log.contains(text(&trust)), "{log}");
+    assert!(!log.contains(text(&map)), "the monitor opens it: {log}");
+}
+
+#[test]
+fn a_check_names_a_password_file_that_cannot_be_read_again() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let users = site.private("users");
+    set_password(&users, "ann", "first");
+    let check = || {
+        let output = program()
+            .args(["check", "--root"])
+            .arg(site.served.path())
+            .arg("--passwords")
+            .arg(&users)
+            .output()
+            .expect("started");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let complains = |report: &str| {
+        let lines = report.lines().filter(|line| line.contains("passwords:"));
+        lines.filter(|line| line.starts_with("error")).count() == 1
+    };
+    let report = check();
+    assert!(!complains(&report), "{report}");
+    let all = Permissions::from_mode(0o1777);
+    fs::set_permissions(site.private.path(), all).expect("set");
+    let report = check();
+    assert!(!complains(&report), "what is root's stays root's: {report}");
+    let all = Permissions::from_mode(0o777);
+    fs::set_permissions(site.private.path(), all).expect("set");
+    let report = check();
+    assert!(complains(&report), "{report}");
+}
