@@ -8,7 +8,7 @@ use gridhaul_accounts::{AccountRequest, Accounts, BrokerSource, open_own};
 use gridhaul_storage::{PosixOptions, PosixStorage, Rights, StorageError};
 use gridhaul_transfer::{AccountFiles, AttachError, NodeAccount};
 use rustix::io::Errno;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::config::Config;
 
@@ -114,7 +114,7 @@ impl Storages {
         let root = key.root.display().to_string();
         match held.is_current() {
             Ok(true) => Ok(held),
-            // Only root gets to it, whose rights are given up: all that is known is what was there at the start.
+            // Only root gets to it, whose rights are given up, and without /proc all that is known is what was there at the start.
             Err(error) if error.errno == Errno::ACCESS => Ok(held),
             Ok(false) => match self.open_key(key) {
                 Ok(opened) => {
@@ -125,7 +125,7 @@ impl Storages {
                     Ok(opened)
                 }
                 Err(error) => {
-                    warn!(root, %error, "the root is another directory now, and cannot be opened: logins are refused");
+                    error!(root, %error, "the root is another directory now, and cannot be opened: logins are refused");
                     Err(error)
                 }
             },

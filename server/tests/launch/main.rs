@@ -5,6 +5,7 @@ mod processes;
 mod program;
 mod reload;
 mod renewal;
+mod roots;
 mod sandbox;
 mod security;
 mod ssh;

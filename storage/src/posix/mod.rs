@@ -9,6 +9,7 @@ mod direct;
 mod facts;
 mod list;
 mod open;
+mod place;
 mod remove;
 mod resolve;
 mod rules;

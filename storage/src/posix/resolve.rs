@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::place::Place;
 use super::rules;
 use crate::StorageError;
 
@@ -29,6 +30,8 @@ pub(super) struct Root {
     descriptor: OwnedFd,
     /// Where it was when it was opened.
     path: PathBuf,
+    /// The same, as the kernel shows it.
+    place: Option<Place>,
 }
 
 impl Root {
@@ -38,6 +41,7 @@ impl Root {
         let descriptor = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| StorageError::new("open", errno))?;
         let root = Self {
+            place: Place::of(&descriptor),
             descriptor,
             path: path.to_owned(),
         };
@@ -61,7 +65,16 @@ impl Root {
                 .map(|facts| (facts.stx_dev_major, facts.stx_dev_minor, facts.stx_ino))
         };
         let held = identity(self.descriptor.as_fd(), Path::new(""))?;
-        Ok(held == identity(CWD, &self.path)?)
+        match identity(CWD, &self.path) {
+            Ok(found) => Ok(held == found),
+            // Only root may follow the path, whose rights this process had when it opened the directory.
+            Err(Errno::ACCESS) => {
+                let place = self.place.as_ref();
+                let has = place.and_then(|place| place.still_has(&self.descriptor));
+                has.ok_or(Errno::ACCESS)
+            }
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Opens what `path` names, with links followed inside the root.
