@@ -84,6 +84,8 @@ pub(crate) struct Session {
     place: Option<Place>,
     /// Something came before login that is no command.
     sent_garbage: bool,
+    /// `REIN` ended a login.
+    had_login: bool,
     login: Login,
     /// Passwords, certificates and identities that were refused.
     failures: u32,
@@ -209,6 +211,7 @@ impl Session {
             local_user: None,
             place: None,
             sent_garbage: false,
+            had_login: false,
             login: Login::Nobody,
             failures: 0,
             rename_refusal: None,
@@ -283,7 +286,7 @@ impl Session {
             _ if self.sent_garbage => Some(Misconduct::Garbage),
             End::Idle => Some(Misconduct::Timeout),
             // What was refused was counted then.
-            _ => (self.failures == 0).then_some(Misconduct::NoLogin),
+            _ => (self.failures == 0 && !self.had_login).then_some(Misconduct::NoLogin),
         };
         if let Some(misconduct) = misconduct {
             self.penalize(misconduct);
@@ -373,6 +376,7 @@ impl Session {
             connected,
             protection: _,
             local_user: _,
+            had_login,
             // The place that a login took is kept; it is lost to the login timeout if no other login follows.
             place: _,
             // Misconduct is not forgotten, so that it cannot be begun anew.
@@ -392,6 +396,7 @@ impl Session {
             user.node.release();
             // Only who had logged in gets time for another login.
             *connected = Instant::now();
+            *had_login = true;
         }
         *login = Login::Nobody;
         *negotiated = begin(settings);

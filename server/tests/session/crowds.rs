@@ -86,3 +86,15 @@ fn an_address_of_garbage_is_refused_for_a_while_unless_it_is_exempt() {
     assert!((30..97).contains(&count), "{count} of 100");
     assert_eq!(refused(Some("127.0.0.0/24")), 0);
 }
+
+#[test]
+fn a_client_that_logged_in_and_began_anew_may_leave() {
+    let served = Served::new();
+    for _ in 0..100 {
+        let mut client = connect_from(2, &served);
+        log_in(&mut client);
+        client.expect("REIN", 220);
+        client.expect("QUIT", 221);
+        client.expect_end();
+    }
+}
