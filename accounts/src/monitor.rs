@@ -18,6 +18,7 @@ use std::time::Duration;
 use gridhaul_sandbox::SandboxError;
 use gridhaul_storage::PosixOptions;
 use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::thread::CapabilitySet;
 
 use crate::broker::{self, ROOTS_RIGHTS};
@@ -42,6 +43,7 @@ pub struct MonitorError(#[from] io::Error);
 pub struct Monitor {
     socket: Mutex<OwnedFd>,
     files: Vec<PathBuf>,
+    pid: Pid,
 }
 
 /// What brokers are started with.
@@ -72,7 +74,7 @@ impl Monitor {
         files: Vec<PathBuf>,
     ) -> Result<Self, MonitorError> {
         let (ours, theirs) = socket::pair().map_err(io::Error::from)?;
-        process::fork(|| {
+        let pid = process::fork(|| {
             // SAFETY: nothing but this socket is used here, and the process ends without going back to
             // what the server had open.
             let closed = unsafe { process::close_all_but(theirs.as_fd()) };
@@ -84,7 +86,17 @@ impl Monitor {
         Ok(Self {
             socket: Mutex::new(ours),
             files,
+            pid,
         })
+    }
+
+    /// A descriptor that is readable when the monitor has ended. Only the process that started it can have one.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`process::watch`].
+    pub fn watch(&self) -> io::Result<OwnedFd> {
+        process::watch(self.pid)
     }
 
     /// The place of a file in the list, if it is there.

@@ -2,10 +2,10 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Starts a process that runs `child` and ends. It must be called while this process has one thread: a
 /// copy of any other would miss the threads that hold its locks.
@@ -32,6 +32,16 @@ pub fn fork(child: impl FnOnce()) -> io::Result<Pid> {
         }
         pid => Pid::from_raw(pid).ok_or_else(io::Error::last_os_error),
     }
+}
+
+/// A child of this process, as a descriptor that is readable when the child has ended.
+///
+/// # Errors
+///
+/// When the kernel has none (before Linux 5.3), or no descriptor is left.
+pub fn watch(child: Pid) -> io::Result<OwnedFd> {
+    // The number stays the child's own until it has been waited for.
+    Ok(pidfd_open(child, PidfdFlags::empty())?)
 }
 
 /// Takes no word but SIGKILL: signals to the whole service or terminal are for the server, which has

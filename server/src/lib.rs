@@ -17,6 +17,7 @@ mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod helpers;
 mod in_place;
 mod lateness;
 mod listener;

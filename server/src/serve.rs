@@ -3,17 +3,20 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_accounts::{Monitor, MonitorError};
+use gridhaul_accounts::{Monitor, MonitorError, process};
 use gridhaul_sandbox::SandboxError;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ConfigError, ServeArguments};
 use crate::descriptors;
+use crate::helpers::{self, Helper};
 use crate::logging::{Logging, LoggingError};
 use crate::login::{ConfigurationFile, Decides, LoginProcess, LoginProcessError};
 use crate::privileges::{self, PrivilegeError};
@@ -45,6 +48,9 @@ pub enum ServeError {
     /// The process cannot be confined.
     #[error("cannot confine the server: {0}")]
     Sandbox(#[from] SandboxError),
+    /// A process without which the server cannot go on.
+    #[error("{0} has ended")]
+    Helper(String),
     /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(#[from] io::Error),
@@ -71,7 +77,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     };
     let logging = Logging::start(&config.log)?;
     // Before this process listens or reads a secret: the monitor listens to the login process alone.
-    let logins = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let watched_monitor = monitor.as_ref().map(Monitor::watch);
+    let (logins, login) = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let watched_login = helpers::watched(Helper::Login, process::watch(login));
+    let watched_monitor = watched_monitor.map(|monitor| helpers::watched(Helper::Monitor, monitor));
+    let watched = watched_login.into_iter().chain(watched_monitor.flatten());
     let server = PreparedServer::with_logins(config.clone(), Decides::Apart(Arc::clone(&logins)))?;
     // With root's rights still: the way to a directory may be closed to the account that serves.
     let prepared = sandbox::Prepared::new(&server.settings(), &process);
@@ -95,9 +105,9 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let served = runtime.block_on(async {
         let signals = Signals::new()?;
         let server = server.start()?;
+        let ended = helpers::watch(watched.collect())?;
         announce(&server);
-        run(server, signals, arguments, &logging, &confined).await;
-        Ok(())
+        run(server, signals, ended, arguments, &logging, &confined).await
     });
     runtime.shutdown_timeout(LAST_THREADS);
     served
@@ -169,21 +179,29 @@ impl Signals {
 async fn run(
     server: Server,
     mut signals: Signals,
+    ended: Receiver<Helper>,
     arguments: &ServeArguments,
     logging: &Logging,
     confined: &Confined,
-) {
-    loop {
+) -> Result<(), ServeError> {
+    let mut gone = pin!(helpers::gone(ended));
+    let ends = loop {
         tokio::select! {
             _ = signals.hang_up.recv() => reload(&server, arguments, logging, confined),
-            _ = signals.terminate.recv() => break,
-            _ = signals.interrupt.recv() => break,
+            _ = signals.terminate.recv() => break Ok(()),
+            _ = signals.interrupt.recv() => break Ok(()),
+            helper = &mut gone => {
+                // What starts the server again is told by the exit status, when the transfers are done.
+                error!("{helper} has ended: no more logins; restart the server");
+                break Err(ServeError::Helper(helper.to_string()));
+            }
         }
-    }
+    };
     info!(sessions = server.sessions(), "shutting down");
     if !server.shut_down(signals.end()).await {
         warn!("some sessions did not end in time");
     }
+    ends
 }
 
 fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confined: &Confined) {

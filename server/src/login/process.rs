@@ -17,6 +17,7 @@ use gridhaul_sandbox::Confinement;
 use gridhaul_security::credential::Credential;
 use gridhaul_security::files::OpenFiles as _;
 use rustix::io::Errno;
+use rustix::process::Pid;
 use rustls::SignatureScheme;
 use tracing::{error, info, warn};
 
@@ -74,7 +75,7 @@ impl LoginProcess {
         arguments: &ServeArguments,
         logging: &Logging,
         monitor: Option<Monitor>,
-    ) -> Result<Arc<LoginClient>, LoginProcessError> {
+    ) -> Result<(Arc<LoginClient>, Pid), LoginProcessError> {
         let starts_brokers = monitor.is_some() && config.security.gsi.is_some();
         let (tell, told) = pair().map_err(std::io::Error::from)?;
         let mut ours = Vec::new();
@@ -85,7 +86,7 @@ impl LoginProcess {
             theirs.push(there);
         }
         let mut kept = Some((ours, told));
-        fork(|| {
+        let pid = fork(|| {
             // What the other process goes on with.
             drop(kept.take());
             run(config, arguments, logging, monitor, theirs, tell);
@@ -96,7 +97,7 @@ impl LoginProcess {
         };
         match receive_message(&told, &mut Vec::new()) {
             Ok(Some(message)) if message.is_empty() => {
-                Ok(Arc::new(LoginClient::new(ours, starts_brokers)))
+                Ok((Arc::new(LoginClient::new(ours, starts_brokers)), pid))
             }
             Ok(Some(message)) => {
                 let reason = String::from_utf8_lossy(&message).into_owned();

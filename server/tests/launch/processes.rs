@@ -1,10 +1,12 @@
 //! What each process of the server holds, as the kernel shows it.
 
 use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use argon2::password_hash::phc::PasswordHash;
 use rustls::pki_types::PrivateKeyDer;
@@ -216,15 +218,114 @@ fn a_login_process_that_cannot_read_its_files_says_why() {
     assert!(error.contains("line 1"), "{error}");
 }
 
+/// As the kernel does it to a process that takes too much memory.
+fn kill(server: &Running, name: &str) {
+    let process = i32::try_from(child(server, name)).expect("a process number");
+    let process = rustix::process::Pid::from_raw(process).expect("not zero");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("killed");
+}
+
+/// A control connection.
+struct Client {
+    stream: TcpStream,
+    replies: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Returns the client and the server's greeting.
+    fn connect(server: &Running) -> (Self, String) {
+        let stream = TcpStream::connect(server.address).expect("connected");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .expect("set");
+        let replies = BufReader::new(stream.try_clone().expect("a handle"));
+        let mut client = Self { stream, replies };
+        let greeting = client.reply();
+        (client, greeting)
+    }
+
+    /// Empty when the server has closed the connection.
+    fn reply(&mut self) -> String {
+        let mut line = String::new();
+        // A connection that was reset is as closed as any other.
+        let _ = self.replies.read_line(&mut line);
+        line
+    }
+
+    fn send(&mut self, line: &str) -> String {
+        let sent = self.stream.write_all(format!("{line}\r\n").as_bytes());
+        sent.map_or_else(|_| String::new(), |()| self.reply())
+    }
+}
+
 #[test]
 fn without_the_login_process_nobody_logs_in_and_the_log_says_so() {
     let site = public_directory();
+    let mut server = Running::start(site.path(), &["--anonymous"]);
+    let (mut client, _) = Client::connect(&server);
+    assert!(client.send("USER anonymous").starts_with("331"));
+    kill(&server, "gridhaul-login");
+    let reply = client.send("PASS x");
+    assert!(!reply.starts_with('2'), "{reply}");
+    drop(client);
+    let log = server.log_until("has ended");
+    assert!(
+        log.contains("ERROR") && log.contains("decides logins"),
+        "{log}"
+    );
+    let (status, _) = server.ended();
+    assert_eq!(status, 1, "the service manager starts it again");
+}
+
+#[test]
+fn without_the_monitor_the_server_ends_with_an_error() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: without root there is no monitor");
+        return;
+    }
+    let site = site();
+    let text = |name: &str| site.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (cert, key) = (text("cert.pem"), text("key.pem"));
+    let flags = ["--anonymous", "--cert", &cert, "--key", &key];
+    let server = Running::start(site.path(), &flags);
+    kill(&server, "gridhaul-mon");
+    let (status, log) = server.ended();
+    assert_eq!(status, 1, "the service manager starts it again");
+    let told = log
+        .lines()
+        .any(|line| line.contains("ERROR") && line.contains("the monitor"));
+    assert!(told, "{log}");
+}
+
+#[test]
+fn transfers_finish_when_the_login_process_ends() {
+    const BYTES: u64 = 64 << 20;
+
+    let site = public_directory();
+    let file = File::create(site.path().join("large")).expect("made");
+    file.set_len(BYTES).expect("set");
     let server = Running::start(site.path(), &["--anonymous"]);
-    let login = i32::try_from(child(&server, "gridhaul-login")).expect("a process number");
-    let login = rustix::process::Pid::from_raw(login).expect("not zero");
-    rustix::process::kill_process(login, rustix::process::Signal::KILL).expect("killed");
-    let replies = server.dialogue(&["USER anonymous", "PASS x"]);
-    assert!(replies[2].starts_with("530"), "{replies:?}");
-    let (_, log) = server.stop();
-    assert!(log.contains("decides logins does not answer"), "{log}");
+    let (mut client, _) = Client::connect(&server);
+    for line in ["USER anonymous", "PASS x", "TYPE I"] {
+        client.send(line);
+    }
+    let passive = client.send("EPSV");
+    let port = passive.split('|').nth(3).expect("229 has a port");
+    let port = port.parse().expect("a number");
+    let mut data = TcpStream::connect((server.address.ip(), port)).expect("connected");
+    let started = client.send("RETR large");
+    assert!(started.starts_with('1'), "{started}");
+    kill(&server, "gridhaul-login");
+    // The server has noticed: it listens no more.
+    let begun = Instant::now();
+    while TcpStream::connect(server.address).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
+        std::thread::yield_now();
+    }
+    let received = std::io::copy(&mut data, &mut std::io::sink()).expect("received");
+    assert_eq!(received, BYTES);
+    let finished = client.reply();
+    assert!(finished.starts_with("226"), "{finished}");
+    let (status, log) = server.ended();
+    assert_eq!(status, 1, "{log}");
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -80,13 +81,7 @@ impl Running {
         let mut stderr = BufReader::new(self.child.stderr.as_mut().expect("piped"));
         while !log.contains(words) {
             if stderr.buffer().is_empty() {
-                let mut polled = [PollFd::new(stderr.get_ref(), PollFlags::IN)];
-                let patience = Timespec {
-                    tv_sec: 60,
-                    tv_nsec: 0,
-                };
-                let ready = poll(&mut polled, Some(&patience)).expect("polled");
-                assert!(ready > 0, "no {words:?} in {log}");
+                wait_for_bytes(stderr.get_ref(), &log);
             }
             assert!(stderr.read_line(&mut log).expect("UTF-8") > 0, "{log}");
         }
@@ -99,6 +94,23 @@ impl Running {
         let mut log = String::new();
         let mut stderr = self.child.stderr.take().expect("piped");
         stderr.read_to_string(&mut log).expect("UTF-8");
+        (status.code().expect("an exit status"), log)
+    }
+
+    /// Waits until the server and all its processes have ended by themselves: the exit status, and the rest of the log.
+    pub(crate) fn ended(mut self) -> (i32, String) {
+        let mut stderr = self.child.stderr.take().expect("piped");
+        let mut log = Vec::new();
+        loop {
+            let mut piece = [0; 4096];
+            wait_for_bytes(&stderr, &String::from_utf8_lossy(&log));
+            match stderr.read(&mut piece).expect("a pipe") {
+                0 => break,
+                bytes => log.extend(&piece[..bytes]),
+            }
+        }
+        let status = self.child.wait().expect("ended");
+        let log = String::from_utf8(log).expect("UTF-8");
         (status.code().expect("an exit status"), log)
     }
 
@@ -127,6 +139,17 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Fails when nothing more is logged for long.
+fn wait_for_bytes(stderr: impl AsFd, log: &str) {
+    let mut polled = [PollFd::new(&stderr, PollFlags::IN)];
+    let patience = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let ready = poll(&mut polled, Some(&patience)).expect("polled");
+    assert!(ready > 0, "nothing more after {log}");
 }
 
 pub(crate) fn fails(command: &mut Command) -> String {

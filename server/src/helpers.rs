@@ -1,0 +1,86 @@
+//! The processes beside the one that serves, and their end.
+//!
+//! Without the login process there are no logins, and without the monitor no brokers and no renewed keys. Neither can be
+//! started again: it is a copy of the server from before it gave root up. So the server ends as well, and the service
+//! manager starts all of them again.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
+use tokio::sync::oneshot::{self, Receiver};
+use tracing::warn;
+
+/// A process that the server was started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Helper {
+    /// It decides logins.
+    Login,
+    /// It keeps root's rights.
+    Monitor,
+}
+
+impl fmt::Display for Helper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Login => "the process that decides logins",
+            Self::Monitor => "the monitor that keeps root's rights",
+        })
+    }
+}
+
+/// Waits for the end of one of these, in a thread of its own; each is a descriptor that is readable when its process has
+/// ended. Must be called after the process was confined, since it has threads then.
+///
+/// # Errors
+///
+/// When there is no thread.
+pub(crate) fn watch(processes: Vec<(Helper, OwnedFd)>) -> io::Result<Receiver<Helper>> {
+    let (tell, told) = oneshot::channel();
+    let wait = move || {
+        if let Ok(helper) = first_to_end(&processes) {
+            // A server that ends by itself waits for nothing.
+            let _ = tell.send(helper);
+        }
+    };
+    thread::Builder::new()
+        .name("gridhaul-helpers".to_owned())
+        .spawn(wait)?;
+    Ok(told)
+}
+
+/// Waits for the end of one; for ever where they cannot be watched.
+pub(crate) async fn gone(told: Receiver<Helper>) -> Helper {
+    match told.await {
+        Ok(helper) => helper,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// A descriptor for [`watch`], where the kernel has such (Linux 5.3).
+pub(crate) fn watched(helper: Helper, process: io::Result<OwnedFd>) -> Option<(Helper, OwnedFd)> {
+    match process {
+        Ok(process) => Some((helper, process)),
+        Err(error) => {
+            warn!(%error, "the end of {helper} would not be noticed");
+            None
+        }
+    }
+}
+
+fn first_to_end(processes: &[(Helper, OwnedFd)]) -> Result<Helper, Errno> {
+    let mut polled: Vec<_> = processes
+        .iter()
+        .map(|(_, process)| PollFd::new(process, PollFlags::IN))
+        .collect();
+    loop {
+        retry_on_intr(|| poll(&mut polled, None))?;
+        let mut ended = processes.iter().zip(&polled);
+        if let Some(((helper, _), _)) = ended.find(|(_, polled)| !polled.revents().is_empty()) {
+            return Ok(*helper);
+        }
+    }
+}
