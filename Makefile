@@ -30,6 +30,10 @@ lint: ## Run clippy, with warnings as errors
 doc: ## Build the documentation, with warnings as errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
+.PHONY: book
+book: ## Build the documentation for readers in target/book, with mdbook
+	scripts/book
+
 .PHONY: dependencies
 dependencies: ## Check licences, duplicates, sources and number of dependencies
 	scripts/check-dependency-budget

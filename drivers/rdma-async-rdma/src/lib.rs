@@ -1,7 +1,7 @@
 //! The crate async-rdma as a provider of the driver `rdma`.
 //!
 //! It carries a channel's messages by RoCE v2, like the driver's own provider `verbs`, and exists to be compared with that:
-//! see *Why async-rdma is not the default* in `ARCHITECTURE.md`. Both ends of a channel must use it. It uses async-rdma as
+//! see `docs/decisions/async-rdma.md`. Both ends of a channel must use it. It uses async-rdma as
 //! plain verbs: the two ends connect one queue pair by what they tell each other on the data connection, and of
 //! async-rdma's own ways to connect, to hand memory out and to send messages, nothing is used.
 //!

@@ -104,11 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_in_the_readme_are_valid() {
-        let readme = include_str!("../../../README.md");
-        let blocks: Vec<&str> = readme
-            .split("```toml\n")
-            .skip(1)
+    fn the_examples_in_the_documentation_are_valid() {
+        let pages = [
+            include_str!("../../../docs/operators/configuration.md"),
+            include_str!("../../../docs/operators/accounts.md"),
+        ];
+        let blocks: Vec<&str> = pages
+            .iter()
+            .flat_map(|page| page.split("```toml\n").skip(1))
             .filter_map(|rest| rest.split("```").next())
             .collect();
         assert!(blocks.len() >= 2, "there are examples");

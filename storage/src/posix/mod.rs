@@ -11,7 +11,6 @@ mod list;
 mod open;
 mod place;
 mod remove;
-mod reopen;
 mod resolve;
 mod rules;
 
