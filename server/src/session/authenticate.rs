@@ -226,7 +226,9 @@ impl Session {
                 self.send(control, &Reply::new(234, "Begin the TLS handshake."));
                 control.flush().await?;
                 let deadline = self.connected + self.settings.config.limits.login_timeout;
-                let accepted = timeout_at(deadline, control.accept_tls(&acceptor)).await;
+                let (workers, network) = (&self.shared.handshakes, Network::of(self.peer));
+                let accepted = control.accept_tls(&acceptor, workers, network);
+                let accepted = timeout_at(deadline, accepted).await;
                 let protection = accepted
                     .unwrap_or_else(|elapsed| Err(elapsed.into()))
                     .map_err(|error| {

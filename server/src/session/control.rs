@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 
 use super::protection;
 use super::stream::Stream;
+use crate::admission::{Network, Workers};
 
 /// Commands that may wait while another one is carried out; then reading stops.
 const MOST_WAITING: usize = 64;
@@ -223,8 +224,13 @@ impl Control {
     }
 
     /// Waits for the client's TLS handshake. Returns what was agreed, for the log.
-    pub(crate) async fn accept_tls(&mut self, acceptor: &TlsAcceptor) -> io::Result<String> {
-        self.stream.accept_tls(acceptor).await?;
+    pub(crate) async fn accept_tls(
+        &mut self,
+        acceptor: &TlsAcceptor,
+        workers: &Workers,
+        network: Network,
+    ) -> io::Result<String> {
+        self.stream.accept_tls(acceptor, workers, network).await?;
         Ok(self.stream.tls_description().unwrap_or_default())
     }
 
