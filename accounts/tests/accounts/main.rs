@@ -146,8 +146,8 @@ fn status(pid: u32, title: &str) -> String {
         .to_owned()
 }
 
-/// Standard input and its like, the root twice, and a socket for each thread.
-const BROKERS_DESCRIPTORS: usize = 3 + 2 + 16;
+/// Standard input and its like, the root twice, the links of its descriptors, and a socket for each thread.
+const BROKERS_DESCRIPTORS: usize = 3 + 2 + 1 + 16;
 
 /// Waits until a process holds no more descriptors than these. What it has sent it closes after that, and
 /// the server may be quicker.

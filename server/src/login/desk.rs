@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use gridhaul_security::context::{Context, MessageKeys, MessageProtection, Step};
 use gridhaul_security::credential::Credential;
@@ -142,6 +143,9 @@ impl Desk {
         peer: &Peer,
         requested: Option<&str>,
     ) -> Result<Authorized, String> {
+        if peer.expires <= SystemTime::now() {
+            return Err("The certificate has expired.".to_owned());
+        }
         match &self.identities {
             Some(identities) => identities
                 .authorize(peer, requested)

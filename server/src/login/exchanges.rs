@@ -1,6 +1,7 @@
 //! The exchanges that the login process remembers, and the accounts for which the monitor may be asked.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridhaul_security::context::Context;
@@ -11,7 +12,7 @@ use super::messages::Account;
 /// What is remembered, as long as the client is there.
 #[derive(Debug)]
 pub(super) struct Exchanges {
-    most: usize,
+    most: AtomicUsize,
     table: Mutex<Table>,
 }
 
@@ -19,8 +20,21 @@ pub(super) struct Exchanges {
 struct Table {
     last: u64,
     exchanges: HashMap<u64, State>,
-    /// How many clients who are still there were granted each account.
-    granted: HashMap<Account, usize>,
+}
+
+/// What the client of an exchange was granted.
+#[derive(Debug, Clone)]
+struct Grant {
+    account: Account,
+    requested: Option<String>,
+}
+
+/// A client who is still there and was granted an account.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) peer: Arc<Peer>,
+    /// The account that the client asked for, if it did.
+    pub(super) requested: Option<String>,
 }
 
 #[derive(Debug)]
@@ -32,7 +46,7 @@ enum State {
     /// The client is known.
     Established {
         peer: Arc<Peer>,
-        granted: Option<Account>,
+        granted: Option<Grant>,
     },
 }
 
@@ -44,15 +58,20 @@ impl Exchanges {
     /// Remembers up to so many.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            most,
+            most: AtomicUsize::new(most),
             table: Mutex::default(),
         }
+    }
+
+    /// Remembers up to so many from now on. Those that are there stay.
+    pub(super) fn set_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// Begins another one, and gives its number.
     pub(super) fn begin(&self) -> Result<u64, Full> {
         let mut table = self.table();
-        if table.exchanges.len() >= self.most {
+        if table.exchanges.len() >= self.most.load(Ordering::Relaxed) {
             return Err(Full);
         }
         table.last += 1;
@@ -99,54 +118,59 @@ impl Exchanges {
         }
     }
 
-    /// The client of an established exchange may use this account from now on, and no other.
-    pub(super) fn grant(&self, exchange: u64, account: Option<Account>) {
-        let mut table = self.table();
-        let Some(State::Established { granted, .. }) = table.exchanges.get_mut(&exchange) else {
-            return;
-        };
-        let before = std::mem::replace(granted, account.clone());
-        table.take_back(before);
-        if let Some(account) = account {
-            *table.granted.entry(account).or_default() += 1;
+    /// The client of an established exchange, who asked for `requested`, may use this account from now on, and no other.
+    pub(super) fn grant(&self, exchange: u64, account: Account, requested: Option<&str>) {
+        self.set_grant(
+            exchange,
+            Some(Grant {
+                account,
+                requested: requested.map(str::to_owned),
+            }),
+        );
+    }
+
+    /// The client of an established exchange may use no account any more.
+    pub(super) fn take_back(&self, exchange: u64) {
+        self.set_grant(exchange, None);
+    }
+
+    fn set_grant(&self, exchange: u64, grant: Option<Grant>) {
+        if let Some(State::Established { granted, .. }) = self.table().exchanges.get_mut(&exchange)
+        {
+            *granted = grant;
         }
     }
 
-    /// Whether a client who is still there was granted this account.
-    pub(super) fn is_granted(&self, account: &Account) -> bool {
-        self.table().granted.contains_key(account)
+    /// The clients who are still there and were granted this account.
+    pub(super) fn holders(&self, account: &Account) -> Vec<Holder> {
+        let table = self.table();
+        let holders = table.exchanges.values().filter_map(|state| match state {
+            State::Established {
+                peer,
+                granted: Some(grant),
+            } if grant.account == *account => Some(Holder {
+                peer: Arc::clone(peer),
+                requested: grant.requested.clone(),
+            }),
+            _ => None,
+        });
+        holders.collect()
     }
 
     /// The client is gone.
     pub(super) fn end(&self, exchange: u64) {
-        let mut table = self.table();
-        if let Some(State::Established { granted, .. }) = table.exchanges.remove(&exchange) {
-            table.take_back(granted);
-        }
+        self.table().exchanges.remove(&exchange);
     }
 
-    /// How many exchanges and how many accounts are remembered.
+    /// How many exchanges are remembered.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn count(&self) -> (usize, usize) {
-        let table = self.table();
-        (table.exchanges.len(), table.granted.len())
+    pub(super) fn count(&self) -> usize {
+        self.table().exchanges.len()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every change of the table is whole, so a panic elsewhere does not spoil it.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Table {
-    fn take_back(&mut self, account: Option<Account>) {
-        let Some(account) = account else { return };
-        if let Some(count) = self.granted.get_mut(&account) {
-            *count -= 1;
-            if *count == 0 {
-                self.granted.remove(&account);
-            }
-        }
     }
 }
 
@@ -183,31 +207,33 @@ mod tests {
         let [one, other] = [(); 2].map(|()| exchanges.begin().expect("room"));
         for exchange in [one, other] {
             exchanges.establish(exchange, peer());
-            exchanges.grant(exchange, Some(account("alice")));
+            exchanges.grant(exchange, account("alice"), None);
         }
-        assert!(exchanges.is_granted(&account("alice")));
-        assert!(!exchanges.is_granted(&account("bob")));
+        let holders = |account| exchanges.holders(&account).len();
+        assert_eq!(holders(account("alice")), 2);
+        assert_eq!(holders(account("bob")), 0);
         let read_only = Account {
             read_only: true,
             ..account("alice")
         };
-        assert!(!exchanges.is_granted(&read_only), "it is another grant");
+        assert_eq!(holders(read_only), 0, "it is another grant");
         exchanges.end(one);
         exchanges.end(one);
-        assert!(exchanges.is_granted(&account("alice")));
-        exchanges.grant(other, Some(account("bob")));
-        assert!(!exchanges.is_granted(&account("alice")), "one at a time");
-        exchanges.end(other);
-        assert!(!exchanges.is_granted(&account("bob")));
-        assert!(exchanges.table().granted.is_empty());
+        assert_eq!(holders(account("alice")), 1);
+        exchanges.grant(other, account("bob"), Some("bob"));
+        assert_eq!(holders(account("alice")), 0, "one at a time");
+        let asked = exchanges.holders(&account("bob")).pop().expect("one");
+        assert_eq!(asked.requested.as_deref(), Some("bob"));
+        exchanges.take_back(other);
+        assert_eq!(holders(account("bob")), 0);
     }
 
     #[test]
     fn nothing_is_granted_before_the_client_is_known() {
         let exchanges = Exchanges::new(10);
         let exchange = exchanges.begin().expect("room");
-        exchanges.grant(exchange, Some(account("alice")));
-        assert!(!exchanges.is_granted(&account("alice")));
+        exchanges.grant(exchange, account("alice"), None);
+        assert!(exchanges.holders(&account("alice")).is_empty());
         assert!(exchanges.peer(exchange).is_none());
         exchanges.end(exchange);
         exchanges.establish(exchange, peer());
@@ -222,5 +248,9 @@ mod tests {
         assert_eq!(exchanges.begin(), Err(Full));
         exchanges.end(first);
         exchanges.begin().expect("room again");
+        exchanges.set_most(3);
+        exchanges.begin().expect("more room");
+        exchanges.set_most(1);
+        assert_eq!(exchanges.begin(), Err(Full));
     }
 }

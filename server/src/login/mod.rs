@@ -15,6 +15,8 @@ mod desk;
 mod exchanges;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+#[cfg(test)]
+mod grants;
 mod host_key;
 mod messages;
 mod process;

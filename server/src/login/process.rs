@@ -25,7 +25,7 @@ use crate::config::{Config, ServeArguments};
 use crate::logging::Logging;
 use crate::privileges;
 use crate::sandbox;
-use crate::security::{Opener, chain};
+use crate::security::{Authorized, Opener, chain};
 
 use super::client::{LoginClient, SIGNING_SOCKETS};
 use super::desk::{Desk, Stepped};
@@ -146,7 +146,7 @@ fn run(
         }
     };
     tell_unreadable(config, arguments, &opener);
-    let most = config.limits.connections.saturating_add(MORE_EXCHANGES);
+    let most = most_exchanges(config);
     let brokers = monitor.map(|monitor| monitor as Arc<dyn BrokerSource>);
     let office = Office {
         sources: Some(Sources {
@@ -345,7 +345,7 @@ impl Office<'_> {
         }
     }
 
-    fn authorize(&self, exchange: u64, requested: Option<&str>) -> Answer {
+    pub(super) fn authorize(&self, exchange: u64, requested: Option<&str>) -> Answer {
         let State { config, desk } = self.state();
         let Some(peer) = self.exchanges.peer(exchange) else {
             return Answer::Refused("The server failed.".to_owned());
@@ -354,17 +354,13 @@ impl Office<'_> {
             Ok(authorized) => authorized,
             Err(reason) => {
                 // Rules and maps may have changed since it was granted an account.
-                self.exchanges.grant(exchange, None);
+                self.exchanges.take_back(exchange);
                 return Answer::Refused(reason);
             }
         };
-        let root = authorized.root.unwrap_or_else(|| config.root.clone());
-        let account = Account {
-            account: authorized.account.clone(),
-            root: root.clone(),
-            read_only: authorized.read_only,
-        };
-        self.exchanges.grant(exchange, Some(account));
+        let account = account_of(&authorized, &config);
+        let root = account.root.clone();
+        self.exchanges.grant(exchange, account, requested);
         let attributes = authorized.attributes.iter();
         Answer::Authorized(Authorization {
             account: authorized.account,
@@ -376,8 +372,8 @@ impl Office<'_> {
     }
 
     /// Asks the monitor, for an account that a client was granted and for no other.
-    fn broker(&self, account: Account) -> Result<OwnedFd, Errno> {
-        if !self.exchanges.is_granted(&account) {
+    pub(super) fn broker(&self, account: Account) -> Result<OwnedFd, Errno> {
+        if !self.is_granted(&account) {
             warn!(
                 account = account.account,
                 "a broker was asked for, and nobody who is logged in may have it"
@@ -390,6 +386,17 @@ impl Office<'_> {
             root: account.root,
             read_only: account.read_only,
             file_mode: self.state().config.perms,
+        })
+    }
+
+    /// Whether a client who is still there was granted this account, and would be granted it now: proofs expire, and
+    /// maps and rules change.
+    fn is_granted(&self, account: &Account) -> bool {
+        let State { config, desk } = self.state();
+        let holders = self.exchanges.holders(account);
+        holders.iter().any(|holder| {
+            let authorized = desk.authorize(&holder.peer, holder.requested.as_deref());
+            authorized.is_ok_and(|authorized| account_of(&authorized, &config) == *account)
         })
     }
 
@@ -457,18 +464,39 @@ impl Office<'_> {
         let desk = Desk::load(&config, &sources.opener, Some(&running.desk))
             .map_err(|error| error.to_string())?;
         desk.start().map_err(|error| error.to_string())?;
+        self.take_over(config, desk);
+        info!("the login process has read the configuration again");
+        Ok(())
+    }
+
+    /// Decides with these from now on.
+    pub(super) fn take_over(&self, config: Config, desk: Desk) {
+        self.exchanges.set_most(most_exchanges(&config));
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State {
             config: Arc::new(config),
             desk: Arc::new(desk),
         };
-        info!("the login process has read the configuration again");
-        Ok(())
     }
 
     fn state(&self) -> State {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.clone()
     }
+}
+
+fn account_of(authorized: &Authorized, config: &Config) -> Account {
+    let root = authorized.root.as_ref().unwrap_or(&config.root);
+    Account {
+        account: authorized.account.clone(),
+        root: root.clone(),
+        read_only: authorized.read_only,
+    }
+}
+
+/// How many exchanges are remembered with this configuration.
+fn most_exchanges(config: &Config) -> usize {
+    let most = config.limits.connections;
+    most.saturating_add(MORE_EXCHANGES)
 }
 
 /// A delegated credential for the other process. Its key was made here, for this delegation.

@@ -6,7 +6,7 @@
 
 use rustix::fs::OFlags;
 
-use super::open::by_descriptor;
+use super::reopen::by_descriptor;
 use crate::OpenedFile;
 
 /// Opens a file once more, with `O_DIRECT`. Without is as correct, so what stands in the way is no

@@ -11,6 +11,7 @@ mod list;
 mod open;
 mod place;
 mod remove;
+mod reopen;
 mod resolve;
 mod rules;
 

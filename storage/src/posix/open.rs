@@ -6,15 +6,15 @@
 //! take the place of what was looked at. A new file is made with `O_EXCL`.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::resolve::{Root, path_of};
-use super::rules;
+use super::reopen::by_descriptor;
+use super::resolve::Root;
 use crate::StorageError;
 
 /// How often opening is begun again because names change meanwhile or links lead on. The kernel follows
@@ -50,20 +50,22 @@ pub(super) fn existing_or_new(
             root.parent(&path).map_err(failed)?;
             return Err(failed(Errno::ISDIR));
         }
+        // Most files that are written are new.
+        let refusal = match root.create_file("open", &path, flags, mode) {
+            Ok(file) => return Ok((file, 0)),
+            // It exists. So may a name that is refused to new files.
+            Err(error) if error.errno == Errno::EXIST || error.rule.is_some() => error,
+            Err(error) => return Err(error),
+        };
         match root.hold(&path) {
             Ok(held) => {
                 if let Some(opened) = held_file(root, &path, &held, flags)? {
                     return Ok(opened);
                 }
-                continue;
             }
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-        match root.new_place("open", &path)?.create_file(flags, mode) {
-            Ok(file) => return Ok((file, 0)),
-            // Another program was faster, or it is a link that leads nowhere yet.
-            Err(Errno::EXIST) => path = followed(root, path).map_err(failed)?,
+            Err(Errno::NOENT) if refusal.rule.is_some() => return Err(refusal),
+            // A link that leads nowhere yet, or a file that was removed meanwhile.
+            Err(Errno::NOENT) => path = followed(root, path).map_err(failed)?,
             Err(errno) => return Err(failed(errno)),
         }
     }
@@ -78,7 +80,7 @@ fn held_file(
     flags: OFlags,
 ) -> Result<Option<(OwnedFd, u64)>, StorageError> {
     let facts = regular(held).map_err(failed)?;
-    rules::served(held)?;
+    root.serves(held, &facts)?;
     let opened = match by_descriptor(held, flags) {
         // What is held is there, so it is `/proc` that is not.
         Err(Errno::NOENT) => by_name(root, path, &facts, flags),
@@ -87,9 +89,11 @@ fn held_file(
     let Some(file) = opened.map_err(failed)? else {
         return Ok(None);
     };
-    // With `O_TRUNC` it is another size than before.
-    let facts = rustix::fs::fstat(&file).map_err(failed)?;
-    Ok(Some((file, u64::try_from(facts.st_size).unwrap_or(0))))
+    let size = match flags.contains(OFlags::TRUNC) {
+        true => 0,
+        false => u64::try_from(facts.st_size).unwrap_or(0),
+    };
+    Ok(Some((file, size)))
 }
 
 /// The facts of a regular file; an error for anything else.
@@ -100,21 +104,6 @@ fn regular(held: &OwnedFd) -> Result<Stat, Errno> {
         FileType::Directory => Err(Errno::ISDIR),
         _ => Err(Errno::OPNOTSUPP),
     }
-}
-
-/// Opens what a descriptor holds. A broker may open files with `openat2` only.
-pub(super) fn by_descriptor(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let path = path_of(held);
-    rustix::io::retry_on_intr(|| {
-        rustix::fs::openat2(
-            CWD,
-            path.as_str(),
-            flags,
-            Mode::empty(),
-            ResolveFlags::empty(),
-        )
-    })
 }
 
 /// Opens the name again where there is no `/proc`, and refuses another file than the one that was looked

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 
 use super::place::Place;
@@ -32,6 +32,9 @@ pub(super) struct Root {
     path: PathBuf,
     /// The same, as the kernel shows it.
     place: Option<Place>,
+    /// The number of its file system, if that is none of the kernel's own. No other one has the number while the root
+    /// is held.
+    served: Option<u64>,
 }
 
 impl Root {
@@ -42,6 +45,9 @@ impl Root {
             .map_err(|errno| StorageError::new("open", errno))?;
         let root = Self {
             place: Place::of(&descriptor),
+            served: rules::served(&descriptor)
+                .and_then(|()| device(&descriptor))
+                .ok(),
             descriptor,
             path: path.to_owned(),
         };
@@ -75,6 +81,14 @@ impl Root {
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Whether a file may be opened: see [`rules::served`].
+    pub(super) fn serves(&self, held: &OwnedFd, facts: &Stat) -> Result<(), StorageError> {
+        if self.served == Some(facts.st_dev) {
+            return Ok(());
+        }
+        rules::served(held)
     }
 
     /// Opens what `path` names, with links followed inside the root.
@@ -120,6 +134,22 @@ impl Root {
         Ok((parent, OsStr::from_bytes(name)))
     }
 
+    /// Makes a regular file and opens it, if a name like the last one of `path` may be made. It is an error if the name exists,
+    /// even as a link.
+    pub(super) fn create_file(
+        &self,
+        call: &'static str,
+        path: &Path,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, StorageError> {
+        let (_, name) = split(path.as_os_str().as_bytes());
+        rules::new_name(name).map_err(|rule| StorageError::refused(call, rule))?;
+        let flags = flags.difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL;
+        self.resolve(path, flags, mode)
+            .map_err(|errno| StorageError::new(call, errno))
+    }
+
     /// The place where `path` is to be made, if a name like its last one may be made.
     pub(super) fn new_place<'path>(
         &self,
@@ -134,7 +164,7 @@ impl Root {
     }
 }
 
-/// A name in a held directory that may be made: the only way to make one.
+/// A name in a held directory that may be made: the only way to make one, but for [`Root::create_file`].
 #[derive(Debug)]
 pub(super) struct NewPlace<'path> {
     directory: OwnedFd,
@@ -143,17 +173,6 @@ pub(super) struct NewPlace<'path> {
 }
 
 impl NewPlace<'_> {
-    /// Makes a regular file and opens it. It is an error if the name exists, even as a link.
-    pub(super) fn create_file(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let flags =
-            flags.difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // It is one name, so nothing is followed.
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        rustix::io::retry_on_intr(|| {
-            rustix::fs::openat2(&self.directory, self.name, flags, mode, resolve)
-        })
-    }
-
     pub(super) fn make_directory(&self, mode: Mode) -> Result<(), Errno> {
         rustix::fs::mkdirat(&self.directory, self.name, mode)
     }
@@ -166,6 +185,11 @@ impl NewPlace<'_> {
     pub(super) fn rename_from(&self, directory: OwnedFd, name: &OsStr) -> Result<(), Errno> {
         rustix::fs::renameat(directory, name, &self.directory, self.name)
     }
+}
+
+fn device(held: &OwnedFd) -> Result<u64, StorageError> {
+    let facts = rustix::fs::fstat(held).map_err(|errno| StorageError::new("stat", errno))?;
+    Ok(facts.st_dev)
 }
 
 /// A path of the machine that names what a descriptor holds, and that cannot be redirected.

@@ -1,0 +1,106 @@
+//! That what a client was granted lasts no longer than its proof, and than the maps grant it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use gridhaul_accounts::BrokerSource;
+use gridhaul_security::certificate::Certificate;
+use gridhaul_security::trust::Peer;
+use rustix::io::Errno;
+
+use super::Desk;
+use super::fuzzing::{Brokers, SITE};
+use super::messages::{Account, Answer};
+use super::process::Office;
+use crate::security::Opener;
+
+/// A client whose certificate is one of the samples, and whose proof ends in an hour or ended an hour ago.
+fn peer(pem: &[u8], expired: bool) -> Peer {
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    let chain = Certificate::all_from_pem(pem).expect("a certificate");
+    let now = SystemTime::now();
+    Peer {
+        identity: chain[0].subject().clone(),
+        chain,
+        limited: false,
+        expires: if expired { now - HOUR } else { now + HOUR },
+    }
+}
+
+/// The grid-mapfile has it for the host.
+fn pool() -> Account {
+    Account {
+        account: "pool".to_owned(),
+        root: SITE.config.root.clone(),
+        read_only: false,
+    }
+}
+
+const HOST: &[u8] = include_bytes!("../security/samples/host.pem");
+const ALICE: &[u8] = include_bytes!("../security/samples/alice.pem");
+
+/// Whether a client who was granted the account gets a broker for it.
+fn gets_broker(peer: Peer) -> bool {
+    let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
+    let brokers = Arc::new(Brokers::default());
+    let source = Arc::clone(&brokers) as Arc<dyn BrokerSource>;
+    let office = Office::new(SITE.config.clone(), desk, Some(source), 10);
+    let exchange = office.exchanges.begin().expect("room");
+    office.exchanges.establish(exchange, peer);
+    office.exchanges.grant(exchange, pool(), None);
+    match office.broker(pool()) {
+        Ok(_) => {
+            assert_eq!(brokers.take().len(), 1);
+            true
+        }
+        Err(errno) => {
+            assert_eq!((errno, brokers.take().len()), (Errno::PERM, 0));
+            false
+        }
+    }
+}
+
+#[test]
+fn an_expired_proof_gets_no_broker() {
+    assert!(gets_broker(peer(HOST, false)));
+    assert!(!gets_broker(peer(HOST, true)));
+}
+
+#[test]
+fn a_client_whom_the_maps_do_not_name_any_more_gets_no_broker() {
+    // The map has another account for this one, as if it had been changed after the login.
+    assert!(!gets_broker(peer(ALICE, false)));
+}
+
+#[test]
+fn an_expired_proof_is_granted_no_account() {
+    for (expired, granted) in [(false, true), (true, false)] {
+        let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
+        let office = Office::new(SITE.config.clone(), desk, None, 10);
+        let exchange = office.exchanges.begin().expect("room");
+        office.exchanges.establish(exchange, peer(HOST, expired));
+        match office.authorize(exchange, None) {
+            Answer::Authorized(authorization) => {
+                assert!(granted, "{authorization:?}");
+                assert_eq!(authorization.account, "pool");
+            }
+            Answer::Refused(reason) => {
+                assert!(!granted && reason.contains("expired"), "{reason}");
+            }
+            other => panic!("{other:?} for an authorization"),
+        }
+    }
+}
+
+#[test]
+fn a_reload_that_allows_more_connections_makes_room_for_their_exchanges() {
+    let desk = || Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
+    let office = Office::new(SITE.config.clone(), desk(), None, 1);
+    office.exchanges.begin().expect("room for one");
+    office.exchanges.begin().expect_err("for no more");
+    office.take_over(SITE.config.clone(), desk());
+    for _ in 0..SITE.config.limits.connections {
+        office.exchanges.begin().expect("room");
+    }
+}
