@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn source(host: u8) -> Source {
-        Source::at([192, 0, 2, host].into())
+        Source::at([192, 0, 2, host].into()).with_account(host.to_string())
     }
 
     /// File systems that hang take the share of their clients, and nothing from logins.

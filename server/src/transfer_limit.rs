@@ -66,10 +66,10 @@ impl TransferLimit {
     pub(crate) fn note_lateness(&self, lateness: Duration) {
         self.change(|bounds| {
             if lateness >= LATE {
-                // A client that is alone runs three quarters of what may run, so the bound comes down to what runs
-                // before it comes down further.
+                // A client that is alone runs two thirds or three quarters of what may run, so the bound comes down to
+                // what runs before it comes down further.
                 let running = self.pool.load().held;
-                let room = running.saturating_add(running.div_ceil(3));
+                let room = running.saturating_add(running.div_ceil(2));
                 let bound = room.min(bounds.at_once);
                 bounds.at_once = (bound - bound.div_ceil(4)).max(self.always);
             } else {
@@ -108,9 +108,10 @@ mod tests {
 
     use super::*;
 
-    /// Clients of different networks, which hold one transfer each.
+    /// Clients of different networks and accounts, which hold one transfer each.
     fn source(number: u32) -> Source {
-        Source::at(std::net::Ipv4Addr::from(0x0a00_0000 + number).into())
+        let address = std::net::Ipv4Addr::from(0x0a00_0000 + number);
+        Source::at(address.into()).with_account(number.to_string())
     }
 
     fn now(turn: Turn) -> Grant {

@@ -15,34 +15,34 @@
 //! holds nothing gets units even if its network is at the threshold: gateways and transfer services have one address
 //! for many users, of whom one must not shut out the others.
 //!
+//! Sources without an account (clients that have not logged in, and anonymous ones) share all but one
+//! [`FOR_ACCOUNTS`]th of the capacity, by the same rule over that room: addresses are cheap, so many of them could
+//! otherwise take nearly everything from users with an account.
+//!
 //! Consequences that callers must know:
 //!
-//! - A single client gets 3/4 of the capacity even if no other source is there. Capacities are chosen with that in
-//!   mind; below 4 units a single client gets all but one of them, and always at least one.
+//! - A single client gets 3/4 of the capacity even if no other source is there; without an account, of what such
+//!   sources share. Capacities are chosen with that in mind; below 4 units a single client gets all but one of them,
+//!   and always at least one.
+//! - A request for several units gets as many as the rule gives at that moment. It waits only if that is none: a
+//!   request that waited for all of them could hold up smaller ones, or be held up by them for ever.
 //! - Nothing is taken away from a source. What is held must end by itself: by a stall limit, a deadline, or the
 //!   end of the session.
 
 /// How many times the free units a source may hold.
 pub const ALPHA: usize = 3;
 
-/// What one source gets of `capacity` units when no other source is there: 3/4, and at least one unit if there is
-/// any. A single request for more is cut to this.
-pub fn sole_share(capacity: usize) -> usize {
-    let share = capacity - capacity.div_ceil(ALPHA + 1);
-    share.max(capacity.min(1))
-}
+/// This part of the capacity is for sources with an account.
+pub const FOR_ACCOUNTS: usize = 8;
 
-/// Whether a source that holds `held` units may take `units` more of `free` ones. Says nothing about whether so
-/// many are free if it holds nothing.
-pub(crate) fn allows(held: usize, units: usize, free: usize) -> bool {
-    held == 0
-        || free
-            .checked_sub(units)
-            .is_some_and(|left| held + units <= ALPHA.saturating_mul(left))
+/// How many of `capacity` units sources without an account may hold together: all of them if there are fewer than
+/// [`FOR_ACCOUNTS`].
+pub fn for_strangers(capacity: usize) -> usize {
+    capacity - capacity / FOR_ACCOUNTS
 }
 
 /// How many units a source that holds `held` may take of `free` ones at most.
-pub(crate) fn most(held: usize, free: usize) -> usize {
+pub fn most(held: usize, free: usize) -> usize {
     // held + units <= ALPHA * (free - units)
     let most = ALPHA.saturating_mul(free).saturating_sub(held) / (ALPHA + 1);
     let first = usize::from(held == 0 && free > 0);
@@ -55,19 +55,23 @@ mod tests {
 
     #[test]
     fn a_sole_source_gets_three_quarters() {
-        let shares = [0, 1, 2, 3, 4, 5, 8, 100, 500].map(sole_share);
+        let shares = [0, 1, 2, 3, 4, 5, 8, 100, 500].map(|capacity| most(0, capacity));
         assert_eq!(shares, [0, 1, 1, 2, 3, 3, 6, 75, 375]);
         for capacity in 0..1000 {
             let mut held = 0;
-            while held < capacity && allows(held, 1, capacity - held) {
+            while held < capacity && most(held, capacity - held) > 0 {
                 held += 1;
             }
-            assert_eq!(held, sole_share(capacity), "of {capacity}");
+            assert_eq!(held, most(0, capacity), "one at a time, of {capacity}");
         }
     }
 
     #[test]
-    fn the_most_is_what_is_still_allowed() {
+    fn the_most_is_what_the_threshold_allows() {
+        let allows = |held, units, free: usize| {
+            let left = free.checked_sub(units);
+            left.is_some_and(|left| held + units <= ALPHA * left)
+        };
         for free in 0..60 {
             for held in 1..60 {
                 let most = most(held, free);
@@ -76,5 +80,10 @@ mod tests {
             }
         }
         assert_eq!((most(0, 0), most(0, 1), most(0, 8)), (0, 1, 6));
+    }
+
+    #[test]
+    fn an_eighth_is_for_accounts() {
+        assert_eq!([0, 7, 8, 64, 500].map(for_strangers), [0, 7, 7, 56, 438]);
     }
 }

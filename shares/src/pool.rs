@@ -54,20 +54,15 @@ impl Pool {
         self.change(|state| state.capacity = capacity);
     }
 
-    /// Takes `units` if the source may have them now, without waiting and without overtaking a source that waits. A
-    /// request for more than [`policy::sole_share`](crate::policy::sole_share) is cut to that; the grant tells.
+    /// Takes as many of `units` as the source may have now, at least one, without waiting. The grant tells how many.
     pub fn try_take(&self, source: &Source, units: usize) -> Option<Grant> {
-        match self.take(source, units) {
-            Turn::Now(grant) => Some(grant),
-            Turn::Later(_) => None,
-        }
+        let grant = self.take_some(source, units);
+        (grant.units() > 0).then_some(grant)
     }
 
-    /// Takes as many as the source may have now, up to `units`; maybe none. For what is useful and not needed.
+    /// As [`Pool::try_take`], and maybe none. For what is useful and not needed.
     pub fn take_some(&self, source: &Source, units: usize) -> Grant {
-        let mut state = self.lock();
-        let units = state.take_some(source, units);
-        self.serve(state);
+        let units = self.lock().take(source, units);
         Grant::new(self.clone(), source.clone(), units)
     }
 
@@ -76,24 +71,25 @@ impl Pool {
     pub fn try_take_spare(&self, source: &Source, units: usize) -> Option<Grant> {
         let mut state = self.lock();
         let is_spare = state.waiting == 0 && (state.held + units) <= state.capacity / 2;
-        (is_spare && state.take(source, units))
-            .then(|| Grant::new(self.clone(), source.clone(), units))
+        let units = if is_spare {
+            state.take(source, units)
+        } else {
+            0
+        };
+        (units > 0).then(|| Grant::new(self.clone(), source.clone(), units))
     }
 
-    /// Takes `units`, or waits in the queue of the source. A request for more than
-    /// [`policy::sole_share`](crate::policy::sole_share) is cut to that; in a pool without capacity it waits for one
-    /// unit.
+    /// Takes as many of `units` as the source may have now; if that is none, it waits in the queue of the source for
+    /// one or more. A request for less than one is for one.
     pub fn take(&self, source: &Source, units: usize) -> Turn {
+        let wanted = units.max(1);
         let mut state = self.lock();
-        let units = state.cut(units);
-        if state.take(source, units) {
-            return Turn::Now(Grant::new(self.clone(), source.clone(), units));
-        }
-        let waiter = state.wait(source, units);
-        self.serve(state);
-        match waiter.granted() {
-            Some(units) => Turn::Now(Grant::new(self.clone(), source.clone(), units)),
-            None => Turn::Later(Waiting::new(self.clone(), source.clone(), waiter)),
+        match state.take(source, wanted) {
+            0 => {
+                let waiter = state.wait(source, wanted);
+                Turn::Later(Waiting::new(self.clone(), source.clone(), waiter))
+            }
+            units => Turn::Now(Grant::new(self.clone(), source.clone(), units)),
         }
     }
 

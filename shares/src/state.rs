@@ -17,43 +17,10 @@ pub(crate) struct State {
     pub(crate) waiting: usize,
     networks: HashMap<Network, usize>,
     accounts: HashMap<Arc<str>, usize>,
+    /// What all sources without an account hold together.
+    held_by_strangers: usize,
     queues: HashMap<Source, VecDeque<Arc<Waiter>>>,
     arrivals: u64,
-}
-
-/// What a source holds, by network and by account.
-#[derive(Debug, Clone, Copy)]
-struct Holds {
-    network: usize,
-    /// `None` without an account.
-    account: Option<usize>,
-}
-
-impl Holds {
-    fn greater(self) -> usize {
-        self.network.max(self.account.unwrap_or(0))
-    }
-
-    /// Whether the thresholds let it take so many. Says nothing about whether they are free if its account, or a
-    /// network without an account, holds nothing.
-    fn allow(self, units: usize, free: usize) -> bool {
-        match self.account {
-            Some(0) => true,
-            Some(held) => {
-                policy::allows(held, units, free) && policy::allows(self.network, units, free)
-            }
-            None => policy::allows(self.network, units, free),
-        }
-    }
-
-    fn most(self, free: usize) -> usize {
-        let of_network = policy::most(self.network, free);
-        match self.account {
-            Some(0) => of_network.max(free.min(1)),
-            Some(held) => policy::most(held, free).min(of_network),
-            None => of_network,
-        }
-    }
 }
 
 impl State {
@@ -68,36 +35,19 @@ impl State {
         self.capacity.saturating_sub(self.held)
     }
 
-    /// What a request for so many is for: at most the share of a source that is alone, so that it can be served.
-    pub(crate) fn cut(&self, units: usize) -> usize {
-        units.min(policy::sole_share(self.capacity).max(1))
-    }
-
-    /// Takes `units` now if the policy allows it. Only for when no request waits: else [`State::wait`] and
-    /// [`State::serve`] decide.
-    pub(crate) fn take(&mut self, source: &Source, units: usize) -> bool {
-        let free = self.free();
-        let may = self.waiting == 0 && units <= free && self.holds(source).allow(units, free);
-        if may {
-            self.add(source, units);
-        }
-        may
-    }
-
-    /// Takes up to `units`, and returns how many.
-    pub(crate) fn take_some(&mut self, source: &Source, units: usize) -> usize {
-        // What waits and is next, waits for room.
-        if self.waiting > 0 && (self.queues.contains_key(source) || self.next().is_some()) {
-            return 0;
-        }
-        let units = self.holds(source).most(self.free()).min(units);
+    /// Takes as many of `units` as the policy gives now, and returns how many: maybe none.
+    ///
+    /// It overtakes no request that waits, because none could be served: units that come back are dealt out at
+    /// once, and what a source takes leaves less for all.
+    pub(crate) fn take(&mut self, source: &Source, units: usize) -> usize {
+        let units = self.most(source).min(units);
         self.add(source, units);
         units
     }
 
     /// Puts a request into the queue of its source.
     pub(crate) fn wait(&mut self, source: &Source, units: usize) -> Arc<Waiter> {
-        let waiter = Arc::new(Waiter::new(units.max(1), self.arrivals));
+        let waiter = Arc::new(Waiter::new(units, self.arrivals));
         self.arrivals += 1;
         self.waiting += 1;
         let queue = self.queues.entry(source.clone()).or_default();
@@ -121,21 +71,20 @@ impl State {
     pub(crate) fn give_back(&mut self, source: &Source, units: usize) {
         self.held -= units;
         subtract(&mut self.networks, &source.network, units);
-        if let Some(account) = &source.account {
-            subtract(&mut self.accounts, account, units);
+        match &source.account {
+            Some(account) => subtract(&mut self.accounts, account, units),
+            None => self.held_by_strangers -= units,
         }
     }
 
     /// Gives free units to those whose turn it is, and returns them.
     ///
     /// The source that holds least is next (max-min fairness); among equals the one whose request is oldest. A
-    /// source at its threshold is passed over. One that holds nothing is not, even if its request is larger than
-    /// what is free: those behind it wait until it fits, or small requests would starve it.
+    /// source at its threshold is passed over.
     pub(crate) fn serve(&mut self) -> Vec<Arc<Waiter>> {
         let mut served = Vec::new();
         while self.waiting > 0
             && let Some((source, units)) = self.next()
-            && units <= self.free()
         {
             self.add(&source, units);
             served.extend(self.pop(&source, units));
@@ -153,10 +102,10 @@ impl State {
             (count + 1, units + next.wanted)
         });
         // What the source holds when it is this request's turn.
-        let level = self.holds(source).greater() + units;
+        let level = self.held_by(source) + units;
         let others = self.queues.iter().filter(|(other, _)| *other != source);
         let others = others.map(|(other, queue)| {
-            let mut level_of_other = self.holds(other).greater();
+            let mut level_of_other = self.held_by(other);
             let is_first = |next: &&Arc<Waiter>| {
                 let rank = (level_of_other, next.arrival);
                 level_of_other += next.wanted;
@@ -167,22 +116,34 @@ impl State {
         count + others.sum::<usize>()
     }
 
-    /// The source whose turn it is, and what it wants.
+    /// The source whose turn it is, and what it gets.
     fn next(&self) -> Option<(Source, usize)> {
-        let free = self.free();
-        if free == 0 {
+        if self.free() == 0 {
             return None;
         }
         let fronts = self.queues.iter().filter_map(|(source, queue)| {
             let front = queue.front()?;
-            let holds = self.holds(source);
-            let rank = (holds.greater(), front.arrival);
-            // The capacity may have become less since.
-            let units = self.cut(front.wanted);
-            holds.allow(units, free).then_some((rank, source, units))
+            let units = self.most(source).min(front.wanted);
+            let rank = (self.held_by(source), front.arrival);
+            (units > 0).then_some((rank, source, units))
         });
         let (_, source, units) = fronts.min_by_key(|(rank, ..)| *rank)?;
         Some((source.clone(), units))
+    }
+
+    /// How many units the policy gives to a source now.
+    fn most(&self, source: &Source) -> usize {
+        let free = self.free();
+        let held = self.networks.get(&source.network).copied().unwrap_or(0);
+        let Some(account) = &source.account else {
+            let room = policy::for_strangers(self.capacity).saturating_sub(self.held_by_strangers);
+            return policy::most(held, free.min(room));
+        };
+        let of_network = policy::most(held, free);
+        match self.accounts.get(account) {
+            Some(held) => policy::most(*held, free).min(of_network),
+            None => of_network.max(free.min(1)),
+        }
     }
 
     fn pop(&mut self, source: &Source, units: usize) -> Option<Arc<Waiter>> {
@@ -202,19 +163,13 @@ impl State {
         }
         self.held += units;
         *self.networks.entry(source.network).or_default() += units;
-        if let Some(account) = &source.account {
-            match self.accounts.get_mut(account) {
-                Some(held) => *held += units,
-                None => drop(self.accounts.insert(account.clone(), units)),
-            }
-        }
-    }
-
-    fn holds(&self, source: &Source) -> Holds {
-        let account = source.account.as_ref();
-        Holds {
-            network: self.networks.get(&source.network).copied().unwrap_or(0),
-            account: account.map(|account| self.accounts.get(account).copied().unwrap_or(0)),
+        let Some(account) = &source.account else {
+            self.held_by_strangers += units;
+            return;
+        };
+        match self.accounts.get_mut(account) {
+            Some(held) => *held += units,
+            None => drop(self.accounts.insert(account.clone(), units)),
         }
     }
 
@@ -225,7 +180,10 @@ impl State {
 
     /// What a source holds: the greater of its network's and its account's units.
     pub(crate) fn held_by(&self, source: &Source) -> usize {
-        self.holds(source).greater()
+        let network = self.networks.get(&source.network).copied();
+        let account = source.account.as_ref();
+        let account = account.and_then(|account| self.accounts.get(account).copied());
+        network.max(account).unwrap_or(0)
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridhaul_shares::policy::{ALPHA, sole_share};
+use gridhaul_shares::policy::{ALPHA, FOR_ACCOUNTS};
 use gridhaul_shares::{GaveUp, Grant, Pool, Source, Turn, Waiting};
 use proptest::prelude::*;
 
@@ -85,16 +85,41 @@ impl Model {
         ]
     }
 
-    fn allows(&self, source: &Source, units: usize) -> bool {
-        let free = self.free();
-        let [network, account] = self.ledgers(source);
-        let allows = |held| held == 0 || units <= free && held + units <= ALPHA * (free - units);
-        let holds_nothing = source.account.is_some() && account == 0;
-        holds_nothing || allows(network) && allows(account)
+    /// What is free for a source.
+    fn free_for(&self, source: &Source) -> usize {
+        if source.account.is_some() {
+            return self.free();
+        }
+        let strangers = self
+            .holds
+            .iter()
+            .filter(|held| held.source.account.is_none());
+        let held: usize = strangers.map(|held| held.units).sum();
+        let room = self.capacity - self.capacity / FOR_ACCOUNTS;
+        self.free().min(room.saturating_sub(held))
     }
 
-    fn cut(&self, units: usize) -> usize {
-        units.min(sole_share(self.capacity).max(1))
+    fn allows(&self, source: &Source, units: usize) -> bool {
+        let free = self.free_for(source);
+        if units > free {
+            return false;
+        }
+        let [network, account] = self.ledgers(source);
+        let allows = |held: usize| {
+            let is_first = held == 0 && units == 1;
+            is_first || held + units <= ALPHA * (free - units)
+        };
+        let is_first_of_account = source.account.is_some() && account == 0 && units == 1;
+        // An account that holds nothing has no threshold of its own: it holds as much as its network lets it.
+        let account_allows = source.account.is_none() || account == 0 || allows(account);
+        is_first_of_account || allows(network) && account_allows
+    }
+
+    /// The largest part of a request that can be granted.
+    fn most(&self, source: &Source, units: usize) -> usize {
+        let parts = (1..=units).rev();
+        let mut allowed = parts.filter(|part| self.allows(source, *part));
+        allowed.next().unwrap_or(0)
     }
 
     /// Serves until no request can be served.
@@ -107,18 +132,17 @@ impl Model {
                     fronts.push(request);
                 }
             }
-            let free = self.free();
-            fronts.retain(|front| self.allows(&front.source, self.cut(front.units)));
+            fronts.retain(|front| self.most(&front.source, front.units) > 0);
             let next = fronts
                 .iter()
                 .min_by_key(|front| (self.ledgers(&front.source).into_iter().max(), front.number));
-            let Some(next) = next.filter(|next| self.cut(next.units) <= free) else {
+            let Some(next) = next else {
                 return;
             };
             let number = next.number;
             let index = self.waits.iter().position(|wait| wait.number == number);
             let mut next = self.waits.remove(index.expect("it waits"));
-            next.units = self.cut(next.units);
+            next.units = self.most(&next.source, next.units);
             self.holds.push(next);
         }
     }
@@ -160,7 +184,7 @@ impl Test {
         Request {
             number: self.number,
             source: source(index),
-            units: self.model.cut(units),
+            units,
         }
     }
 
@@ -169,7 +193,6 @@ impl Test {
             Step::Take(index, units) => {
                 let request = self.request(index, units);
                 self.model.waits.push(request.clone());
-                // Others may be served as well: what an account gets here can take it out of their way.
                 self.model.serve();
                 let waits = self.model.waits.iter();
                 let has_to_wait = waits
@@ -205,9 +228,8 @@ impl Test {
             Step::TakeSome(index, units) => {
                 let request = self.request(index, units);
                 let grant = self.pool.take_some(&request.source, units);
-                assert!(grant.units() <= units);
+                assert_eq!(grant.units(), self.model.most(&request.source, units));
                 if grant.units() > 0 {
-                    assert!(self.model.allows(&request.source, grant.units()));
                     self.model.holds.push(Request {
                         units: grant.units(),
                         ..request.clone()
@@ -288,13 +310,11 @@ impl Test {
         }
     }
 
-    /// A source that holds nothing and waits, waits for room, or behind another source that holds nothing.
+    /// A source that holds nothing waits only while nothing is free for it, whatever others wait for.
     fn assert_nobody_is_shut_out(&self) {
-        let free = self.model.free();
         let with_nothing = |wait: &&Request| self.model.ledgers(&wait.source) == [0, 0];
-        let first = self.model.waits.iter().find(with_nothing);
-        if let Some(first) = first {
-            assert!(self.model.cut(first.units) > free);
+        for wait in self.model.waits.iter().filter(with_nothing) {
+            assert_eq!(self.model.free_for(&wait.source), 0);
         }
     }
 }
@@ -335,7 +355,7 @@ fn greedy_sources_leave_room_for_the_next() {
     let pool = Pool::new(500);
     let mut grants = Vec::new();
     let mut shares = Vec::new();
-    for index in [2, 5] {
+    for index in [0, 4] {
         let before = grants.len();
         grants.extend(std::iter::from_fn(|| pool.try_take(&source(index), 1)));
         shares.push(grants.len() - before);
@@ -343,7 +363,7 @@ fn greedy_sources_leave_room_for_the_next() {
     // One alone takes 3/4, the next one of what that left.
     assert_eq!(shares, [375, 93]);
     // An account that holds nothing is not shut out by its network, and gets no share of its own.
-    let account = source(2).with_account("eve");
+    let account = source(0).with_account("eve");
     let _one = pool.try_take(&account, 1).expect("it holds nothing");
     assert!(pool.try_take(&account, 1).is_none());
     // One account in many networks is one source.
@@ -354,6 +374,41 @@ fn greedy_sources_leave_room_for_the_next() {
         held.extend(std::iter::from_fn(|| pool.try_take(&account, 1)));
     }
     assert_eq!(held.len(), 375);
+}
+
+#[test]
+fn a_request_for_more_than_is_free_does_not_hold_others_up() {
+    let pool = Pool::new(16);
+    let held = pool.try_take(&source(0), 12).expect("within the share");
+    let rest = pool.try_take(&source(4), 16).expect("what is left");
+    assert_eq!((held.units(), rest.units()), (12, 3));
+    let eve = source(6).with_account("eve");
+    let large = pool.try_take(&eve, 16).expect("the last one");
+    assert_eq!(large.units(), 1, "as many as there are");
+    let waiting = later(pool.take(&source(8), 16));
+    drop(large);
+    assert_eq!(waiting.ahead(), 0);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waiting = std::pin::pin!(waiting);
+    let Poll::Ready(grant) = waiting.as_mut().poll(&mut context) else {
+        panic!("one is free, so it need not wait for sixteen");
+    };
+    assert_eq!(grant.units(), 1);
+}
+
+#[test]
+fn hosts_without_an_account_leave_accounts_an_eighth() {
+    let pool = Pool::new(64);
+    let hosts = (0..200).map(|host| Source::at(IpAddr::V4(Ipv4Addr::new(198, 51, 100, host))));
+    let held: Vec<Grant> = hosts
+        .flat_map(|host| std::iter::repeat_with(move || host.clone()).take(64))
+        .filter_map(|host| pool.try_take(&host, 1))
+        .collect();
+    assert_eq!(held.len(), 56, "all that they may have");
+    // An account gets of the rest what it would get of a pool of that size.
+    let ada: Vec<Grant> = std::iter::from_fn(|| pool.try_take(&source(0), 1)).collect();
+    assert_eq!(ada.len(), 6);
+    drop(pool.try_take(&source(4), 1).expect("room for the next"));
 }
 
 #[test]

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn client(host: u8) -> Source {
-        Source::at([192, 0, 2, host].into())
+        Source::at([192, 0, 2, host].into()).with_account(host.to_string())
     }
 
     #[test]

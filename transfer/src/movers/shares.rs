@@ -2,8 +2,8 @@
 //!
 //! Sending and receiving have movers of their own: a copy from one gridhaul session to another needs one of each, and
 //! could otherwise wait for itself. A receiver asks for its mover when it has a connection, not while it waits for
-//! one, so a transfer that holds a mover has a connected peer. A transfer waits once: it asks for all movers that it cannot
-//! do without at the same time.
+//! one, so a transfer that holds a mover has a connected peer. A transfer waits once, for as many as there are
+//! then.
 
 use gridhaul_shares::{Grant, Pool, Source, Turn};
 use gridhaul_stack::{Cancel, ChannelError};
@@ -23,8 +23,8 @@ impl Movers {
         Self(Pool::new(total.max(1)))
     }
 
-    /// Waits for `count` movers together; one that wants more than the share of a sole client gets that. `queued` is
-    /// told how many wait before, if any waiting is needed.
+    /// Up to `count` movers, as many as the client may have now; waits while that is none. `queued` is told how many
+    /// wait before, if any waiting is needed.
     pub(crate) fn take(
         &self,
         source: &Source,
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn movers_of_one_client_leave_room_for_others() {
-        let source = |host| Source::at([192, 0, 2, host].into());
+        let source = |host| Source::at([192, 0, 2, host].into()).with_account(host.to_string());
         let movers = Movers::new(16);
         let held: Vec<_> = (0..12).map(|_| movers.take_free(&source(1), 1)).collect();
         assert!(held.iter().all(|permit| permit.count() == 1));
