@@ -38,6 +38,8 @@ struct State {
     total: usize,
     by_network: HashMap<Network, usize>,
     startups: Startups,
+    /// Connections of users who have proved nothing, by network.
+    unproved: HashMap<Network, usize>,
     penalties: Penalties,
     dice: Dice,
     last_id: u64,
@@ -50,8 +52,19 @@ pub(crate) struct Place {
     address: IpAddr,
     network: Network,
     id: u64,
-    is_logged_in: bool,
+    standing: Standing,
     closed: Arc<Notify>,
+}
+
+/// What a connection is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It has not logged in, and may lose its place.
+    New,
+    /// Its user is anonymous.
+    Unproved,
+    /// Its user has proved who it is.
+    Proved,
 }
 
 /// Why a connection is turned away.
@@ -63,6 +76,9 @@ pub(crate) enum ConnectionRefusal {
     /// `max-connections-per-address`, or what is left of `max-connections`.
     #[error("Connection limit for your address exceeded")]
     Network,
+    /// What anonymous users may have of `max-connections`.
+    #[error("Connection limit for anonymous users exceeded")]
+    Unproved,
     /// `max-startups`.
     #[error("Connection limit for clients that have not logged in exceeded")]
     Startups,
@@ -76,6 +92,9 @@ pub(crate) enum ConnectionRefusal {
 /// connections one network gets some 1780 if `max-connections-per-address` allows it, two get 940 each, ten 197 each.
 const TIMES_FREE: usize = 8;
 
+/// This part of `max-connections` is kept from anonymous users, whose number no account bounds: addresses are cheap.
+const FOR_PROVED: usize = 8;
+
 impl Connections {
     pub(crate) fn new(room: Room) -> Arc<Self> {
         Self::with_dice(room, Dice::new())
@@ -88,6 +107,7 @@ impl Connections {
             total: 0,
             by_network: HashMap::new(),
             startups: Startups::default(),
+            unproved: HashMap::new(),
             penalties,
             dice,
             last_id: 0,
@@ -125,7 +145,7 @@ impl Connections {
             address,
             network,
             id,
-            is_logged_in: false,
+            standing: Standing::New,
             closed,
         })
     }
@@ -216,13 +236,29 @@ impl State {
         Some(())
     }
 
+    /// Counts a connection of an anonymous user, if the rule of [`TIMES_FREE`] allows it in what such users may have.
+    fn add_unproved(&mut self, network: Network) -> Result<(), ConnectionRefusal> {
+        let room = self.room.connections - self.room.connections / FOR_PROVED;
+        let free = room.saturating_sub(self.unproved.values().sum());
+        let own = self.unproved.get(&network).copied().unwrap_or(0);
+        if free == 0 || own >= TIMES_FREE * free {
+            return Err(ConnectionRefusal::Unproved);
+        }
+        self.unproved.insert(network, own + 1);
+        Ok(())
+    }
+
     fn uncount(&mut self, network: Network) {
         self.total -= 1;
-        if let Some(count) = self.by_network.get_mut(&network) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_network.remove(&network);
-            }
+        subtract(&mut self.by_network, network);
+    }
+}
+
+fn subtract(counts: &mut HashMap<Network, usize>, network: Network) {
+    if let Some(count) = counts.get_mut(&network) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(&network);
         }
     }
 }
@@ -230,13 +266,40 @@ impl State {
 impl Place {
     /// The client has logged in: it keeps its place. `proved` means with a password or a certificate, which speaks
     /// for the network that it comes from.
-    pub(crate) fn logged_in(&mut self, proved: bool, now: Instant) {
+    ///
+    /// # Errors
+    ///
+    /// When anonymous users have as many places as they may. The connection must end then.
+    pub(crate) fn logged_in(
+        &mut self,
+        proved: bool,
+        now: Instant,
+    ) -> Result<(), ConnectionRefusal> {
         let mut state = self.connections.lock();
-        // One that is displaced already ends at once.
-        self.is_logged_in |= state.startups.remove(self.network, self.id);
+        let is_displaced =
+            self.standing == Standing::New && !state.startups.contains(self.network, self.id);
+        if is_displaced {
+            // It ends at once.
+            return Ok(());
+        }
+        match (self.standing, proved) {
+            (Standing::New, false) => state.add_unproved(self.network)?,
+            (Standing::Unproved, true) => subtract(&mut state.unproved, self.network),
+            _ => {}
+        }
+        if self.standing == Standing::New {
+            state.startups.remove(self.network, self.id);
+        }
+        // What was proved once keeps its place after REIN.
+        self.standing = if proved || self.standing == Standing::Proved {
+            Standing::Proved
+        } else {
+            Standing::Unproved
+        };
         if proved {
             state.penalties.forgive(self.network, now);
         }
+        Ok(())
     }
 
     /// Adds a penalty for the network.
@@ -260,171 +323,15 @@ impl Drop for Place {
             self.penalize(Misconduct::Panic, Instant::now());
         }
         let mut state = self.connections.lock();
-        // A displaced one does not count any more.
-        if self.is_logged_in || state.startups.remove(self.network, self.id) {
-            state.uncount(self.network);
+        match self.standing {
+            // A displaced one does not count any more.
+            Standing::New if !state.startups.remove(self.network, self.id) => return,
+            Standing::Unproved => subtract(&mut state.unproved, self.network),
+            Standing::New | Standing::Proved => {}
         }
+        state.uncount(self.network);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-    const TWO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
-    const THREE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 3));
-
-    fn connections(total: usize, per_network: usize, startups: &str) -> Arc<Connections> {
-        let room = Room {
-            connections: total,
-            per_network,
-            startups: startups.parse().expect(startups),
-            exempt: Vec::new(),
-        };
-        Connections::with_dice(room, Dice::seeded(3))
-    }
-
-    fn user(connections: &Arc<Connections>, address: IpAddr) -> Result<Place, ConnectionRefusal> {
-        let now = Instant::now();
-        let mut place = connections.admit(address, now)?;
-        place.logged_in(true, now);
-        Ok(place)
-    }
-
-    fn is_displaced(place: &Place) -> bool {
-        let mut displaced = Box::pin(place.displaced());
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        displaced.as_mut().poll(&mut context).is_ready()
-    }
-
-    #[test]
-    fn users_are_counted_in_all_and_by_network() {
-        let connections = connections(3, 2, "10:30:10");
-        let first = user(&connections, ONE).expect("one");
-        let _second = user(&connections, ONE).expect("two");
-        let refusal = user(&connections, ONE).expect_err("too many");
-        assert_eq!(refusal, ConnectionRefusal::Network);
-        let _third = user(&connections, TWO).expect("three");
-        let refusal = user(&connections, TWO).expect_err("too many");
-        assert_eq!(refusal, ConnectionRefusal::Total);
-        drop(first);
-        assert_eq!(connections.total(), 2);
-        let _fourth = user(&connections, ONE).expect("there is room again");
-    }
-
-    #[test]
-    fn the_addresses_of_one_ipv6_network_are_one() {
-        let connections = connections(100, 2, "10:30:10");
-        let address = |text: &str| text.parse::<IpAddr>().expect(text);
-        let _places = ["2001:db8::1", "2001:db8::ffff:2"]
-            .map(|text| user(&connections, address(text)).expect(text));
-        let refusal = user(&connections, address("2001:db8::3")).expect_err("the same network");
-        assert_eq!(refusal, ConnectionRefusal::Network);
-        user(&connections, address("2001:db8:0:1::1")).expect("another network");
-    }
-
-    #[test]
-    fn nothing_is_kept_of_networks_that_are_gone() {
-        let connections = connections(3, 2, "10:30:10");
-        drop(connections.admit(ONE, Instant::now()).expect("one"));
-        drop(user(&connections, ONE).expect("one"));
-        let state = connections.lock();
-        assert!(state.by_network.is_empty() && state.total == 0);
-        assert_eq!(state.startups.count(), 0);
-    }
-
-    #[test]
-    fn two_networks_of_silent_connections_leave_a_third_its_place() {
-        let connections = connections(200, 100, "50:30:120");
-        let now = Instant::now();
-        let silent: Vec<Place> = (0..200)
-            .filter_map(|number| connections.admit([ONE, TWO][number % 2], now).ok())
-            .collect();
-        assert_eq!(connections.startups(), 120);
-        let third = connections.admit(THREE, now).expect("a place");
-        assert_eq!(connections.startups(), 120);
-        assert_eq!(silent.iter().filter(|place| is_displaced(place)).count(), 1);
-        assert!(!is_displaced(&third));
-        drop(silent);
-        assert_eq!(connections.total(), 1);
-    }
-
-    #[test]
-    fn users_of_two_networks_leave_a_third_its_place() {
-        let connections = connections(200, 200, "50:30:120");
-        let users: Vec<Place> = (0..400)
-            .filter_map(|number| user(&connections, [ONE, TWO][number % 2]).ok())
-            .collect();
-        assert_eq!(users.len(), 189, "eleven are kept free");
-        let _third = user(&connections, THREE).expect("a place");
-        assert!(users.iter().all(|place| !is_displaced(place)));
-    }
-
-    #[test]
-    fn silent_connections_do_not_keep_users_of_the_same_network_out() {
-        let connections = connections(200, 20, "150:30:150");
-        let now = Instant::now();
-        let silent: Vec<Place> = (0..20)
-            .map(|_| connections.admit(ONE, now).expect("a place"))
-            .collect();
-        // They could be about to log in.
-        let refusal = connections
-            .admit(ONE, now)
-            .expect_err("the network's limit");
-        assert_eq!(refusal, ConnectionRefusal::Network);
-        let later = now + Duration::from_secs(6);
-        let mut place = connections.admit(ONE, later).expect("a place");
-        place.logged_in(true, later);
-        assert_eq!(silent.iter().filter(|place| is_displaced(place)).count(), 1);
-    }
-
-    #[test]
-    fn hundreds_of_clients_of_one_site_log_in_at_the_same_second() {
-        let room = Room {
-            connections: 2000,
-            per_network: 1000,
-            startups: MaxStartups::default(),
-            exempt: Vec::new(),
-        };
-        let connections = Connections::with_dice(room, Dice::seeded(3));
-        let now = Instant::now();
-        let places: Vec<Place> = (0..1000)
-            .map(|_| connections.admit(ONE, now).expect("a place"))
-            .collect();
-        assert!(places.iter().all(|place| !is_displaced(place)));
-    }
-
-    #[test]
-    fn a_network_that_misbehaves_is_refused_and_its_sessions_stay() {
-        let connections = connections(200, 100, "50:30:120");
-        let now = Instant::now();
-        let running = user(&connections, ONE).expect("a place");
-        let refused = |now| {
-            (0..100)
-                .filter(|_| connections.admit(ONE, now).is_err())
-                .count()
-        };
-        assert_eq!(refused(now), 0);
-        for _ in 0..100 {
-            running.penalize(Misconduct::Garbage, now);
-        }
-        assert!(refused(now) > 70);
-        assert!(!is_displaced(&running));
-        connections.admit(TWO, now).expect("another network");
-        assert_eq!(refused(now + Duration::from_secs(120)), 0);
-    }
-
-    #[test]
-    fn descriptors_are_taken_from_those_who_have_most() {
-        let connections = connections(200, 100, "50:30:120");
-        let now = Instant::now();
-        let places = [ONE, ONE, TWO].map(|address| connections.admit(address, now).expect("room"));
-        connections.give_one_back();
-        let gone = places.iter().filter(|place| is_displaced(place));
-        let gone: Vec<Network> = gone.map(|place| place.network).collect();
-        assert_eq!(gone, [Network::of(ONE)]);
-    }
-}
+mod tests;

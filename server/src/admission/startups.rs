@@ -122,6 +122,11 @@ impl Startups {
         self.count += 1;
     }
 
+    pub(super) fn contains(&self, network: Network, id: u64) -> bool {
+        let found = self.by_network.get(&network);
+        found.is_some_and(|all| all.iter().any(|startup| startup.id == id))
+    }
+
     /// Whether it was there.
     pub(super) fn remove(&mut self, network: Network, id: u64) -> bool {
         let found = self.by_network.get(&network);

@@ -110,9 +110,10 @@ impl Session {
         let reason = match admitted {
             Ok(admitted) => match self.attach(admitted).await {
                 Ok(user) => {
-                    self.keep_place(!user.is_anonymous);
                     let reply = Reply::new(230, format!("User {} logged in.", user.name));
+                    let proved = !user.is_anonymous;
                     self.login = Login::Done(user);
+                    self.keep_place(proved)?;
                     return Ok(reply);
                 }
                 Err(reason) => reason,
@@ -225,11 +226,13 @@ impl Session {
         verifier.verify(logins, network, name, password).await
     }
 
-    /// From now on the connection counts as one of a user.
-    fn keep_place(&mut self, proved: bool) {
-        if let Some(place) = &mut self.place {
-            place.logged_in(proved, std::time::Instant::now());
-        }
+    /// From now on the connection counts as one of a user, if there is room for one more.
+    fn keep_place(&mut self, proved: bool) -> Result<(), End> {
+        let Some(place) = &mut self.place else {
+            return Ok(());
+        };
+        let kept = place.logged_in(proved, std::time::Instant::now());
+        kept.map_err(|refusal| End::TryLater(refusal.to_string()))
     }
 
     /// Opens the files that the user may use.

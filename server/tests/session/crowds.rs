@@ -1,7 +1,9 @@
 //! Crowds that do not log in, and the room that they leave.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
 
+use gridhaul_server::passwords::{Grant, set_password};
 use socket2::{Domain, Socket, Type};
 
 use crate::client::Client;
@@ -43,6 +45,37 @@ fn silent_connections_of_two_addresses_leave_a_third_its_place() {
     let count = displaced.count();
     // A few are kept free for others, and a network that has many takes none of the last ones.
     assert!((50..60).contains(&count), "{count} had places");
+}
+
+#[test]
+fn anonymous_users_of_many_addresses_leave_users_places() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("users");
+    set_password(&file, "ann", b"one", &Grant::default()).expect("made");
+    let served = Served::with(|settings| {
+        settings.max_connections = Some(32);
+        settings.passwords = Some(file);
+    });
+    let mut crowd: Vec<Client> = (2..30).map(|n| connect_from(n, &served)).collect();
+    crowd.iter_mut().for_each(log_in);
+    let mut refused = connect_from(30, &served);
+    refused.expect_reply(220);
+    refused.expect("USER anonymous", 331);
+    let text = refused.expect("PASS x@", 421);
+    assert!(text.contains("anonymous users"), "{text}");
+    refused.expect_end();
+    let mut ann = connect_from(31, &served);
+    ann.expect_reply(220);
+    ann.expect("USER ann", 331);
+    ann.expect("PASS one", 230);
+    // A place that comes back is for the next one.
+    let mut left = crowd.pop().expect("a crowd");
+    left.expect("QUIT", 221);
+    left.expect_end();
+    while served.server().sessions() > 28 {
+        thread::yield_now();
+    }
+    log_in(&mut connect_from(30, &served));
 }
 
 #[test]
