@@ -19,6 +19,13 @@ const ATTACHING: usize = 64;
 /// Threads that help with large directories.
 const LISTERS: usize = 64;
 
+/// Listings on control connections that wait for their readers. Each holds a few hundred kilobytes.
+const LISTINGS: usize = 256;
+
+/// Directories that are open because a tree is listed, beside the uppermost ones. Each holds a descriptor and some
+/// hundred kilobytes.
+const LEVELS: usize = 2048;
+
 /// What the runtime and the check of passwords need beside these.
 const OTHERS: usize = 128;
 
@@ -29,6 +36,8 @@ pub(crate) struct Threads {
     attaching: Pool,
     files: Pool,
     listers: Pool,
+    listings: Pool,
+    levels: Pool,
 }
 
 impl Threads {
@@ -39,6 +48,8 @@ impl Threads {
             attaching: Pool::new(ATTACHING),
             files: Pool::new(files),
             listers: Pool::new(LISTERS),
+            listings: Pool::new(LISTINGS),
+            levels: Pool::new(LEVELS),
         })
     }
 
@@ -70,14 +81,41 @@ impl Threads {
         FileThread(self.files.take(source, 1).granted().await)
     }
 
-    /// A thread that helps with a listing, if there is one.
-    pub(crate) fn lister(&self, source: &Source) -> Option<Grant> {
-        self.listers.try_take(source, 1)
+    /// Waits for the right to hold a listing for a client that reads it on its control connection.
+    pub(crate) async fn listing(&self, source: &Source) -> Grant {
+        self.listings.take(source, 1).granted().await
+    }
+
+    /// What listings of a client may take beside their own thread.
+    pub(crate) fn listers(self: &Arc<Self>, source: &Source) -> Listers {
+        Listers {
+            threads: Arc::clone(self),
+            source: source.clone(),
+        }
     }
 
     /// How many threads work on files, and what waits for one.
     pub(crate) fn files_load(&self) -> Load {
         self.files.load()
+    }
+}
+
+/// What listings of a client may take beside their own thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Listers {
+    threads: Arc<Threads>,
+    source: Source,
+}
+
+impl Listers {
+    /// One more thread that helps, or lines that are made before the reader wants them; if there is one.
+    pub(crate) fn helper(&self) -> Option<Grant> {
+        self.threads.listers.try_take(&self.source, 1)
+    }
+
+    /// One more directory of a tree that is kept open, if there may be one.
+    pub(crate) fn level(&self) -> Option<Grant> {
+        self.threads.levels.try_take(&self.source, 1)
     }
 }
 

@@ -11,14 +11,15 @@ use rustix::io::Errno;
 use super::entry::Kind;
 use super::lines::{DirectoryLines, Form, Pieces, Style, Writer};
 use super::pattern::Pattern;
-use super::runs::{Helpers, Runs};
+use super::runs::Runs;
 use super::tree::Tree;
+use crate::threads::Listers;
 
 /// The lines of a listing, each ended by CRLF, in pieces.
 pub(super) struct Listing {
     writer: Writer,
     storage: Arc<dyn Storage>,
-    helpers: Helpers,
+    listers: Listers,
     ready: Pieces,
     rest: Rest,
 }
@@ -38,7 +39,7 @@ impl Listing {
     ///
     /// When there is nothing at `path`, or it may not be listed.
     pub(super) fn open(
-        (storage, helpers): (Arc<dyn Storage>, Helpers),
+        (storage, listers): (Arc<dyn Storage>, Listers),
         style: Style,
         path: &Path,
         given: Option<&[u8]>,
@@ -46,7 +47,7 @@ impl Listing {
         let mut listing = Self {
             writer: Writer::new(style),
             storage,
-            helpers,
+            listers,
             ready: Pieces::default(),
             rest: Rest::Nothing,
         };
@@ -80,10 +81,15 @@ impl Listing {
             }
         }
         self.rest = if self.writer.form() == Form::Tree {
-            Rest::Tree(Tree::new(Arc::clone(&self.storage), path, stream))
+            Rest::Tree(Tree::new(
+                Arc::clone(&self.storage),
+                self.listers.clone(),
+                path,
+                stream,
+            ))
         } else {
             let lines = self.lines(path, None);
-            Rest::Directory(Runs::new(stream, lines, self.helpers.clone()))
+            Rest::Directory(Runs::new(stream, lines, self.listers.clone()))
         };
         Ok(())
     }
@@ -103,7 +109,7 @@ impl Listing {
         let directory = path.parent().unwrap_or(path);
         let lines = self.lines(directory, Some(pattern));
         let stream = self.storage.list(directory)?;
-        let mut runs = Runs::new(stream, lines, self.helpers.clone());
+        let mut runs = Runs::new(stream, lines, self.listers.clone());
         while self.ready.is_empty() {
             let run = runs.next_run();
             self.ready = run.unwrap_or_else(|| Err(StorageError::new("stat", Errno::NOENT)))?;

@@ -4,7 +4,9 @@
 //! memory forbids to sort a million of them. What takes time is to ask for the facts of every entry, so
 //! threads that help with a large directory take turns at reading names, and work on the rest beside each
 //! other. Runs stay in order, and few of them wait to be sent. A helper ends when enough runs wait, so that a
-//! listing whose reader is slow holds no thread; the next run that is fetched starts helpers again.
+//! listing whose reader is slow holds no thread; the next run that is fetched starts helpers again. A directory
+//! is read ahead only with a share of the runs that may wait in the whole server; otherwise one run is made after the
+//! other.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +19,7 @@ use gridhaul_storage::{DirectoryRun, DirectoryStream, StorageError};
 use rustix::io::Errno;
 
 use super::lines::{DirectoryLines, Pieces};
+use crate::threads::Listers;
 
 /// How many entries are sorted together. A directory with fewer needs no help.
 const RUN_ENTRIES: usize = 4096;
@@ -31,16 +34,17 @@ const HELPERS: usize = 4;
 /// The lines of a directory, a run after another.
 pub(super) struct Runs {
     lines: Arc<DirectoryLines>,
-    helpers: Helpers,
+    listers: Listers,
     state: State,
 }
 
-/// Says whether one more thread may help. A directory that finds none is listed without.
-pub(super) type Helpers = Arc<dyn Fn() -> Option<Grant> + Send + Sync>;
-
 enum State {
     Alone(Box<dyn DirectoryStream>),
-    Helped(Arc<Shared>),
+    Helped {
+        shared: Arc<Shared>,
+        /// For the lines that wait, also while no thread helps.
+        _lines: Grant,
+    },
     Ended,
 }
 
@@ -68,11 +72,11 @@ impl Runs {
     pub(super) fn new(
         stream: Box<dyn DirectoryStream>,
         lines: DirectoryLines,
-        helpers: Helpers,
+        listers: Listers,
     ) -> Self {
         Self {
             lines: Arc::new(lines),
-            helpers,
+            listers,
             state: State::Alone(stream),
         }
     }
@@ -90,7 +94,7 @@ impl Runs {
                 Ok(None) => None,
                 Err(error) => Some(Err(error)),
             },
-            State::Helped(shared) => {
+            State::Helped { shared, .. } => {
                 let shared = Arc::clone(shared);
                 self.next_helped(&shared)
             }
@@ -102,8 +106,11 @@ impl Runs {
         made
     }
 
-    /// Lets helpers begin with the rest of the directory.
+    /// Lets helpers begin with the rest of the directory, if there may be lines that wait.
     fn share(&mut self) {
+        let Some(lines) = self.listers.helper() else {
+            return;
+        };
         let State::Alone(stream) = std::mem::replace(&mut self.state, State::Ended) else {
             return;
         };
@@ -117,7 +124,10 @@ impl Runs {
             given_up: AtomicBool::new(false),
         });
         self.call_helpers(&shared);
-        self.state = State::Helped(shared);
+        self.state = State::Helped {
+            shared,
+            _lines: lines,
+        };
     }
 
     /// The run that comes first: that of a helper, or one that is made here because there is no helper.
@@ -148,7 +158,7 @@ impl Runs {
 
     /// Whether there is one more thread that helps.
     fn start_helper(&self, shared: &Arc<Shared>) -> bool {
-        let Some(grant) = (self.helpers)() else {
+        let Some(grant) = self.listers.helper() else {
             return false;
         };
         let (lines, shared) = (Arc::clone(&self.lines), Arc::clone(shared));
@@ -166,7 +176,7 @@ impl Runs {
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        if let State::Helped(shared) = &self.state {
+        if let State::Helped { shared, .. } = &self.state {
             shared.given_up.store(true, Ordering::Relaxed);
         }
     }
@@ -223,12 +233,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use gridhaul_protocol::facts::FactSelection;
-    use gridhaul_shares::{Pool, Source};
+    use gridhaul_shares::Source;
     use gridhaul_storage::{Entries, PosixOptions, PosixStorage, Storage as _};
     use tempfile::TempDir;
 
     use super::super::lines::{Form, Style, Writer};
     use super::*;
+    use crate::threads::Threads;
 
     /// Enough for helpers to have each other's company.
     const FILES: usize = 10 * RUN_ENTRIES;
@@ -251,10 +262,8 @@ mod tests {
             directory: PathBuf::from("/"),
             pattern: None,
         };
-        let pool = Pool::new(64);
-        let source = Source::at([192, 0, 2, 1].into());
-        let helpers = Arc::new(move || pool.try_take(&source, 1));
-        Runs::new(storage.list("/".as_ref()).expect("listed"), lines, helpers)
+        let listers = Threads::new(1).listers(&Source::at([192, 0, 2, 1].into()));
+        Runs::new(storage.list("/".as_ref()).expect("listed"), lines, listers)
     }
 
     fn names(mut pieces: Pieces) -> Vec<String> {
@@ -291,7 +300,7 @@ mod tests {
         let (_directory, storage) = large();
         let mut runs = runs(&storage, Form::Facts);
         let first = names(runs.next_run().expect("a run").expect("listed")).len();
-        let State::Helped(shared) = &runs.state else {
+        let State::Helped { shared, .. } = &runs.state else {
             panic!("it has help");
         };
         let shared = Arc::clone(shared);
@@ -306,12 +315,32 @@ mod tests {
     }
 
     #[test]
+    fn a_client_with_many_unread_listings_has_few_that_are_read_ahead() {
+        let (_directory, storage) = large();
+        let first = runs(&storage, Form::Names);
+        let listers = first.listers.clone();
+        let mut unread: Vec<Runs> = (0..80).map(|_| runs(&storage, Form::Names)).collect();
+        for listing in &mut unread {
+            listing.listers = listers.clone();
+            assert!(matches!(listing.next_run(), Some(Ok(_))));
+        }
+        let is_helped = |listing: &&Runs| matches!(listing.state, State::Helped { .. });
+        let helped = unread.iter().filter(is_helped).count();
+        assert!((8..64).contains(&helped), "{helped} of 80");
+        // The others are complete all the same.
+        let last = unread.last_mut().expect("eighty");
+        let rest = std::iter::from_fn(|| last.next_run());
+        let listed: usize = rest.map(|run| names(run.expect("listed")).len()).sum();
+        assert!(listed >= FILES - 2 * RUN_ENTRIES, "{listed}");
+    }
+
+    #[test]
     fn helpers_leave_when_a_listing_is_given_up() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let (_directory, storage) = large();
         let mut runs = runs(&storage, Form::Facts);
         assert!(matches!(runs.next_run(), Some(Ok(_))));
-        assert!(matches!(runs.state, State::Helped(_)));
+        assert!(matches!(runs.state, State::Helped { .. }));
         let lines = Arc::downgrade(&runs.lines);
         drop(runs);
         let begun = Instant::now();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::time::TimeValue;
-use gridhaul_shares::Source;
+use gridhaul_shares::{Grant, Source};
 use gridhaul_stack::Cancel;
 use gridhaul_storage::StorageError;
 use gridhaul_transfer::LineSource;
@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 
 use super::control::Control;
 use super::entry::{self, Clock, Kind};
+use super::files::Files;
 use super::lines::{Form, Style};
 use super::listing::Listing;
-use super::runs::Helpers;
 use super::{End, Session, User, replies};
 use crate::threads::Threads;
 
@@ -114,11 +114,11 @@ impl Session {
         let style = self.style(form);
         let given = given.cloned();
         let storage = user.node.storage();
-        let helpers = self.helpers(user);
+        let listers = self.shared.threads.listers(&user.source);
         LineSource {
             open: Arc::new(move |_| {
                 let given = given.as_ref().map(PathArgument::as_bytes);
-                let storage = (Arc::clone(&storage), Arc::clone(&helpers));
+                let storage = (Arc::clone(&storage), listers.clone());
                 let listing = Listing::open(storage, style, path.as_path(), given)?;
                 Ok(Box::new(listing))
             }),
@@ -147,22 +147,30 @@ impl Session {
             }
         };
         let style = self.style(Form::AllFacts);
-        let helpers = self.helpers(user);
+        let listers = self.shared.threads.listers(&user.source);
         let mut parked = Parked::new(&self.shared.threads, user);
         let mut begun = false;
         loop {
             // A thread makes one piece. While the client reads that, none is held.
+            let (at, listers) = (path.clone(), listers.clone());
+            let (threads, source) = (Arc::clone(&self.shared.threads), user.source.clone());
             let listing = parked.listing.take();
-            let (at, helpers) = (path.clone(), Arc::clone(&helpers));
-            let made = self.work(control, user, move |files| {
-                let storage = (Arc::clone(&files.storage), helpers);
+            let turn = async move {
+                match listing {
+                    Some((listing, share)) => (Some(listing), share),
+                    None => (None, threads.listing(&source).await),
+                }
+            };
+            let make = move |files: &Files, (listing, share)| {
+                let storage = (Arc::clone(&files.storage), listers);
                 let mut listing = match listing {
                     Some(listing) => listing,
                     None => Box::new(Listing::open(storage, style, at.as_path(), None)?),
                 };
                 let piece = next_piece(&mut listing, &files.cancel)?;
-                Ok((listing, piece))
-            });
+                Ok(((listing, share), piece))
+            };
+            let made = self.work_in_turn(control, user, turn, None, make);
             let end = match made.await? {
                 Ok((listing, piece)) => {
                     parked.listing = Some(listing);
@@ -191,17 +199,11 @@ impl Session {
             return Ok(());
         }
     }
-
-    /// Threads that help with the user's large directories.
-    fn helpers(&self, user: &User) -> Helpers {
-        let (threads, source) = (Arc::clone(&self.shared.threads), user.source.clone());
-        Arc::new(move || threads.lister(&source))
-    }
 }
 
 /// A listing that waits for its reader. To close it may block, so that is done on a thread for files.
 struct Parked {
-    listing: Option<Box<Listing>>,
+    listing: Option<(Box<Listing>, Grant)>,
     threads: Arc<Threads>,
     source: Source,
 }

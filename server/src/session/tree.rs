@@ -4,11 +4,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gridhaul_shares::Grant;
 use gridhaul_storage::{DirectoryStream, Entries, FileKind, Storage, StorageError};
 use rustix::io::Errno;
 
 use super::entry::Kind;
 use super::lines::{Pieces, Writer};
+use crate::threads::Listers;
 
 /// How deep directories are followed; each level holds a descriptor.
 const DEEPEST: usize = 128;
@@ -16,9 +18,16 @@ const DEEPEST: usize = 128;
 /// How many entries of a directory are sorted together.
 const RUN_ENTRIES: usize = 4096;
 
+/// The same beneath [`FREE_LEVELS`]: as many as the kernel tells at a time.
+const DEEP_RUN_ENTRIES: usize = 1;
+
+/// So many levels every tree has. For those beneath, clients have shares, since each holds a descriptor and entries.
+const FREE_LEVELS: usize = 4;
+
 /// What is left of a tree.
 pub(super) struct Tree {
     storage: Arc<dyn Storage>,
+    listers: Listers,
     /// The directories above the one that is listed now, which is the last.
     levels: Vec<Level>,
 }
@@ -28,12 +37,15 @@ struct Level {
     /// What stands before names: where they are, as seen from the directory that was named.
     prefix: Vec<u8>,
     entries: Entries,
+    /// The share of a level that is not free.
+    _share: Option<Grant>,
 }
 
 impl Tree {
     /// A tree whose top is at `path`.
     pub(super) fn new(
         storage: Arc<dyn Storage>,
+        listers: Listers,
         path: &Path,
         stream: Box<dyn DirectoryStream>,
     ) -> Self {
@@ -41,9 +53,11 @@ impl Tree {
             path: path.to_owned(),
             prefix: Vec::new(),
             entries: Entries::new(stream, RUN_ENTRIES),
+            _share: None,
         };
         Self {
             storage,
+            listers,
             levels: vec![top],
         }
     }
@@ -80,13 +94,21 @@ impl Tree {
         if self.levels.len() >= DEEPEST {
             return Err(StorageError::new("scandir", Errno::NAMETOOLONG));
         }
+        let (run_entries, share) = if self.levels.len() < FREE_LEVELS {
+            (RUN_ENTRIES, None)
+        } else {
+            let share = self.listers.level();
+            let share = share.ok_or_else(|| StorageError::new("scandir", Errno::AGAIN))?;
+            (DEEP_RUN_ENTRIES, Some(share))
+        };
         match self.storage.list(&path) {
             Ok(stream) => {
                 prefix.push(b'/');
                 self.levels.push(Level {
                     path,
                     prefix,
-                    entries: Entries::new(stream, RUN_ENTRIES),
+                    entries: Entries::new(stream, run_entries),
+                    _share: share,
                 });
                 Ok(())
             }
@@ -95,5 +117,66 @@ impl Tree {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridhaul_protocol::facts::FactSelection;
+    use gridhaul_shares::Source;
+    use gridhaul_storage::{PosixOptions, PosixStorage};
+    use tempfile::TempDir;
+
+    use super::super::lines::{Form, Style};
+    use super::*;
+    use crate::threads::Threads;
+
+    /// Directories in each other.
+    const DEPTH: usize = 100;
+
+    fn deep() -> (TempDir, Arc<dyn Storage>) {
+        let directory = TempDir::new().expect("a temporary directory");
+        let path: PathBuf = std::iter::repeat_n("d", DEPTH).collect();
+        std::fs::create_dir_all(directory.path().join(path)).expect("made");
+        let storage = PosixStorage::open(directory.path(), PosixOptions::default());
+        (directory, Arc::new(storage.expect("opened")))
+    }
+
+    fn tree(storage: &Arc<dyn Storage>, listers: Listers) -> Tree {
+        let stream = storage.list("/".as_ref()).expect("listed");
+        Tree::new(Arc::clone(storage), listers, "/".as_ref(), stream)
+    }
+
+    /// Goes down to the deepest directory and stays there.
+    fn descend(tree: &mut Tree) -> Result<(), StorageError> {
+        let writer = Writer::new(Style {
+            form: Form::Tree,
+            facts: FactSelection::NONE,
+        });
+        for _ in 0..DEPTH {
+            tree.advance(&writer, &mut Pieces::default())?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn deep_trees_of_one_client_leave_descriptors_to_others() {
+        let (_directory, storage) = deep();
+        let threads = Threads::new(1);
+        let listers = |host: u8| threads.listers(&Source::at([192, 0, 2, host].into()));
+        let mut open = Vec::new();
+        let refusal = loop {
+            let mut next = tree(&storage, listers(1));
+            match descend(&mut next) {
+                Ok(()) => open.push(next),
+                Err(error) => break error,
+            }
+            assert!(open.len() < 20, "it has no end");
+        };
+        assert_eq!(refusal.errno, Errno::AGAIN);
+        descend(&mut tree(&storage, listers(2))).expect("another client's share");
+        // What is closed is there again.
+        open.pop();
+        descend(&mut tree(&storage, listers(1))).expect("its share");
     }
 }
