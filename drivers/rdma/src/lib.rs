@@ -70,8 +70,8 @@ use std::sync::Arc;
 
 use gridhaul_stack::options::{OptionDoc, Options};
 use gridhaul_stack::{
-    AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation, Side,
-    SocketOptions, StackError, Transport,
+    AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation, Party,
+    Side, SocketOptions, StackError, Transport,
 };
 use gridhaul_tcp::TcpListener;
 
@@ -173,6 +173,15 @@ impl Transport for RdmaTransport {
         let settings = Arc::clone(&self.settings);
         let channel = RdmaChannel::new(connection, Side::Connector, settings, *options);
         Ok(Box::new(channel))
+    }
+
+    /// All rings of the process are in one pool.
+    fn serving(&self, party: Party) -> Option<Arc<dyn Transport>> {
+        let mut settings = Settings::clone(&self.settings);
+        settings.party = Some(party);
+        Some(Arc::new(Self {
+            settings: Arc::new(settings),
+        }))
     }
 }
 

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridhaul_stack::StackError;
 use gridhaul_stack::options::{self, Audience, OptionDoc, OptionKind, Options};
+use gridhaul_stack::{Party, StackError};
 
 use crate::engine::Rate;
 use crate::handshake::{MAX_INLINE_BYTES, Mode, Offer, USUAL_INLINE_BYTES};
@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) provider: Provider,
     /// A provider that replaces the choice of the options.
     pub(crate) provided: Option<Arc<dyn provider::Provider>>,
+    /// Whom the rings count for.
+    pub(crate) party: Option<Party>,
     pub(crate) wishes: Wishes,
 }
 
@@ -302,6 +304,7 @@ impl Settings {
                 .value("provider", provider)?
                 .unwrap_or(Provider::Auto),
             provided: None,
+            party: None,
             wishes: Wishes {
                 device: options.value("device", device)?,
                 gid: small("gid", 255)?,

@@ -40,5 +40,5 @@ pub use rules::{OptionRules, OptionRulesError};
 pub use sparse::Sparse;
 pub use stack::{Incoming, Outgoing, Stack, StackListener};
 pub use trace::{Account, Tally, Trace};
-pub use transport::{BufferSize, Listener, Side, SocketOptions, Transform, Transport};
+pub use transport::{BufferSize, Listener, Party, Side, SocketOptions, Transform, Transport};
 pub use turns::Turn;

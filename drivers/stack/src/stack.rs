@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::{
-    AcceptError, Channel, ChannelError, ConnectError, ListenError, Listener, Operation, Side,
-    SocketOptions, Transform, Transport,
+    AcceptError, Channel, ChannelError, ConnectError, ListenError, Listener, Operation, Party,
+    Side, SocketOptions, Transform, Transport,
 };
 
 /// A transport and the transforms above it, from the bottom up. A clone is the same stack.
@@ -21,6 +21,15 @@ impl Stack {
         Self {
             transport,
             transforms: transforms.into(),
+        }
+    }
+
+    /// The same stack for channels of `party`.
+    #[must_use]
+    pub fn serving(self, party: Party) -> Self {
+        match self.transport.serving(party) {
+            Some(transport) => Self { transport, ..self },
+            None => self,
         }
     }
 

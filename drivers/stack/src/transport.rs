@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use crate::{AcceptError, Channel, ChannelError, ConnectError, ListenError, Operation};
 
@@ -31,11 +32,23 @@ pub trait Transport: Send + Sync + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ConnectError>;
 
+    /// The same transport for channels of `party`. `None` where the channels of all parties share nothing that is
+    /// bounded for the process.
+    fn serving(&self, _party: Party) -> Option<Arc<dyn Transport>> {
+        None
+    }
+
     /// Whether its channels want files opened with `O_DIRECT` as well ([`crate::FileRange::direct`]).
     fn wants_direct(&self) -> bool {
         false
     }
 }
+
+/// Whom the channels of a stack serve: what is bounded for all channels of a process is shared fairly among parties.
+///
+/// The number means nothing to drivers. Stacks that were made for no party have all that is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Party(pub u64);
 
 /// Waits for channels that the other side opens.
 pub trait Listener: Send + fmt::Debug {

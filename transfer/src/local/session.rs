@@ -1,14 +1,17 @@
 //! One session's side of the node in the same process.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::SystemTime;
 
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_stack::{Cancel, Driver, Stack, StackError};
+use gridhaul_shares::Source;
+use gridhaul_stack::{Cancel, Driver, Party, Stack, StackError};
 use gridhaul_storage::{ChecksumWatch, FoundChecksum, Storage, StorageError, StoredFile};
 
 use super::job::{BegunHere, Job, Pace};
@@ -76,7 +79,8 @@ impl LocalSession {
         session_drivers: &[Arc<dyn Driver>],
     ) -> Result<Stack, StackError> {
         let registry = &self.shared.config.registry;
-        registry.with(session_drivers).build(spec)
+        let stack = registry.with(session_drivers).build(spec)?;
+        Ok(stack.serving(party(&self.account.source)))
     }
 
     /// Takes the channels for a transfer.
@@ -298,6 +302,16 @@ pub(super) fn give_back(
             _ => Slot::Empty,
         };
     }
+}
+
+/// Accounts, and the networks of clients without one, as drivers tell them from each other.
+fn party(source: &Source) -> Party {
+    // With a key of this process, so that no client can choose the number of another one.
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    Party(match &source.account {
+        Some(account) => KEY.hash_one(account),
+        None => KEY.hash_one(source.network),
+    })
 }
 
 /// A transfer that never began.

@@ -352,6 +352,7 @@ fn leave_secrets() {
     let holder = Holder {
         side: Side::Acceptor,
         pins: false,
+        party: None,
     };
     let ring_bytes = NonZeroU64::new(RING_BYTES as u64).expect("a constant that is not zero");
     let rings = Pool::of_process()

@@ -1,8 +1,10 @@
 //! The bounds of a process, and whose rings count against which.
 
+use std::collections::HashMap;
 use std::fmt;
 
-use gridhaul_stack::Side;
+use gridhaul_shares::policy;
+use gridhaul_stack::{Party, Side};
 
 use super::budget::{Budget, zone_below};
 
@@ -12,6 +14,8 @@ pub(crate) struct Holder {
     pub(crate) side: Side,
     /// The provider pins memory, so that the kernel's limit counts as well.
     pub(crate) pins: bool,
+    /// Whom the channel serves. Parties leave room for each other.
+    pub(crate) party: Option<Party>,
 }
 
 /// The bounds of a process.
@@ -21,7 +25,7 @@ pub(super) struct Bounds {
     pinned: Bound,
 }
 
-/// A bound whose last part is for channels that this end accepts.
+/// A bound whose last part is for channels that this end accepts, and of which each party has a share.
 ///
 /// A connecting end has its rings when it asks the other for some. If such ends could take everything, the two
 /// ends of copies within one process, or between two, could all wait for each other; accepting ends wait for nobody
@@ -30,6 +34,8 @@ pub(super) struct Bounds {
 struct Bound {
     all: Budget,
     connectors: Budget,
+    /// What each party has, in bytes.
+    parties: HashMap<Party, u64>,
 }
 
 /// The smallest ring that a channel gets which wants more, in bytes.
@@ -81,7 +87,7 @@ impl Bounds {
         let least = both(ring_bytes.min(LEAST_RING_BYTES));
         let offer = self
             .applying(holder)
-            .map(|budget| budget.offer(wanted, least))
+            .map(|bound| bound.offer(holder, wanted, least))
             .min()
             .flatten()?;
         if offer >= wanted {
@@ -93,26 +99,40 @@ impl Bounds {
 
     /// A holder has so many bytes.
     pub(super) fn take(&mut self, holder: Holder, bytes: u64) {
-        self.change(holder, |budget| budget.take(bytes));
+        self.applying_mut(holder).for_each(|bound| {
+            bound.change(holder, |budget| budget.take(bytes));
+            bound.add(holder, bytes);
+        });
     }
 
     /// A holder has so many bytes more, if all bounds spare them.
     pub(super) fn grow(&mut self, holder: Holder, bytes: u64) -> bool {
-        let is_spared = self.applying(holder).all(|budget| budget.spares(bytes));
+        let is_spared = self
+            .applying(holder)
+            .all(|bound| bound.spares(holder, bytes));
         if is_spared {
-            self.change(holder, |budget| budget.grow(bytes));
+            self.applying_mut(holder).for_each(|bound| {
+                bound.change(holder, |budget| budget.grow(bytes));
+                bound.add(holder, bytes);
+            });
         }
         is_spared
     }
 
     /// A holder has enough with less.
     pub(super) fn shrink(&mut self, holder: Holder, bytes: u64) {
-        self.change(holder, |budget| budget.shrink(bytes));
+        self.applying_mut(holder).for_each(|bound| {
+            bound.change(holder, |budget| budget.shrink(bytes));
+            bound.subtract(holder, bytes);
+        });
     }
 
     /// A holder is gone.
     pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
-        self.change(holder, |budget| budget.give_back(bytes));
+        self.applying_mut(holder).for_each(|bound| {
+            bound.change(holder, |budget| budget.give_back(bytes));
+            bound.subtract(holder, bytes);
+        });
     }
 
     /// Says which bound leaves least to a holder.
@@ -132,23 +152,14 @@ impl Bounds {
         }
     }
 
-    fn applying(&self, holder: Holder) -> impl Iterator<Item = &Budget> {
+    fn applying(&self, holder: Holder) -> impl Iterator<Item = &Bound> {
         let pinned = holder.pins.then_some(&self.pinned);
-        let bounds = [Some(&self.memory), pinned].into_iter().flatten();
-        bounds.flat_map(move |bound| {
-            let connectors = (holder.side == Side::Connector).then_some(&bound.connectors);
-            [Some(&bound.all), connectors].into_iter().flatten()
-        })
+        [Some(&self.memory), pinned].into_iter().flatten()
     }
 
-    fn change(&mut self, holder: Holder, change: impl Fn(&mut Budget)) {
+    fn applying_mut(&mut self, holder: Holder) -> impl Iterator<Item = &mut Bound> {
         let pinned = holder.pins.then_some(&mut self.pinned);
-        for bound in [Some(&mut self.memory), pinned].into_iter().flatten() {
-            change(&mut bound.all);
-            if holder.side == Side::Connector {
-                change(&mut bound.connectors);
-            }
-        }
+        [Some(&mut self.memory), pinned].into_iter().flatten()
     }
 }
 
@@ -157,6 +168,61 @@ impl Bound {
         Self {
             all: Budget::new(limit),
             connectors: Budget::new(limit_of_connectors(limit)),
+            parties: HashMap::new(),
+        }
+    }
+
+    /// How much of `wanted` a further channel may have, if that is at least `least`.
+    fn offer(&self, holder: Holder, wanted: u64, least: u64) -> Option<u64> {
+        let wanted = wanted.min(self.most(holder));
+        let offers = self
+            .budgets(holder)
+            .map(|budget| budget.offer(wanted, least));
+        offers.min().flatten()
+    }
+
+    fn spares(&self, holder: Holder, bytes: u64) -> bool {
+        bytes <= self.most(holder) && self.budgets(holder).all(|budget| budget.spares(bytes))
+    }
+
+    /// What the other parties leave to a holder. One that has nothing takes what there is for any channel.
+    fn most(&self, holder: Holder) -> u64 {
+        let held = holder.party.and_then(|party| self.parties.get(&party));
+        let Some(held) = held else {
+            return u64::MAX;
+        };
+        let free = self.all.limit().saturating_sub(self.all.taken());
+        let count = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        policy::most(count(*held), count(free)) as u64
+    }
+
+    fn budgets(&self, holder: Holder) -> impl Iterator<Item = &Budget> {
+        let connectors = (holder.side == Side::Connector).then_some(&self.connectors);
+        [Some(&self.all), connectors].into_iter().flatten()
+    }
+
+    fn change(&mut self, holder: Holder, change: impl Fn(&mut Budget)) {
+        change(&mut self.all);
+        if holder.side == Side::Connector {
+            change(&mut self.connectors);
+        }
+    }
+
+    fn add(&mut self, holder: Holder, bytes: u64) {
+        if let Some(party) = holder.party {
+            *self.parties.entry(party).or_default() += bytes;
+        }
+    }
+
+    fn subtract(&mut self, holder: Holder, bytes: u64) {
+        let Some(party) = holder.party else {
+            return;
+        };
+        if let Some(held) = self.parties.get_mut(&party) {
+            *held = held.saturating_sub(bytes);
+            if *held == 0 {
+                self.parties.remove(&party);
+            }
         }
     }
 }
@@ -199,7 +265,44 @@ mod tests {
     const PAGE: u64 = 4096;
 
     fn holder(side: Side, pins: bool) -> Holder {
-        Holder { side, pins }
+        Holder {
+            side,
+            pins,
+            party: None,
+        }
+    }
+
+    fn of_party(number: u64) -> Holder {
+        Holder {
+            party: Some(Party(number)),
+            ..holder(Side::Acceptor, false)
+        }
+    }
+
+    #[test]
+    fn channels_of_one_party_leave_rings_to_another() {
+        let mut bounds = Bounds::new(64 * MIB, u64::MAX);
+        let mut held = Vec::new();
+        while let Some(ring) = bounds.offer(of_party(1), 16 * MIB, PAGE) {
+            bounds.take(of_party(1), 2 * ring);
+            held.push((1, 2 * ring));
+            assert!(held.len() < 1000, "it has no end");
+        }
+        let taken = bounds.memory().taken();
+        assert!((40 * MIB..=48 * MIB).contains(&taken), "{taken}");
+        assert!(!bounds.grow(of_party(1), 16 * MIB));
+        // Those who come later share what is left in the same way.
+        for party in 2..6 {
+            let ring = bounds.offer(of_party(party), MIB, PAGE).expect("a ring");
+            bounds.take(of_party(party), 2 * ring);
+            held.push((party, 2 * ring));
+        }
+        assert!(bounds.offer(of_party(1), MIB, PAGE).is_none());
+        for (party, bytes) in held {
+            bounds.give_back(of_party(party), bytes);
+        }
+        assert_eq!(bounds.memory().taken(), 0);
+        assert!(bounds.memory.parties.is_empty());
     }
 
     #[test]

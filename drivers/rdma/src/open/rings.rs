@@ -81,7 +81,11 @@ impl Opening<'_> {
         pins: bool,
         ring_bytes: NonZeroU64,
     ) -> Result<Share, OpenError> {
-        let holder = Holder { side, pins };
+        let holder = Holder {
+            side,
+            pins,
+            party: self.settings.party,
+        };
         let taken = Pool::of_process().take(holder, ring_bytes, self.operation);
         taken.map_err(|error| match error {
             PoolError::Cancelled => ChannelError::Cancelled.into(),

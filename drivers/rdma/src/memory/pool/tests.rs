@@ -2,7 +2,7 @@ mod handed_on;
 
 use std::sync::atomic::AtomicU64;
 
-use gridhaul_stack::{Cancel, Side};
+use gridhaul_stack::{Cancel, Party, Side};
 use proptest::prelude::*;
 
 use super::*;
@@ -12,6 +12,7 @@ const MIB: u64 = 1 << 20;
 const ACCEPTOR: Holder = Holder {
     side: Side::Acceptor,
     pins: false,
+    party: None,
 };
 
 fn bytes(bytes: u64) -> NonZeroU64 {
@@ -227,7 +228,11 @@ proptest! {
             match step {
                 Step::Open { connects, pins, ring_bytes } => {
                     let side = if connects { Side::Connector } else { Side::Acceptor };
-                    let holder = Holder { side, pins };
+                    let holder = Holder {
+ side,
+ pins,
+ party: None,
+};
                     if let Ok(share) = take_at_once(&pool, holder, ring_bytes) {
                         prop_assert!(share.ring_bytes().get() <= ring_bytes);
                         prop_assert!(pool.load().used_bytes <= limit);
@@ -291,6 +296,7 @@ fn many_threads_share_a_bound() {
                 let holder = Holder {
                     side,
                     pins: number % 3 == 0,
+                    party: (number % 5 > 0).then_some(Party(number % 4)),
                 };
                 for round in 0..50 {
                     let wanted = (number * 50 + round) * 7919 % (2 * MIB) + 1;
