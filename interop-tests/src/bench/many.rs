@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::soak::{KEPT_MEMORY, settled};
+use super::soak::{KEPT_DESCRIPTORS, KEPT_MEMORY, settled};
 use super::usage::{ProcessTree, Usage, raise_descriptor_limit};
 use crate::{Client, Kind, LaunchError, Server, give_away};
 
@@ -67,6 +67,7 @@ impl Many {
         let tree = ProcessTree::of(server.pid());
         let mut empty = tree.usage();
         empty.threads += KEPT_THREADS;
+        empty.descriptors += KEPT_DESCRIPTORS;
         let mut errors = Vec::new();
         self.copy(&server, "first", first, tree, &mut errors);
         let memory = settled(tree, empty, u64::MAX).memory;

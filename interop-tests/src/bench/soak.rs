@@ -24,6 +24,9 @@ const RETURN_LIMIT: Duration = Duration::from_secs(60);
 /// allocator gives pages back when it sees fit.
 pub(super) const KEPT_MEMORY: u64 = 8 << 20;
 
+/// The descriptor that gridhaul opens with the first file, and keeps: the directory of its descriptors in `/proc`.
+pub(super) const KEPT_DESCRIPTORS: usize = 1;
+
 /// The shortest time from one transfer of a session to its next: a passive data port rests for a minute
 /// when it is closed, and there are no more than 28,000 of them.
 const PACE: Duration = Duration::from_millis(500);
@@ -83,7 +86,10 @@ impl Soak {
         raise_descriptor_limit();
         let tree = ProcessTree::of(server.pid());
         let shared = Shared::default();
-        let empty = tree.usage();
+        let mut empty = tree.usage();
+        if self.kind == Kind::Gridhaul {
+            empty.descriptors += KEPT_DESCRIPTORS;
+        }
         // A first wave, so that memory which the server keeps for the next ones is there before.
         self.hold(self.duration / 4, &server, &content, &shared)?;
         let memory = settled(tree, empty, u64::MAX).memory;
