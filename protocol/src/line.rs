@@ -89,6 +89,26 @@ impl LineDecoder {
         !self.line.is_empty() || self.fault.is_some()
     }
 
+    /// What has come of a line that is not whole, as another decoder can take it.
+    pub fn into_begun(self) -> Vec<u8> {
+        let mut begun = Vec::new();
+        if self.fault.is_some() {
+            // Wrong in any case.
+            begun.push(0);
+            begun.extend(self.after_carriage_return.then_some(b'\r'));
+        } else {
+            // What comes next is not known, so every byte that telnet could misread is doubled.
+            let doubled = |&byte: &u8| std::iter::repeat_n(byte, 1 + usize::from(byte == IAC));
+            begun.extend(self.line.iter().flat_map(doubled));
+        }
+        match self.telnet {
+            Telnet::Command => begun.push(IAC),
+            Telnet::Option => begun.extend([IAC, WILL]),
+            Telnet::Off | Telnet::Text => {}
+        }
+        begun
+    }
+
     /// Takes one byte off the network, and tells whether a line ended.
     fn take(&mut self, byte: u8) -> bool {
         match self.telnet {
@@ -208,6 +228,26 @@ mod tests {
 
     fn line(text: &[u8]) -> Result<Vec<u8>, LineError> {
         Ok(text.to_vec())
+    }
+
+    proptest! {
+        #[test]
+        fn another_decoder_can_go_on(
+            bytes in vec(
+                prop_oneof![any::<u8>(), proptest::sample::select(&b"\xff\xff\xfb\xf4\r\n\0"[..])],
+                0..40,
+            ),
+            at in any::<proptest::sample::Index>(),
+        ) {
+            let (before, after) = bytes.split_at(at.index(bytes.len() + 1));
+            let mut decoder = LineDecoder::for_commands();
+            let mut input = before;
+            let mut found: Vec<_> = std::iter::from_fn(|| decoder.decode(&mut input)).collect();
+            let mut rest = decoder.into_begun();
+            rest.extend(after);
+            found.extend(decode(&rest));
+            prop_assert_eq!(found, decode(&bytes));
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@
 pub mod broker;
 mod calls;
 mod files;
+pub mod front;
 mod groups;
 mod kernel;
 pub mod login;

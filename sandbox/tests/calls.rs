@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gridhaul_sandbox::server::Needs;
-use gridhaul_sandbox::{Filter, broker, login, monitor, server};
+use gridhaul_sandbox::{Filter, broker, front, login, monitor, server};
 
 const EPERM: Option<i32> = Some(libc::EPERM);
 const ENOSYS: Option<i32> = Some(libc::ENOSYS);
@@ -111,6 +111,7 @@ fn confined() -> Vec<(&'static str, Filter)> {
     vec![
         ("server", server::filter(Needs::default()).unwrap()),
         ("server with everything", server::filter(all).unwrap()),
+        ("front", front::filter().unwrap()),
         ("login", login::filter().unwrap()),
         ("broker", broker::filter(false).unwrap()),
         ("broker to read", broker::filter(true).unwrap()),
@@ -375,6 +376,28 @@ fn limits_and_terminals_are_left_alone() {
         assert_eq!(call(libc::SYS_ioctl, [0, type_in, 0, 0]), EPERM);
         let unshared = usize::try_from(libc::CLONE_NEWUSER).unwrap();
         assert_eq!(call(libc::SYS_clone, [unshared, 0, 0, 0]), EPERM);
+    });
+}
+
+#[test]
+fn a_front_process_opens_nothing_and_connects_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("f");
+    fs::write(&path, "x").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let _client = TcpStream::connect(address).unwrap();
+    under(&front::filter().unwrap(), || {
+        assert_eq!(number(fs::read(&path)), EPERM);
+        assert_eq!(number(fs::metadata(&path)), EPERM);
+        assert_eq!(number(fs::read_dir(directory.path())), EPERM);
+        assert_eq!(number(fs::remove_file(&path)), EPERM);
+        assert_eq!(number(TcpStream::connect(address)), EPERM);
+        assert_eq!(number(TcpListener::bind("127.0.0.1:0")), EPERM);
+        assert_eq!(number(UnixDatagram::unbound()), EPERM);
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        std::thread::spawn(|| {}).join().unwrap();
     });
 }
 

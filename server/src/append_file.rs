@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -27,6 +28,17 @@ impl AppendFile {
         let file = open(&self.path)?;
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
         Ok(())
+    }
+
+    /// Goes on with another file.
+    pub(crate) fn replace(&self, file: File) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+
+    /// The file that is written to, if there is a descriptor left.
+    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.try_clone().ok().map(OwnedFd::from)
     }
 
     /// Adds whole lines.

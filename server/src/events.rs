@@ -14,6 +14,7 @@ use gridhaul_transfer::Refusal;
 use tracing::{debug, info, warn};
 
 use crate::admission::{Network, Notices};
+use crate::front::FrontCounts;
 use crate::metrics::Metrics;
 use crate::transfer_log::TransferLog;
 
@@ -167,12 +168,21 @@ impl Counter {
 }
 
 impl Journal {
-    pub(crate) fn new(transfer_log: Option<TransferLog>) -> Self {
+    /// `front` is what the front process counts, if there is one.
+    pub(crate) fn new(transfer_log: Option<TransferLog>, front: Option<FrontCounts>) -> Self {
         Self {
             transfer_log,
-            metrics: Metrics::default(),
+            metrics: Metrics::with_front(front),
             refused: Refused::default(),
             notices: Notices::default(),
+        }
+    }
+
+    /// For the front process, which counts for another one.
+    pub(crate) fn of_front(counts: FrontCounts) -> Self {
+        Self {
+            metrics: Metrics::of_front(counts),
+            ..Self::default()
         }
     }
 

@@ -17,6 +17,8 @@ use tracing::warn;
 /// A process that the server was started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Helper {
+    /// It listens.
+    Front,
     /// It decides logins.
     Login,
     /// It keeps root's rights.
@@ -26,6 +28,7 @@ pub(crate) enum Helper {
 impl fmt::Display for Helper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Front => "the process that listens",
             Self::Login => "the process that decides logins",
             Self::Monitor => "the monitor that keeps root's rights",
         })

@@ -14,6 +14,7 @@ mod checksum_key;
 pub mod config;
 mod descriptors;
 mod events;
+mod front;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -43,6 +44,7 @@ mod transfer_limit;
 mod transfer_log;
 
 pub use checksum_key::ChecksumKeyError;
+pub use front::FrontProcessError;
 pub use login::LoginProcessError;
 pub use security::{HostError, SecurityError};
 pub use server::{PreparedServer, Server, StartError};

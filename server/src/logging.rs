@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -95,6 +97,24 @@ impl Logging {
         };
         self.filter.reload(rules(&log.level)?)?;
         reopened
+    }
+
+    /// Goes on with a file that another process has opened, and follows the rules in `log`.
+    ///
+    /// # Errors
+    ///
+    /// When the rules cannot be followed.
+    pub(crate) fn go_on(&self, log: &Log, file: Option<File>) -> Result<(), LoggingError> {
+        if let (Some(current), Some(file)) = (&self.file, file) {
+            current.replace(file);
+        }
+        self.filter.reload(rules(&log.level)?)?;
+        Ok(())
+    }
+
+    /// The file, for another process.
+    pub(crate) fn descriptor(&self) -> Option<OwnedFd> {
+        self.file.as_ref()?.descriptor()
     }
 }
 

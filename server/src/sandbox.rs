@@ -94,6 +94,11 @@ impl Sandbox {
     }
 }
 
+/// Confines the front process, which opens nothing.
+pub(crate) fn confine_front() -> Result<Confinement, SandboxError> {
+    gridhaul_sandbox::front::confine()
+}
+
 /// Confines the login process. `files` are those that it held before it gave root up.
 pub(crate) fn confine_logins(files: Files) -> Result<Confinement, SandboxError> {
     gridhaul_sandbox::login::confine(files)

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use gridhaul_accounts::{Monitor, MonitorError, process};
 use gridhaul_sandbox::SandboxError;
+use gridhaul_security::files::OpenFiles as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
@@ -16,12 +18,13 @@ use tracing::{error, info, warn};
 
 use crate::config::{Config, ConfigError, ServeArguments};
 use crate::descriptors;
+use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
 use crate::logging::{Logging, LoggingError};
-use crate::login::{ConfigurationFile, Decides, LoginProcess, LoginProcessError};
+use crate::login::{ConfigurationFile, Decides, LoginProcess, LoginProcessError, Started};
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
-use crate::server::{PreparedServer, Server, StartError};
+use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
 use crate::threads::Threads;
 
 /// Why the program ends with an error.
@@ -39,6 +42,9 @@ pub enum ServeError {
     /// Nothing can decide who may log in.
     #[error(transparent)]
     Login(#[from] LoginProcessError),
+    /// Nothing can listen.
+    #[error(transparent)]
+    Front(#[from] FrontProcessError),
     /// Nothing can act for local accounts.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
@@ -78,11 +84,24 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let logging = Logging::start(&config.log)?;
     // Before this process listens or reads a secret: the monitor listens to the login process alone.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
-    let (logins, login) = LoginProcess::start(&config, arguments, &logging, monitor)?;
-    let watched_login = helpers::watched(Helper::Login, process::watch(login));
+    let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
+    let watched_login = helpers::watched(Helper::Login, process::watch(login.pid));
     let watched_monitor = watched_monitor.map(|monitor| helpers::watched(Helper::Monitor, monitor));
     let watched = watched_login.into_iter().chain(watched_monitor.flatten());
-    let server = PreparedServer::with_logins(config.clone(), Decides::Apart(Arc::clone(&logins)))?;
+    let watched: Vec<_> = watched.collect();
+    let Started { serving, front, .. } = login;
+    let (listeners, addresses) = listen_everywhere(&config)?;
+    // Before this process opens what strangers must not get near.
+    let (link, pid, (logins, mut watched)) = FrontProcess::start(
+        &config,
+        arguments,
+        &logging,
+        (listeners, front),
+        (serving, watched),
+    )?;
+    watched.extend(helpers::watched(Helper::Front, process::watch(pid)));
+    let decides = Decides::Apart(Arc::clone(&logins));
+    let server = PreparedServer::behind_front(config.clone(), decides, addresses, link)?;
     // With root's rights still: the way to a directory may be closed to the account that serves.
     let prepared = sandbox::Prepared::new(&server.settings(), &process);
     let identity = privileges::drop_root(&config.user)?;
@@ -105,7 +124,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let served = runtime.block_on(async {
         let signals = Signals::new()?;
         let server = server.start()?;
-        let ended = helpers::watch(watched.collect())?;
+        let ended = helpers::watch(watched)?;
         announce(&server);
         run(server, signals, ended, arguments, &logging, &confined).await
     });
@@ -221,6 +240,11 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
         Err(error) => error!(%error, "not everything was reloaded"),
     }
     confined.sandbox.warn_of_new_users(&server.settings());
+    if let Some(front) = server.front() {
+        let file = arguments.config.as_deref();
+        let file = file.and_then(|path| confined.file.open(path).ok());
+        front.reload(file.map(OwnedFd::from), logging.descriptor());
+    }
     for name in kept {
         warn!(setting = name, "a change of this setting needs a restart");
     }

@@ -13,10 +13,11 @@ use gridhaul_storage::{ChecksumKey, StorageError};
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::admission::{Connections, Room, Workers};
+use crate::admission::{Connections, Place, Room, Workers};
 use crate::checksum_key::{self, ChecksumKeyError};
 use crate::config::{Config, Limits};
 use crate::events::Journal;
+use crate::front::{Front, FrontCounts, Link, Serving};
 use crate::in_place::InPlace;
 use crate::lateness;
 use crate::listener;
@@ -44,6 +45,8 @@ pub struct PreparedServer {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
     metrics: Option<(TcpListener, SocketAddr)>,
+    /// Where clients come from, unless this process listens.
+    serving: Option<Serving>,
 }
 
 /// A server at work.
@@ -51,6 +54,7 @@ pub struct PreparedServer {
 pub struct Server {
     shared: Arc<Shared>,
     shutdown: Shutdown,
+    front: Option<Front>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
 }
@@ -151,6 +155,8 @@ pub(crate) struct Shared {
     pub(crate) checksums: Pool,
     pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
+    /// In the front process: the process that serves clients after they have logged in.
+    pub(crate) link: Option<Arc<Link>>,
     pub(crate) host: String,
     sessions: AtomicU64,
 }
@@ -162,24 +168,72 @@ impl PreparedServer {
     ///
     /// When one of them cannot be had.
     pub fn new(config: Config) -> Result<Self, StartError> {
-        Self::with_logins(config, Decides::Here)
+        let (listeners, addresses) = listen_everywhere(&config)?;
+        let mut server = Self::with(config, Decides::Here, addresses, None)?;
+        server.listeners = listeners;
+        Ok(server)
     }
 
-    /// As [`PreparedServer::new`]. Where logins are decided in a process of their own, that one also has files opened
-    /// with the rights of any account; else there is the account of this process.
+    /// As [`PreparedServer::new`], for clients whom the front process hands over. The login process also has files opened
+    /// with the rights of any account.
     ///
     /// # Errors
     ///
     /// As those of [`PreparedServer::new`].
-    pub(crate) fn with_logins(config: Config, decides: Decides) -> Result<Self, StartError> {
+    pub(crate) fn behind_front(
+        config: Config,
+        decides: Decides,
+        addresses: Vec<SocketAddr>,
+        serving: Serving,
+    ) -> Result<Self, StartError> {
+        let counts = serving.counts;
+        let mut server = Self::with(config, decides, addresses, Some(counts))?;
+        server.serving = Some(serving);
+        Ok(server)
+    }
+
+    /// The front process's part of a server. It opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration cannot be used.
+    pub(crate) fn in_front(
+        config: Config,
+        decides: Decides,
+        listeners: Vec<TcpListener>,
+        counts: FrontCounts,
+    ) -> Result<Self, StartError> {
         let registry = drivers();
-        let listeners = config
-            .listen
-            .iter()
-            .copied()
-            .map(listen_and_tell)
-            .collect::<Result<Vec<_>, _>>()?;
-        let (listeners, addresses) = listeners.into_iter().unzip();
+        let storages = Arc::new(Storages::closed(&config));
+        let settings = Settings::load(config, &registry, &decides, None)?;
+        let journal = Journal::of_front(counts);
+        let shared = Shared::new(settings, None, registry, storages, decides, journal);
+        shared.connections.tell(counts);
+        Ok(Self {
+            shared: Arc::new(shared),
+            listeners,
+            addresses: Vec::new(),
+            metrics: None,
+            serving: None,
+        })
+    }
+
+    /// Hands clients over by this link.
+    #[must_use]
+    pub(crate) fn linked_by(mut self, link: Arc<Link>) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.link = Some(link);
+        }
+        self
+    }
+
+    fn with(
+        config: Config,
+        decides: Decides,
+        addresses: Vec<SocketAddr>,
+        counts: Option<FrontCounts>,
+    ) -> Result<Self, StartError> {
+        let registry = drivers();
         let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
         let storages =
             Storages::open(&config, decides.brokers()).map_err(|error| StartError::Root {
@@ -209,13 +263,14 @@ impl PreparedServer {
             registry,
             Arc::new(storages),
             decides,
-            Journal::new(transfer_log),
+            Journal::new(transfer_log, counts),
         );
         Ok(Self {
             shared: Arc::new(shared),
-            listeners,
+            listeners: Vec::new(),
             addresses,
             metrics,
+            serving: None,
         })
     }
 
@@ -254,9 +309,14 @@ impl PreparedServer {
                 shutdown.watch(),
             ));
         }
+        let front = match self.serving {
+            Some(serving) => Some(serving.start(Arc::clone(&self.shared), shutdown.entrance())?),
+            None => None,
+        };
         Ok(Server {
             shared: self.shared,
             shutdown,
+            front,
             addresses: self.addresses,
             metrics_address,
         })
@@ -286,7 +346,7 @@ impl Server {
 
     /// How many sessions there are.
     pub fn sessions(&self) -> usize {
-        self.shared.connections.total()
+        self.shared.open_sessions()
     }
 
     /// Takes over a new configuration and reads the password file again: for new sessions, and as far
@@ -310,7 +370,10 @@ impl Server {
         self.shared.transfers.set(limits.transfers);
         #[cfg(feature = "rdma")]
         gridhaul_rdma::limit_memory(memory::ring_bytes(limits));
-        self.shared.storages.reload(&settings.config);
+        // The front process has no files.
+        if self.shared.link.is_none() {
+            self.shared.storages.reload(&settings.config);
+        }
         *self
             .shared
             .settings
@@ -323,6 +386,34 @@ impl Server {
             }),
             None => Ok(()),
         }
+    }
+
+    /// The way to the front process, if there is one.
+    pub(crate) fn front(&self) -> Option<&Front> {
+        self.front.as_ref()
+    }
+
+    /// In the front process: accepts no more connections, and ends those that have not logged in.
+    pub(crate) fn drain(&self) {
+        self.shutdown.drain();
+    }
+
+    /// In the front process: a session of a client that was served and begins anew.
+    pub(crate) fn again(
+        &self,
+        session: u64,
+        peer: SocketAddr,
+        local: SocketAddr,
+        place: Option<Place>,
+    ) -> Session {
+        let phase = self.shutdown.watch();
+        Session::again(
+            Arc::clone(&self.shared),
+            phase,
+            session,
+            (peer, local),
+            place,
+        )
     }
 
     /// A session for a user whom another program has let in, between these addresses.
@@ -341,6 +432,9 @@ impl Server {
     /// Accepts no more connections, closes idle sessions, gives transfers the configured time to
     /// finish, or less when `hurry` completes, and then cancels them. Returns whether all ended.
     pub async fn shut_down(self, hurry: impl Future<Output = ()>) -> bool {
+        if let Some(front) = &self.front {
+            front.drain();
+        }
         let grace = self.config().limits.grace;
         self.shutdown.run(grace, hurry).await
     }
@@ -388,6 +482,7 @@ impl Shared {
             storages,
             decides,
             journal,
+            link: None,
             host: crate::host_name(),
             sessions: AtomicU64::new(0),
         }
@@ -406,6 +501,22 @@ impl Shared {
         self.storages.brokers()
     }
 
+    /// Control connections.
+    pub(crate) fn open_sessions(&self) -> usize {
+        match self.journal.metrics.front() {
+            Some(front) => usize::try_from(front.open.value()).unwrap_or(usize::MAX),
+            None => self.connections.total(),
+        }
+    }
+
+    /// Control connections that have not logged in.
+    pub(crate) fn sessions_before_login(&self) -> usize {
+        match self.journal.metrics.front() {
+            Some(front) => usize::try_from(front.before_login.value()).unwrap_or(usize::MAX),
+            None => self.connections.startups(),
+        }
+    }
+
     /// A number for a session.
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
@@ -419,6 +530,15 @@ fn room(limits: &Limits) -> Room {
         startups: limits.startups,
         exempt: limits.penalty_exempt.clone(),
     }
+}
+
+/// Opens the listeners of a configuration, and says where they are.
+pub(crate) fn listen_everywhere(
+    config: &Config,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {
+    let all = config.listen.iter().copied().map(listen_and_tell);
+    let listeners = all.collect::<Result<Vec<_>, _>>()?;
+    Ok(listeners.into_iter().unzip())
 }
 
 /// Opens a listener, and says where it is if the port was left to the kernel.

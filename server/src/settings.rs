@@ -38,8 +38,10 @@ impl Settings {
         decides: &Decides,
         previous: Option<&Self>,
     ) -> Result<Self, StartError> {
+        let has_data_channels = !matches!(decides, Decides::Front(_));
         let security = Security::load(
             &config.security,
+            has_data_channels,
             previous.and_then(|previous| previous.security.as_deref()),
         )?;
         let stack = stack(&config, registry)?;
@@ -57,6 +59,7 @@ impl Settings {
                 }
                 (Arc::new(Arc::clone(client)), None)
             }
+            Decides::Front(client) => (Arc::new(Arc::clone(client)), None),
         };
         Ok(Self {
             config: Arc::new(config),

@@ -32,6 +32,23 @@ pub(crate) struct PhaseWatch {
     _alive: mpsc::Sender<()>,
 }
 
+/// Makes what new sessions know of the end, and does not keep the server from it.
+#[derive(Debug, Clone)]
+pub(crate) struct Entrance {
+    phase: watch::Receiver<Phase>,
+    alive: mpsc::WeakSender<()>,
+}
+
+impl Entrance {
+    /// `None` when no session may begin any more.
+    pub(crate) fn watch(&self) -> Option<PhaseWatch> {
+        Some(PhaseWatch {
+            phase: self.phase.clone(),
+            _alive: self.alive.upgrade()?,
+        })
+    }
+}
+
 impl Shutdown {
     pub(crate) fn new() -> Self {
         let (alive, gone) = mpsc::channel(1);
@@ -47,6 +64,19 @@ impl Shutdown {
             phase: self.phase.subscribe(),
             _alive: self.alive.clone(),
         }
+    }
+
+    /// For who brings sessions from elsewhere.
+    pub(crate) fn entrance(&self) -> Entrance {
+        Entrance {
+            phase: self.phase.subscribe(),
+            alive: self.alive.downgrade(),
+        }
+    }
+
+    /// Begins the way to the end: [`Phase::Draining`].
+    pub(crate) fn drain(&self) {
+        self.phase.send_replace(Phase::Draining);
     }
 
     /// Gives transfers `grace` to finish, or less if `hurry` completes; then cancels them. Returns

@@ -51,6 +51,18 @@ impl Storages {
         Ok(storages)
     }
 
+    /// For the front process, which opens none.
+    pub(crate) fn closed(config: &Config) -> Self {
+        Self {
+            options: PosixOptions {
+                file_mode: config.perms,
+                ..PosixOptions::default()
+            },
+            opened: Mutex::default(),
+            accounts: None,
+        }
+    }
+
     /// The files of an account. May block.
     pub(crate) fn get(&self, account: &NodeAccount) -> Result<AccountFiles, AttachError> {
         match &account.account {

@@ -12,6 +12,7 @@ use super::Network;
 use super::dice::Dice;
 use super::penalties::{Misconduct, Penalties};
 use super::startups::{self, Displaced, MaxStartups, Startups};
+use crate::front::FrontCounts;
 
 /// How many connections there may be.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ struct State {
     penalties: Penalties,
     dice: Dice,
     last_id: u64,
+    /// Where another process sees how many there are.
+    told: Option<FrontCounts>,
 }
 
 /// The place of one connection. Dropping it makes room for another one.
@@ -111,10 +114,16 @@ impl Connections {
             penalties,
             dice,
             last_id: 0,
+            told: None,
         };
         Arc::new(Self {
             state: Mutex::new(state),
         })
+    }
+
+    /// Tells how many there are from now on.
+    pub(crate) fn tell(&self, counts: FrontCounts) {
+        self.lock().told = Some(counts);
     }
 
     /// Counts connections by new limits; those that exist stay.
@@ -140,6 +149,7 @@ impl Connections {
         state.startups.add(network, id, Arc::clone(&closed), now);
         *state.by_network.entry(network).or_default() += 1;
         state.total += 1;
+        state.tell();
         Ok(Place {
             connections: Arc::clone(self),
             address,
@@ -251,6 +261,14 @@ impl State {
     fn uncount(&mut self, network: Network) {
         self.total -= 1;
         subtract(&mut self.by_network, network);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if let Some(told) = &self.told {
+            told.open.set(self.total);
+            told.before_login.set(self.startups.count());
+        }
     }
 }
 
@@ -299,6 +317,7 @@ impl Place {
         if proved {
             state.penalties.forgive(self.network, now);
         }
+        state.tell();
         Ok(())
     }
 

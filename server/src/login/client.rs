@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use crate::security::{Authorized, server_config};
 use super::host_key::{KeyElsewhere, Signs};
 use super::messages::{Account, Answer, Asked, Delegated, Established, Host, Question};
 use super::wire::{receive_message, send_message};
-use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
+use super::{Accepted, Claimed, Exchange, ExchangeError, Logins, Progress, Proof};
 
 /// How long the host's certificate is taken to be what it was.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -70,7 +71,7 @@ const LOST: &str = "the process that decides logins does not answer";
 
 impl LoginClient {
     /// The first [`SIGNING_SOCKETS`] are for signatures.
-    pub(super) fn new(mut sockets: Vec<OwnedFd>, starts_brokers: bool) -> Self {
+    pub(crate) fn new(mut sockets: Vec<OwnedFd>, starts_brokers: bool) -> Self {
         let others = sockets.split_off(SIGNING_SOCKETS.min(sockets.len()));
         Self {
             starts_brokers,
@@ -221,6 +222,25 @@ impl Logins for Arc<LoginClient> {
         self.granted(Question::Password { name, password })
     }
 
+    fn redeem(&self, name: &str) -> Option<Grant> {
+        self.granted(Question::Redeem(name))
+    }
+
+    fn claim(&self, exchange: u64) -> Result<Claimed, String> {
+        match self.ask(Question::Claim(exchange)) {
+            Some(Answer::Claimed(claimed)) => Ok(Claimed {
+                identity: claimed.identity,
+                delegated: claimed
+                    .delegated
+                    .and_then(|delegated| credential(&delegated))
+                    .map(Arc::new),
+                proof: Arc::new(ProofElsewhere::new(Self::clone(self), exchange)),
+            }),
+            Some(Answer::Refused(reason)) => Err(reason),
+            _ => Err(LOST.to_owned()),
+        }
+    }
+
     fn grants(&self) -> Vec<Grant> {
         match self.ask(Question::Grants) {
             Some(Answer::Grants(grants)) => grants.into_iter().map(Grant::from).collect(),
@@ -330,10 +350,8 @@ impl Exchange for ExchangeElsewhere {
             }
             Some(Answer::Established(established)) => {
                 self.exchange = None;
-                let proof = ProofElsewhere {
-                    client: Arc::clone(&self.client),
-                    exchange: established.exchange,
-                };
+                let client = Arc::clone(&self.client);
+                let proof = ProofElsewhere::new(client, established.exchange);
                 accepted(*established, proof).map(|accepted| Progress::Accepted(Box::new(accepted)))
             }
             Some(Answer::Refused(reason)) => {
@@ -364,10 +382,7 @@ fn accepted(established: Established, proof: ProofElsewhere) -> Result<Accepted,
         description: established.keys.description().to_owned(),
         protection: MessageProtection::new(established.keys).map_err(|error| failed(&error))?,
         identity: established.identity,
-        delegated: established
-            .delegated
-            .and_then(|delegated| credential(&delegated))
-            .map(Arc::new),
+        delegated: established.delegated.map(|()| None),
         proof: Arc::new(proof),
     })
 }
@@ -388,6 +403,18 @@ fn credential(delegated: &Delegated) -> Result<Credential, String> {
 struct ProofElsewhere {
     client: Arc<LoginClient>,
     exchange: u64,
+    /// Another process says when it ends.
+    is_handed_over: AtomicBool,
+}
+
+impl ProofElsewhere {
+    fn new(client: Arc<LoginClient>, exchange: u64) -> Self {
+        Self {
+            client,
+            exchange,
+            is_handed_over: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Proof for ProofElsewhere {
@@ -412,11 +439,18 @@ impl Proof for ProofElsewhere {
             _ => Err("The server failed.".to_owned()),
         }
     }
+
+    fn hand_over(&self) -> Option<u64> {
+        self.is_handed_over.store(true, Ordering::Relaxed);
+        Some(self.exchange)
+    }
 }
 
 impl Drop for ProofElsewhere {
     fn drop(&mut self) {
-        self.client.end(self.exchange);
+        if !self.is_handed_over.load(Ordering::Relaxed) {
+            self.client.end(self.exchange);
+        }
     }
 }
 

@@ -217,7 +217,7 @@ impl Exchange for HereExchange {
             description: established.keys.description().to_owned(),
             protection: MessageProtection::new(established.keys).map_err(refused)?,
             identity: established.peer.identity.one_line().to_owned(),
-            delegated: established.delegated.map(Arc::new),
+            delegated: established.delegated.map(Arc::new).map(Some),
             proof: Arc::new(HereProof {
                 desk: Arc::clone(&self.desk),
                 peer: established.peer,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridhaul_security::context::Context;
 use gridhaul_security::trust::Peer;
 
-use super::messages::Account;
+use super::messages::{Account, Asker, Delegated};
 
 /// What is remembered, as long as the client is there.
 #[derive(Debug)]
@@ -47,7 +47,16 @@ enum State {
     Established {
         peer: Arc<Peer>,
         granted: Option<Grant>,
+        /// For the process that serves the client after login, which asks for it once; `None` from then on.
+        delegated: Option<Result<Delegated, String>>,
     },
+}
+
+/// What the serving process gets for an exchange.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) peer: Arc<Peer>,
+    pub(super) delegated: Result<Delegated, String>,
 }
 
 /// Too many clients are there.
@@ -101,20 +110,42 @@ impl Exchanges {
     }
 
     /// The client is known.
-    pub(super) fn establish(&self, exchange: u64, peer: Peer) {
+    pub(super) fn establish(
+        &self,
+        exchange: u64,
+        peer: Peer,
+        delegated: Result<Delegated, String>,
+    ) {
         if let Some(state) = self.table().exchanges.get_mut(&exchange) {
             *state = State::Established {
                 peer: Arc::new(peer),
                 granted: None,
+                delegated: Some(delegated),
             };
         }
     }
 
-    /// Who the client of an established exchange is.
-    pub(super) fn peer(&self, exchange: u64) -> Option<Arc<Peer>> {
-        match self.table().exchanges.get(&exchange)? {
-            State::Established { peer, .. } => Some(Arc::clone(peer)),
+    /// Gives an established exchange to the serving process, once. A front process that strangers have taken over can so
+    /// use only what clients prove from then on, and nothing of clients who are served already.
+    pub(super) fn claim(&self, exchange: u64) -> Option<Claimed> {
+        match self.table().exchanges.get_mut(&exchange)? {
+            State::Established {
+                peer, delegated, ..
+            } => Some(Claimed {
+                delegated: delegated.take()?,
+                peer: Arc::clone(peer),
+            }),
             State::Busy | State::Waits(_) => None,
+        }
+    }
+
+    /// Who the client of an established exchange is, for the process that it belongs to.
+    pub(super) fn peer(&self, exchange: u64, asks: Asker) -> Option<Arc<Peer>> {
+        match self.table().exchanges.get(&exchange)? {
+            state @ State::Established { peer, .. } if state.owner() == asks => {
+                Some(Arc::clone(peer))
+            }
+            _ => None,
         }
     }
 
@@ -141,13 +172,14 @@ impl Exchanges {
         }
     }
 
-    /// The clients who are still there and were granted this account.
+    /// The clients who are served and were granted this account.
     pub(super) fn holders(&self, account: &Account) -> Vec<Holder> {
         let table = self.table();
         let holders = table.exchanges.values().filter_map(|state| match state {
             State::Established {
                 peer,
                 granted: Some(grant),
+                delegated: None,
             } if grant.account == *account => Some(Holder {
                 peer: Arc::clone(peer),
                 requested: grant.requested.clone(),
@@ -157,9 +189,13 @@ impl Exchanges {
         holders.collect()
     }
 
-    /// The client is gone.
-    pub(super) fn end(&self, exchange: u64) {
-        self.table().exchanges.remove(&exchange);
+    /// The client is gone, says the process that the exchange belongs to.
+    pub(super) fn end(&self, exchange: u64, says: Asker) {
+        let mut table = self.table();
+        let state = table.exchanges.get(&exchange);
+        if state.is_some_and(|state| state.owner() == says) {
+            table.exchanges.remove(&exchange);
+        }
     }
 
     /// How many exchanges are remembered.
@@ -171,6 +207,18 @@ impl Exchanges {
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every change of the table is whole, so a panic elsewhere does not spoil it.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// It begins with the front process, and is the serving process's when that has claimed it.
+    fn owner(&self) -> Asker {
+        match self {
+            Self::Established {
+                delegated: None, ..
+            } => Asker::Serving,
+            _ => Asker::Front,
+        }
     }
 }
 
@@ -201,12 +249,21 @@ mod tests {
         }
     }
 
+    const NONE: Result<Delegated, String> = Err(String::new());
+
+    /// An exchange whose client the serving process has.
+    fn claimed(exchanges: &Exchanges) -> u64 {
+        let exchange = exchanges.begin().expect("room");
+        exchanges.establish(exchange, peer(), NONE);
+        exchanges.claim(exchange).expect("established");
+        exchange
+    }
+
     #[test]
     fn an_account_is_granted_as_long_as_one_client_is_there() {
         let exchanges = Exchanges::new(10);
-        let [one, other] = [(); 2].map(|()| exchanges.begin().expect("room"));
+        let [one, other] = [(); 2].map(|()| claimed(&exchanges));
         for exchange in [one, other] {
-            exchanges.establish(exchange, peer());
             exchanges.grant(exchange, account("alice"), None);
         }
         let holders = |account| exchanges.holders(&account).len();
@@ -217,8 +274,8 @@ mod tests {
             ..account("alice")
         };
         assert_eq!(holders(read_only), 0, "it is another grant");
-        exchanges.end(one);
-        exchanges.end(one);
+        exchanges.end(one, Asker::Serving);
+        exchanges.end(one, Asker::Serving);
         assert_eq!(holders(account("alice")), 1);
         exchanges.grant(other, account("bob"), Some("bob"));
         assert_eq!(holders(account("alice")), 0, "one at a time");
@@ -234,10 +291,32 @@ mod tests {
         let exchange = exchanges.begin().expect("room");
         exchanges.grant(exchange, account("alice"), None);
         assert!(exchanges.holders(&account("alice")).is_empty());
-        assert!(exchanges.peer(exchange).is_none());
-        exchanges.end(exchange);
-        exchanges.establish(exchange, peer());
-        assert!(exchanges.peer(exchange).is_none(), "it has ended");
+        assert!(exchanges.peer(exchange, Asker::Front).is_none());
+        assert!(exchanges.claim(exchange).is_none());
+        exchanges.end(exchange, Asker::Front);
+        exchanges.establish(exchange, peer(), NONE);
+        let known = exchanges.peer(exchange, Asker::Front);
+        assert!(known.is_none(), "it has ended");
+    }
+
+    #[test]
+    fn a_client_who_is_served_is_out_of_the_front_processs_reach() {
+        let exchanges = Exchanges::new(10);
+        let exchange = exchanges.begin().expect("room");
+        exchanges.establish(exchange, peer(), NONE);
+        exchanges.grant(exchange, account("alice"), None);
+        let holders = || exchanges.holders(&account("alice")).len();
+        assert_eq!(holders(), 0, "it is not served yet");
+        assert!(exchanges.peer(exchange, Asker::Serving).is_none());
+        exchanges.end(exchange, Asker::Serving);
+        assert!(exchanges.peer(exchange, Asker::Front).is_some());
+        assert!(exchanges.claim(exchange).is_some());
+        assert!(exchanges.claim(exchange).is_none(), "once");
+        assert!(exchanges.peer(exchange, Asker::Front).is_none());
+        exchanges.end(exchange, Asker::Front);
+        assert_eq!(holders(), 1);
+        exchanges.end(exchange, Asker::Serving);
+        assert_eq!((holders(), exchanges.count()), (0, 0));
     }
 
     #[test]
@@ -246,7 +325,7 @@ mod tests {
         let first = exchanges.begin().expect("room");
         exchanges.begin().expect("room");
         assert_eq!(exchanges.begin(), Err(Full));
-        exchanges.end(first);
+        exchanges.end(first, Asker::Front);
         exchanges.begin().expect("room again");
         exchanges.set_most(3);
         exchanges.begin().expect("more room");

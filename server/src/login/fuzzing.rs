@@ -26,7 +26,7 @@ use crate::fuzzing::Input;
 use crate::security::Opener;
 
 use super::desk::Desk;
-use super::messages::{Account, Answer, Asked, Established, Question};
+use super::messages::{self, Account, Answer, Asked, Established, Question};
 use super::process::Office;
 use super::wire::{receive_message, send_message};
 
@@ -139,19 +139,24 @@ pub fn questions(input: &[u8]) {
         ended: Vec::new(),
         model: HashMap::new(),
         last: 0,
+        role: messages::Asker::Front,
     };
     // Each round ends with the connection.
     while !input.is_empty() {
         let (ours, theirs) = pair().expect("a pair");
+        let role = asker.change_role(&mut input);
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let answers = scope.spawn(|| {
                 let theirs = theirs;
-                office.answer(&theirs);
+                office.answer(&theirs, role);
             });
-            let ours = ours;
             while !input.is_empty() && asker.next(&mut input, &ours).is_some() {
                 assert!(office.exchanges.count() <= MOST);
             }
+            drop(ours);
+            // The end of the scope would not wait until the thread has given back what is its own, and a fuzzer
+            // would take that for a leak.
+            answers.join().expect("no panic");
         });
     }
     assert_eq!(asker.brokers.take(), []);
@@ -161,6 +166,8 @@ pub fn questions(input: &[u8]) {
 #[derive(Debug, Default)]
 struct Proved {
     granted: Option<Account>,
+    /// The serving process has it.
+    claimed: bool,
 }
 
 struct Asker {
@@ -171,9 +178,23 @@ struct Asker {
     model: HashMap<u64, Proved>,
     /// The last exchange that was heard of.
     last: u64,
+    /// Which process this one is now.
+    role: messages::Asker,
 }
 
 impl Asker {
+    fn change_role(&mut self, input: &mut Input<'_>) -> messages::Asker {
+        self.role = match input.byte() % 2 {
+            0 => messages::Asker::Front,
+            _ => messages::Asker::Serving,
+        };
+        self.role
+    }
+
+    fn serves(&self) -> bool {
+        self.role == messages::Asker::Serving
+    }
+
     /// Asks one question, or does what is none; `None` when the other side has closed.
     fn next(&mut self, input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
         match input.byte() {
@@ -187,7 +208,8 @@ impl Asker {
                 self.ended.push(exchange);
                 Some(())
             }
-            200..=219 => self.other(input, socket),
+            200..=209 => self.other(input, socket),
+            210..=219 => self.claim(input, socket),
             220..=239 => raw_question(input, socket),
             _ => raw_piece(input, socket),
         }
@@ -196,8 +218,12 @@ impl Asker {
     /// Sends a question as the other process does.
     fn ask(&mut self, socket: &OwnedFd, question: Question<'_>) -> Option<(Answer, Vec<OwnedFd>)> {
         for exchange in &self.ended {
-            self.model.remove(exchange);
+            let owned = self.model.get(exchange);
+            if owned.is_some_and(|proved| proved.claimed == self.serves()) {
+                self.model.remove(exchange);
+            }
         }
+        let has_reason = question.may_come_from(self.role);
         let asked = Asked {
             ended: std::mem::take(&mut self.ended),
             question,
@@ -206,6 +232,7 @@ impl Asker {
         send_message(socket, &message, &[]).ok()?;
         let mut descriptors = Vec::new();
         let answer = receive_message(socket, &mut descriptors).ok()??;
+        assert!(has_reason, "an answer to the wrong process");
         let answer = postcard::from_bytes(&answer).expect("an answer that can be read");
         Some((answer, descriptors))
     }
@@ -297,8 +324,11 @@ impl Asker {
                 );
                 assert_eq!(account.root, SITE.config.root);
                 assert!(requested.is_none_or(|requested| requested == account.account));
+                let serves = self.serves();
                 let established = self.model.get_mut(&exchange);
-                established.expect("it is established").granted = Some(account);
+                let established = established.expect("it is established");
+                assert_eq!(established.claimed, serves, "of the other process");
+                established.granted = Some(account);
             }
             Answer::Refused(_) => {}
             other => panic!("{other:?} for an authorization"),
@@ -318,7 +348,8 @@ impl Asker {
             read_only: input.byte() > 200,
         };
         let (answer, descriptors) = self.ask(socket, Question::Broker(account.clone()))?;
-        let mut granted = self.model.values().flat_map(|one| &one.granted);
+        let claimed = self.model.values().filter(|one| one.claimed);
+        let mut granted = claimed.flat_map(|one| &one.granted);
         let may = granted.any(|granted| *granted == account);
         let asked = self.brokers.take();
         match answer {
@@ -336,6 +367,24 @@ impl Asker {
                 assert_eq!(asked, []);
             }
             other => panic!("{other:?} for a broker"),
+        }
+        Some(())
+    }
+
+    fn claim(&mut self, input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
+        let exchange = self.exchange(input);
+        match self.ask(socket, Question::Claim(exchange))?.0 {
+            Answer::Claimed(claimed) => {
+                assert_eq!(claimed.identity, OWN);
+                let proved = self.model.get_mut(&exchange);
+                let before = std::mem::replace(&mut proved.expect("established").claimed, true);
+                assert!(!before, "it was claimed before");
+            }
+            Answer::Refused(_) => {
+                let proved = self.model.get(&exchange);
+                assert!(proved.is_none_or(|proved| proved.claimed), "it is there");
+            }
+            other => panic!("{other:?} for a claim"),
         }
         Some(())
     }
@@ -365,7 +414,8 @@ impl Asker {
     fn other(&mut self, input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
         let length = usize::from(input.byte() % 32);
         let name = String::from_utf8_lossy(input.bytes(length)).into_owned();
-        let question = match input.byte() % 4 {
+        let question = match input.byte() % 5 {
+            4 => Question::Redeem(&name),
             0 => Question::WithoutPassword(&name),
             1 => Question::Password {
                 name: &name,
@@ -481,7 +531,10 @@ fn raw_question(input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
 fn is_of_exchange(question: &Question<'_>) -> bool {
     matches!(
         question,
-        Question::Token { .. } | Question::Authorize { .. } | Question::Broker(_)
+        Question::Token { .. }
+            | Question::Authorize { .. }
+            | Question::Broker(_)
+            | Question::Claim(_)
     )
 }
 

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::Desk;
 use super::fuzzing::{Brokers, SITE};
-use super::messages::{Account, Answer};
+use super::messages::{Account, Answer, Asker};
 use super::process::Office;
 use crate::security::Opener;
 
@@ -47,7 +47,10 @@ fn gets_broker(peer: Peer) -> bool {
     let source = Arc::clone(&brokers) as Arc<dyn BrokerSource>;
     let office = Office::new(SITE.config.clone(), desk, Some(source), 10);
     let exchange = office.exchanges.begin().expect("room");
-    office.exchanges.establish(exchange, peer);
+    office
+        .exchanges
+        .establish(exchange, peer, Err(String::new()));
+    office.exchanges.claim(exchange).expect("established");
     office.exchanges.grant(exchange, pool(), None);
     match office.broker(pool()) {
         Ok(_) => {
@@ -79,8 +82,11 @@ fn an_expired_proof_is_granted_no_account() {
         let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
         let office = Office::new(SITE.config.clone(), desk, None, 10);
         let exchange = office.exchanges.begin().expect("room");
-        office.exchanges.establish(exchange, peer(HOST, expired));
-        match office.authorize(exchange, None) {
+        let proof = peer(HOST, expired);
+        office
+            .exchanges
+            .establish(exchange, proof, Err(String::new()));
+        match office.authorize(exchange, None, Asker::Front) {
             Answer::Authorized(authorization) => {
                 assert!(granted, "{authorization:?}");
                 assert_eq!(authorization.account, "pool");

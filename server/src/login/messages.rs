@@ -22,6 +22,11 @@ pub(super) struct Asked<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Question<'a> {
+    /// The client of an established exchange is to be served. It belongs to the serving process from then on:
+    /// [`Answer::Claimed`] or [`Answer::Refused`].
+    Claim(u64),
+    /// What a name may use whose password was found right a moment ago: [`Answer::Granted`], once for each time.
+    Redeem(&'a str),
     /// A client's token; without an exchange it begins one. [`Answer::Token`], [`Answer::Established`] or a refusal.
     Token {
         exchange: Option<u64>,
@@ -54,6 +59,35 @@ pub(super) enum Question<'a> {
     Reload,
 }
 
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// The front process, which strangers talk to.
+    Front,
+    /// The serving process, which has clients after they have logged in.
+    Serving,
+}
+
+impl Question<'_> {
+    /// Whether this process has a reason to ask. Other questions are answered to nobody.
+    pub(super) fn may_come_from(&self, asker: Asker) -> bool {
+        match self {
+            // The host's key is for control channels in the one, and for data channels of `AUTH TLS` in the other.
+            Self::Authorize { .. }
+            | Self::WithoutPassword(_)
+            | Self::Host { .. }
+            | Self::Sign { .. } => true,
+            Self::Token { .. } | Self::Password { .. } => asker == Asker::Front,
+            Self::Claim(_)
+            | Self::Redeem(_)
+            | Self::Grants
+            | Self::Broker(_)
+            | Self::Configuration
+            | Self::Reload => asker == Asker::Serving,
+        }
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
@@ -65,6 +99,7 @@ pub(super) enum Answer {
         token: Vec<u8>,
     },
     Established(Box<Established>),
+    Claimed(Claimed),
     /// The client is refused.
     Refused(String),
     /// The server failed.
@@ -85,6 +120,14 @@ pub(super) struct Established {
     pub(super) token: Vec<u8>,
     pub(super) identity: String,
     pub(super) keys: MessageKeys,
+    /// Whether a credential was delegated, or why there is none. The serving process gets it.
+    pub(super) delegated: Result<(), String>,
+}
+
+/// A client that is to be served.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Claimed {
+    pub(super) identity: String,
     pub(super) delegated: Result<Delegated, String>,
 }
 

@@ -1,10 +1,11 @@
-//! Who may log in, decided apart from the process that talks to clients.
+//! Who may log in, decided apart from the processes that talk to clients.
 //!
-//! The process that reads what strangers send holds neither the host's key nor the password file nor the maps, and the
-//! monitor does not listen to it. A small process, the login process, holds them ([`process`]): it makes the security
-//! handshake itself, so that it knows who proved what, decides by maps and rules that it read itself, and is the only
-//! one for which the monitor starts brokers. The other side asks it over sockets ([`client`]) and gets the keys of the
-//! established context, never those of the host.
+//! The process that reads what strangers send ([`crate::front`]) and the one that serves clients hold neither the host's
+//! key nor the password file nor the maps, and the monitor does not listen to them. A small process, the login process,
+//! holds them ([`process`]): it makes the security handshake itself, so that it knows who proved what, decides by maps
+//! and rules that it read itself, and is the only one for which the monitor starts brokers. The others ask it over sockets
+//! of their own ([`client`]), each only what it has a reason to ask. They get the keys of the established context, never
+//! those of the host.
 //!
 //! What is decided, and how, is in [`desk`], whichever process it runs in: a server inside another program, and one
 //! that sshd started, have no login process.
@@ -21,7 +22,8 @@ mod host_key;
 mod messages;
 mod process;
 mod readable;
-mod wire;
+mod verdicts;
+pub(crate) mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,8 +39,8 @@ use crate::security::Authorized;
 pub(crate) use client::LoginClient;
 pub(crate) use configuration::ConfigurationFile;
 pub(crate) use desk::Desk;
-pub(crate) use process::LoginProcess;
 pub use process::LoginProcessError;
+pub(crate) use process::{LoginProcess, Started};
 
 /// Decides who may log in. Every call may block: on files, and on computation.
 pub(crate) trait Logins: Send + Sync + fmt::Debug {
@@ -50,6 +52,21 @@ pub(crate) trait Logins: Send + Sync + fmt::Debug {
 
     /// What a name may use with this password.
     fn password(&self, name: &str, password: &[u8]) -> Option<Grant>;
+
+    /// What a name may use whose password was found right a moment ago, for the process that serves its client: once for
+    /// each time. Only where another process asked for the password.
+    fn redeem(&self, _name: &str) -> Option<Grant> {
+        None
+    }
+
+    /// Takes a client over whose exchange another process went through: once.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such client.
+    fn claim(&self, _exchange: u64) -> Result<Claimed, String> {
+        Err("no other process proves who clients are".to_owned())
+    }
 
     /// What the users with passwords may use, in no order.
     fn grants(&self) -> Vec<Grant>;
@@ -88,6 +105,18 @@ pub(crate) struct Accepted {
     pub(crate) description: String,
     /// In one-line form.
     pub(crate) identity: String,
+    /// What data channels may present, or why there is nothing. `None` if the process that serves the client gets it
+    /// ([`Logins::claim`]).
+    pub(crate) delegated: Result<Option<Arc<Credential>>, String>,
+    /// For [`Proof::authorize`].
+    pub(crate) proof: Arc<dyn Proof>,
+}
+
+/// A client that has proved who it is to another process.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// In one-line form.
+    pub(crate) identity: String,
     /// What data channels may present, or why there is nothing.
     pub(crate) delegated: Result<Arc<Credential>, String>,
     /// For [`Proof::authorize`].
@@ -102,6 +131,12 @@ pub(crate) trait Proof: Send + Sync + fmt::Debug {
     ///
     /// Why it may use nothing, as the client is told.
     fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String>;
+
+    /// Leaves the proof to the process that will serve the client: its number for [`Logins::claim`]. `None` where there
+    /// is no other process.
+    fn hand_over(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Why a token was not accepted.
@@ -120,15 +155,17 @@ pub(crate) enum ExchangeError {
 pub(crate) enum Decides {
     /// In this process.
     Here,
-    /// In the login process.
+    /// In the login process, and this one serves clients after they have logged in.
     Apart(Arc<LoginClient>),
+    /// In the login process, and this one is the front process.
+    Front(Arc<LoginClient>),
 }
 
 impl Decides {
     /// What starts brokers, if local accounts have any.
     pub(crate) fn brokers(&self) -> Option<Arc<dyn BrokerSource>> {
         match self {
-            Self::Here => None,
+            Self::Here | Self::Front(_) => None,
             Self::Apart(client) => client
                 .starts_brokers()
                 .then(|| Arc::clone(client) as Arc<dyn BrokerSource>),

@@ -32,14 +32,20 @@ use super::desk::{Desk, Stepped};
 use super::exchanges::Exchanges;
 use super::host_key::{schemes_of, sign_for_handshake};
 use super::messages::{
-    Account, Answer, Asked, Authorization, Delegated, Established, Granted, Host, Question,
+    Account, Answer, Asked, Asker, Authorization, Claimed, Delegated, Established, Granted, Host,
+    Question,
 };
 use super::readable::tell_unreadable;
+use super::verdicts::Verdicts;
 use super::wire::{receive_message, send_message};
 use super::{ExchangeError, Logins as _};
 
 /// Threads for what waits for files, beside those for handshakes and for passwords.
 const THREADS_FOR_FILES: usize = 8;
+
+/// Threads that answer the process which serves clients. Most of its questions are quick, and a broker whose account has to
+/// be asked for somewhere else takes long.
+const THREADS_FOR_SERVING: usize = 16;
 
 /// The most threads that hash passwords at a time (`crate::passwords`).
 const THREADS_FOR_PASSWORDS: usize = 8;
@@ -51,6 +57,16 @@ const MORE_EXCHANGES: usize = 1000;
 /// The side of the login process that starts it.
 #[derive(Debug)]
 pub(crate) struct LoginProcess;
+
+/// The login process runs.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// Asks for the process that serves clients.
+    pub(crate) serving: Arc<LoginClient>,
+    /// For [`LoginClient::new`], in the process that strangers talk to.
+    pub(crate) front: Vec<OwnedFd>,
+    pub(crate) pid: Pid,
+}
 
 /// Why there is no login process.
 #[derive(Debug, thiserror::Error)]
@@ -75,30 +91,37 @@ impl LoginProcess {
         arguments: &ServeArguments,
         logging: &Logging,
         monitor: Option<Monitor>,
-    ) -> Result<(Arc<LoginClient>, Pid), LoginProcessError> {
+    ) -> Result<Started, LoginProcessError> {
         let starts_brokers = monitor.is_some() && config.security.gsi.is_some();
         let (tell, told) = pair().map_err(std::io::Error::from)?;
-        let mut ours = Vec::new();
         let mut theirs = Vec::new();
-        for _ in 0..threads() + SIGNING_SOCKETS {
-            let (here, there) = pair().map_err(std::io::Error::from)?;
-            ours.push(here);
-            theirs.push(there);
-        }
-        let mut kept = Some((ours, told));
+        let mut sockets = |asker: Asker, threads: usize| {
+            let mut ours = Vec::new();
+            for _ in 0..threads + SIGNING_SOCKETS {
+                let (here, there) = pair().map_err(std::io::Error::from)?;
+                ours.push(here);
+                theirs.push((there, asker));
+            }
+            Ok::<_, std::io::Error>(ours)
+        };
+        let front = sockets(Asker::Front, threads())?;
+        let serving = sockets(Asker::Serving, THREADS_FOR_SERVING)?;
+        let mut kept = Some((front, serving, told));
         let pid = fork(|| {
             // What the other process goes on with.
             drop(kept.take());
             run(config, arguments, logging, monitor, theirs, tell);
         })?;
         // In this process nothing was taken.
-        let Some((ours, told)) = kept else {
+        let Some((front, serving, told)) = kept else {
             return Err(std::io::Error::from(Errno::PIPE).into());
         };
         match receive_message(&told, &mut Vec::new()) {
-            Ok(Some(message)) if message.is_empty() => {
-                Ok((Arc::new(LoginClient::new(ours, starts_brokers)), pid))
-            }
+            Ok(Some(message)) if message.is_empty() => Ok(Started {
+                serving: Arc::new(LoginClient::new(serving, starts_brokers)),
+                front,
+                pid,
+            }),
             Ok(Some(message)) => {
                 let reason = String::from_utf8_lossy(&message).into_owned();
                 Err(LoginProcessError::Configuration(reason))
@@ -120,7 +143,7 @@ fn run(
     arguments: &ServeArguments,
     logging: &Logging,
     monitor: Option<Monitor>,
-    sockets: Vec<OwnedFd>,
+    sockets: Vec<(OwnedFd, Asker)>,
     tell: OwnedFd,
 ) {
     ignore_signals();
@@ -159,9 +182,9 @@ fn run(
     };
     let office = &office;
     thread::scope(|scope| {
-        for socket in sockets {
+        for (socket, asker) in sockets {
             // The socket closes when its thread ends, so that the other process does not wait for an answer.
-            let answer = move || office.answer(&socket);
+            let answer = move || office.answer(&socket, asker);
             let thread = thread::Builder::new().name("gridhaul-login".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, answer) {
                 let _ = send_message(&tell, error.to_string().as_bytes(), &[]);
@@ -179,6 +202,7 @@ pub(super) struct Office<'a> {
     /// The monitor, if there are brokers.
     brokers: Option<Arc<dyn BrokerSource>>,
     pub(super) exchanges: Exchanges,
+    verdicts: Verdicts,
     /// The credentials that signatures may be asked of: the newest, and the one before it.
     host: Mutex<Hosts>,
     state: RwLock<State>,
@@ -217,6 +241,7 @@ impl Office<'_> {
             sources: None,
             brokers,
             exchanges: Exchanges::new(most),
+            verdicts: Verdicts::new(most),
             host: Mutex::default(),
             state: RwLock::new(State {
                 config: Arc::new(config),
@@ -225,17 +250,23 @@ impl Office<'_> {
         }
     }
 
-    /// Answers on one socket until the other process is gone.
-    pub(super) fn answer(&self, socket: &OwnedFd) {
+    /// Answers on one socket until the other process, `asker`, is gone.
+    pub(super) fn answer(&self, socket: &OwnedFd, asker: Asker) {
         while let Ok(Some(message)) = receive_message(socket, &mut Vec::new()) {
             let Ok(asked) = postcard::from_bytes::<Asked<'_>>(&message) else {
                 error!("a question to the login process makes no sense");
                 return;
             };
             for exchange in asked.ended {
-                self.exchanges.end(exchange);
+                self.exchanges.end(exchange, asker);
             }
-            let decided = catch_unwind(AssertUnwindSafe(|| self.decide(asked.question)));
+            if !asked.question.may_come_from(asker) {
+                error!(
+                    "a question came to the login process from a process that has no reason to ask it"
+                );
+                return;
+            }
+            let decided = catch_unwind(AssertUnwindSafe(|| self.decide(asked.question, asker)));
             let (answer, broker) = decided.unwrap_or_else(|_| {
                 // What panicked has said so on standard error.
                 (Answer::Failed("the server failed".to_owned()), None)
@@ -251,22 +282,27 @@ impl Office<'_> {
         }
     }
 
-    fn decide(&self, question: Question<'_>) -> (Answer, Option<OwnedFd>) {
+    fn decide(&self, question: Question<'_>, asker: Asker) -> (Answer, Option<OwnedFd>) {
         let answer = match question {
+            Question::Claim(exchange) => self.claim(exchange),
+            Question::Redeem(name) => {
+                Answer::Granted(self.verdicts.redeem(name).map(Granted::from))
+            }
             Question::Token { exchange, token } => self.token(exchange, token),
             Question::Authorize {
                 exchange,
                 requested,
-            } => self.authorize(exchange, requested),
+            } => self.authorize(exchange, requested, asker),
             Question::WithoutPassword(name) => {
                 Answer::Granted(self.state().desk.without_password(name).map(Granted::from))
             }
-            Question::Password { name, password } => Answer::Granted(
-                self.state()
-                    .desk
-                    .password(name, password)
-                    .map(Granted::from),
-            ),
+            Question::Password { name, password } => {
+                let grant = self.state().desk.password(name, password);
+                if let Some(grant) = &grant {
+                    self.verdicts.add(name, grant.clone());
+                }
+                Answer::Granted(grant.map(Granted::from))
+            }
             Question::Grants => {
                 let grants = self.state().desk.grants().into_iter();
                 Answer::Grants(grants.map(Granted::from).collect())
@@ -324,19 +360,22 @@ impl Office<'_> {
             }
             Ok(Stepped::Established(established)) => {
                 let identity = established.peer.identity.one_line().to_owned();
-                self.exchanges.establish(exchange, established.peer);
+                let delegated = established
+                    .delegated
+                    .and_then(|credential| to_send(&credential));
+                let told = delegated.as_ref().map(drop).map_err(Clone::clone);
+                self.exchanges
+                    .establish(exchange, established.peer, delegated);
                 Answer::Established(Box::new(Established {
                     exchange,
                     token: established.token,
                     identity,
                     keys: established.keys,
-                    delegated: established
-                        .delegated
-                        .and_then(|credential| to_send(&credential)),
+                    delegated: told,
                 }))
             }
             Err(error) => {
-                self.exchanges.end(exchange);
+                self.exchanges.end(exchange, Asker::Front);
                 match error {
                     ExchangeError::Client(reason) => Answer::Refused(reason),
                     ExchangeError::Server(reason) => Answer::Failed(reason),
@@ -345,9 +384,19 @@ impl Office<'_> {
         }
     }
 
-    pub(super) fn authorize(&self, exchange: u64, requested: Option<&str>) -> Answer {
+    fn claim(&self, exchange: u64) -> Answer {
+        match self.exchanges.claim(exchange) {
+            Some(claimed) => Answer::Claimed(Claimed {
+                identity: claimed.peer.identity.one_line().to_owned(),
+                delegated: claimed.delegated,
+            }),
+            None => Answer::Refused("there is no such exchange".to_owned()),
+        }
+    }
+
+    pub(super) fn authorize(&self, exchange: u64, requested: Option<&str>, asker: Asker) -> Answer {
         let State { config, desk } = self.state();
-        let Some(peer) = self.exchanges.peer(exchange) else {
+        let Some(peer) = self.exchanges.peer(exchange, asker) else {
             return Answer::Refused("The server failed.".to_owned());
         };
         let authorized = match desk.authorize(&peer, requested) {

@@ -16,7 +16,7 @@ const LAST: u8 = 0;
 const MORE: u8 = 1;
 
 /// Sends a message, and descriptors with its last piece.
-pub(super) fn send_message(
+pub(crate) fn send_message(
     socket: impl AsFd,
     message: &[u8],
     descriptors: &[BorrowedFd<'_>],
@@ -39,7 +39,7 @@ pub(super) fn send_message(
 }
 
 /// Waits for a message; `None` when the other end is gone.
-pub(super) fn receive_message(
+pub(crate) fn receive_message(
     socket: impl AsFd,
     descriptors: &mut Vec<OwnedFd>,
 ) -> Result<Option<Zeroizing<Vec<u8>>>, Errno> {

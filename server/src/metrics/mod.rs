@@ -16,6 +16,7 @@ use gridhaul_stack::DetailValue;
 use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 
 use crate::events::{Event, Transfer, source_name};
+use crate::front::FrontCounts;
 
 pub(crate) use responder::respond;
 
@@ -23,6 +24,19 @@ pub(crate) use responder::respond;
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     counts: Mutex<Counts>,
+    front: FrontSide,
+}
+
+/// Which process counts.
+#[derive(Debug, Default)]
+enum FrontSide {
+    /// There is one only.
+    #[default]
+    None,
+    /// This is the front process, which counts for the other one.
+    This(FrontCounts),
+    /// The other one counts here.
+    Other(FrontCounts),
 }
 
 /// Counts of one thing, apart by the values of two labels.
@@ -75,6 +89,9 @@ struct Moved {
 /// The bounds of the histogram of how long transfers take: from a small file nearby to a night.
 const SECONDS: [f64; 8] = [0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0];
 
+const MECHANISMS: [&str; 2] = ["GSSAPI", "TLS"];
+const OTHER: &str = "other";
+
 const SUCCESS: &str = "success";
 const FAILURE: &str = "failure";
 
@@ -82,8 +99,33 @@ const FAILURE: &str = "failure";
 const ON_ARRIVAL: &str = "arrival";
 
 impl Metrics {
+    pub(crate) fn with_front(front: Option<FrontCounts>) -> Self {
+        Self {
+            counts: Mutex::default(),
+            front: front.map_or(FrontSide::None, FrontSide::Other),
+        }
+    }
+
+    pub(crate) fn of_front(counts: FrontCounts) -> Self {
+        Self {
+            counts: Mutex::default(),
+            front: FrontSide::This(counts),
+        }
+    }
+
+    /// What the front process has counted, if that is another one.
+    pub(crate) fn front(&self) -> Option<&FrontCounts> {
+        match &self.front {
+            FrontSide::Other(counts) => Some(counts),
+            FrontSide::None | FrontSide::This(_) => None,
+        }
+    }
+
     /// Counts what is counted.
     pub(crate) fn count(&self, event: &Event<'_>) {
+        if let FrontSide::This(counts) = &self.front {
+            count_in_front(counts, event);
+        }
         let mut counts = self.counts();
         match event {
             Event::SessionOpened { .. } => counts.sessions += 1,
@@ -116,7 +158,44 @@ impl Metrics {
     }
 }
 
+/// What happens before clients are served.
+fn count_in_front(counts: &FrontCounts, event: &Event<'_>) {
+    let of = |mechanism| {
+        let known = MECHANISMS.iter().position(|known| *known == mechanism);
+        &counts.authentications[known.unwrap_or(MECHANISMS.len())]
+    };
+    match event {
+        Event::SessionOpened { .. } => counts.sessions.add_one(),
+        Event::ConnectionRefused { .. } => counts.connections_refused.add_one(),
+        Event::Authenticated { mechanism, .. } => of(*mechanism)[0].add_one(),
+        Event::AuthenticationFailed { mechanism, .. } => of(*mechanism)[1].add_one(),
+        Event::LoginFailed { .. } => counts.logins_failed.add_one(),
+        Event::ProtectionBroken { .. } => counts.commands_refused.add_one(),
+        _ => {}
+    }
+}
+
 impl Counts {
+    /// With what the front process has counted.
+    fn with(mut self, front: &FrontCounts) -> Self {
+        self.sessions += front.sessions.value();
+        self.connections_refused += front.connections_refused.value();
+        self.commands_refused += front.commands_refused.value();
+        let mechanisms = MECHANISMS.into_iter().chain([OTHER]);
+        for (mechanism, results) in mechanisms.zip(&front.authentications) {
+            for (result, count) in [SUCCESS, FAILURE].into_iter().zip(results) {
+                // A row is there when something was counted.
+                if count.value() > 0 {
+                    *self.authentications.entry([mechanism, result]).or_default() += count.value();
+                }
+            }
+        }
+        if front.logins_failed.value() > 0 {
+            *self.logins.entry(FAILURE).or_default() += front.logins_failed.value();
+        }
+        self
+    }
+
     fn add(&mut self, transfer: &Transfer<'_>) {
         let result = if transfer.error.is_none() {
             SUCCESS
@@ -193,10 +272,10 @@ impl Moved {
 
 /// As in `AUTH`; what a client asks for in vain may be anything.
 fn known_mechanism(mechanism: &str) -> &'static str {
-    ["GSSAPI", "TLS"]
+    MECHANISMS
         .into_iter()
         .find(|known| *known == mechanism)
-        .unwrap_or("other")
+        .unwrap_or(OTHER)
 }
 
 /// Where the bytes of a transfer go, as the server sees it.

@@ -7,7 +7,10 @@ use crate::server::Shared;
 /// What a scraper gets: what was counted, and how things are at this moment.
 pub(super) fn page(shared: &Shared) -> String {
     let mut text = Text::default();
-    let counts = shared.journal.metrics.counts().clone();
+    let mut counts = shared.journal.metrics.counts().clone();
+    if let Some(front) = shared.journal.metrics.front() {
+        counts = counts.with(front);
+    }
     text.family(
         "gridhaul_build_info",
         Kind::Gauge,
@@ -27,13 +30,13 @@ fn sessions(text: &mut Text, shared: &Shared, counts: &Counts) {
         "gridhaul_sessions_open",
         Kind::Gauge,
         "Control connections.",
-        shared.connections.total(),
+        shared.open_sessions(),
     );
     text.single(
         "gridhaul_sessions_before_login",
         Kind::Gauge,
         "Control connections that have not logged in.",
-        shared.connections.startups(),
+        shared.sessions_before_login(),
     );
     text.single(
         "gridhaul_sessions_opened_total",

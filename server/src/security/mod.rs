@@ -48,7 +48,7 @@ pub(crate) struct Security {
 #[derive(Debug)]
 struct Gsi {
     /// Read apart from that of the other side, whose log tells what is wrong with its files.
-    trust: Arc<TrustDirectory>,
+    trust: Option<Arc<TrustDirectory>>,
     directory: PathBuf,
     tls_versions: TlsVersions,
 }
@@ -70,9 +70,11 @@ pub enum SecurityError {
 }
 
 impl Security {
-    /// Takes over a configuration. Without a certificate there is no security.
+    /// Takes over a configuration. Without a certificate there is no security. `has_data_channels`: this process makes
+    /// data channels, and reads whom they trust.
     pub(crate) fn load(
         config: &config::Security,
+        has_data_channels: bool,
         previous: Option<&Self>,
     ) -> Result<Option<Arc<Self>>, SecurityError> {
         if config.host.is_none() {
@@ -81,7 +83,7 @@ impl Security {
         let gsi = match &config.gsi {
             Some(gsi) => {
                 let previous = previous.and_then(|previous| previous.gsi.as_ref());
-                Some(Gsi::load(gsi, previous)?)
+                Some(Gsi::load(gsi, has_data_channels, previous)?)
             }
             None => None,
         };
@@ -123,7 +125,8 @@ impl Security {
     /// The trust of data channels now; empty without GSI. Blocks on files.
     pub(crate) fn trust(&self) -> Arc<TrustStore> {
         let gsi = self.gsi.as_ref();
-        gsi.map(|gsi| gsi.trust.current()).unwrap_or_default()
+        let trust = gsi.and_then(|gsi| gsi.trust.as_ref());
+        trust.map(|trust| trust.current()).unwrap_or_default()
     }
 
     /// Counts a handshake with `peer`, or says why there may be none now.
@@ -136,16 +139,23 @@ impl Security {
 }
 
 impl Gsi {
-    fn load(config: &config::Gsi, previous: Option<&Self>) -> Result<Self, SecurityError> {
+    fn load(
+        config: &config::Gsi,
+        reads_trust: bool,
+        previous: Option<&Self>,
+    ) -> Result<Self, SecurityError> {
         let same = previous.filter(|previous| previous.directory == config.trust);
         let trust = match same {
-            Some(previous) => Arc::clone(&previous.trust),
-            None => TrustDirectory::open(&config.trust)
-                .map(Arc::new)
-                .map_err(|error| SecurityError::File {
+            Some(previous) => previous.trust.clone(),
+            None if !reads_trust => None,
+            None => {
+                let opened = TrustDirectory::open(&config.trust);
+                let opened = opened.map_err(|error| SecurityError::File {
                     setting: "trust",
                     error,
-                })?,
+                })?;
+                Some(Arc::new(opened))
+            }
         };
         Ok(Self {
             trust,

@@ -80,7 +80,7 @@ impl Site {
     }
 
     fn security(&self, previous: Option<&Security>) -> Option<Arc<Security>> {
-        Security::load(&self.config, previous).expect("usable")
+        Security::load(&self.config, true, previous).expect("usable")
     }
 }
 

@@ -6,6 +6,7 @@ use gridhaul_protocol::command::{Base64, Text};
 use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::credential::Credential;
+use rustls::ServerConfig;
 use tokio::time::timeout_at;
 
 use super::control::Control;
@@ -45,8 +46,9 @@ pub(super) struct Initiator {
     pub(super) identity: String,
     /// That the client proved it, as long as the session lasts.
     pub(super) proof: Arc<dyn Proof>,
-    /// What we may present on data channels, or why there is nothing.
-    pub(super) delegated: Result<Arc<Credential>, String>,
+    /// What we may present on data channels, or why there is nothing. `None` until the process that serves the client
+    /// has it.
+    pub(super) delegated: Result<Option<Arc<Credential>>, String>,
 }
 
 impl Session {
@@ -222,12 +224,12 @@ impl Session {
         security: Arc<Security>,
     ) -> Result<(), End> {
         let reply = match self.prepare_tls(control.takes_tls(), &security).await {
-            Ok((acceptor, permit)) => {
+            Ok((config, permit)) => {
                 self.send(control, &Reply::new(234, "Begin the TLS handshake."));
                 control.flush().await?;
                 let deadline = self.connected + self.settings.config.limits.login_timeout;
                 let (workers, network) = (&self.shared.handshakes, Network::of(self.peer));
-                let accepted = control.accept_tls(&acceptor, workers, network);
+                let accepted = control.accept_tls(&config, workers, network);
                 let accepted = timeout_at(deadline, accepted).await;
                 let protection = accepted
                     .unwrap_or_else(|elapsed| Err(elapsed.into()))
@@ -259,7 +261,7 @@ impl Session {
         &mut self,
         clean: bool,
         security: &Arc<Security>,
-    ) -> Result<(tokio_rustls::TlsAcceptor, HandshakePermit), Reply> {
+    ) -> Result<(Arc<ServerConfig>, HandshakePermit), Reply> {
         if !security.offers_tls() {
             return Err(unknown_mechanism());
         }
@@ -270,7 +272,6 @@ impl Session {
             threads.log_in(&self.source(), work).await
         };
         let host = host.flatten().ok_or_else(unknown_mechanism)?;
-        let acceptor = tokio_rustls::TlsAcceptor::from(host);
         // An attacker on the path could have put commands there, which would be carried
         // out as if they had come in TLS.
         if !clean {
@@ -280,7 +281,7 @@ impl Session {
             ));
         }
         let permit = self.admit_handshake(security, "TLS")?;
-        Ok((acceptor, permit))
+        Ok((host, permit))
     }
 
     /// RFC 2228 3: what was said in clear does not count any more.

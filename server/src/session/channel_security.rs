@@ -124,7 +124,13 @@ impl Session {
     fn channel_credential(&self) -> Result<Arc<Credential>, String> {
         let (credential, whose) = match (&self.own_credential, &self.protection) {
             (Some(own), _) => (Arc::clone(own), "of DCSC"),
-            (None, Protection::Gsi(initiator)) => (initiator.delegated.clone()?, "delegated"),
+            (None, Protection::Gsi(initiator)) => {
+                let delegated = initiator.delegated.clone()?;
+                (
+                    delegated.ok_or("another process has the credential")?,
+                    "delegated",
+                )
+            }
             (None, _) => return Err("this session has no credential".to_owned()),
         };
         if credential.expires() <= SystemTime::now() {

@@ -10,11 +10,11 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use gridhaul_protocol::command::{Command, CommandError};
-use gridhaul_protocol::line::{LineDecoder, LineError};
+use gridhaul_protocol::line::{LineDecoder, LineError, encode_command_line};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::context::MessageProtection;
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
-use tokio_rustls::TlsAcceptor;
 use zeroize::Zeroizing;
 
 use super::protection;
@@ -44,6 +44,17 @@ pub(crate) struct Control {
     output: Vec<u8>,
     ended: bool,
     abort_waits: bool,
+    /// No command is looked at before the one ahead of it was carried out.
+    is_one_by_one: bool,
+}
+
+/// What another process needs to go on.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) stream: Stream,
+    pub(super) context: Option<Box<MessageProtection>>,
+    /// What has come and was not looked at.
+    pub(super) input: Vec<u8>,
 }
 
 /// What came on one line.
@@ -88,6 +99,48 @@ impl Control {
             output: Vec::new(),
             ended: false,
             abort_waits: false,
+            is_one_by_one: false,
+        }
+    }
+
+    /// A connection that may go on in another process: what comes behind a command stays as it is until that was carried
+    /// out.
+    pub(crate) fn one_by_one(stream: impl Into<Stream>) -> Self {
+        Self {
+            is_one_by_one: true,
+            ..Self::new(stream)
+        }
+    }
+
+    /// As if this had come on the connection.
+    #[must_use]
+    pub(super) fn with_input(mut self, input: Vec<u8>) -> Self {
+        self.unread = input;
+        self
+    }
+
+    /// A connection that is gone.
+    pub(super) fn lost() -> Self {
+        Self::new(Stream::Lost(tokio::io::empty()))
+    }
+
+    /// For another process. All replies were sent. With a context no command waits: those that were opened cannot be
+    /// opened again.
+    pub(super) fn into_parts(self) -> Parts {
+        /// Is no line of a command, as the one that it stands for.
+        const FAULT: &[u8] = b"\0\r\n";
+
+        let lines = self.waiting.iter().map(|request| match &request.content {
+            Ok(command) => encode_command_line(&command.encode()),
+            Err(_) => FAULT.to_vec(),
+        });
+        let mut input: Vec<u8> = lines.flatten().collect();
+        input.extend(self.decoder.into_begun());
+        input.extend(&self.unread);
+        Parts {
+            stream: self.stream,
+            context: self.context,
+            input,
         }
     }
 
@@ -134,7 +187,9 @@ impl Control {
         }
         if self.waiting.is_empty() {
             self.waiting = VecDeque::new();
-            self.decode();
+            if !self.is_one_by_one {
+                self.decode();
+            }
         }
         Some(request)
     }
@@ -169,7 +224,8 @@ impl Control {
         // Passwords come in it.
         let unread = Zeroizing::new(std::mem::take(&mut self.unread));
         let mut input = unread.as_slice();
-        while self.waiting.len() < MOST_WAITING && self.waiting_bytes < MOST_WAITING_BYTES {
+        let most = if self.is_one_by_one { 1 } else { MOST_WAITING };
+        while self.waiting.len() < most && self.waiting_bytes < MOST_WAITING_BYTES {
             let Some(line) = self.decoder.decode(&mut input) else {
                 return;
             };
@@ -226,11 +282,11 @@ impl Control {
     /// Waits for the client's TLS handshake. Returns what was agreed, for the log.
     pub(crate) async fn accept_tls(
         &mut self,
-        acceptor: &TlsAcceptor,
+        config: &ServerConfig,
         workers: &Workers,
         network: Network,
     ) -> io::Result<String> {
-        self.stream.accept_tls(acceptor, workers, network).await?;
+        self.stream.accept_tls(config, workers, network).await?;
         Ok(self.stream.tls_description().unwrap_or_default())
     }
 

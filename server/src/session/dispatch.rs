@@ -86,7 +86,7 @@ impl Session {
     ) -> Result<Reply, End> {
         Ok(match command {
             Command::Quit => return Err(End::Quit),
-            Command::Rein => self.reinitialize(),
+            Command::Rein => self.reinitialize()?,
             _ if self.must_authenticate() => Reply::new(530, "Must perform GSSAPI authentication."),
             Command::Acct(_) => superfluous(),
             Command::User(name) => self.name(&name),
@@ -96,13 +96,24 @@ impl Session {
             }
             Command::Feat => self.features(),
             Command::Noop => noop(),
-            Command::Pbsz(_) | Command::Prot(_) if self.is_protected() => self
-                .negotiated
-                .settle(&command)
-                .map_or_else(please_log_in, |settled| settled.reply),
+            Command::Pbsz(_) | Command::Prot(_) if self.is_protected() => self.agree(&command),
             command if belongs_to_security(&command) => self.refuse_security(&command),
             _ => please_log_in(),
         })
+    }
+
+    /// What data channels will have, if this is a part of it that may be agreed on before login.
+    fn agree(&mut self, command: &Command) -> Reply {
+        /// A client says each of them once; more are not carried over to the process that serves it.
+        const MOST: usize = 16;
+
+        let Some(settled) = self.negotiated.settle(command) else {
+            return please_log_in();
+        };
+        if self.agreed.len() < MOST {
+            self.agreed.push(command.to_string());
+        }
+        settled.reply
     }
 
     /// Whether there is no way to log in but GSI, and the client has not begun with it.
@@ -179,7 +190,7 @@ impl Session {
             Command::User(name) => Ok(self.name(&name)),
             Command::Pass(password) => self.password(control, &password).await,
             Command::Acct(_) => Ok(superfluous()),
-            Command::Rein => Ok(self.reinitialize()),
+            Command::Rein => self.reinitialize(),
             Command::Quit => Err(End::Quit),
             Command::Site(command) => self.site(control, user, command).await,
             command if belongs_to_security(&command) => Ok(self.refuse_security(&command)),

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 
 use super::authenticate::{Initiator, Protection};
 use super::control::Control;
+use super::handover::Arrival;
 use super::{End, Session, User, replies};
 use crate::admission::{Misconduct, Network};
 use crate::events::Event;
@@ -40,7 +41,7 @@ pub(crate) struct LocalUser {
 }
 
 /// What a client may use.
-struct Admitted {
+pub(super) struct Admitted {
     /// Nothing was proved.
     is_anonymous: bool,
     account: NodeAccount,
@@ -108,12 +109,14 @@ impl Session {
             },
         };
         let reason = match admitted {
-            Ok(admitted) => match self.attach(admitted).await {
-                Ok(user) => {
-                    let reply = Reply::new(230, format!("User {} logged in.", user.name));
-                    let proved = !user.is_anonymous;
-                    self.login = Login::Done(user);
-                    self.keep_place(proved)?;
+            Ok(admitted) if self.shared.link.is_some() => {
+                let is_anonymous = admitted.is_anonymous;
+                self.keep_place(!is_anonymous)?;
+                return Err(End::HandedOver(Arrival { name, is_anonymous }));
+            }
+            Ok(admitted) => match self.begin(admitted).await {
+                Ok(reply) => {
+                    self.keep_place(!self.is_anonymous())?;
                     return Ok(reply);
                 }
                 Err(reason) => reason,
@@ -123,8 +126,16 @@ impl Session {
         self.refuse(control, &name, &reason).await
     }
 
+    /// The client is logged in, when its files are open. Returns the reply, or why they are not.
+    pub(super) async fn begin(&mut self, admitted: Admitted) -> Result<Reply, String> {
+        let user = self.attach(admitted).await?;
+        let reply = Reply::new(230, format!("User {} logged in.", user.name));
+        self.login = Login::Done(user);
+        Ok(reply)
+    }
+
     /// A GSI context is proof enough; the name says which account is wanted.
-    async fn admit_initiator(
+    pub(super) async fn admit_initiator(
         &self,
         initiator: Arc<Initiator>,
         name: &str,
@@ -133,7 +144,9 @@ impl Session {
         let work = move || initiator.proof.authorize(requested.as_deref());
         let authorized = self.shared.threads.log_in(&self.source(), work).await;
         let authorized = authorized.ok_or("The server failed.")??;
-        for note in &authorized.notes {
+        // A process that hands the client over leaves it to the other one to tell.
+        let notes = authorized.notes.iter();
+        for note in notes.filter(|_| self.shared.link.is_none()) {
             self.shared.journal.publish(&Event::AttributeIgnored {
                 session: self.id,
                 reason: note,
@@ -181,18 +194,23 @@ impl Session {
         name: &str,
         password: &Password,
     ) -> Result<Admitted, Unverified> {
-        let config = &self.settings.config;
         let (is_anonymous, grant) = match self.grant_of_anonymous(name).await {
             Some(grant) => (true, grant),
             None => (false, self.grant(name, password).await?),
         };
+        Ok(self.admit_name(name, is_anonymous, grant))
+    }
+
+    /// What the user of this name may use, who was granted this.
+    pub(super) fn admit_name(&self, name: &str, is_anonymous: bool, grant: Grant) -> Admitted {
+        let config = &self.settings.config;
         // Anonymous users have no account in common.
         let source = if is_anonymous {
             self.source()
         } else {
             self.source().with_account(name)
         };
-        Ok(Admitted {
+        Admitted {
             is_anonymous,
             account: NodeAccount {
                 source,
@@ -204,11 +222,11 @@ impl Session {
             },
             home: Some(RemotePath::root()),
             attributes: Vec::new(),
-        })
+        }
     }
 
     /// What anonymous users may use, if that is the name of one.
-    async fn grant_of_anonymous(&self, name: &str) -> Option<Grant> {
+    pub(super) async fn grant_of_anonymous(&self, name: &str) -> Option<Grant> {
         self.settings.config.anonymous.as_ref()?;
         let (logins, name) = (Arc::clone(&self.settings.logins), name.to_owned());
         let work = move || logins.without_password(&name);
@@ -305,7 +323,7 @@ impl Session {
         End::TryLater(reason)
     }
 
-    async fn refuse(
+    pub(super) async fn refuse(
         &mut self,
         control: &mut Control,
         name: &str,

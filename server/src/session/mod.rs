@@ -16,6 +16,7 @@ mod features;
 mod files;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod handover;
 mod lines;
 mod listing;
 mod login;
@@ -29,6 +30,7 @@ mod runs;
 mod site;
 mod status;
 mod stream;
+mod tls;
 mod transfer;
 mod tree;
 mod watch;
@@ -50,12 +52,14 @@ use tokio::time::Instant;
 
 use crate::admission::{Misconduct, Place};
 use crate::events::Event;
+use crate::front::Guest;
 use crate::server::Shared;
 use crate::settings::Settings;
 use crate::shutdown::{Phase, PhaseWatch};
 
 use authenticate::Protection;
 use control::{Control, Request};
+use handover::Arrival;
 use login::Login;
 
 pub(crate) use channel_security::GSI;
@@ -80,8 +84,10 @@ pub(crate) struct Session {
     protection: Protection,
     /// The client is this user, whatever name and password it gives.
     local_user: Option<LocalUser>,
-    /// Its place among the connections of the listeners; a session that another program brought has none.
+    /// Its place among the connections of the listeners; a session that another program or process brought has none.
     place: Option<Place>,
+    /// It began in the front process, which is told when it ends.
+    guest: Option<Guest>,
     /// Something came before login that is no command.
     sent_garbage: bool,
     /// `REIN` ended a login.
@@ -90,6 +96,8 @@ pub(crate) struct Session {
     /// Passwords, certificates and identities that were refused.
     failures: u32,
     negotiated: Negotiated,
+    /// Commands about protection that changed it before login, as lines.
+    agreed: Vec<String>,
     /// Why the last `RNFR` failed.
     rename_refusal: Option<StorageError>,
     /// `DCSC P`.
@@ -145,6 +153,15 @@ enum End {
     /// Passwords are not looked at now.
     #[error("{0}")]
     TryLater(String),
+    /// The client may log in, and another process serves it.
+    #[error("another process serves the client")]
+    HandedOver(Arrival),
+    /// `REIN` of a client that another process had before login.
+    #[error("the client begins anew")]
+    Returned,
+    /// It was told why.
+    #[error("the client cannot be served")]
+    NotServed,
     #[error("the place was given to another client before login")]
     Displaced,
     #[error("the server is shutting down")]
@@ -158,6 +175,7 @@ impl End {
     fn reply(&self) -> Option<Reply> {
         match self {
             Self::ClosedByClient | Self::Handshake(_) | Self::Network(_) => None,
+            Self::HandedOver(_) | Self::Returned | Self::NotServed => None,
             // RFC 959 5.4, before login as well; globus-gridftp-server 13.24 answers 211 there.
             Self::Quit => Some(Reply::new(221, "Goodbye.")),
             Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
@@ -197,6 +215,16 @@ impl Session {
         shared
             .journal
             .publish(&Event::SessionOpened { session: id, peer });
+        Self::with_number(shared, phase, id, peer, local)
+    }
+
+    fn with_number(
+        shared: Arc<Shared>,
+        phase: PhaseWatch,
+        id: u64,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Self {
         let settings = shared.settings();
         Self {
             negotiated: begin(&settings),
@@ -210,6 +238,8 @@ impl Session {
             protection: Protection::None,
             local_user: None,
             place: None,
+            guest: None,
+            agreed: Vec::new(),
             sent_garbage: false,
             had_login: false,
             login: Login::Nobody,
@@ -242,8 +272,15 @@ impl Session {
     }
 
     /// Serves the client until it goes, or has to.
-    pub(crate) async fn run(mut self, stream: impl Into<Stream>) {
-        let mut control = Control::new(stream);
+    pub(crate) async fn run(self, stream: impl Into<Stream>) {
+        let control = match &self.shared.link {
+            Some(_) => Control::one_by_one(stream),
+            None => Control::new(stream),
+        };
+        self.run_over(control).await;
+    }
+
+    async fn run_over(mut self, mut control: Control) {
         let displaced = self.place.as_ref().map(Place::displaced);
         let displaced = async {
             match displaced {
@@ -255,6 +292,20 @@ impl Session {
             Err(end) = self.serve(&mut control) => end,
             () = displaced => End::Displaced,
         };
+        self.finish(control, end).await;
+    }
+
+    async fn finish(mut self, mut control: Control, end: End) {
+        let end = match end {
+            End::HandedOver(arrival) => match self.hand_over(control, arrival).await {
+                Ok(()) => return,
+                Err((lost, error)) => {
+                    control = lost;
+                    error
+                }
+            },
+            end => end,
+        };
         self.settle(&end);
         match (end.reply(), &end) {
             (Some(reply), End::Broken(_)) => control.reply_in_clear(&reply),
@@ -263,6 +314,10 @@ impl Session {
         }
         if let Some(user) = self.login.user() {
             user.node.release();
+        }
+        if matches!(end, End::Returned) {
+            self.give_back(control).await;
+            return;
         }
         self.shared.journal.publish(&Event::SessionClosed {
             session: self.id,
@@ -282,7 +337,7 @@ impl Session {
             return;
         }
         let misconduct = match end {
-            End::Shutdown | End::Displaced | End::TryLater(_) => None,
+            End::Shutdown | End::Displaced | End::TryLater(_) | End::NotServed => None,
             _ if self.sent_garbage => Some(Misconduct::Garbage),
             End::Idle => Some(Misconduct::Timeout),
             // What was refused was counted then.
@@ -302,6 +357,13 @@ impl Session {
     async fn serve(&mut self, control: &mut Control) -> Result<std::convert::Infallible, End> {
         let greeting = self.greeting();
         self.send(control, &greeting);
+        self.serve_requests(control).await
+    }
+
+    async fn serve_requests(
+        &mut self,
+        control: &mut Control,
+    ) -> Result<std::convert::Infallible, End> {
         loop {
             let request = self.next_request(control).await?;
             // What an idle session does not need lives on the heap, and only as long as the command.
@@ -357,12 +419,15 @@ impl Session {
     /// an attacker on the path could insert commands that the client did not send. RFC 2228 says nothing of `REIN`, but that
     /// is also what RFC 959 means by the state "immediately after the control connection is opened". To go on under
     /// protection would let the two ends disagree about it, so such clients are told to connect again.
-    fn reinitialize(&mut self) -> Reply {
+    fn reinitialize(&mut self) -> Result<Reply, End> {
         if !matches!(self.protection, Protection::None) {
-            return Reply::new(
+            return Ok(Reply::new(
                 502,
                 "REIN would end the protection of the control channel: open another connection instead.",
-            );
+            ));
+        }
+        if self.guest.is_some() {
+            return Err(End::Returned);
         }
         let current = self.shared.settings();
         // Every field is named, so that one that is added is not forgotten here.
@@ -379,11 +444,13 @@ impl Session {
             had_login,
             // The place that a login took is kept; it is lost to the login timeout if no other login follows.
             place: _,
+            guest: _,
             // Misconduct is not forgotten, so that it cannot be begun anew.
             sent_garbage: _,
             failures: _,
             login,
             negotiated,
+            agreed,
             rename_refusal,
             own_credential,
             stack,
@@ -400,13 +467,14 @@ impl Session {
         }
         *login = Login::Nobody;
         *negotiated = begin(settings);
+        agreed.clear();
         *rename_refusal = None;
         *own_credential = None;
         *stack = None;
         *port_is_rdma = false;
         *last_channels = LastChannels::default();
         *task_id = None;
-        self.greeting()
+        Ok(self.greeting())
     }
 
     /// Adds a reply to what will be sent.

@@ -74,7 +74,7 @@ fn holds(process: u32, needles: &[Vec<u8>]) -> bool {
     })
 }
 
-fn sample(name: &str) -> PathBuf {
+pub(crate) fn sample(name: &str) -> PathBuf {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/samples");
     samples.join(name)
 }
@@ -143,15 +143,15 @@ fn secrets_are_in_the_login_process_and_nowhere_else() {
             !holds(server.id(), &secret),
             "the process that clients talk to"
         );
-        assert!(
-            !holds(child(&server, "gridhaul-mon"), &secret),
-            "the monitor"
-        );
+        let others = ["gridhaul-mon", "gridhaul-front"];
+        for other in others {
+            assert!(!holds(child(&server, other), &secret), "{other}");
+        }
     }
 }
 
 /// A directory with a host's certificate and key.
-fn site() -> tempfile::TempDir {
+pub(crate) fn site() -> tempfile::TempDir {
     let site = public_directory();
     for (from, name, mode) in [
         ("host.pem", "cert.pem", 0o644),
@@ -189,9 +189,14 @@ fn processes_share_no_end_of_a_socket() {
     assert_eq!(status(login, "NoNewPrivs"), "1");
     // One socket of the monitor, whose other end the login process has.
     assert_eq!(sockets(monitor).len(), 1);
+    let front = child(&server, "gridhaul-front");
+    assert_eq!(status(front, "NoNewPrivs"), "1");
     for (one, other) in [
         (server.id(), login),
         (server.id(), monitor),
+        (server.id(), front),
+        (front, login),
+        (front, monitor),
         (login, monitor),
     ] {
         let others = sockets(other);
@@ -219,21 +224,21 @@ fn a_login_process_that_cannot_read_its_files_says_why() {
 }
 
 /// As the kernel does it to a process that takes too much memory.
-fn kill(server: &Running, name: &str) {
+pub(crate) fn kill(server: &Running, name: &str) {
     let process = i32::try_from(child(server, name)).expect("a process number");
     let process = rustix::process::Pid::from_raw(process).expect("not zero");
     rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("killed");
 }
 
 /// A control connection.
-struct Client {
-    stream: TcpStream,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
     replies: BufReader<TcpStream>,
 }
 
 impl Client {
     /// Returns the client and the server's greeting.
-    fn connect(server: &Running) -> (Self, String) {
+    pub(crate) fn connect(server: &Running) -> (Self, String) {
         let stream = TcpStream::connect(server.address).expect("connected");
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -245,14 +250,14 @@ impl Client {
     }
 
     /// Empty when the server has closed the connection.
-    fn reply(&mut self) -> String {
+    pub(crate) fn reply(&mut self) -> String {
         let mut line = String::new();
         // A connection that was reset is as closed as any other.
         let _ = self.replies.read_line(&mut line);
         line
     }
 
-    fn send(&mut self, line: &str) -> String {
+    pub(crate) fn send(&mut self, line: &str) -> String {
         let sent = self.stream.write_all(format!("{line}\r\n").as_bytes());
         sent.map_or_else(|_| String::new(), |()| self.reply())
     }

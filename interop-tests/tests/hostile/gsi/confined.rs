@@ -56,7 +56,7 @@ fn every_process_has_given_up_what_it_does_not_need() {
     let mut session = site.session();
     site.goes_on(&mut session);
     let has_accounts = site.pki.accounts().differ();
-    let mut expected = BTreeSet::from(["gridhaul-server", "gridhaul-login"]);
+    let mut expected = BTreeSet::from(["gridhaul-front", "gridhaul-server", "gridhaul-login"]);
     if has_accounts {
         expected.extend(["gridhaul-mon", "gridhaul-broker"]);
     } else {

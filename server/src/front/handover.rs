@@ -1,0 +1,62 @@
+//! What the front process and the serving process say to each other.
+
+use gridhaul_security::context::MessageKeys;
+use gridhaul_security::tls::ConnectionKeys;
+use serde::{Deserialize, Serialize};
+
+/// From the front process. The serving process believes none of it that gives rights.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToServing {
+    /// A client that may log in, with its connection.
+    Handed(Box<Handed>),
+}
+
+/// From the serving process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToFront {
+    /// Accept connections.
+    Start,
+    /// The client of this session is gone.
+    Ended(u64),
+    /// The client of this session begins anew (`REIN`), with its connection, and what it has sent beyond the command.
+    Returned { session: u64, input: Vec<u8> },
+    /// Read the configuration again, from the first descriptor if there is one, and go on with the log in the second.
+    Reload { has_file: bool },
+    /// Accept no more connections, and end those that have not logged in.
+    Drain,
+}
+
+/// A client that may log in.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Handed {
+    /// Its number in the log.
+    pub(crate) session: u64,
+    /// As in `USER`.
+    pub(crate) name: String,
+    pub(crate) proof: HandedProof,
+    pub(crate) protection: HandedProtection,
+    /// Commands about protection that were carried out before the login, as lines.
+    pub(crate) agreed: Vec<String>,
+    /// What it has sent beyond its login.
+    pub(crate) input: Vec<u8>,
+}
+
+/// How the client logged in. The login process knows better.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum HandedProof {
+    /// Without a proof.
+    Anonymous,
+    Password,
+    /// With a certificate, in this exchange.
+    Certificate {
+        exchange: u64,
+    },
+}
+
+/// What protects the connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum HandedProtection {
+    Clear,
+    Gsi(Box<MessageKeys>),
+    Tls(Box<ConnectionKeys>),
+}

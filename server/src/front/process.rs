@@ -1,0 +1,279 @@
+//! The front process: how it starts, and its life.
+//!
+//! It is a copy of the server from before the server opened a file or read a secret. It accepts connections when the
+//! serving process says so, and ends when that one does.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use gridhaul_accounts::process::{fork, ignore_signals};
+use gridhaul_accounts::socket::pair;
+use gridhaul_security::files::OpenFiles;
+use rustix::io::Errno;
+use rustix::process::Pid;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tracing::{error, info, warn};
+
+use super::counts::FrontCounts;
+use super::handover::ToFront;
+use super::link::{Link, Outbox, receive};
+use super::serving::Serving;
+use crate::config::{Config, ServeArguments};
+use crate::descriptors;
+use crate::logging::Logging;
+use crate::login::wire::{receive_message, send_message};
+use crate::login::{Decides, LoginClient};
+use crate::privileges;
+use crate::sandbox;
+use crate::server::{PreparedServer, Server};
+use crate::session::Session;
+
+/// The side of the front process that starts it.
+#[derive(Debug)]
+pub(crate) struct FrontProcess;
+
+/// Why there is no front process.
+#[derive(Debug, thiserror::Error)]
+pub enum FrontProcessError {
+    /// The machine does not allow it.
+    #[error("cannot start the process that listens: {0}")]
+    Start(#[from] io::Error),
+    /// It cannot use what is configured.
+    #[error("{0}")]
+    Configuration(String),
+}
+
+/// Time for clients to take the reply that says goodbye.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What the front process is made of.
+struct Parts {
+    listeners: Vec<TcpListener>,
+    logins: Vec<OwnedFd>,
+    link: OwnedFd,
+    counts: FrontCounts,
+    tell: OwnedFd,
+}
+
+impl FrontProcess {
+    /// Starts the process, which gets the listeners and the sockets to the login process. Must be called while this one has
+    /// one thread, and before it opens what the other one must not have. `ours` is what this process goes on with.
+    ///
+    /// # Errors
+    ///
+    /// When there is a second thread already, no process can be started, or what is configured cannot be used.
+    pub(crate) fn start<T>(
+        config: &Config,
+        arguments: &ServeArguments,
+        logging: &Logging,
+        (listeners, logins): (Vec<TcpListener>, Vec<OwnedFd>),
+        ours: T,
+    ) -> Result<(Serving, Pid, T), FrontProcessError> {
+        let counts = FrontCounts::new()?;
+        let (here, there) = pair().map_err(io::Error::from)?;
+        let (tell, told) = pair().map_err(io::Error::from)?;
+        let parts = Parts {
+            listeners,
+            logins,
+            link: there,
+            counts,
+            tell,
+        };
+        let mut parts = Some(parts);
+        let mut kept = Some((here, told, ours));
+        let pid = fork(|| {
+            drop(kept.take());
+            if let Some(parts) = parts.take() {
+                run(config, arguments, logging, parts);
+            }
+        })?;
+        // In this process nothing was taken.
+        drop(parts);
+        let Some((here, told, ours)) = kept else {
+            return Err(io::Error::from(Errno::PIPE).into());
+        };
+        match receive_message(&told, &mut Vec::new()) {
+            Ok(Some(message)) if message.is_empty() => Ok((Serving::new(here, counts), pid, ours)),
+            Ok(Some(message)) => {
+                let reason = String::from_utf8_lossy(&message).into_owned();
+                Err(FrontProcessError::Configuration(reason))
+            }
+            Ok(None) => Err(io::Error::from(Errno::PIPE).into()),
+            Err(errno) => Err(io::Error::from(errno).into()),
+        }
+    }
+}
+
+/// The life of the process. An empty message says that it is ready, any other one why it is not.
+fn run(config: &Config, arguments: &ServeArguments, logging: &Logging, parts: Parts) {
+    ignore_signals();
+    // For the list of processes; it does not matter if there is another name.
+    let _ = rustix::thread::set_name(c"gridhaul-front");
+    let socket = Arc::new(parts.link);
+    let decides = Decides::Front(Arc::new(LoginClient::new(parts.logins, false)));
+    let prepared = PreparedServer::in_front(config.clone(), decides, parts.listeners, parts.counts)
+        .map_err(|error| error.to_string())
+        .and_then(|server| {
+            privileges::drop_root(&config.user).map_err(|error| error.to_string())?;
+            if let Err(error) = descriptors::raise_limit() {
+                warn!(%error, "the limit of open descriptors cannot be raised");
+            }
+            sandbox::confine_front().map_err(|error| error.to_string())?;
+            Ok(server)
+        });
+    let server = match prepared {
+        Ok(server) => server,
+        Err(reason) => {
+            // If the other process has ended, the reason is not needed.
+            let _ = send_message(&parts.tell, reason.as_bytes(), &[]);
+            return;
+        }
+    };
+    let _ = send_message(&parts.tell, b"", &[]);
+    drop(parts.tell);
+    let served = work(server, socket, arguments, logging);
+    if let Err(error) = served {
+        error!(%error, "the process that listens cannot go on");
+    }
+}
+
+fn work(
+    server: PreparedServer,
+    socket: Arc<OwnedFd>,
+    arguments: &ServeArguments,
+    logging: &Logging,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("gridhaul-front")
+        .enable_all()
+        .build()?;
+    let link = Arc::new(Link::new(Outbox::start(Arc::clone(&socket))?));
+    let messages = messages(socket)?;
+    runtime.block_on(follow(server, link, messages, arguments, logging))?;
+    runtime.shutdown_background();
+    Ok(())
+}
+
+type Message = (ToFront, Vec<OwnedFd>);
+
+/// What the serving process says, from a thread that waits for it.
+fn messages(socket: Arc<OwnedFd>) -> io::Result<UnboundedReceiver<Message>> {
+    let (tell, told) = unbounded_channel();
+    let listen = move || {
+        while let Ok(Some(message)) = receive(&socket) {
+            if tell.send(message).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("gridhaul-link".to_owned())
+        .spawn(listen)?;
+    Ok(told)
+}
+
+async fn follow(
+    server: PreparedServer,
+    link: Arc<Link>,
+    mut messages: UnboundedReceiver<Message>,
+    arguments: &ServeArguments,
+    logging: &Logging,
+) -> io::Result<()> {
+    match messages.recv().await {
+        Some((ToFront::Start, _)) => {}
+        // The serving process could not start.
+        _ => return Ok(()),
+    }
+    let server = server.linked_by(Arc::clone(&link)).start()?;
+    while let Some((message, descriptors)) = messages.recv().await {
+        match message {
+            ToFront::Start => {}
+            ToFront::Ended(session) => drop(link.take_back(session)),
+            ToFront::Returned { session, input } => {
+                begin_anew(&server, &link, session, input, descriptors);
+            }
+            ToFront::Reload { has_file } => {
+                reload(&server, arguments, logging, has_file, descriptors);
+            }
+            ToFront::Drain => server.drain(),
+        }
+    }
+    // The serving process is gone, and with it all that sessions here could lead to.
+    let ended = server.shut_down(std::future::pending());
+    if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
+        warn!("some clients that had not logged in do not take their last reply");
+    }
+    Ok(())
+}
+
+/// A client that was served begins anew, in its place.
+fn begin_anew(
+    server: &Server,
+    link: &Link,
+    session: u64,
+    input: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+) {
+    let place = link.take_back(session);
+    let Some(connection) = descriptors.into_iter().next() else {
+        error!("too many open files: a client cannot begin anew");
+        return;
+    };
+    let connection = TcpStream::from_std(connection.into())
+        .and_then(|stream| Ok((stream.peer_addr()?, stream.local_addr()?, stream)));
+    match connection {
+        Ok((peer, local, stream)) => {
+            let again = server.again(session, peer, local, place);
+            tokio::spawn(Session::run_again(again, stream, input));
+        }
+        // The client is gone already.
+        Err(error) => warn!(session, %error, "a client cannot begin anew"),
+    }
+}
+
+/// The configuration file, which the other process has opened.
+#[derive(Debug)]
+struct Opened(Mutex<Option<File>>);
+
+impl OpenFiles for Opened {
+    fn open(&self, _path: &Path) -> io::Result<File> {
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.take().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn metadata(&self, _path: &Path) -> io::Result<Metadata> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn reload(
+    server: &Server,
+    arguments: &ServeArguments,
+    logging: &Logging,
+    has_file: bool,
+    descriptors: Vec<OwnedFd>,
+) {
+    let mut descriptors = descriptors.into_iter().map(File::from);
+    let file = Opened(Mutex::new(has_file.then(|| descriptors.next()).flatten()));
+    let config = match Config::load_with(arguments, &file) {
+        Ok(config) => config.reloaded(&server.config()).0,
+        Err(error) => {
+            error!(%error, "the process that listens goes on with the configuration from before");
+            return;
+        }
+    };
+    if let Err(error) = logging.go_on(&config.log, descriptors.next()) {
+        error!(%error, "the log of the process that listens was not reloaded");
+    }
+    match server.reload(config) {
+        Ok(()) => info!("the process that listens has read the configuration again"),
+        Err(error) => error!(%error, "the process that listens has not reloaded everything"),
+    }
+}
