@@ -158,6 +158,10 @@ impl AsyncRead for TlsStream {
             if this.connection.is_closed_by_peer() {
                 return Poll::Ready(Ok(()));
             }
+            // A client that changes keys without end and does not read the answers.
+            if this.unsent.len() >= WRITE_BYTES {
+                ready!(this.poll_send(context))?;
+            }
             let mut records = [MaybeUninit::uninit(); READ_BYTES];
             let mut records = ReadBuf::uninit(&mut records);
             ready!(poll_read(&this.stream, context, &mut records))?;
