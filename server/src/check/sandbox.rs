@@ -11,6 +11,7 @@ pub(super) fn check(report: &mut Report, config: &Config) {
         landlock: landlock_abi(),
     };
     kernel.judge(report);
+    kernel.tell(report, "front", Files::Confined);
     kernel.tell(report, "server", Files::Confined);
     kernel.tell(report, "login", Files::Confined);
     if config.security.gsi.is_some() {

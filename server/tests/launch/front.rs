@@ -188,6 +188,40 @@ fn clients_who_are_served_keep_their_places() {
 }
 
 #[test]
+fn what_the_front_process_counts_is_on_the_page_of_metrics() {
+    let root = public_directory();
+    let flags = ["--anonymous", "--metrics-listen", "127.0.0.1:0"];
+    let mut server = Running::start(root.path(), &flags);
+    let mut line = String::new();
+    server.stdout.read_line(&mut line).expect("a line");
+    let address = line
+        .trim()
+        .strip_prefix("Metrics at http://")
+        .and_then(|rest| rest.strip_suffix("/metrics"));
+    let address = address.expect("the contract").to_owned();
+    let (mut user, _) = Client::connect(&server);
+    user.send("USER ftp");
+    assert!(user.send("PASS x").starts_with("230"));
+    let (mut stranger, _) = Client::connect(&server);
+    stranger.send("USER ann");
+    assert!(stranger.send("PASS x").starts_with("530"));
+    let mut stream = TcpStream::connect(&address).expect("connected");
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+        .expect("sent");
+    let page = std::io::read_to_string(stream).expect("UTF-8");
+    for line in [
+        "gridhaul_sessions_open 2",
+        "gridhaul_sessions_before_login 1",
+        "gridhaul_sessions_opened_total 2",
+        "gridhaul_logins_total{result=\"success\"} 1",
+        "gridhaul_logins_total{result=\"failure\"} 1",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}: {page}");
+    }
+}
+
+#[test]
 fn who_has_not_logged_in_goes_when_the_server_ends() {
     let root = public_directory();
     let server = Running::start(root.path(), &["--anonymous"]);
