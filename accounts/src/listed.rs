@@ -1,6 +1,6 @@
-//! Files that only root may read, opened for a server that is not root any more.
+//! Files that only root may read, opened for the login process, which is not root any more.
 //!
-//! The server may ask at any time, also when an attacker has taken it over. So a file is opened only if
+//! That process may ask at any time, also when an attacker has taken it over. So a file is opened only if
 //! root alone can put another in its place: a link to any secret of the machine would do.
 
 use std::ffi::{OsStr, OsString};

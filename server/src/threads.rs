@@ -26,7 +26,7 @@ const LISTINGS: usize = 256;
 /// hundred kilobytes.
 const LEVELS: usize = 2048;
 
-/// What the runtime and the check of passwords need beside these.
+/// What the runtime needs beside these.
 const OTHERS: usize = 128;
 
 /// The blocking threads of a server.
