@@ -58,7 +58,8 @@ pub fn send(
     Ok(())
 }
 
-/// Waits for a message and puts it into `buffer`, its descriptors into `descriptors`.
+/// Waits for a message and puts it into `buffer`, its descriptors into `descriptors`: none of them, if this process has
+/// no room for all.
 ///
 /// # Errors
 ///
@@ -78,15 +79,17 @@ pub fn receive(
             RecvFlags::CMSG_CLOEXEC,
         )
     })?;
+    let before = descriptors.len();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = message {
             descriptors.extend(received);
         }
     }
-    if received
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // The message is whole. A process without descriptors must not lose its connection to another one for that.
+        descriptors.truncate(before);
+    }
+    if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(Errno::MSGSIZE);
     }
     match received.bytes {

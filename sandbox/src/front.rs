@@ -7,7 +7,9 @@ use libc::{SYS_accept, SYS_accept4};
 
 use crate::calls::{Call, Filter, Group};
 use crate::files::Files;
-use crate::groups::{DESCRIPTORS, EVENTS, FACTS, MEMORY, MESSAGES, NEW_THREADS, THREADS};
+use crate::groups::{
+    DESCRIPTORS, EVENTS, FACTS, MEMORY, MESSAGES, NEW_THREADS, SENDING_TO_PEERS, THREADS,
+};
 use crate::{Confinement, SandboxError};
 
 /// Connections of clients.
@@ -37,6 +39,7 @@ pub fn filter() -> Result<Filter, SandboxError> {
         DESCRIPTORS,
         EVENTS,
         MESSAGES,
+        SENDING_TO_PEERS,
         ACCEPTING,
     ];
     Filter::allow(GROUPS)

@@ -242,11 +242,40 @@ pub(crate) const READING: Group = &[
     Any(libc::SYS_readlink),
 ];
 
-/// Messages over sockets that are there.
+/// Messages to any address. Data channels send with them, so that nothing is looked at but the number.
+pub(crate) const SENDING: Group = &[Any(SYS_sendto), Any(SYS_sendmsg), Any(SYS_sendmmsg)];
+
+/// Messages to the other end of a socket that is connected already. `MSG_FASTOPEN` connects, even a socket that
+/// listened until then, and Landlock does not see it.
+pub(crate) const SENDING_TO_PEERS: Group = &[
+    If(
+        SYS_sendto,
+        &[&[Argument::null(4), Argument::bits(3, FAST_OPEN, 0)]],
+    ),
+    If(SYS_sendmsg, &[&[Argument::bits(2, FAST_OPEN, 0)]]),
+];
+
+const FAST_OPEN: u64 = flag(libc::MSG_FASTOPEN);
+
+/// Two connected ends in this process, as tokio has for signals. Datagrams could go to any address.
+const PAIRS: &[&[Argument]] = &[
+    &[
+        Argument::is(0, flag(libc::AF_UNIX)),
+        kind(libc::SOCK_STREAM),
+    ],
+    &[
+        Argument::is(0, flag(libc::AF_UNIX)),
+        kind(libc::SOCK_SEQPACKET),
+    ],
+];
+
+const fn kind(kind: i32) -> Argument {
+    const KINDS: u64 = 0xf;
+    Argument::bits(1, KINDS, flag(kind))
+}
+
+/// Receiving over sockets that are there, and what is known of them.
 pub(crate) const MESSAGES: Group = &[
-    Any(SYS_sendto),
-    Any(SYS_sendmsg),
-    Any(SYS_sendmmsg),
     Any(SYS_recvfrom),
     Any(SYS_recvmsg),
     Any(SYS_recvmmsg),
@@ -255,8 +284,7 @@ pub(crate) const MESSAGES: Group = &[
     Any(SYS_getpeername),
     Any(SYS_getsockopt),
     If(SYS_setsockopt, SOCKET_OPTIONS),
-    // Two ends in this process, as tokio has for signals.
-    If(SYS_socketpair, &[&[Argument::is(0, flag(libc::AF_UNIX))]]),
+    If(SYS_socketpair, PAIRS),
 ];
 
 /// Options of sockets, of IP, TCP, TLS and netlink. Programs in BPF, which the kernel would run for every packet, are left out.

@@ -5,7 +5,9 @@
 
 use crate::calls::{Filter, Group};
 use crate::files::Files;
-use crate::groups::{DESCRIPTORS, EVENTS, FACTS, MEMORY, MESSAGES, NEW_THREADS, READING, THREADS};
+use crate::groups::{
+    DESCRIPTORS, EVENTS, FACTS, MEMORY, MESSAGES, NEW_THREADS, READING, SENDING_TO_PEERS, THREADS,
+};
 use crate::{Confinement, SandboxError};
 
 /// Confines this process, which must have one thread, beneath `files`; see [`Files::without_network`].
@@ -33,6 +35,7 @@ pub fn filter() -> Result<Filter, SandboxError> {
         EVENTS,
         READING,
         MESSAGES,
+        SENDING_TO_PEERS,
     ];
     Filter::allow(GROUPS)
 }

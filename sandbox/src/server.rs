@@ -6,7 +6,7 @@ use crate::calls::{Argument, Call, Filter, Group};
 use crate::files::Files;
 use crate::groups::{
     ATTRIBUTES, CHANGING, CONNECTIONS, DESCRIPTORS, EVENTS, FACTS, LIBRARIES, MEMORY, MESSAGES,
-    MOVING, NEW_THREADS, READING, THREADS,
+    MOVING, NEW_THREADS, READING, SENDING, THREADS,
 };
 use crate::{Confinement, SandboxError};
 use Call::{Any, If};
@@ -47,6 +47,7 @@ pub fn filter(needs: Needs) -> Result<Filter, SandboxError> {
         EVENTS,
         READING,
         MESSAGES,
+        SENDING,
         CONNECTIONS,
         MOVING,
         CHANGING,

@@ -1,7 +1,7 @@
 //! What each process can and cannot do under its filter, in a thread that is confined for good.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -379,6 +379,10 @@ fn limits_and_terminals_are_left_alone() {
     });
 }
 
+fn descriptor(socket: &impl AsRawFd) -> usize {
+    usize::try_from(socket.as_raw_fd()).unwrap()
+}
+
 #[test]
 fn a_front_process_opens_nothing_and_connects_nowhere() {
     let directory = tempfile::tempdir().unwrap();
@@ -395,6 +399,15 @@ fn a_front_process_opens_nothing_and_connects_nowhere() {
         assert_eq!(number(TcpStream::connect(address)), EPERM);
         assert_eq!(number(TcpListener::bind("127.0.0.1:0")), EPERM);
         assert_eq!(number(UnixDatagram::unbound()), EPERM);
+        assert_eq!(number(UnixDatagram::pair()), EPERM);
+        // A socket that listened connects with these, without a call of connect(2).
+        let (socket, fast) = (descriptor(&listener), 0x2000_0000);
+        assert_eq!(call(libc::SYS_sendto, [socket, 0, 0, fast]), EPERM);
+        assert_eq!(call(libc::SYS_sendmsg, [socket, 0, fast, 0]), EPERM);
+        assert_eq!(call(libc::SYS_sendmmsg, [socket, 0, 0, fast]), EPERM);
+        let (here, mut there) = UnixStream::pair().unwrap();
+        assert_eq!((&here).write(b"x").unwrap(), 1);
+        assert_eq!(there.read(&mut [0]).unwrap(), 1);
         let (accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
         std::thread::spawn(|| {}).join().unwrap();
