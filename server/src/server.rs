@@ -13,11 +13,11 @@ use gridhaul_storage::{ChecksumKey, StorageError};
 use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::admission::{Connections, Place, Room, Workers};
+use crate::admission::{Connections, Room, Workers};
 use crate::checksum_key::{self, ChecksumKeyError};
 use crate::config::{Config, Limits};
 use crate::events::Journal;
-use crate::front::{Front, FrontCounts, Link, Serving};
+use crate::front::{Front, FrontCounts, Kept, Link, Serving};
 use crate::in_place::InPlace;
 use crate::lateness;
 use crate::listener;
@@ -404,7 +404,7 @@ impl Server {
         session: u64,
         peer: SocketAddr,
         local: SocketAddr,
-        place: Option<Place>,
+        kept: Kept,
     ) -> Session {
         let phase = self.shutdown.watch();
         Session::again(
@@ -412,7 +412,7 @@ impl Server {
             phase,
             session,
             (peer, local),
-            place,
+            kept,
         )
     }
 

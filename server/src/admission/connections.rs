@@ -287,7 +287,8 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// When anonymous users have as many places as they may. The connection must end then.
+    /// When anonymous users have as many places as they may, or the place was given to another connection meanwhile. The
+    /// connection must end then.
     pub(crate) fn logged_in(
         &mut self,
         proved: bool,
@@ -297,8 +298,8 @@ impl Place {
         let is_displaced =
             self.standing == Standing::New && !state.startups.contains(self.network, self.id);
         if is_displaced {
-            // It ends at once.
-            return Ok(());
+            // Another connection has its place already.
+            return Err(ConnectionRefusal::Startups);
         }
         match (self.standing, proved) {
             (Standing::New, false) => state.add_unproved(self.network)?,

@@ -1,7 +1,7 @@
 //! One process's end of the socket between the front process and the serving one.
 //!
 //! A thread sends, so that no session waits for the other process; another one receives. What waits to be sent is
-//! bounded by the number of connections.
+//! bounded by the number of connections as long as the other process works; if it does not, the server has to end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::error;
@@ -18,6 +19,7 @@ use zeroize::Zeroizing;
 
 use super::handover::{Handed, ToServing};
 use crate::admission::Place;
+use crate::login::Proof;
 use crate::login::wire::{receive_message, send_message};
 
 /// Sends messages in their order.
@@ -25,20 +27,26 @@ use crate::login::wire::{receive_message, send_message};
 pub(super) struct Outbox(mpsc::Sender<Message>);
 
 struct Message {
+    /// The session that it hands over.
+    session: Option<u64>,
     bytes: Zeroizing<Vec<u8>>,
     descriptors: Vec<OwnedFd>,
 }
 
 impl Outbox {
-    /// Starts the thread that sends.
-    pub(super) fn start(socket: Arc<OwnedFd>) -> io::Result<Self> {
+    /// Starts the thread that sends. `lost` is told of sessions that could not be handed over.
+    pub(super) fn start(
+        socket: Arc<OwnedFd>,
+        lost: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Self> {
         let (outbox, messages) = mpsc::channel::<Message>();
         let send = move || {
             for message in messages {
                 let descriptors: Vec<_> = message.descriptors.iter().map(|fd| fd.as_fd()).collect();
                 if let Err(errno) = send_message(&*socket, &message.bytes, &descriptors) {
-                    // The connections that it takes over are closed. The end of the process is noticed elsewhere.
-                    error!(%errno, "the other process cannot be reached");
+                    // Its connection is closed here. The end of the process is noticed elsewhere.
+                    error!(%errno, "a message to the other process is lost");
+                    message.session.into_iter().for_each(&lost);
                 }
             }
         };
@@ -49,13 +57,32 @@ impl Outbox {
     }
 
     pub(super) fn send(&self, message: &impl Serialize, descriptors: Vec<OwnedFd>) {
-        let Ok(bytes) = postcard::to_stdvec(message) else {
+        self.send_of(None, message, descriptors);
+    }
+
+    /// A message that hands a session over.
+    pub(super) fn send_session(
+        &self,
+        session: u64,
+        message: &impl Serialize,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        self.send_of(Some(session), message, descriptors);
+    }
+
+    fn send_of(&self, session: Option<u64>, message: &impl Serialize, descriptors: Vec<OwnedFd>) {
+        /// More than most messages have: what a vector leaves behind when it grows is not wiped, and there are keys in it.
+        const USUAL: usize = 16 * 1024;
+
+        let room = Vec::with_capacity(USUAL);
+        let Ok(bytes) = postcard::to_extend(message, room).map(Zeroizing::new) else {
             error!("a message to the other process cannot be encoded");
             return;
         };
         // The thread ends with the process only.
         let _ = self.0.send(Message {
-            bytes: Zeroizing::new(bytes),
+            session,
+            bytes,
             descriptors,
         });
     }
@@ -67,10 +94,24 @@ impl fmt::Debug for Outbox {
     }
 }
 
-/// Waits for the next message; `None` when the other process is gone.
-pub(super) fn receive<T: DeserializeOwned>(
-    socket: &OwnedFd,
-) -> Result<Option<(T, Vec<OwnedFd>)>, Errno> {
+/// Follows the messages of the other process until it is gone. If it says what makes no sense, the socket is closed: the
+/// two processes cannot go on with each other, and the server has to end.
+pub(super) fn follow<T: DeserializeOwned>(socket: &OwnedFd, mut take: impl FnMut(T, Vec<OwnedFd>)) {
+    loop {
+        match receive(socket) {
+            Ok(Some((message, descriptors))) => take(message, descriptors),
+            Ok(None) => return,
+            Err(errno) => {
+                error!(%errno, "the other process cannot be understood");
+                // It is gone already if this fails.
+                let _ = rustix::net::shutdown(socket, Shutdown::Both);
+                return;
+            }
+        }
+    }
+}
+
+fn receive<T: DeserializeOwned>(socket: &OwnedFd) -> Result<Option<(T, Vec<OwnedFd>)>, Errno> {
     let mut descriptors = Vec::new();
     let Some(message) = receive_message(socket, &mut descriptors)? else {
         return Ok(None);
@@ -79,38 +120,61 @@ pub(super) fn receive<T: DeserializeOwned>(
     Ok(Some((message, descriptors)))
 }
 
+/// What the front process keeps of a client who is served.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) place: Option<Place>,
+    /// Ends the exchange in the login process if the serving process has not claimed it.
+    pub(crate) _proof: Option<Arc<dyn Proof>>,
+    /// Passwords and certificates that were refused.
+    pub(crate) failures: u32,
+    /// Something came that is no command.
+    pub(crate) sent_garbage: bool,
+}
+
+/// What the front process keeps of all clients who are served, by session.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Served(Arc<Mutex<HashMap<u64, Kept>>>);
+
+impl Served {
+    /// The client is served no more.
+    pub(super) fn take_back(&self, session: u64) -> Option<Kept> {
+        self.lock().remove(&session)
+    }
+
+    /// Every change under the lock is whole, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The front process's way to the serving one.
 #[derive(Debug)]
 pub(crate) struct Link {
     outbox: Outbox,
-    /// Of clients who are served.
-    places: Mutex<HashMap<u64, Place>>,
+    served: Served,
 }
 
 impl Link {
-    pub(super) fn new(outbox: Outbox) -> Self {
-        Self {
-            outbox,
-            places: Mutex::default(),
-        }
+    /// Starts the thread that sends.
+    pub(super) fn start(socket: Arc<OwnedFd>) -> io::Result<Self> {
+        let served = Served::default();
+        let lost = served.clone();
+        let outbox = Outbox::start(socket, move |session| drop(lost.take_back(session)))?;
+        Ok(Self { outbox, served })
     }
 
     /// Hands a client over. It keeps its place until it is gone.
-    pub(crate) fn hand_over(&self, handed: Handed, connection: OwnedFd, place: Option<Place>) {
-        if let Some(place) = place {
-            self.places().insert(handed.session, place);
-        }
+    pub(crate) fn hand_over(&self, handed: Handed, connection: OwnedFd, kept: Kept) {
+        let session = handed.session;
+        self.served.lock().insert(session, kept);
         let message = ToServing::Handed(Box::new(handed));
-        self.outbox.send(&message, vec![connection]);
+        self.outbox
+            .send_session(session, &message, vec![connection]);
     }
 
-    /// The place of a client who is served no more.
-    pub(super) fn take_back(&self, session: u64) -> Option<Place> {
-        self.places().remove(&session)
-    }
-
-    /// Every change under the lock is whole, so a panic elsewhere does not spoil it.
-    fn places(&self) -> MutexGuard<'_, HashMap<u64, Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What was kept of a client who is served no more.
+    pub(super) fn take_back(&self, session: u64) -> Option<Kept> {
+        self.served.take_back(session)
     }
 }

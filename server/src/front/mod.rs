@@ -17,7 +17,7 @@ mod serving;
 
 pub(crate) use counts::FrontCounts;
 pub(crate) use handover::{Handed, HandedProof, HandedProtection};
-pub(crate) use link::Link;
+pub(crate) use link::{Kept, Link};
 pub(crate) use process::FrontProcess;
 pub use process::FrontProcessError;
 pub(crate) use serving::{Front, Guest, Serving};

@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 
 use super::counts::FrontCounts;
 use super::handover::ToFront;
-use super::link::{Link, Outbox, receive};
+use super::link::{self, Link};
 use super::serving::Serving;
 use crate::config::{Config, ServeArguments};
 use crate::descriptors;
@@ -154,7 +154,7 @@ fn work(
         .thread_name("gridhaul-front")
         .enable_all()
         .build()?;
-    let link = Arc::new(Link::new(Outbox::start(Arc::clone(&socket))?));
+    let link = Arc::new(Link::start(Arc::clone(&socket))?);
     let messages = messages(socket)?;
     runtime.block_on(follow(server, link, messages, arguments, logging))?;
     runtime.shutdown_background();
@@ -167,11 +167,10 @@ type Message = (ToFront, Vec<OwnedFd>);
 fn messages(socket: Arc<OwnedFd>) -> io::Result<UnboundedReceiver<Message>> {
     let (tell, told) = unbounded_channel();
     let listen = move || {
-        while let Ok(Some(message)) = receive(&socket) {
-            if tell.send(message).is_err() {
-                return;
-            }
-        }
+        link::follow(&socket, |message, descriptors| {
+            // The runtime ends with the process only.
+            let _ = tell.send((message, descriptors));
+        });
     };
     thread::Builder::new()
         .name("gridhaul-link".to_owned())
@@ -221,7 +220,10 @@ fn begin_anew(
     input: Vec<u8>,
     descriptors: Vec<OwnedFd>,
 ) {
-    let place = link.take_back(session);
+    // Every session that is given back was handed over by this process.
+    let Some(kept) = link.take_back(session) else {
+        return;
+    };
     let Some(connection) = descriptors.into_iter().next() else {
         error!("too many open files: a client cannot begin anew");
         return;
@@ -230,7 +232,7 @@ fn begin_anew(
         .and_then(|stream| Ok((stream.peer_addr()?, stream.local_addr()?, stream)));
     match connection {
         Ok((peer, local, stream)) => {
-            let again = server.again(session, peer, local, place);
+            let again = server.again(session, peer, local, kept);
             tokio::spawn(Session::run_again(again, stream, input));
         }
         // The client is gone already.

@@ -1,17 +1,19 @@
 //! The serving process's side: it takes clients over.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tracing::{error, warn};
 
 use super::counts::FrontCounts;
 use super::handover::{Handed, ToFront, ToServing};
-use super::link::{Outbox, receive};
+use super::link::{self, Outbox};
 use crate::server::Shared;
 use crate::session::Session;
 use crate::shutdown::{Entrance, PhaseWatch};
@@ -33,6 +35,7 @@ pub(crate) struct Front {
 #[derive(Debug)]
 pub(crate) struct Guest {
     session: u64,
+    guests: Guests,
     outbox: Outbox,
     is_returned: bool,
 }
@@ -51,29 +54,58 @@ impl Serving {
     ///
     /// When there is no thread.
     pub(crate) fn start(self, shared: Arc<Shared>, entrance: Entrance) -> io::Result<Front> {
-        let outbox = Outbox::start(Arc::clone(&self.socket))?;
+        // A client that is lost on the way back is gone as if it had left.
+        let outbox = Outbox::start(Arc::clone(&self.socket), |_| {})?;
         outbox.send(&ToFront::Start, Vec::new());
-        let (runtime, guests) = (Handle::current(), outbox.clone());
+        let (runtime, outbox_of_guests) = (Handle::current(), outbox.clone());
         let take = move || {
-            let next = || receive::<ToServing>(&self.socket);
-            while let Ok(Some((ToServing::Handed(handed), descriptors))) = next() {
-                let guest = Guest {
-                    session: handed.session,
-                    outbox: guests.clone(),
-                    is_returned: false,
+            let guests = Guests::default();
+            link::follow(&self.socket, |ToServing::Handed(handed), descriptors| {
+                let most = shared.settings().config.limits.connections;
+                let Some(guest) = guests.admit(handed.session, most, &outbox_of_guests) else {
+                    error!("the process that listens has handed over a client that it cannot have");
+                    return;
                 };
                 // A server that ends takes nobody.
-                let Some(phase) = entrance.watch() else {
-                    continue;
-                };
-                let _inside = runtime.enter();
-                take_over(&shared, phase, *handed, descriptors, guest);
-            }
+                if let Some(phase) = entrance.watch() {
+                    let _inside = runtime.enter();
+                    take_over(&shared, phase, *handed, descriptors, guest);
+                }
+            });
         };
         thread::Builder::new()
             .name("gridhaul-link".to_owned())
             .spawn(take)?;
         Ok(Front { outbox })
+    }
+}
+
+/// The sessions that came from the front process and have not ended.
+#[derive(Debug, Clone, Default)]
+struct Guests(Arc<Mutex<HashSet<u64>>>);
+
+impl Guests {
+    /// One more. `None` if the front process has handed over a session of that number, or more than there may be: one
+    /// that does its work would not.
+    fn admit(&self, session: u64, most: usize, outbox: &Outbox) -> Option<Guest> {
+        /// A client's place may be given to the next one before its session has ended here.
+        const MORE: usize = 1000;
+
+        let mut all = self.lock();
+        if all.len() >= most.saturating_add(MORE) || !all.insert(session) {
+            return None;
+        }
+        Some(Guest {
+            session,
+            guests: self.clone(),
+            outbox: outbox.clone(),
+            is_returned: false,
+        })
+    }
+
+    /// Every change under the lock is whole, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,13 +116,13 @@ fn take_over(
     descriptors: Vec<OwnedFd>,
     guest: Guest,
 ) {
-    // A descriptor that this process has no room for is left out by the kernel.
+    // A descriptor that this process has no room for is left out.
     let Some(connection) = descriptors.into_iter().next() else {
         error!("too many open files: a client cannot be served");
         return;
     };
     // The addresses are the kernel's word.
-    let connection = TcpStream::from_std(connection.into())
+    let connection = prepared(connection)
         .and_then(|stream| Ok((stream.peer_addr()?, stream.local_addr()?, stream)));
     match connection {
         Ok((peer, local, stream)) => {
@@ -101,6 +133,14 @@ fn take_over(
         // The client is gone already.
         Err(error) => warn!(session = handed.session, %error, "a client cannot be served"),
     }
+}
+
+/// The connection with the options that matter here: what the other process has set makes no call wait.
+fn prepared(connection: OwnedFd) -> io::Result<TcpStream> {
+    let connection = std::net::TcpStream::from(connection);
+    connection.set_nonblocking(true)?;
+    SockRef::from(&connection).set_linger(None)?;
+    TcpStream::from_std(connection)
 }
 
 impl Front {
@@ -123,6 +163,8 @@ impl Guest {
     /// Gives the connection back, with what the client has sent.
     pub(crate) fn give_back(mut self, connection: OwnedFd, input: Vec<u8>) {
         self.is_returned = true;
+        // It may come again at once.
+        self.guests.lock().remove(&self.session);
         let message = ToFront::Returned {
             session: self.session,
             input,
@@ -134,6 +176,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         if !self.is_returned {
+            self.guests.lock().remove(&self.session);
             self.outbox.send(&ToFront::Ended(self.session), Vec::new());
         }
     }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -234,7 +233,10 @@ impl Logins for Arc<LoginClient> {
                     .delegated
                     .and_then(|delegated| credential(&delegated))
                     .map(Arc::new),
-                proof: Arc::new(ProofElsewhere::new(Self::clone(self), exchange)),
+                proof: Arc::new(ProofElsewhere {
+                    client: Self::clone(self),
+                    exchange,
+                }),
             }),
             Some(Answer::Refused(reason)) => Err(reason),
             _ => Err(LOST.to_owned()),
@@ -350,8 +352,10 @@ impl Exchange for ExchangeElsewhere {
             }
             Some(Answer::Established(established)) => {
                 self.exchange = None;
-                let client = Arc::clone(&self.client);
-                let proof = ProofElsewhere::new(client, established.exchange);
+                let proof = ProofElsewhere {
+                    client: Arc::clone(&self.client),
+                    exchange: established.exchange,
+                };
                 accepted(*established, proof).map(|accepted| Progress::Accepted(Box::new(accepted)))
             }
             Some(Answer::Refused(reason)) => {
@@ -398,23 +402,12 @@ fn credential(delegated: &Delegated) -> Result<Credential, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Dropped when the session ends: then no brokers are started for it any more.
+/// Dropped when the session ends: then no brokers are started for it any more. That of the front process ends the
+/// exchange only if the serving process has not claimed it.
 #[derive(Debug)]
 struct ProofElsewhere {
     client: Arc<LoginClient>,
     exchange: u64,
-    /// Another process says when it ends.
-    is_handed_over: AtomicBool,
-}
-
-impl ProofElsewhere {
-    fn new(client: Arc<LoginClient>, exchange: u64) -> Self {
-        Self {
-            client,
-            exchange,
-            is_handed_over: AtomicBool::new(false),
-        }
-    }
 }
 
 impl Proof for ProofElsewhere {
@@ -440,17 +433,14 @@ impl Proof for ProofElsewhere {
         }
     }
 
-    fn hand_over(&self) -> Option<u64> {
-        self.is_handed_over.store(true, Ordering::Relaxed);
+    fn exchange(&self) -> Option<u64> {
         Some(self.exchange)
     }
 }
 
 impl Drop for ProofElsewhere {
     fn drop(&mut self) {
-        if !self.is_handed_over.load(Ordering::Relaxed) {
-            self.client.end(self.exchange);
-        }
+        self.client.end(self.exchange);
     }
 }
 

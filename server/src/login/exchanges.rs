@@ -150,23 +150,31 @@ impl Exchanges {
     }
 
     /// The client of an established exchange, who asked for `requested`, may use this account from now on, and no other.
-    pub(super) fn grant(&self, exchange: u64, account: Account, requested: Option<&str>) {
-        self.set_grant(
-            exchange,
-            Some(Grant {
-                account,
-                requested: requested.map(str::to_owned),
-            }),
-        );
+    pub(super) fn grant(
+        &self,
+        exchange: u64,
+        asks: Asker,
+        account: Account,
+        requested: Option<&str>,
+    ) {
+        let grant = Grant {
+            account,
+            requested: requested.map(str::to_owned),
+        };
+        self.set_grant(exchange, asks, Some(grant));
     }
 
     /// The client of an established exchange may use no account any more.
-    pub(super) fn take_back(&self, exchange: u64) {
-        self.set_grant(exchange, None);
+    pub(super) fn take_back(&self, exchange: u64, asks: Asker) {
+        self.set_grant(exchange, asks, None);
     }
 
-    fn set_grant(&self, exchange: u64, grant: Option<Grant>) {
-        if let Some(State::Established { granted, .. }) = self.table().exchanges.get_mut(&exchange)
+    /// Nothing changes if the exchange belongs to the other process by now.
+    fn set_grant(&self, exchange: u64, asks: Asker, grant: Option<Grant>) {
+        let mut table = self.table();
+        let state = table.exchanges.get_mut(&exchange);
+        if let Some(state) = state.filter(|state| state.owner() == asks)
+            && let State::Established { granted, .. } = state
         {
             *granted = grant;
         }
@@ -264,7 +272,7 @@ mod tests {
         let exchanges = Exchanges::new(10);
         let [one, other] = [(); 2].map(|()| claimed(&exchanges));
         for exchange in [one, other] {
-            exchanges.grant(exchange, account("alice"), None);
+            exchanges.grant(exchange, Asker::Serving, account("alice"), None);
         }
         let holders = |account| exchanges.holders(&account).len();
         assert_eq!(holders(account("alice")), 2);
@@ -277,11 +285,11 @@ mod tests {
         exchanges.end(one, Asker::Serving);
         exchanges.end(one, Asker::Serving);
         assert_eq!(holders(account("alice")), 1);
-        exchanges.grant(other, account("bob"), Some("bob"));
+        exchanges.grant(other, Asker::Serving, account("bob"), Some("bob"));
         assert_eq!(holders(account("alice")), 0, "one at a time");
         let asked = exchanges.holders(&account("bob")).pop().expect("one");
         assert_eq!(asked.requested.as_deref(), Some("bob"));
-        exchanges.take_back(other);
+        exchanges.take_back(other, Asker::Serving);
         assert_eq!(holders(account("bob")), 0);
     }
 
@@ -289,7 +297,7 @@ mod tests {
     fn nothing_is_granted_before_the_client_is_known() {
         let exchanges = Exchanges::new(10);
         let exchange = exchanges.begin().expect("room");
-        exchanges.grant(exchange, account("alice"), None);
+        exchanges.grant(exchange, Asker::Front, account("alice"), None);
         assert!(exchanges.holders(&account("alice")).is_empty());
         assert!(exchanges.peer(exchange, Asker::Front).is_none());
         assert!(exchanges.claim(exchange).is_none());
@@ -304,7 +312,7 @@ mod tests {
         let exchanges = Exchanges::new(10);
         let exchange = exchanges.begin().expect("room");
         exchanges.establish(exchange, peer(), NONE);
-        exchanges.grant(exchange, account("alice"), None);
+        exchanges.grant(exchange, Asker::Front, account("alice"), None);
         let holders = || exchanges.holders(&account("alice")).len();
         assert_eq!(holders(), 0, "it is not served yet");
         assert!(exchanges.peer(exchange, Asker::Serving).is_none());

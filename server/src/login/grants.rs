@@ -51,7 +51,9 @@ fn gets_broker(peer: Peer) -> bool {
         .exchanges
         .establish(exchange, peer, Err(String::new()));
     office.exchanges.claim(exchange).expect("established");
-    office.exchanges.grant(exchange, pool(), None);
+    office
+        .exchanges
+        .grant(exchange, Asker::Serving, pool(), None);
     match office.broker(pool()) {
         Ok(_) => {
             assert_eq!(brokers.take().len(), 1);

@@ -132,9 +132,9 @@ pub(crate) trait Proof: Send + Sync + fmt::Debug {
     /// Why it may use nothing, as the client is told.
     fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String>;
 
-    /// Leaves the proof to the process that will serve the client: its number for [`Logins::claim`]. `None` where there
-    /// is no other process.
-    fn hand_over(&self) -> Option<u64> {
+    /// The number by which the process that will serve the client claims it ([`Logins::claim`]). `None` where there is no
+    /// other process.
+    fn exchange(&self) -> Option<u64> {
         None
     }
 }

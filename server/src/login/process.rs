@@ -403,13 +403,13 @@ impl Office<'_> {
             Ok(authorized) => authorized,
             Err(reason) => {
                 // Rules and maps may have changed since it was granted an account.
-                self.exchanges.take_back(exchange);
+                self.exchanges.take_back(exchange, asker);
                 return Answer::Refused(reason);
             }
         };
         let account = account_of(&authorized, &config);
         let root = account.root.clone();
-        self.exchanges.grant(exchange, account, requested);
+        self.exchanges.grant(exchange, asker, account, requested);
         let attributes = authorized.attributes.iter();
         Answer::Authorized(Authorization {
             account: authorized.account,

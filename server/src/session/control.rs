@@ -37,8 +37,10 @@ pub(crate) struct Control {
     /// What commands come in, and replies go out in, after a GSI login.
     context: Option<Box<MessageProtection>>,
     decoder: LineDecoder,
-    /// Bytes that were read and not looked at, because enough commands wait.
-    unread: Vec<u8>,
+    /// Bytes that were read. Passwords come in them.
+    unread: Zeroizing<Vec<u8>>,
+    /// How many of them were looked at; the others have to wait, because enough commands do.
+    looked_at: usize,
     waiting: VecDeque<Request>,
     waiting_bytes: usize,
     output: Vec<u8>,
@@ -93,7 +95,8 @@ impl Control {
             stream: stream.into(),
             context: None,
             decoder: LineDecoder::for_commands(),
-            unread: Vec::new(),
+            unread: Zeroizing::default(),
+            looked_at: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             output: Vec::new(),
@@ -115,7 +118,7 @@ impl Control {
     /// As if this had come on the connection.
     #[must_use]
     pub(super) fn with_input(mut self, input: Vec<u8>) -> Self {
-        self.unread = input;
+        self.unread = Zeroizing::new(input);
         self
     }
 
@@ -127,16 +130,19 @@ impl Control {
     /// For another process. All replies were sent. With a context no command waits: those that were opened cannot be
     /// opened again.
     pub(super) fn into_parts(self) -> Parts {
-        /// Is no line of a command, as the one that it stands for.
-        const FAULT: &[u8] = b"\0\r\n";
+        /// Stands for a line that is no line: there is a NUL in it.
+        const NO_LINE: &[u8] = b"\0\r\n";
+        /// Stands for a command that is none.
+        const NO_COMMAND: &[u8] = b"?\r\n";
 
         let lines = self.waiting.iter().map(|request| match &request.content {
             Ok(command) => encode_command_line(&command.encode()),
-            Err(_) => FAULT.to_vec(),
+            Err(Fault::Line(_)) => NO_LINE.to_vec(),
+            Err(_) => NO_COMMAND.to_vec(),
         });
         let mut input: Vec<u8> = lines.flatten().collect();
         input.extend(self.decoder.into_begun());
-        input.extend(&self.unread);
+        input.extend(&self.unread[self.looked_at..]);
         Parts {
             stream: self.stream,
             context: self.context,
@@ -197,8 +203,7 @@ impl Control {
     /// Waits until the client sends something or closes, and takes what there is. Dropping the future
     /// loses nothing.
     pub(crate) async fn receive(&mut self) -> io::Result<()> {
-        if !self.unread.is_empty() {
-            self.decode();
+        if self.look_on() {
             return Ok(());
         }
         std::future::poll_fn(|context| self.poll_receive(context)).await
@@ -220,14 +225,28 @@ impl Control {
         Poll::Ready(Ok(()))
     }
 
+    /// Looks at what was read and had to wait; false if there is nothing.
+    pub(crate) fn look_on(&mut self) -> bool {
+        let waits = !self.has_looked_at_all();
+        self.decode();
+        waits
+    }
+
+    fn has_looked_at_all(&self) -> bool {
+        self.looked_at == self.unread.len()
+    }
+
     fn decode(&mut self) {
-        // Passwords come in it.
-        let unread = Zeroizing::new(std::mem::take(&mut self.unread));
-        let mut input = unread.as_slice();
         let most = if self.is_one_by_one { 1 } else { MOST_WAITING };
-        while self.waiting.len() < most && self.waiting_bytes < MOST_WAITING_BYTES {
-            let Some(line) = self.decoder.decode(&mut input) else {
-                return;
+        while self.waiting.len() < most
+            && self.waiting_bytes < MOST_WAITING_BYTES
+            && !self.has_looked_at_all()
+        {
+            let mut input = &self.unread[self.looked_at..];
+            let line = self.decoder.decode(&mut input);
+            self.looked_at = self.unread.len() - input.len();
+            let Some(line) = line else {
+                break;
             };
             let bytes = line.as_ref().map_or(0, Vec::len);
             let content = match line {
@@ -248,7 +267,11 @@ impl Control {
             self.waiting_bytes += bytes;
             self.waiting.push_back(request);
         }
-        self.unread = input.to_vec();
+        // Between two commands a session holds no buffer.
+        if self.has_looked_at_all() {
+            self.unread = Zeroizing::default();
+            self.looked_at = 0;
+        }
     }
 
     /// What a line says behind the protection that the session has.
@@ -275,7 +298,7 @@ impl Control {
     pub(crate) fn takes_tls(&self) -> bool {
         self.stream.takes_tls()
             && self.waiting.is_empty()
-            && self.unread.is_empty()
+            && self.has_looked_at_all()
             && !self.decoder.is_inside_line()
     }
 
@@ -332,6 +355,12 @@ impl Control {
             stream.flush().await
         };
         tokio::time::timeout(WRITE_TIMEOUT, sent).await?
+    }
+
+    /// As [`Self::flush`], also what TLS itself has to say.
+    pub(super) async fn flush_all(&mut self) -> io::Result<()> {
+        self.flush().await?;
+        tokio::time::timeout(WRITE_TIMEOUT, self.stream.flush()).await?
     }
 
     /// Sends what the kernel takes now, and ends the connection.
@@ -417,7 +446,7 @@ mod tests {
         }
         sender.await.expect("no panic");
         assert_eq!(taken, 1000);
-        assert!(control.unread.is_empty());
+        assert!(control.has_looked_at_all());
     }
 
     #[tokio::test]

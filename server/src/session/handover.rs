@@ -15,8 +15,7 @@ use super::control::{Control, Parts};
 use super::login::Admitted;
 use super::tls::TlsStream;
 use super::{End, Session, Stream};
-use crate::admission::Place;
-use crate::front::{Guest, Handed, HandedProof, HandedProtection};
+use crate::front::{Guest, Handed, HandedProof, HandedProtection, Kept};
 use crate::server::Shared;
 use crate::shutdown::PhaseWatch;
 
@@ -35,7 +34,7 @@ impl Session {
         mut control: Control,
         arrival: Arrival,
     ) -> Result<(), (Control, End)> {
-        if let Err(error) = control.flush().await {
+        if let Err(error) = control.flush_all().await {
             return Err((control, error.into()));
         }
         let Parts {
@@ -52,7 +51,7 @@ impl Session {
             }
             (Stream::Tls(stream), None) => {
                 let parts = stream.into_parts().map_err(lost)?;
-                input.extend(parts.received);
+                input.extend(parts.received.iter());
                 (parts.stream, HandedProtection::Tls(Box::new(parts.keys)))
             }
             _ => return Err(lost(io::ErrorKind::Unsupported.into())),
@@ -69,13 +68,22 @@ impl Session {
             agreed: std::mem::take(&mut self.agreed),
             input,
         };
-        link.hand_over(handed, connection.into(), self.place.take());
+        let kept = Kept {
+            place: self.place.take(),
+            _proof: match &self.protection {
+                Protection::Gsi(initiator) => Some(Arc::clone(&initiator.proof)),
+                _ => None,
+            },
+            failures: self.failures,
+            sent_garbage: self.sent_garbage,
+        };
+        link.hand_over(handed, connection.into(), kept);
         Ok(())
     }
 
     fn proof(&self, arrival: &Arrival) -> HandedProof {
         match &self.protection {
-            Protection::Gsi(initiator) => match initiator.proof.hand_over() {
+            Protection::Gsi(initiator) => match initiator.proof.exchange() {
                 Some(exchange) => HandedProof::Certificate { exchange },
                 // The serving process refuses it: nobody has proved anything there.
                 None => HandedProof::Anonymous,
@@ -91,11 +99,14 @@ impl Session {
         phase: PhaseWatch,
         session: u64,
         (peer, local): (SocketAddr, SocketAddr),
-        place: Option<Place>,
+        kept: Kept,
     ) -> Self {
         Self {
-            place,
+            place: kept.place,
             had_login: true,
+            // Misconduct is not forgotten.
+            failures: kept.failures,
+            sent_garbage: kept.sent_garbage,
             ..Self::with_number(shared, phase, session, peer, local)
         }
     }

@@ -390,6 +390,10 @@ impl Session {
             if let Some(request) = control.take() {
                 return Ok(request);
             }
+            // Replies to what came together go together.
+            if control.unsent_bytes() < UNSENT_BYTES && control.look_on() {
+                continue;
+            }
             control.flush().await?;
             if control.is_ended() {
                 return Err(End::ClosedByClient);

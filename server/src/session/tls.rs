@@ -14,6 +14,7 @@ use gridhaul_security::tls::{ConnectionKeys, HandedConnection, TlsAcceptance};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
+use zeroize::Zeroizing;
 
 use crate::admission::{Network, Workers};
 
@@ -27,8 +28,8 @@ const WRITE_BYTES: usize = 16 * 1024;
 pub(crate) struct TlsStream {
     stream: TcpStream,
     connection: HandedConnection,
-    /// What the client has said, and was not read yet.
-    received: Vec<u8>,
+    /// What the client has said, and was not read yet. Passwords come in it.
+    received: Zeroizing<Vec<u8>>,
     /// Records that the kernel has not taken yet.
     unsent: Vec<u8>,
     is_closed: bool,
@@ -39,7 +40,7 @@ pub(super) struct TlsParts {
     pub(super) stream: TcpStream,
     pub(super) keys: ConnectionKeys,
     /// What the client has said, and was not read yet.
-    pub(super) received: Vec<u8>,
+    pub(super) received: Zeroizing<Vec<u8>>,
 }
 
 impl TlsStream {
@@ -81,7 +82,7 @@ impl TlsStream {
         Self {
             stream,
             connection,
-            received: Vec::new(),
+            received: Zeroizing::default(),
             unsent: Vec::new(),
             is_closed: false,
         }
@@ -154,6 +155,10 @@ impl AsyncRead for TlsStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // What the kernel did not take before; it wakes the task that reads when it does.
+        if let Poll::Ready(Err(error)) = this.poll_send(context) {
+            return Poll::Ready(Err(error));
+        }
         while this.received.is_empty() {
             if this.connection.is_closed_by_peer() {
                 return Poll::Ready(Ok(()));
@@ -181,7 +186,7 @@ impl AsyncRead for TlsStream {
         buffer.put_slice(&this.received[..count]);
         this.received.drain(..count);
         if this.received.is_empty() {
-            this.received = Vec::new();
+            this.received = Zeroizing::default();
         }
         Poll::Ready(Ok(()))
     }

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -219,6 +220,67 @@ fn what_the_front_process_counts_is_on_the_page_of_metrics() {
     ] {
         assert!(page.lines().any(|found| found == line), "{line}: {page}");
     }
+}
+
+#[test]
+fn a_server_without_descriptors_serves_again_when_there_are_some() {
+    let root = public_directory();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 128; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_gridhaul-server"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--anonymous"])
+        .args(["--penalty-exempt", "127.0.0.0/8", "--root"])
+        .arg(root.path());
+    let server = Running::of(&mut command);
+    let log_in = || {
+        let (mut client, _) = Client::connect(&server);
+        client.send("USER ftp");
+        let reply = client.send("PASS x");
+        (client, reply)
+    };
+    let mut clients = Vec::new();
+    loop {
+        let (client, reply) = log_in();
+        if !reply.starts_with("230") {
+            break;
+        }
+        clients.push(client);
+        assert!(clients.len() < 128, "there is no limit");
+    }
+    assert!(clients.len() > 4, "{} had room", clients.len());
+    // Those who are served stay.
+    assert!(clients[0].send("NOOP").starts_with("200"));
+    drop(clients);
+    let begun = Instant::now();
+    while !log_in().1.starts_with("230") {
+        assert!(begun.elapsed() < PATIENCE, "it takes nobody any more");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn to_begin_anew_is_no_way_to_guess_on() {
+    let root = public_directory();
+    let users = root.path().join("users");
+    crate::processes::set_password(&users);
+    fs::set_permissions(&users, Permissions::from_mode(0o644)).expect("set");
+    let flags = [
+        "--passwords",
+        users.to_str().expect("UTF-8"),
+        "--max-login-attempts",
+        "2",
+    ];
+    let server = Running::start(root.path(), &flags);
+    let (mut client, _) = Client::connect(&server);
+    client.send("USER ann");
+    assert!(client.send("PASS wrong").starts_with("530"));
+    client.send("USER ann");
+    assert!(client.send("PASS secret").starts_with("230"));
+    assert!(client.send("REIN").starts_with("220"));
+    client.send("USER ann");
+    assert!(client.send("PASS wrong").starts_with("530"));
+    assert!(client.reply().starts_with("421"));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn private_number() -> Vec<Vec<u8>> {
 }
 
 /// Makes a file with a user, and gives the bytes of the hash.
-fn set_password(file: &Path) -> Vec<u8> {
+pub(crate) fn set_password(file: &Path) -> Vec<u8> {
     let mut child = program()
         .arg("passwd")
         .arg(file)

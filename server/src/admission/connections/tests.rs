@@ -195,6 +195,20 @@ fn anonymous_users_of_one_network_leave_places_for_those_of_another() {
 }
 
 #[test]
+fn a_connection_that_was_displaced_does_not_log_in() {
+    let connections = connections(10, 10, "1:100:1");
+    let now = Instant::now();
+    let mut displaced = connections.admit(ONE, now).expect("a place");
+    let _other = connections.admit(TWO, now).expect("its place");
+    for proved in [false, true] {
+        let refusal = displaced.logged_in(proved, now).expect_err("it has none");
+        assert_eq!(refusal, ConnectionRefusal::Startups);
+    }
+    drop(displaced);
+    assert_eq!(connections.total(), 1);
+}
+
+#[test]
 fn a_place_is_counted_by_what_its_user_proved_last() {
     let connections = connections(80, 80, "50:30:80");
     let now = Instant::now();
