@@ -38,6 +38,7 @@ mod session;
 mod settings;
 mod shutdown;
 pub mod ssh;
+mod start_error;
 mod storages;
 mod threads;
 mod transfer_limit;
@@ -47,7 +48,8 @@ pub use checksum_key::ChecksumKeyError;
 pub use front::FrontProcessError;
 pub use login::LoginProcessError;
 pub use security::{HostError, SecurityError};
-pub use server::{PreparedServer, Server, StartError};
+pub use server::{PreparedServer, Server};
+pub use start_error::StartError;
 
 /// The version's number.
 const VERSION_NUMBER: &str = env!("CARGO_PKG_VERSION");

@@ -24,7 +24,8 @@ use crate::logging::{Logging, LoggingError};
 use crate::login::{ConfigurationFile, Decides, LoginProcess, LoginProcessError, Started};
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
-use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
+use crate::server::{PreparedServer, Server, listen_everywhere};
+use crate::start_error::StartError;
 use crate::threads::Threads;
 
 /// Why the program ends with an error.

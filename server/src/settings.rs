@@ -14,7 +14,7 @@ use gridhaul_tcp::Tcp;
 use crate::config::{Config, PortRange};
 use crate::login::{Decides, Desk, Logins};
 use crate::security::{Opener, Security};
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 /// What a reload replaces. A session keeps what was there when it began.
 #[derive(Debug, Clone)]

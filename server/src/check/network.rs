@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use super::report::Report;
 use crate::config::{Config, PortRange};
-use crate::server::{self, StartError};
+use crate::server;
+use crate::start_error::StartError;
 
 pub(super) fn check(report: &mut Report, config: &Config) {
     for address in &config.listen {

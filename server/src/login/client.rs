@@ -1,4 +1,4 @@
-//! The side of the process that talks to clients: it asks the login process.
+//! The side of the processes that talk to clients: they ask the login process.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use crate::config::{self, Config};
 use crate::passwords::{Grant, Memory, Passwords};
 use crate::security::{Authorized, Identities, Opener, chain, server_config};
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
 

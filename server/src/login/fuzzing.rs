@@ -27,7 +27,7 @@ use crate::security::Opener;
 
 use super::desk::Desk;
 use super::messages::{self, Account, Answer, Asked, Established, Question};
-use super::process::Office;
+use super::office::Office;
 use super::wire::{receive_message, send_message};
 
 /// The most exchanges that the process remembers here.

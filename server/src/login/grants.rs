@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::Desk;
 use super::fuzzing::{Brokers, SITE};
 use super::messages::{Account, Answer, Asker};
-use super::process::Office;
+use super::office::Office;
 use crate::security::Opener;
 
 /// A client whose certificate is one of the samples, and whose proof ends in an hour or ended an hour ago.

@@ -1,7 +1,7 @@
-//! What the two processes say to each other.
+//! What the login process and the others say to each other.
 //!
-//! The process that talks to clients asks, the login process answers: one answer to each question. The login process
-//! believes nothing of a question but that a client may have caused it.
+//! The processes that talk to clients ask, the login process answers: one answer to each question. It believes nothing of
+//! a question but that a client may have caused it, and answers each process only what that one has a reason to ask.
 
 use std::path::PathBuf;
 

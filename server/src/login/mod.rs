@@ -20,6 +20,7 @@ pub(crate) mod fuzzing;
 mod grants;
 mod host_key;
 mod messages;
+mod office;
 mod process;
 mod readable;
 mod verdicts;

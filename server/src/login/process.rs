@@ -1,44 +1,31 @@
-//! The login process: how it starts, and how it answers.
+//! The login process: how it starts and ends.
 //!
 //! It is a copy of the server from before the server listened or started a thread. Started as root, it reads what only
 //! root may read, gives root up, and keeps the one connection to the monitor. It has a thread for each socket on which
-//! the other process asks. When that process ends, so does it.
+//! the front process or the serving process asks. When these have ended, so does it.
 
-use std::fs::File;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::thread;
 
 use gridhaul_accounts::process::{fork, ignore_signals};
 use gridhaul_accounts::socket::pair;
-use gridhaul_accounts::{AccountRequest, BrokerSource, Monitor};
-use gridhaul_sandbox::Confinement;
-use gridhaul_security::credential::Credential;
-use gridhaul_security::files::OpenFiles as _;
+use gridhaul_accounts::{BrokerSource, Monitor};
 use rustix::io::Errno;
 use rustix::process::Pid;
-use rustls::SignatureScheme;
-use tracing::{error, info, warn};
 
 use crate::config::{Config, ServeArguments};
 use crate::logging::Logging;
 use crate::privileges;
 use crate::sandbox;
-use crate::security::{Authorized, Opener, chain};
+use crate::security::Opener;
 
 use super::client::{LoginClient, SIGNING_SOCKETS};
-use super::desk::{Desk, Stepped};
-use super::exchanges::Exchanges;
-use super::host_key::{schemes_of, sign_for_handshake};
-use super::messages::{
-    Account, Answer, Asked, Asker, Authorization, Claimed, Delegated, Established, Granted, Host,
-    Question,
-};
+use super::desk::Desk;
+use super::messages::Asker;
+use super::office::{Office, Sources, most_exchanges};
 use super::readable::tell_unreadable;
-use super::verdicts::Verdicts;
 use super::wire::{receive_message, send_message};
-use super::{ExchangeError, Logins as _};
 
 /// Threads for what waits for files, beside those for handshakes and for passwords.
 const THREADS_FOR_FILES: usize = 8;
@@ -49,10 +36,6 @@ const THREADS_FOR_SERVING: usize = 16;
 
 /// The most threads that hash passwords at a time (`crate::passwords`).
 const THREADS_FOR_PASSWORDS: usize = 8;
-
-/// Sessions of clients that are gone are told with the next question, so a few more are remembered than there may be
-/// connections.
-const MORE_EXCHANGES: usize = 1000;
 
 /// The side of the login process that starts it.
 #[derive(Debug)]
@@ -171,15 +154,12 @@ fn run(
     tell_unreadable(config, arguments, &opener);
     let most = most_exchanges(config);
     let brokers = monitor.map(|monitor| monitor as Arc<dyn BrokerSource>);
-    let office = Office {
-        sources: Some(Sources {
-            arguments,
-            confinement,
-            logging,
-            opener,
-        }),
-        ..Office::new(config.clone(), desk, brokers, most)
-    };
+    let office = Office::new(config.clone(), desk, brokers, most).reading(Sources {
+        arguments,
+        confinement,
+        logging,
+        opener,
+    });
     let office = &office;
     thread::scope(|scope| {
         for (socket, asker) in sockets {
@@ -193,371 +173,4 @@ fn run(
         }
         let _ = send_message(&tell, b"", &[]);
     });
-}
-
-/// What the threads of the process share.
-pub(super) struct Office<'a> {
-    /// Without them there is no reload.
-    sources: Option<Sources<'a>>,
-    /// The monitor, if there are brokers.
-    brokers: Option<Arc<dyn BrokerSource>>,
-    pub(super) exchanges: Exchanges,
-    verdicts: Verdicts,
-    /// The credentials that signatures may be asked of: the newest, and the one before it.
-    host: Mutex<Hosts>,
-    state: RwLock<State>,
-}
-
-/// What a reload reads from.
-struct Sources<'a> {
-    arguments: &'a ServeArguments,
-    confinement: Confinement,
-    logging: &'a Logging,
-    opener: Opener,
-}
-
-/// What a reload replaces.
-#[derive(Debug, Clone)]
-struct State {
-    config: Arc<Config>,
-    desk: Arc<Desk>,
-}
-
-#[derive(Debug, Default)]
-struct Hosts {
-    last: u64,
-    held: Vec<(u64, Arc<Credential>)>,
-}
-
-impl Office<'_> {
-    /// Remembers up to `most` exchanges. It cannot be reloaded.
-    pub(super) fn new(
-        config: Config,
-        desk: Desk,
-        brokers: Option<Arc<dyn BrokerSource>>,
-        most: usize,
-    ) -> Self {
-        Self {
-            sources: None,
-            brokers,
-            exchanges: Exchanges::new(most),
-            verdicts: Verdicts::new(most),
-            host: Mutex::default(),
-            state: RwLock::new(State {
-                config: Arc::new(config),
-                desk: Arc::new(desk),
-            }),
-        }
-    }
-
-    /// Answers on one socket until the other process, `asker`, is gone.
-    pub(super) fn answer(&self, socket: &OwnedFd, asker: Asker) {
-        while let Ok(Some(message)) = receive_message(socket, &mut Vec::new()) {
-            let Ok(asked) = postcard::from_bytes::<Asked<'_>>(&message) else {
-                error!("a question to the login process makes no sense");
-                return;
-            };
-            for exchange in asked.ended {
-                self.exchanges.end(exchange, asker);
-            }
-            if !asked.question.may_come_from(asker) {
-                error!(
-                    "a question came to the login process from a process that has no reason to ask it"
-                );
-                return;
-            }
-            let decided = catch_unwind(AssertUnwindSafe(|| self.decide(asked.question, asker)));
-            let (answer, broker) = decided.unwrap_or_else(|_| {
-                // What panicked has said so on standard error.
-                (Answer::Failed("the server failed".to_owned()), None)
-            });
-            let Ok(encoded) = postcard::to_stdvec(&answer) else {
-                return;
-            };
-            let encoded = zeroize::Zeroizing::new(encoded);
-            let broker = broker.as_ref().map(|broker| broker.as_fd());
-            if send_message(socket, &encoded, broker.as_slice()).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn decide(&self, question: Question<'_>, asker: Asker) -> (Answer, Option<OwnedFd>) {
-        let answer = match question {
-            Question::Claim(exchange) => self.claim(exchange),
-            Question::Redeem(name) => {
-                Answer::Granted(self.verdicts.redeem(name).map(Granted::from))
-            }
-            Question::Token { exchange, token } => self.token(exchange, token),
-            Question::Authorize {
-                exchange,
-                requested,
-            } => self.authorize(exchange, requested, asker),
-            Question::WithoutPassword(name) => {
-                Answer::Granted(self.state().desk.without_password(name).map(Granted::from))
-            }
-            Question::Password { name, password } => {
-                let grant = self.state().desk.password(name, password);
-                if let Some(grant) = &grant {
-                    self.verdicts.add(name, grant.clone());
-                }
-                Answer::Granted(grant.map(Granted::from))
-            }
-            Question::Grants => {
-                let grants = self.state().desk.grants().into_iter();
-                Answer::Grants(grants.map(Granted::from).collect())
-            }
-            Question::Broker(account) => {
-                return match self.broker(account) {
-                    Ok(socket) => (Answer::Broker(Ok(())), Some(socket)),
-                    Err(errno) => (Answer::Broker(Err(errno.raw_os_error())), None),
-                };
-            }
-            Question::Host { known } => Answer::Host(self.host(known)),
-            Question::Sign {
-                host,
-                scheme,
-                message,
-            } => match self.sign(host, SignatureScheme::from(scheme), message) {
-                Ok(signature) => Answer::Signature(signature),
-                Err(reason) => Answer::Failed(reason),
-            },
-            Question::Configuration => {
-                return match self.configuration() {
-                    Ok(file) => (Answer::Opened, Some(file.into())),
-                    Err(reason) => (Answer::Failed(reason), None),
-                };
-            }
-            Question::Reload => match self.reload() {
-                Ok(()) => Answer::Done,
-                Err(reason) => Answer::Failed(reason),
-            },
-        };
-        (answer, None)
-    }
-
-    fn token(&self, exchange: Option<u64>, token: &[u8]) -> Answer {
-        let (exchange, mut context) = match exchange {
-            Some(exchange) => match self.exchanges.take(exchange) {
-                Some(context) => (exchange, Some(context)),
-                None => return Answer::Refused("there is no such exchange".to_owned()),
-            },
-            None => match self.exchanges.begin() {
-                Ok(exchange) => (exchange, None),
-                Err(_) => return Answer::Failed("too many clients log in".to_owned()),
-            },
-        };
-        let desk = self.state().desk;
-        // A token that makes it panic ends its exchange and nothing else.
-        let stepped = catch_unwind(AssertUnwindSafe(|| desk.step(&mut context, token)));
-        let failed = || ExchangeError::Server("the server failed".to_owned());
-        match stepped.unwrap_or_else(|_| Err(failed())) {
-            Ok(Stepped::Continue(token)) => {
-                if let Some(context) = context {
-                    self.exchanges.wait(exchange, context);
-                }
-                Answer::Token { exchange, token }
-            }
-            Ok(Stepped::Established(established)) => {
-                let identity = established.peer.identity.one_line().to_owned();
-                let delegated = established
-                    .delegated
-                    .and_then(|credential| to_send(&credential));
-                let told = delegated.as_ref().map(drop).map_err(Clone::clone);
-                self.exchanges
-                    .establish(exchange, established.peer, delegated);
-                Answer::Established(Box::new(Established {
-                    exchange,
-                    token: established.token,
-                    identity,
-                    keys: established.keys,
-                    delegated: told,
-                }))
-            }
-            Err(error) => {
-                self.exchanges.end(exchange, Asker::Front);
-                match error {
-                    ExchangeError::Client(reason) => Answer::Refused(reason),
-                    ExchangeError::Server(reason) => Answer::Failed(reason),
-                }
-            }
-        }
-    }
-
-    fn claim(&self, exchange: u64) -> Answer {
-        match self.exchanges.claim(exchange) {
-            Some(claimed) => Answer::Claimed(Claimed {
-                identity: claimed.peer.identity.one_line().to_owned(),
-                delegated: claimed.delegated,
-            }),
-            None => Answer::Refused("there is no such exchange".to_owned()),
-        }
-    }
-
-    pub(super) fn authorize(&self, exchange: u64, requested: Option<&str>, asker: Asker) -> Answer {
-        let State { config, desk } = self.state();
-        let Some(peer) = self.exchanges.peer(exchange, asker) else {
-            return Answer::Refused("The server failed.".to_owned());
-        };
-        let authorized = match desk.authorize(&peer, requested) {
-            Ok(authorized) => authorized,
-            Err(reason) => {
-                // Rules and maps may have changed since it was granted an account.
-                self.exchanges.take_back(exchange, asker);
-                return Answer::Refused(reason);
-            }
-        };
-        let account = account_of(&authorized, &config);
-        let root = account.root.clone();
-        self.exchanges.grant(exchange, asker, account, requested);
-        let attributes = authorized.attributes.iter();
-        Answer::Authorized(Authorization {
-            account: authorized.account,
-            root,
-            read_only: authorized.read_only,
-            attributes: attributes.map(|fqan| fqan.as_str().to_owned()).collect(),
-            notes: authorized.notes,
-        })
-    }
-
-    /// Asks the monitor, for an account that a client was granted and for no other.
-    pub(super) fn broker(&self, account: Account) -> Result<OwnedFd, Errno> {
-        if !self.is_granted(&account) {
-            warn!(
-                account = account.account,
-                "a broker was asked for, and nobody who is logged in may have it"
-            );
-            return Err(Errno::PERM);
-        }
-        let brokers = self.brokers.as_ref().ok_or(Errno::PERM)?;
-        brokers.broker(&AccountRequest {
-            account: account.account,
-            root: account.root,
-            read_only: account.read_only,
-            file_mode: self.state().config.perms,
-        })
-    }
-
-    /// Whether a client who is still there was granted this account, and would be granted it now: proofs expire, and
-    /// maps and rules change.
-    fn is_granted(&self, account: &Account) -> bool {
-        let State { config, desk } = self.state();
-        let holders = self.exchanges.holders(account);
-        holders.iter().any(|holder| {
-            let authorized = desk.authorize(&holder.peer, holder.requested.as_deref());
-            authorized.is_ok_and(|authorized| account_of(&authorized, &config) == *account)
-        })
-    }
-
-    fn host(&self, known: Option<u64>) -> Option<Host> {
-        let credential = self.state().desk.host()?;
-        // Every change is whole, so a panic elsewhere does not spoil it.
-        let mut hosts = self.host.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = hosts.held.last();
-        let host = match newest.filter(|(_, newest)| Arc::ptr_eq(newest, &credential)) {
-            Some((host, _)) => *host,
-            None => {
-                hosts.last += 1;
-                let host = hosts.last;
-                if hosts.held.len() > 1 {
-                    hosts.held.remove(0);
-                }
-                hosts.held.push((host, Arc::clone(&credential)));
-                host
-            }
-        };
-        if known == Some(host) {
-            return Some(Host::Same);
-        }
-        let schemes = schemes_of(&*credential.key().signing_key());
-        Some(Host::New {
-            host,
-            chain: chain(&credential).iter().map(|der| der.to_vec()).collect(),
-            schemes: schemes.into_iter().map(u16::from).collect(),
-        })
-    }
-
-    fn sign(&self, host: u64, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
-        let credential = {
-            let hosts = self.host.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = hosts.held.iter().find(|(number, _)| *number == host);
-            held.map(|(_, credential)| Arc::clone(credential))
-        };
-        let credential = credential.ok_or("the host has another certificate now")?;
-        sign_for_handshake(&*credential.key().signing_key(), scheme, message)
-    }
-
-    /// Opens the configuration file for the other process, whose account may not read it.
-    fn configuration(&self) -> Result<File, String> {
-        let sources = self.sources.as_ref();
-        let opened = sources.and_then(|sources| {
-            let path = sources.arguments.config.as_deref()?;
-            Some(sources.opener.open(path).map_err(|error| error.to_string()))
-        });
-        opened.unwrap_or_else(|| Err("there is no configuration file".to_owned()))
-    }
-
-    /// Reads the configuration again: from where this process knows that it is.
-    fn reload(&self) -> Result<(), String> {
-        let sources = self.sources.as_ref();
-        let sources = sources.ok_or("this process does not read its configuration again")?;
-        let running = self.state();
-        let config = Config::load_with(sources.arguments, &sources.opener)
-            .map_err(|error| error.to_string())?;
-        let (config, _) = config.reloaded(&running.config);
-        let file = sources.arguments.config.as_deref();
-        sandbox::warn_of_new_logins(&sources.confinement, &config, file);
-        if let Err(error) = sources.logging.reload(&config.log) {
-            error!(%error, "the login process's log was not reloaded");
-        }
-        let desk = Desk::load(&config, &sources.opener, Some(&running.desk))
-            .map_err(|error| error.to_string())?;
-        desk.start().map_err(|error| error.to_string())?;
-        self.take_over(config, desk);
-        info!("the login process has read the configuration again");
-        Ok(())
-    }
-
-    /// Decides with these from now on.
-    pub(super) fn take_over(&self, config: Config, desk: Desk) {
-        self.exchanges.set_most(most_exchanges(&config));
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State {
-            config: Arc::new(config),
-            desk: Arc::new(desk),
-        };
-    }
-
-    fn state(&self) -> State {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.clone()
-    }
-}
-
-fn account_of(authorized: &Authorized, config: &Config) -> Account {
-    let root = authorized.root.as_ref().unwrap_or(&config.root);
-    Account {
-        account: authorized.account.clone(),
-        root: root.clone(),
-        read_only: authorized.read_only,
-    }
-}
-
-/// How many exchanges are remembered with this configuration.
-fn most_exchanges(config: &Config) -> usize {
-    let most = config.limits.connections;
-    most.saturating_add(MORE_EXCHANGES)
-}
-
-/// A delegated credential for the other process. Its key was made here, for this delegation.
-fn to_send(credential: &Credential) -> Result<Delegated, String> {
-    let key = credential.key().made_pkcs8();
-    let chain = credential.chain().iter();
-    Ok(Delegated {
-        chain: chain
-            .map(|certificate| certificate.der().to_vec())
-            .collect(),
-        key: key
-            .ok_or("the delegated credential has no key of ours")?
-            .clone(),
-    })
 }
