@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use gridhaul_shares::Pool;
 use gridhaul_stack::Registry;
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
     /// In the front process: the process that serves clients after they have logged in.
-    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
     sessions: AtomicU64,
 }
@@ -139,12 +139,10 @@ impl PreparedServer {
         })
     }
 
-    /// Hands clients over by this link.
+    /// Hands clients over by this link, from the first one on.
     #[must_use]
-    pub(crate) fn linked_by(mut self, link: Arc<Link>) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.link = Some(link);
-        }
+    pub(crate) fn linked_by(self, link: Arc<Link>) -> Self {
+        self.shared.link.get_or_init(|| link);
         self
     }
 
@@ -292,7 +290,7 @@ impl Server {
         #[cfg(feature = "rdma")]
         gridhaul_rdma::limit_memory(memory::ring_bytes(limits));
         // The front process has no files.
-        if self.shared.link.is_none() {
+        if self.shared.link.get().is_none() {
             self.shared.storages.reload(&settings.config);
         }
         *self
@@ -403,7 +401,7 @@ impl Shared {
             storages,
             decides,
             journal,
-            link: None,
+            link: OnceLock::new(),
             host: crate::host_name(),
             sessions: AtomicU64::new(0),
         }

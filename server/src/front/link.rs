@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -14,6 +15,8 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use socket2::SockRef;
+use tokio::net::TcpStream;
 use tracing::error;
 use zeroize::Zeroizing;
 
@@ -120,8 +123,37 @@ fn receive<T: DeserializeOwned>(socket: &OwnedFd) -> Result<Option<(T, Vec<Owned
     Ok(Some((message, descriptors)))
 }
 
+/// A connection that came from the other process.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) stream: TcpStream,
+    /// The addresses are the kernel's word.
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+}
+
+impl Arrived {
+    /// Takes the connection, with the options that matter here: what the other process has set makes no call wait. Must
+    /// be called in a runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the client is gone already.
+    pub(super) fn new(connection: OwnedFd) -> io::Result<Self> {
+        let connection = std::net::TcpStream::from(connection);
+        connection.set_nonblocking(true)?;
+        SockRef::from(&connection).set_linger(None)?;
+        let stream = TcpStream::from_std(connection)?;
+        Ok(Self {
+            peer: stream.peer_addr()?,
+            local: stream.local_addr()?,
+            stream,
+        })
+    }
+}
+
 /// What the front process keeps of a client who is served.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) place: Option<Place>,
     /// Ends the exchange in the login process if the serving process has not claimed it.

@@ -17,18 +17,17 @@ use gridhaul_accounts::socket::pair;
 use gridhaul_security::files::OpenFiles;
 use rustix::io::Errno;
 use rustix::process::Pid;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tracing::{error, info, warn};
 
 use super::counts::FrontCounts;
 use super::handover::ToFront;
-use super::link::{self, Link};
+use super::link::{self, Arrived, Link};
 use super::serving::Serving;
 use crate::config::{Config, ServeArguments};
 use crate::descriptors;
 use crate::logging::Logging;
-use crate::login::wire::{receive_message, send_message};
+use crate::login::wire::{NotReady, tell_ready, wait_until_ready};
 use crate::login::{Decides, LoginClient};
 use crate::privileges;
 use crate::sandbox;
@@ -99,14 +98,16 @@ impl FrontProcess {
         let Some((here, told, ours)) = kept else {
             return Err(io::Error::from(Errno::PIPE).into());
         };
-        match receive_message(&told, &mut Vec::new()) {
-            Ok(Some(message)) if message.is_empty() => Ok((Serving::new(here, counts), pid, ours)),
-            Ok(Some(message)) => {
-                let reason = String::from_utf8_lossy(&message).into_owned();
-                Err(FrontProcessError::Configuration(reason))
-            }
-            Ok(None) => Err(io::Error::from(Errno::PIPE).into()),
-            Err(errno) => Err(io::Error::from(errno).into()),
+        wait_until_ready(&told)?;
+        Ok((Serving::new(here, counts), pid, ours))
+    }
+}
+
+impl From<NotReady> for FrontProcessError {
+    fn from(error: NotReady) -> Self {
+        match error {
+            NotReady::Ended(error) => Self::Start(error),
+            NotReady::Reason(reason) => Self::Configuration(reason),
         }
     }
 }
@@ -131,12 +132,11 @@ fn run(config: &Config, arguments: &ServeArguments, logging: &Logging, parts: Pa
     let server = match prepared {
         Ok(server) => server,
         Err(reason) => {
-            // If the other process has ended, the reason is not needed.
-            let _ = send_message(&parts.tell, reason.as_bytes(), &[]);
+            tell_ready(&parts.tell, Some(&reason));
             return;
         }
     };
-    let _ = send_message(&parts.tell, b"", &[]);
+    tell_ready(&parts.tell, None);
     drop(parts.tell);
     let served = work(server, socket, arguments, logging);
     if let Err(error) = served {
@@ -228,10 +228,12 @@ fn begin_anew(
         error!("too many open files: a client cannot begin anew");
         return;
     };
-    let connection = TcpStream::from_std(connection.into())
-        .and_then(|stream| Ok((stream.peer_addr()?, stream.local_addr()?, stream)));
-    match connection {
-        Ok((peer, local, stream)) => {
+    match Arrived::new(connection) {
+        Ok(Arrived {
+            stream,
+            peer,
+            local,
+        }) => {
             let again = server.again(session, peer, local, kept);
             tokio::spawn(Session::run_again(again, stream, input));
         }

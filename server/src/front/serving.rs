@@ -6,14 +6,12 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use socket2::SockRef;
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tracing::{error, warn};
 
 use super::counts::FrontCounts;
 use super::handover::{Handed, ToFront, ToServing};
-use super::link::{self, Outbox};
+use super::link::{self, Arrived, Outbox};
 use crate::server::Shared;
 use crate::session::Session;
 use crate::shutdown::{Entrance, PhaseWatch};
@@ -66,7 +64,7 @@ impl Serving {
                     error!("the process that listens has handed over a client that it cannot have");
                     return;
                 };
-                // A server that ends takes nobody.
+                // A server that is shutting down accepts no more clients.
                 if let Some(phase) = entrance.watch() {
                     let _inside = runtime.enter();
                     take_over(&shared, phase, *handed, descriptors, guest);
@@ -121,11 +119,12 @@ fn take_over(
         error!("too many open files: a client cannot be served");
         return;
     };
-    // The addresses are the kernel's word.
-    let connection = prepared(connection)
-        .and_then(|stream| Ok((stream.peer_addr()?, stream.local_addr()?, stream)));
-    match connection {
-        Ok((peer, local, stream)) => {
+    match Arrived::new(connection) {
+        Ok(Arrived {
+            stream,
+            peer,
+            local,
+        }) => {
             let shared = Arc::clone(shared);
             let session = Session::of_guest(shared, phase, handed.session, (peer, local), guest);
             tokio::spawn(session.run_handed(stream, handed));
@@ -133,14 +132,6 @@ fn take_over(
         // The client is gone already.
         Err(error) => warn!(session = handed.session, %error, "a client cannot be served"),
     }
-}
-
-/// The connection with the options that matter here: what the other process has set makes no call wait.
-fn prepared(connection: OwnedFd) -> io::Result<TcpStream> {
-    let connection = std::net::TcpStream::from(connection);
-    connection.set_nonblocking(true)?;
-    SockRef::from(&connection).set_linger(None)?;
-    TcpStream::from_std(connection)
 }
 
 impl Front {

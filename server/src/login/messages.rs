@@ -69,7 +69,7 @@ pub(super) enum Asker {
 }
 
 impl Question<'_> {
-    /// Whether this process has a reason to ask. Other questions are answered to nobody.
+    /// Whether this process has a reason to ask. The login process closes the connection on which another question comes.
     pub(super) fn may_come_from(&self, asker: Asker) -> bool {
         match self {
             // The host's key is for control channels in the one, and for data channels of `AUTH TLS` in the other.

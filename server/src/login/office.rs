@@ -267,7 +267,7 @@ impl<'a> Office<'a> {
         if !self.is_granted(&account) {
             warn!(
                 account = account.account,
-                "a broker was asked for, and nobody who is logged in may have it"
+                "a broker was asked for, and no client who is logged in may have it"
             );
             return Err(Errno::PERM);
         }

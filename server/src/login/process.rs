@@ -25,7 +25,7 @@ use super::desk::Desk;
 use super::messages::Asker;
 use super::office::{Office, Sources, most_exchanges};
 use super::readable::tell_unreadable;
-use super::wire::{receive_message, send_message};
+use super::wire::{NotReady, tell_ready, wait_until_ready};
 
 /// Threads for what waits for files, beside those for handshakes and for passwords.
 const THREADS_FOR_FILES: usize = 8;
@@ -99,18 +99,20 @@ impl LoginProcess {
         let Some((front, serving, told)) = kept else {
             return Err(std::io::Error::from(Errno::PIPE).into());
         };
-        match receive_message(&told, &mut Vec::new()) {
-            Ok(Some(message)) if message.is_empty() => Ok(Started {
-                serving: Arc::new(LoginClient::new(serving, starts_brokers)),
-                front,
-                pid,
-            }),
-            Ok(Some(message)) => {
-                let reason = String::from_utf8_lossy(&message).into_owned();
-                Err(LoginProcessError::Configuration(reason))
-            }
-            Ok(None) => Err(std::io::Error::from(Errno::PIPE).into()),
-            Err(errno) => Err(std::io::Error::from(errno).into()),
+        wait_until_ready(&told)?;
+        Ok(Started {
+            serving: Arc::new(LoginClient::new(serving, starts_brokers)),
+            front,
+            pid,
+        })
+    }
+}
+
+impl From<NotReady> for LoginProcessError {
+    fn from(error: NotReady) -> Self {
+        match error {
+            NotReady::Ended(error) => Self::Start(error),
+            NotReady::Reason(reason) => Self::Configuration(reason),
         }
     }
 }
@@ -146,8 +148,7 @@ fn run(
     let (desk, confinement) = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => {
-            // If the other process has ended, the reason is not needed.
-            let _ = send_message(&tell, reason.as_bytes(), &[]);
+            tell_ready(&tell, Some(&reason));
             return;
         }
     };
@@ -167,10 +168,10 @@ fn run(
             let answer = move || office.answer(&socket, asker);
             let thread = thread::Builder::new().name("gridhaul-login".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, answer) {
-                let _ = send_message(&tell, error.to_string().as_bytes(), &[]);
+                tell_ready(&tell, Some(&error.to_string()));
                 return;
             }
         }
-        let _ = send_message(&tell, b"", &[]);
+        tell_ready(&tell, None);
     });
 }

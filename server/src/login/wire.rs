@@ -1,5 +1,6 @@
 //! Messages of any bounded length over a socket that keeps messages apart: in pieces that the kernel takes at once.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gridhaul_accounts::socket::{Received, receive, send};
@@ -61,6 +62,38 @@ pub(crate) fn receive_message(
         if *kind == LAST {
             return Ok(Some(message));
         }
+    }
+}
+
+/// Why a process that was started is not ready.
+#[derive(Debug)]
+pub(crate) enum NotReady {
+    /// It has ended, or cannot be heard.
+    Ended(io::Error),
+    /// What it said.
+    Reason(String),
+}
+
+/// Tells the process that started this one that this one is ready, or why not.
+pub(crate) fn tell_ready(tell: impl AsFd, reason: Option<&str>) {
+    // If the other process has ended, it does not need to know.
+    let _ = send_message(tell, reason.unwrap_or_default().as_bytes(), &[]);
+}
+
+/// Waits until a process that was started has called [`tell_ready`].
+///
+/// # Errors
+///
+/// When it is not ready.
+pub(crate) fn wait_until_ready(told: impl AsFd) -> Result<(), NotReady> {
+    match receive_message(told, &mut Vec::new()) {
+        Ok(Some(message)) if message.is_empty() => Ok(()),
+        Ok(Some(message)) => {
+            let reason = String::from_utf8_lossy(&message).into_owned();
+            Err(NotReady::Reason(reason))
+        }
+        Ok(None) => Err(NotReady::Ended(Errno::PIPE.into())),
+        Err(errno) => Err(NotReady::Ended(errno.into())),
     }
 }
 

@@ -57,7 +57,7 @@ impl Session {
             _ => return Err(lost(io::ErrorKind::Unsupported.into())),
         };
         let connection = stream.into_std().map_err(lost)?;
-        let Some(link) = self.shared.link.clone() else {
+        let Some(link) = self.shared.link.get().cloned() else {
             return Err(lost(io::ErrorKind::Unsupported.into()));
         };
         let handed = Handed {
@@ -85,7 +85,7 @@ impl Session {
         match &self.protection {
             Protection::Gsi(initiator) => match initiator.proof.exchange() {
                 Some(exchange) => HandedProof::Certificate { exchange },
-                // The serving process refuses it: nobody has proved anything there.
+                // The serving process refuses it: no exchange has ended there.
                 None => HandedProof::Anonymous,
             },
             _ if arrival.is_anonymous => HandedProof::Anonymous,

@@ -109,7 +109,7 @@ impl Session {
             },
         };
         let reason = match admitted {
-            Ok(admitted) if self.shared.link.is_some() => {
+            Ok(admitted) if self.shared.link.get().is_some() => {
                 let is_anonymous = admitted.is_anonymous;
                 self.keep_place(!is_anonymous)?;
                 return Err(End::HandedOver(Arrival { name, is_anonymous }));
@@ -146,7 +146,7 @@ impl Session {
         let authorized = authorized.ok_or("The server failed.")??;
         // A process that hands the client over leaves it to the other one to tell.
         let notes = authorized.notes.iter();
-        for note in notes.filter(|_| self.shared.link.is_none()) {
+        for note in notes.filter(|_| self.shared.link.get().is_none()) {
             self.shared.journal.publish(&Event::AttributeIgnored {
                 session: self.id,
                 reason: note,

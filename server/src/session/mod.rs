@@ -273,7 +273,7 @@ impl Session {
 
     /// Serves the client until it goes, or has to.
     pub(crate) async fn run(self, stream: impl Into<Stream>) {
-        let control = match &self.shared.link {
+        let control = match self.shared.link.get() {
             Some(_) => Control::one_by_one(stream),
             None => Control::new(stream),
         };

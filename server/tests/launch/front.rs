@@ -254,7 +254,7 @@ fn a_server_without_descriptors_serves_again_when_there_are_some() {
     drop(clients);
     let begun = Instant::now();
     while !log_in().1.starts_with("230") {
-        assert!(begun.elapsed() < PATIENCE, "it takes nobody any more");
+        assert!(begun.elapsed() < PATIENCE, "it serves no client any more");
         std::thread::yield_now();
     }
 }
