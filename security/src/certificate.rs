@@ -18,6 +18,8 @@ use crate::asn1::{Element, Elements, is_identifier};
 use crate::name::Name;
 use crate::proxy::{ProxyFamily, ProxyInfo};
 
+pub use crate::malformed::CertificateError;
+
 /// The largest certificate that is read. With the attributes of several virtual organizations they have
 /// some ten thousand bytes.
 const MAX_BYTES: usize = 256 * 1024;
@@ -72,28 +74,6 @@ struct Extension {
     identifier: Range<usize>,
     is_critical: bool,
     content: Range<usize>,
-}
-
-/// Why bytes are no certificate, CRL or name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateError {
-    /// Not DER, or not of the right shape.
-    #[error("{what} is malformed: {reason}")]
-    Malformed {
-        /// What was read.
-        what: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
-}
-
-impl CertificateError {
-    pub(crate) fn malformed<E: fmt::Display>(what: &'static str) -> impl FnOnce(E) -> Self {
-        move |reason| Self::Malformed {
-            what,
-            reason: reason.to_string(),
-        }
-    }
 }
 
 /// From when to when.
@@ -226,6 +206,12 @@ impl Certificate {
 
     pub(crate) fn signature(&self) -> &[u8] {
         &self.0.der[self.0.signature.clone()]
+    }
+
+    /// Whether it may issue certificates: basicConstraints with `cA` (RFC 5280 4.2.1.9).
+    pub(crate) fn is_authority(&self) -> bool {
+        let constraints = self.basic_constraints();
+        constraints.is_some_and(|constraints| constraints.is_authority)
     }
 
     pub(crate) fn basic_constraints(&self) -> Option<BasicConstraints> {

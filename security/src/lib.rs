@@ -12,6 +12,7 @@ pub mod delegation;
 pub mod files;
 pub mod gridmap;
 pub mod key;
+mod malformed;
 pub mod name;
 mod one_line;
 pub mod proxy;

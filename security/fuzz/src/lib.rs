@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use gridhaul_security::certificate::Certificate;
-use gridhaul_security::context::DelegationKeys;
+use gridhaul_security::delegation::DelegationKeys;
 use gridhaul_security::files::read_credential;
 use gridhaul_security::key::{KeyError, PrivateKey};
 use gridhaul_security::tls::TlsSettings;

@@ -19,13 +19,12 @@ mod integrity;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::certificate::{Certificate, CertificateError};
 use crate::credential::{Credential, CredentialError};
-use crate::delegation::{self, DelegationError};
+use crate::delegation::{self, DelegationError, DelegationKeys};
 use crate::key::{KeyError, PrivateKey};
 use crate::proxy::ProxyPolicy;
 use crate::tls::{Connection, TlsError, TlsSettings, record_length};
@@ -43,17 +42,6 @@ const MAX_TOKENS: u32 = 64;
 
 const DELEGATE: u8 = b'D';
 const DO_NOT_DELEGATE: u8 = b'0';
-
-/// Makes the keys of delegated credentials. RSA keys take long to make, so they are made in advance
-/// ([`crate::delegation::KeyPool`]).
-pub trait DelegationKeys: Send + Sync + fmt::Debug {
-    /// A key that is not shared.
-    ///
-    /// # Errors
-    ///
-    /// When none can be made.
-    fn take(&self) -> Result<PrivateKey, KeyError>;
-}
 
 /// One end of a security context.
 #[derive(Debug)]

@@ -5,13 +5,26 @@ mod pool;
 mod proxy;
 mod request;
 
+use std::fmt;
+
 use crate::asn1::Elements;
 use crate::certificate::{Certificate, CertificateError};
-use crate::key::KeyError;
+use crate::key::{KeyError, PrivateKey};
 
 pub use pool::KeyPool;
 pub use proxy::sign;
 pub use request::request;
+
+/// A source of keys for delegated credentials. Generating an RSA key is slow, so [`KeyPool`] makes
+/// them in advance.
+pub trait DelegationKeys: Send + Sync + fmt::Debug {
+    /// A key that is used for one credential only.
+    ///
+    /// # Errors
+    ///
+    /// When no key can be generated.
+    fn take(&self) -> Result<PrivateKey, KeyError>;
+}
 
 /// Why a delegation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::context::DelegationKeys;
+use super::DelegationKeys;
 use crate::key::{KeyError, PrivateKey};
 
 /// Keeps some RSA keys of 2048 bits. A thread makes new ones in the place of those that are taken; who

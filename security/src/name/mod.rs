@@ -6,7 +6,7 @@ use std::sync::Arc;
 use der::Tag;
 
 use crate::asn1::{Element, Elements};
-use crate::certificate::CertificateError;
+use crate::malformed::CertificateError;
 use crate::one_line;
 
 mod attributes;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustls::{ServerConfig, ServerConnection};
 
-use super::connection::{HandedConnection, describe};
+use super::connection::HandedConnection;
+use super::describe::describe;
 use super::handover::{ConnectionKeys, TrafficSecrets};
 use super::{RECORD_HEADER, TlsError, record_length};
 

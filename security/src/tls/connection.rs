@@ -4,8 +4,9 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use rustls::{ClientConnection, ProtocolVersion, ServerConnection, SupportedCipherSuite};
+use rustls::{ClientConnection, ServerConnection, SupportedCipherSuite};
 
+use super::describe::describe;
 use super::handover::{ConnectionKeys, TrafficSecrets};
 use super::hello::Hellos;
 use super::provider::Records;
@@ -229,21 +230,5 @@ impl fmt::Debug for Connection {
         f.debug_struct("Connection")
             .field("handshaking", &self.is_handshaking())
             .finish_non_exhaustive()
-    }
-}
-
-/// `TLS 1.3, TLS13_AES_256_GCM_SHA384`.
-pub(super) fn describe(
-    version: Option<ProtocolVersion>,
-    suite: Option<SupportedCipherSuite>,
-) -> String {
-    let version = match version {
-        Some(ProtocolVersion::TLSv1_3) => "TLS 1.3",
-        Some(ProtocolVersion::TLSv1_2) => "TLS 1.2",
-        _ => return "no TLS yet".to_owned(),
-    };
-    match suite.and_then(|suite| suite.suite().as_str()) {
-        Some(suite) => format!("{version}, {suite}"),
-        None => version.to_owned(),
     }
 }

@@ -7,6 +7,7 @@
 mod acceptance;
 mod config;
 mod connection;
+mod describe;
 mod engine;
 #[cfg(test)]
 pub(crate) mod fixtures;

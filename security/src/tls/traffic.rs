@@ -8,12 +8,13 @@ use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{AlertDescription, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
 
+use super::describe::describe;
 use super::handover::{ConnectionKeys, Partial};
 use super::keys::{Direction, RecordKeys, TrafficKeys};
 use super::protection::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
 use super::{
-    KEY_UPDATE_MESSAGE, MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, connection,
-    record_length, wrapped_length,
+    KEY_UPDATE_MESSAGE, MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, record_length,
+    wrapped_length,
 };
 
 /// The header of a handshake message: type and length.
@@ -69,7 +70,7 @@ impl KeySchedule {
             Self::Acceptor(connection) => connection.negotiated_cipher_suite(),
             Self::HandedOver(keys) => return keys.description().to_owned(),
         };
-        connection::describe(Some(self.version()), Some(suite))
+        describe(Some(self.version()), Some(suite))
     }
 
     fn next_sending(&mut self) -> Result<(u64, TrafficKeys), Failure> {

@@ -125,7 +125,7 @@ fn check_user(
         return Ok(());
     }
     let certificate = user.subject().clone();
-    if above.is_empty() || is_authority(user) {
+    if above.is_empty() || user.is_authority() {
         return Err(ChainError::AuthorityAsUser { certificate });
     }
     if certificate.is_empty() {
@@ -178,11 +178,6 @@ fn check_authority(
         }),
         _ => Ok(()),
     }
-}
-
-pub(super) fn is_authority(certificate: &Certificate) -> bool {
-    let constraints = certificate.basic_constraints();
-    constraints.is_some_and(|constraints| constraints.is_authority)
 }
 
 /// GSI-2 proxies have no extension: only their names tell what they are.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::file::{FileDefect, TrustFile, TrustFileKind, stem};
 use super::lists::{self, Stems};
+use super::problem::TrustProblem;
 use super::{Directory, TrustStore};
 
 /// Collects the files of a trust directory.
@@ -35,17 +36,6 @@ pub struct Built {
     pub problems: Vec<TrustProblem>,
     /// For the next time that the directory is read.
     pub last_good: LastGood,
-}
-
-/// A file of a trust directory that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrustProblem {
-    /// The file's name.
-    pub file: String,
-    /// What is wrong with it, what to do, and what is done meanwhile.
-    pub reason: String,
-    /// Whether certificates are refused because of it.
-    pub is_grave: bool,
 }
 
 impl LastGood {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::Directory;
-use super::builder::TrustProblem;
 use super::file::{FileDefect, TrustFile, stem};
+use super::problem::TrustProblem;
 use super::revocation::RevocationList;
 use super::signing_policy::Authority;
 use crate::name::{CanonicalName, Name};

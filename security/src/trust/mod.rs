@@ -25,6 +25,7 @@ mod constraints;
 mod error;
 mod file;
 mod lists;
+mod problem;
 mod proxies;
 mod revocation;
 mod search;
@@ -32,9 +33,10 @@ mod signing_policy;
 #[cfg(test)]
 mod test_world;
 
-pub use builder::{Built, LastGood, TrustBuilder, TrustProblem};
+pub use builder::{Built, LastGood, TrustBuilder};
 pub use error::ChainError;
 pub(crate) use file::{FileDefect, TrustFile, TrustFileKind};
+pub use problem::TrustProblem;
 pub use revocation::RevocationList;
 
 use signing_policy::{Authority, SigningPolicy};

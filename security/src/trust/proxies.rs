@@ -45,7 +45,7 @@ fn check_issuer(certificate: &Certificate, issuer: &Certificate) -> Result<(), C
         });
     }
     // RFC 3820 3.1
-    if authorities::is_authority(issuer) {
+    if issuer.is_authority() {
         let certificate = issuer.subject().clone();
         return Err(ChainError::AuthorityAsUser { certificate });
     }
@@ -67,7 +67,7 @@ fn check_extensions(certificate: &Certificate) -> Result<(), ChainError> {
             identifier: identifier.to_string(),
         })
     };
-    if authorities::is_authority(certificate) {
+    if certificate.is_authority() {
         return refuse(&BASIC_CONSTRAINTS);
     }
     for identifier in [SUBJECT_ALTERNATIVE_NAME, ISSUER_ALTERNATIVE_NAME] {

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gridhaul_security::context::DelegationKeys;
 use gridhaul_security::credential::Credential;
+use gridhaul_security::delegation::DelegationKeys;
 use gridhaul_security::files::{GridmapFile, TrustDirectory, VomsDirectory};
 use gridhaul_security::name::Name;
 use gridhaul_security::tls::TlsSettings;

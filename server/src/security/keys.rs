@@ -3,8 +3,7 @@
 use std::io;
 use std::sync::OnceLock;
 
-use gridhaul_security::context::DelegationKeys;
-use gridhaul_security::delegation::KeyPool;
+use gridhaul_security::delegation::{DelegationKeys, KeyPool};
 use gridhaul_security::key::{KeyError, PrivateKey};
 
 use crate::config::KeyKind;

@@ -6,7 +6,6 @@ use der::asn1::ObjectIdentifier;
 use super::boolean;
 use crate::asn1::{Element, Elements};
 use crate::certificate::Certificate;
-use crate::trust::authorities::is_authority;
 
 const DISTRIBUTION_POINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.31");
 
@@ -70,8 +69,8 @@ impl Scope {
     pub(super) fn covers(&self, certificate: &Certificate) -> bool {
         let is_about_holder = match self.holders {
             Holders::All => true,
-            Holders::Users => !is_authority(certificate),
-            Holders::Authorities => is_authority(certificate),
+            Holders::Users => !certificate.is_authority(),
+            Holders::Authorities => certificate.is_authority(),
         };
         is_about_holder && (self.points.is_empty() || self.has_point_of(certificate))
     }
