@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use gridhaul_shares::{Pool, Source, Turn};
+use gridhaul_shares::{Allocation, Pool, Source};
 
 /// Bounds the transfers that run. Each client has a fair share of them, and those that are too many wait.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl TransferLimit {
     }
 
     /// Takes a place for a transfer of this client.
-    pub(crate) fn enter(&self, source: &Source) -> Turn {
+    pub(crate) fn enter(&self, source: &Source) -> Allocation {
         self.pool.take(source, 1)
     }
 
@@ -114,17 +114,17 @@ mod tests {
         Source::at(address.into()).with_account(number.to_string())
     }
 
-    fn now(turn: Turn) -> Grant {
-        match turn {
-            Turn::Now(permit) => permit,
-            Turn::Later(_) => panic!("has to wait"),
+    fn now(allocation: Allocation) -> Grant {
+        match allocation {
+            Allocation::Granted(permit) => permit,
+            Allocation::Queued(_) => panic!("has to wait"),
         }
     }
 
-    fn later(turn: Turn) -> Waiting {
-        match turn {
-            Turn::Now(_) => panic!("need not wait"),
-            Turn::Later(waiting) => waiting,
+    fn later(allocation: Allocation) -> Waiting {
+        match allocation {
+            Allocation::Granted(_) => panic!("need not wait"),
+            Allocation::Queued(waiting) => waiting,
         }
     }
 
@@ -140,8 +140,8 @@ mod tests {
         let mut waiting = Vec::new();
         for _ in 0..500 {
             match limit.enter(&source(1)) {
-                Turn::Now(permit) => unread.push(permit),
-                Turn::Later(place) => waiting.push(place),
+                Allocation::Granted(permit) => unread.push(permit),
+                Allocation::Queued(place) => waiting.push(place),
             }
         }
         assert_eq!(limit.count(), (375, 125));

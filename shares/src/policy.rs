@@ -2,46 +2,45 @@
 //! E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on
 //! Networking 6(2), 1998).
 //!
-//! A source that holds units may take more only if afterwards it holds at most [`ALPHA`] times what is then
-//! free. A source that holds nothing gets units whenever they are free.
+//! A source that holds units may take more only if it then holds at most [`ALPHA`] times the units that remain
+//! free. A source that holds none gets at least one unit whenever one is free.
 //!
-//! With capacity C and n sources that take everything they can get and give units back after use, each holds
-//! ALPHA / (1 + n * ALPHA) of C, and 1 / (1 + n * ALPHA) stays free for the next source: with one 3/4 and 1/4, with
-//! two 3/7 each and 1/7, with ten 3/31 each and 1/31. Sources that give nothing back and come one after the other
-//! leave 1/4, 1/16, 1/64 and so on.
+//! With capacity C and n sources that take all they can get and return units after use, each holds
+//! ALPHA / (1 + n * ALPHA) of C, and 1 / (1 + n * ALPHA) stays free for the next source: for n = 1 that is 3/4 and
+//! 1/4, for n = 2 it is 3/7 each and 1/7, for n = 10 it is 3/31 each and 1/31. Sources that return nothing and arrive
+//! one after the other leave 1/4, 1/16, 1/64 and so on.
 //!
-//! The rule is applied to the network and to the account, and both must allow it. So one account gets no more
-//! than one share, however many networks it comes from, and so does a network without accounts. An account that
-//! holds nothing gets units even if its network is at the threshold: gateways and transfer services have one address
-//! for many users, of whom one must not shut out the others.
+//! The rule applies to the network and to the account, and both must allow the units. So an account gets at most one
+//! share, however many networks it connects from, and so does a network without accounts. An account that holds
+//! nothing gets a unit even if its network is at the threshold: gateways and transfer services have one address
+//! for many users, and one user must not shut out the others.
 //!
-//! Sources without an account (clients that have not logged in, and anonymous ones) share all but one
-//! [`FOR_ACCOUNTS`]th of the capacity, by the same rule over that room: addresses are cheap, so many of them could
-//! otherwise take nearly everything from users with an account.
+//! Sources without an account (clients before login, and anonymous users) share all but one [`FOR_ACCOUNTS`]th of the
+//! capacity, by the same rule applied to that part: addresses are cheap, so many of them could otherwise take nearly
+//! the whole capacity from users with an account.
 //!
-//! Consequences that callers must know:
+//! Consequences for callers:
 //!
-//! - A single client gets 3/4 of the capacity even if no other source is there; without an account, of what such
-//!   sources share. Capacities are chosen with that in mind; below 4 units a single client gets all but one of them,
-//!   and always at least one.
-//! - A request for several units gets as many as the rule gives at that moment. It waits only if that is none: a
-//!   request that waited for all of them could hold up smaller ones, or be held up by them for ever.
-//! - Nothing is taken away from a source. What is held must end by itself: by a stall limit, a deadline, or the
-//!   end of the session.
+//! - A single client gets at most 3/4 of the capacity even when it is alone (without an account: 3/4 of the part for
+//!   such sources). Choose capacities accordingly. Of fewer than 4 units a single client gets all but one, and always
+//!   at least one.
+//! - A request for several units gets as many as the rule allows at that moment, and waits only if that is none. A
+//!   request that waited for all of its units could block smaller ones, or be starved by them.
+//! - Units are never revoked. Each holder must be bounded by a stall limit, a deadline, or the end of its session.
 
-/// How many times the free units a source may hold.
+/// A source may hold at most this many times the free units.
 pub const ALPHA: usize = 3;
 
-/// This part of the capacity is for sources with an account.
+/// One `FOR_ACCOUNTS`th of the capacity is reserved for sources with an account.
 pub const FOR_ACCOUNTS: usize = 8;
 
-/// How many of `capacity` units sources without an account may hold together: all of them if there are fewer than
+/// How many of `capacity` units all sources without an account may hold together: all units if there are fewer than
 /// [`FOR_ACCOUNTS`].
-pub fn for_strangers(capacity: usize) -> usize {
+pub fn without_account(capacity: usize) -> usize {
     capacity - capacity / FOR_ACCOUNTS
 }
 
-/// How many units a source that holds `held` may take of `free` ones at most.
+/// The most units that a source which holds `held` may take of `free` ones.
 pub fn most(held: usize, free: usize) -> usize {
     // held + units <= ALPHA * (free - units)
     let most = ALPHA.saturating_mul(free).saturating_sub(held) / (ALPHA + 1);
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_is_what_the_threshold_allows() {
+    fn the_result_is_the_largest_that_the_threshold_allows() {
         let allows = |held, units, free: usize| {
             let left = free.checked_sub(units);
             left.is_some_and(|left| held + units <= ALPHA * left)
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_is_for_accounts() {
-        assert_eq!([0, 7, 8, 64, 500].map(for_strangers), [0, 7, 7, 56, 438]);
+    fn an_eighth_is_reserved_for_accounts() {
+        assert_eq!([0, 7, 8, 64, 500].map(without_account), [0, 7, 7, 56, 438]);
     }
 }

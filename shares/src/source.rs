@@ -1,13 +1,13 @@
-//! Whom units are counted for.
+//! Sources: the network and the account that units are counted for.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// An address as shares are counted: an IPv4 address, or the /64 network of an IPv6 address.
+/// The unit of address for shares: an IPv4 address, or the /64 network of an IPv6 address.
 ///
 /// A host with IPv6 usually owns a whole /64 (RFC 6177, RFC 7217) and may use a new address of it for each
-/// connection, so a single IPv6 address says nothing. An IPv4-mapped IPv6 address counts as the IPv4 address.
+/// connection, so a single IPv6 address does not identify it. An IPv4-mapped IPv6 address counts as the IPv4 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Network(Kind);
 
@@ -30,7 +30,7 @@ impl Network {
         })
     }
 
-    /// Whether it is a /64, of which an owner usually has thousands more.
+    /// Whether it is a /64. One owner usually has thousands of those.
     pub fn is_ipv6(&self) -> bool {
         matches!(self.0, Kind::V6(_))
     }
@@ -54,10 +54,10 @@ impl fmt::Display for Network {
     }
 }
 
-/// Whom units are counted for: a network, and an account if there is one already.
+/// The source of requests: a network, and an account once the client has logged in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Where the client comes from.
+    /// The network that the client connects from.
     pub network: Network,
     /// The account that the client logged in to; `None` before login and for anonymous users.
     pub account: Option<Arc<str>>,

@@ -1,4 +1,4 @@
-//! Who holds how much, who waits, and who is next.
+//! The units that each source holds, the queued requests, and which of them is served next.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -6,10 +6,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::policy;
+use crate::request::Request;
 use crate::source::{Network, Source};
-use crate::waiting::Waiter;
 
-/// The state of a pool. Every entry of its maps is a source that holds or wants something.
+/// The state of a pool. Its maps have entries only for sources that hold or request units.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) capacity: usize,
@@ -17,9 +17,9 @@ pub(crate) struct State {
     pub(crate) waiting: usize,
     networks: HashMap<Network, usize>,
     accounts: HashMap<Arc<str>, usize>,
-    /// What all sources without an account hold together.
-    held_by_strangers: usize,
-    queues: HashMap<Source, VecDeque<Arc<Waiter>>>,
+    /// The sum over all sources without an account.
+    held_without_account: usize,
+    queues: HashMap<Source, VecDeque<Arc<Request>>>,
     arrivals: u64,
 }
 
@@ -35,31 +35,31 @@ impl State {
         self.capacity.saturating_sub(self.held)
     }
 
-    /// Takes as many of `units` as the policy gives now, and returns how many: maybe none.
+    /// Takes as many of `units` as the policy allows now, and returns their number, which may be 0.
     ///
-    /// It overtakes no request that waits, because none could be served: units that come back are dealt out at
-    /// once, and what a source takes leaves less for all.
+    /// It cannot overtake a queued request: returned units are allocated at once, so whatever is free now could serve
+    /// none of the queued requests.
     pub(crate) fn take(&mut self, source: &Source, units: usize) -> usize {
         let units = self.most(source).min(units);
         self.add(source, units);
         units
     }
 
-    /// Puts a request into the queue of its source.
-    pub(crate) fn wait(&mut self, source: &Source, units: usize) -> Arc<Waiter> {
-        let waiter = Arc::new(Waiter::new(units, self.arrivals));
+    /// Appends a request to the queue of its source.
+    pub(crate) fn enqueue(&mut self, source: &Source, units: usize) -> Arc<Request> {
+        let request = Arc::new(Request::new(units, self.arrivals));
         self.arrivals += 1;
         self.waiting += 1;
         let queue = self.queues.entry(source.clone()).or_default();
-        queue.push_back(waiter.clone());
-        waiter
+        queue.push_back(request.clone());
+        request
     }
 
-    /// Takes a request out of the queue.
-    pub(crate) fn leave(&mut self, source: &Source, waiter: &Arc<Waiter>) {
+    /// Removes a request from the queue of its source.
+    pub(crate) fn dequeue(&mut self, source: &Source, request: &Arc<Request>) {
         if let Entry::Occupied(mut queue) = self.queues.entry(source.clone()) {
             let before = queue.get().len();
-            queue.get_mut().retain(|other| !Arc::ptr_eq(other, waiter));
+            queue.get_mut().retain(|other| !Arc::ptr_eq(other, request));
             self.waiting -= before - queue.get().len();
             if queue.get().is_empty() {
                 queue.remove();
@@ -67,21 +67,21 @@ impl State {
         }
     }
 
-    /// Units come back.
+    /// Subtracts returned units.
     pub(crate) fn give_back(&mut self, source: &Source, units: usize) {
         self.held -= units;
         subtract(&mut self.networks, &source.network, units);
         match &source.account {
             Some(account) => subtract(&mut self.accounts, account, units),
-            None => self.held_by_strangers -= units,
+            None => self.held_without_account -= units,
         }
     }
 
-    /// Gives free units to those whose turn it is, and returns them.
+    /// Allocates free units to queued requests, and returns the requests served.
     ///
-    /// The source that holds least is next (max-min fairness); among equals the one whose request is oldest. A
-    /// source at its threshold is passed over.
-    pub(crate) fn serve(&mut self) -> Vec<Arc<Waiter>> {
+    /// The source that holds least is served first (max-min fairness); among equals, the one with the oldest request.
+    /// A source at its threshold is skipped.
+    pub(crate) fn serve(&mut self) -> Vec<Arc<Request>> {
         let mut served = Vec::new();
         while self.waiting > 0
             && let Some((source, units)) = self.next()
@@ -92,31 +92,31 @@ impl State {
         served
     }
 
-    /// How many requests will be served before this one, if nothing is given back meanwhile that the policy would
-    /// deal out otherwise and no further request comes.
-    pub(crate) fn ahead(&self, source: &Source, waiter: &Waiter) -> usize {
+    /// The number of requests that will be served before this one, if no further request comes and returned units do
+    /// not change the order.
+    pub(crate) fn ahead(&self, source: &Source, request: &Request) -> usize {
         let own = self.queues.get(source);
         let own = own.into_iter().flatten();
-        let before = own.take_while(|other| other.arrival < waiter.arrival);
+        let before = own.take_while(|other| other.arrival < request.arrival);
         let (count, units) = before.fold((0, 0), |(count, units), next| {
             (count + 1, units + next.wanted)
         });
-        // What the source holds when it is this request's turn.
+        // The units that the source will hold when this request is at the front.
         let level = self.held_by(source) + units;
         let others = self.queues.iter().filter(|(other, _)| *other != source);
         let others = others.map(|(other, queue)| {
             let mut level_of_other = self.held_by(other);
-            let is_first = |next: &&Arc<Waiter>| {
+            let is_first = |next: &&Arc<Request>| {
                 let rank = (level_of_other, next.arrival);
                 level_of_other += next.wanted;
-                rank < (level, waiter.arrival)
+                rank < (level, request.arrival)
             };
             queue.iter().take_while(is_first).count()
         });
         count + others.sum::<usize>()
     }
 
-    /// The source whose turn it is, and what it gets.
+    /// The source to serve next, and the units that it gets.
     fn next(&self) -> Option<(Source, usize)> {
         if self.free() == 0 {
             return None;
@@ -131,12 +131,13 @@ impl State {
         Some((source.clone(), units))
     }
 
-    /// How many units the policy gives to a source now.
+    /// How many units the policy allows a source to take now.
     fn most(&self, source: &Source) -> usize {
         let free = self.free();
         let held = self.networks.get(&source.network).copied().unwrap_or(0);
         let Some(account) = &source.account else {
-            let room = policy::for_strangers(self.capacity).saturating_sub(self.held_by_strangers);
+            let room =
+                policy::without_account(self.capacity).saturating_sub(self.held_without_account);
             return policy::most(held, free.min(room));
         };
         let of_network = policy::most(held, free);
@@ -146,15 +147,15 @@ impl State {
         }
     }
 
-    fn pop(&mut self, source: &Source, units: usize) -> Option<Arc<Waiter>> {
+    fn pop(&mut self, source: &Source, units: usize) -> Option<Arc<Request>> {
         let queue = self.queues.get_mut(source)?;
-        let waiter = queue.pop_front()?;
+        let request = queue.pop_front()?;
         if queue.is_empty() {
             self.queues.remove(source);
         }
         self.waiting -= 1;
-        waiter.grant(units);
-        Some(waiter)
+        request.grant(units);
+        Some(request)
     }
 
     fn add(&mut self, source: &Source, units: usize) {
@@ -164,7 +165,7 @@ impl State {
         self.held += units;
         *self.networks.entry(source.network).or_default() += units;
         let Some(account) = &source.account else {
-            self.held_by_strangers += units;
+            self.held_without_account += units;
             return;
         };
         match self.accounts.get_mut(account) {
@@ -173,12 +174,12 @@ impl State {
         }
     }
 
-    /// How many sources are remembered.
-    pub(crate) fn remembered(&self) -> usize {
+    /// The number of entries in all maps.
+    pub(crate) fn entries(&self) -> usize {
         self.networks.len() + self.accounts.len() + self.queues.len()
     }
 
-    /// What a source holds: the greater of its network's and its account's units.
+    /// The units that a source holds: the greater of its network's and its account's.
     pub(crate) fn held_by(&self, source: &Source) -> usize {
         let network = self.networks.get(&source.network).copied();
         let account = source.account.as_ref();
@@ -187,11 +188,11 @@ impl State {
     }
 }
 
-fn subtract<K: Hash + Eq>(ledger: &mut HashMap<K, usize>, key: &K, units: usize) {
-    if let Some(held) = ledger.get_mut(key) {
+fn subtract<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K, units: usize) {
+    if let Some(held) = counts.get_mut(key) {
         *held -= units;
         if *held == 0 {
-            ledger.remove(key);
+            counts.remove(key);
         }
     }
 }

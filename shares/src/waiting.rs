@@ -1,108 +1,66 @@
-//! A request that waits for its turn, as a future or on a thread.
+//! Waiting for a queued request, as a future or on a thread.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crate::pool::{Grant, Pool};
+use crate::grant::Grant;
+use crate::request::Request;
+use crate::shared::Shared;
 use crate::source::Source;
 
-/// A request in the queue of a pool.
+/// How often a blocked thread checks whether it is cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A queued request. Dropping it withdraws the request, or returns the units that it got in the meantime.
 #[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) wanted: usize,
-    /// Its place among all requests.
-    pub(crate) arrival: u64,
-    /// The units that are its own; 0 is none yet. Set under the lock of the pool.
-    granted: AtomicUsize,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Waiter {
-    pub(crate) fn new(wanted: usize, arrival: u64) -> Self {
-        Self {
-            wanted,
-            arrival,
-            granted: AtomicUsize::new(0),
-            waker: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn grant(&self, units: usize) {
-        self.granted.store(units, Ordering::Release);
-    }
-
-    pub(crate) fn granted(&self) -> Option<usize> {
-        let units = self.granted.load(Ordering::Acquire);
-        (units > 0).then_some(units)
-    }
-
-    /// Wakes the task or thread, which then sees that it is served. Not to be called under the pool's lock.
-    pub(crate) fn wake(&self) {
-        let waker = self.lock().take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A request that waits for its turn. Dropping it gives up the place, or the units that came meanwhile.
-#[derive(Debug)]
-#[must_use = "dropping it gives up the place in the queue"]
+#[must_use = "dropping it withdraws the request"]
 pub struct Waiting {
-    pool: Pool,
+    shared: Shared,
     source: Source,
-    waiter: Arc<Waiter>,
-    /// The units went to a grant, or the place was given up.
+    request: Arc<Request>,
+    /// The units were moved to a grant.
     is_over: bool,
 }
 
-/// Why a thread did not wait until it got units.
+/// Why a blocking wait ended without units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GaveUp {
-    /// The callback said so.
+pub enum WaitError {
+    /// The callback returned true.
     Cancelled,
-    /// It took until the deadline.
-    Late,
+    /// The deadline passed.
+    TimedOut,
 }
 
-/// How often a waiting thread looks whether it is cancelled.
-const LOOK: Duration = Duration::from_millis(50);
-
 impl Waiting {
-    pub(crate) fn new(pool: Pool, source: Source, waiter: Arc<Waiter>) -> Self {
+    pub(crate) fn new(shared: Shared, source: Source, request: Arc<Request>) -> Self {
         Self {
-            pool,
+            shared,
             source,
-            waiter,
+            request,
             is_over: false,
         }
     }
 
-    /// How many requests will be served before this one, as things are now.
+    /// The number of requests that will be served before this one, as estimated from the present state.
     pub fn ahead(&self) -> usize {
-        self.pool.ahead(&self.source, &self.waiter)
+        self.shared.lock().ahead(&self.source, &self.request)
     }
 
-    /// Blocks the thread until the units come, `is_cancelled` says so (it is asked every 50 ms), or the deadline
-    /// is reached.
+    /// Blocks the thread until the request is served, `is_cancelled` returns true (it is called every 50 ms), or the
+    /// deadline passes.
     ///
     /// # Errors
     ///
-    /// When the wait was given up.
+    /// When it is cancelled or the deadline passes.
     pub fn wait(
         mut self,
         deadline: Option<Instant>,
         is_cancelled: impl Fn() -> bool,
-    ) -> Result<Grant, GaveUp> {
+    ) -> Result<Grant, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -110,21 +68,21 @@ impl Waiting {
                 return Ok(grant);
             }
             if is_cancelled() {
-                return Err(GaveUp::Cancelled);
+                return Err(WaitError::Cancelled);
             }
             let now = Instant::now();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(GaveUp::Late);
+                return Err(WaitError::TimedOut);
             }
-            thread::park_timeout(left.map_or(LOOK, |left| left.min(LOOK)));
+            thread::park_timeout(left.map_or(CANCEL_INTERVAL, |left| left.min(CANCEL_INTERVAL)));
         }
     }
 
     fn granted(&mut self) -> Option<Grant> {
-        let units = self.waiter.granted()?;
+        let units = self.request.granted()?;
         self.is_over = true;
-        Some(Grant::new(self.pool.clone(), self.source.clone(), units))
+        Some(Grant::new(self.shared.clone(), self.source.clone(), units))
     }
 }
 
@@ -133,14 +91,14 @@ impl Future for Waiting {
 
     /// # Panics
     ///
-    /// When it is polled after it was ready.
+    /// When it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Grant> {
-        assert!(!self.is_over, "polled after the end");
+        assert!(!self.is_over, "polled after it was ready");
         if let Some(grant) = self.granted() {
             return Poll::Ready(grant);
         }
-        *self.waiter.lock() = Some(context.waker().clone());
-        // It may have been served before the waker was there.
+        self.request.set_waker(context.waker().clone());
+        // The request may have been served before the waker was set.
         self.granted().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -148,12 +106,12 @@ impl Future for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if !self.is_over {
-            self.pool.give_up(&self.source, &self.waiter);
+            self.shared.withdraw(&self.source, &self.request);
         }
     }
 }
 
-/// Wakes a thread that is parked.
+/// Wakes a parked thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use gridhaul_shares::{Grant, Pool, Source, Turn, Waiting};
+use gridhaul_shares::{Allocation, Grant, Pool, Source, Waiting};
 
 /// In milliseconds.
 type Time = u64;
@@ -30,11 +30,11 @@ struct Scene {
     service: Time,
 }
 
-/// What the well-behaved clients saw.
+/// Measurements of the well-behaved clients.
 #[derive(Debug, Default)]
 struct Seen {
     waits: Vec<Time>,
-    /// Who waited in vain until the end.
+    /// Clients that still waited at the end.
     starved: usize,
 }
 
@@ -68,7 +68,7 @@ impl Random {
     }
 }
 
-/// Clients whose turn has come.
+/// Clients that were woken.
 type Ready = Arc<Mutex<Vec<usize>>>;
 
 struct Bell {
@@ -132,7 +132,7 @@ impl Simulation {
             seen: Seen::default(),
             scene,
         };
-        // Those who misbehave come first, when all is free.
+        // Clients that misbehave come first, while all units are free.
         for greedy in 0..scene.greedy {
             simulation.plan(0, Happens::GreedyReconnects(greedy));
         }
@@ -167,7 +167,7 @@ impl Simulation {
             self.let_in();
             assert!(self.pool.load().held <= self.scene.capacity);
         }
-        // Who has waited for long is counted with the time so far.
+        // Clients that still wait are counted with the time so far.
         for client in &self.clients {
             if let Client::Waits(_, since) = client {
                 self.seen.waits.push(self.now - since);
@@ -179,8 +179,8 @@ impl Simulation {
 
     fn ask(&mut self, client: usize) {
         match self.pool.take(&address(client), 1) {
-            Turn::Now(grant) => self.begin(client, grant, 0),
-            Turn::Later(waiting) => {
+            Allocation::Granted(grant) => self.begin(client, grant, 0),
+            Allocation::Queued(waiting) => {
                 self.clients[client] = Client::Waits(waiting, self.now);
                 self.ready.lock().expect("not poisoned").push(client);
             }
@@ -194,7 +194,7 @@ impl Simulation {
         self.plan(after, Happens::IsDone(client));
     }
 
-    /// Polls those who were woken.
+    /// Polls the clients that were woken.
     fn let_in(&mut self) {
         loop {
             let next = self.ready.lock().expect("not poisoned").pop();
@@ -216,7 +216,7 @@ impl Simulation {
         }
     }
 
-    /// Keeps what came, hangs up, and asks again from other addresses of the same network.
+    /// Keeps the granted units, drops the waiting requests, and asks again from other addresses of the same network.
     fn be_greedy(&mut self, network: usize) {
         let mut context = Context::from_waker(Waker::noop());
         for mut waiting in std::mem::take(&mut self.greedy[network]) {
@@ -230,8 +230,8 @@ impl Simulation {
             let source = Source::at(IpAddr::V6(Ipv6Addr::from(network_bits << 64 | host)));
             let units = 1 + usize::try_from(self.random.next() % 3).expect("small");
             match self.pool.take(&source, units) {
-                Turn::Now(grant) => self.hoard.push(grant),
-                Turn::Later(waiting) => self.greedy[network].push(waiting),
+                Allocation::Granted(grant) => self.hoard.push(grant),
+                Allocation::Queued(waiting) => self.greedy[network].push(waiting),
             }
         }
         self.plan(400, Happens::GreedyReconnects(network));

@@ -1,4 +1,4 @@
-//! A pool compared with a list of who holds and who waits, after each step of many random ones.
+//! Compares a pool with a simple model (a list of holders and a list of waiting requests) after each of many random steps.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gridhaul_shares::policy::{ALPHA, FOR_ACCOUNTS};
-use gridhaul_shares::{GaveUp, Grant, Pool, Source, Turn, Waiting};
+use gridhaul_shares::{Allocation, Grant, Pool, Source, WaitError, Waiting};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ struct Request {
     units: usize,
 }
 
-/// What the pool should be: who holds, and who waits in the order of asking.
+/// The model: granted requests, and waiting requests in the order of arrival.
 #[derive(Debug, Default)]
 struct Model {
     capacity: usize,
@@ -85,16 +85,16 @@ impl Model {
         ]
     }
 
-    /// What is free for a source.
+    /// The free units that a source may use.
     fn free_for(&self, source: &Source) -> usize {
         if source.account.is_some() {
             return self.free();
         }
-        let strangers = self
+        let without_account = self
             .holds
             .iter()
             .filter(|held| held.source.account.is_none());
-        let held: usize = strangers.map(|held| held.units).sum();
+        let held: usize = without_account.map(|held| held.units).sum();
         let room = self.capacity - self.capacity / FOR_ACCOUNTS;
         self.free().min(room.saturating_sub(held))
     }
@@ -199,11 +199,11 @@ impl Test {
                     .map(|wait| wait.number)
                     .any(|number| number == request.number);
                 match self.pool.take(&request.source, units) {
-                    Turn::Now(grant) => {
+                    Allocation::Granted(grant) => {
                         assert!(!has_to_wait);
                         self.grants.push((request.number, grant));
                     }
-                    Turn::Later(waiting) => {
+                    Allocation::Queued(waiting) => {
                         assert!(has_to_wait);
                         // A request that is polled for the first time has no waker yet.
                         let noticed = Arc::new(Noticed(AtomicBool::new(true)));
@@ -272,7 +272,7 @@ impl Test {
         self.collect();
     }
 
-    /// Fetches what was served, and insists that each request that was served was woken.
+    /// Collects the grants of served requests, and checks that each of these was woken.
     fn collect(&mut self) {
         let mut waits = Vec::new();
         for (number, mut waiting, noticed) in self.waits.drain(..) {
@@ -310,8 +310,8 @@ impl Test {
         }
     }
 
-    /// A source that holds nothing waits only while nothing is free for it, whatever others wait for.
-    fn assert_nobody_is_shut_out(&self) {
+    /// A source that holds nothing waits only while no unit is free for it.
+    fn assert_no_source_is_shut_out(&self) {
         let with_nothing = |wait: &&Request| self.model.ledgers(&wait.source) == [0, 0];
         for wait in self.model.waits.iter().filter(with_nothing) {
             assert_eq!(self.model.free_for(&wait.source), 0);
@@ -334,19 +334,19 @@ proptest! {
             let load = test.pool.load();
             prop_assert!(load.held <= load.capacity.max(before), "more than there is");
             test.compare();
-            test.assert_nobody_is_shut_out();
+            test.assert_no_source_is_shut_out();
         }
         test.waits.clear();
         test.grants.clear();
         prop_assert_eq!(test.pool.load().held, 0);
-        prop_assert_eq!(test.pool.remembered(), 0, "sources that are gone");
+        prop_assert_eq!(test.pool.entries(), 0, "sources that are gone");
     }
 }
 
-fn later(turn: Turn) -> Waiting {
-    match turn {
-        Turn::Now(_) => panic!("it need not wait"),
-        Turn::Later(waiting) => waiting,
+fn later(allocation: Allocation) -> Waiting {
+    match allocation {
+        Allocation::Granted(_) => panic!("it need not wait"),
+        Allocation::Queued(waiting) => waiting,
     }
 }
 
@@ -412,20 +412,20 @@ fn hosts_without_an_account_leave_accounts_an_eighth() {
 }
 
 #[test]
-fn who_waits_hears_how_many_are_before() {
+fn a_queued_request_reports_how_many_are_ahead() {
     let pool = Pool::new(4);
     let held = [2, 2, 2].map(|index| pool.try_take(&source(index), 1).expect("within its share"));
     let other = pool.try_take(&source(5), 1).expect("room is left");
     let mut waits: Vec<_> = [2, 2, 5, 8, 8]
         .map(|index| later(pool.take(&source(index), 1)))
         .into();
-    // By rank: the first of 8 (holds 0), then by what they would hold at their turn.
+    // By rank: the first of 8 (holds 0), then by what they would hold when served.
     let ahead: Vec<usize> = waits.iter().map(Waiting::ahead).collect();
     assert_eq!(ahead, [3, 4, 1, 0, 2]);
     drop(waits.remove(3));
     assert_eq!(waits[2].ahead(), 1, "source 5 holds less than it will");
     drop((held, other, waits));
-    assert_eq!(pool.remembered(), 0);
+    assert_eq!(pool.entries(), 0);
 }
 
 #[test]
@@ -433,14 +433,14 @@ fn threads_wait_until_they_are_served_cancelled_or_late() {
     let pool = Pool::new(1);
     let held = pool.try_take(&source(2), 1).expect("free");
     let cancelled = later(pool.take(&source(5), 1)).wait(None, || true);
-    assert_eq!(cancelled.expect_err("cancelled"), GaveUp::Cancelled);
+    assert_eq!(cancelled.expect_err("cancelled"), WaitError::Cancelled);
     let late = later(pool.take(&source(5), 1)).wait(Some(Instant::now()), || false);
-    assert_eq!(late.expect_err("late"), GaveUp::Late);
+    assert_eq!(late.expect_err("late"), WaitError::TimedOut);
     let waiting = later(pool.take(&source(5), 1));
     let waiter = thread::spawn(move || waiting.wait(None, || false).map(|grant| grant.units()));
     drop(held);
     assert_eq!(waiter.join().expect("no panic"), Ok(1));
-    assert_eq!((pool.load().held, pool.remembered()), (0, 0));
+    assert_eq!((pool.load().held, pool.entries()), (0, 0));
 }
 
 #[test]
@@ -453,14 +453,14 @@ fn threads_that_share_a_pool_lose_nothing() {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
                     let grant = match pool.take(&source(index), 1 + round % 3) {
-                        Turn::Now(grant) => grant,
-                        Turn::Later(waiting) if round % 7 == 0 => {
+                        Allocation::Granted(grant) => grant,
+                        Allocation::Queued(waiting) if round % 7 == 0 => {
                             drop(waiting);
                             continue;
                         }
-                        Turn::Later(waiting) => {
+                        Allocation::Queued(waiting) => {
                             let deadline = Instant::now() + Duration::from_secs(60);
-                            waiting.wait(Some(deadline), || false).expect("its turn")
+                            waiting.wait(Some(deadline), || false).expect("served")
                         }
                     };
                     let load = pool.load();
@@ -470,5 +470,5 @@ fn threads_that_share_a_pool_lose_nothing() {
             });
         }
     });
-    assert_eq!((pool.load().held, pool.remembered()), (0, 0));
+    assert_eq!((pool.load().held, pool.entries()), (0, 0));
 }

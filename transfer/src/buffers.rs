@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-use gridhaul_shares::{Grant, Pool, Source, Turn};
+use gridhaul_shares::{Allocation, Grant, Pool, Source};
 use gridhaul_stack::{Cancel, ChannelError};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -58,8 +58,8 @@ impl BufferPool {
         cancel: &Cancel,
     ) -> Result<Buffer, TransferError> {
         let share = match self.shares.take(source, 1) {
-            Turn::Now(share) => share,
-            Turn::Later(waiting) => waiting
+            Allocation::Granted(share) => share,
+            Allocation::Queued(waiting) => waiting
                 .wait(None, || cancel.is_cancelled())
                 .map_err(|_| ChannelError::Cancelled)?,
         };

@@ -8,7 +8,7 @@ use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
 use gridhaul_protocol::negotiated::TransferEnd;
 use gridhaul_protocol::path::RemotePath;
 use gridhaul_protocol::reply::Reply;
-use gridhaul_shares::{Grant, Turn};
+use gridhaul_shares::{Allocation, Grant};
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{
     CancelReason, ChecksumRequest, Event, EventSink, LOOK_AHEAD_FILES, Outcome, RunningTransfer,
@@ -125,8 +125,8 @@ impl Session {
     /// Waits until there are few enough transfers; `None` if the client says ABOR before.
     async fn turn(&mut self, control: &mut Control, user: &User) -> Result<Option<Grant>, End> {
         let mut permit = match self.shared.transfers.enter(&user.source) {
-            Turn::Now(permit) => return Ok(Some(permit)),
-            Turn::Later(waiting) => waiting,
+            Allocation::Granted(permit) => return Ok(Some(permit)),
+            Allocation::Queued(waiting) => waiting,
         };
         let notice = tokio::time::sleep(super::watch::NOTICE_AFTER);
         tokio::pin!(notice);

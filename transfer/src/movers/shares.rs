@@ -5,7 +5,7 @@
 //! one, so a transfer that holds a mover has a connected peer. A transfer waits once, for as many as there are
 //! then.
 
-use gridhaul_shares::{Grant, Pool, Source, Turn};
+use gridhaul_shares::{Allocation, Grant, Pool, Source};
 use gridhaul_stack::{Cancel, ChannelError};
 
 use crate::node::MoverLoad;
@@ -33,8 +33,8 @@ impl Movers {
         queued: &dyn Fn(usize),
     ) -> Result<MoverPermit, ChannelError> {
         match self.0.take(source, count) {
-            Turn::Now(grant) => Ok(MoverPermit(grant)),
-            Turn::Later(waiting) => {
+            Allocation::Granted(grant) => Ok(MoverPermit(grant)),
+            Allocation::Queued(waiting) => {
                 queued(waiting.ahead());
                 let waited = waiting.wait(None, || cancel.is_cancelled());
                 waited.map(MoverPermit).map_err(|_| ChannelError::Cancelled)
