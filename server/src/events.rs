@@ -17,6 +17,7 @@ use crate::admission::{Network, Notices};
 use crate::front::FrontCounts;
 use crate::metrics::Metrics;
 use crate::transfer_log::TransferLog;
+use crate::transfer_verb::TransferVerb;
 
 /// Something that an administrator may want to know.
 #[derive(Debug)]
@@ -101,8 +102,7 @@ pub(crate) enum Event<'a> {
 pub(crate) struct Transfer<'a> {
     pub(crate) session: u64,
     pub(crate) user: &'a str,
-    /// `RETR`, `STOR`, `MLSD`, ...
-    pub(crate) verb: &'static str,
+    pub(crate) verb: TransferVerb,
     /// The absolute path as the session sees it.
     pub(crate) path: &'a str,
     pub(crate) started: SystemTime,
@@ -292,7 +292,7 @@ impl Journal {
         info!(
             session = transfer.session,
             user = transfer.user,
-            verb = transfer.verb,
+            verb = transfer.verb.name(),
             path = transfer.path,
             bytes = transfer.bytes,
             seconds = transfer.seconds(),

@@ -43,6 +43,7 @@ mod storages;
 mod threads;
 mod transfer_limit;
 mod transfer_log;
+mod transfer_verb;
 
 pub use checksum_key::ChecksumKeyError;
 pub use front::FrontProcessError;

@@ -99,6 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::transfer_verb::TransferVerb;
 
     const PEERS: [IpAddr; 1] = [IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
 
@@ -106,7 +107,7 @@ mod tests {
         Transfer {
             session: 7,
             user: "anonymous",
-            verb: "RETR",
+            verb: TransferVerb::Retr,
             path: "/D/tree/f3",
             started: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_167_833_379_549),
             finished: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_167_833_379_792),

@@ -17,6 +17,7 @@ use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 
 use crate::events::{Event, Transfer, source_name};
 use crate::front::FrontCounts;
+use crate::transfer_verb::TransferVerb;
 
 pub(crate) use responder::respond;
 
@@ -202,7 +203,8 @@ impl Counts {
         } else {
             FAILURE
         };
-        *self.transfers.entry([transfer.verb, result]).or_default() += 1;
+        let labels = [transfer.verb.name(), result];
+        *self.transfers.entry(labels).or_default() += 1;
         let direction = self.directions.entry(direction(transfer.verb));
         direction
             .or_default()
@@ -279,10 +281,12 @@ fn known_mechanism(mechanism: &str) -> &'static str {
 }
 
 /// Where the bytes of a transfer go, as the server sees it.
-fn direction(verb: &str) -> &'static str {
+fn direction(verb: TransferVerb) -> &'static str {
+    use TransferVerb::{Appe, Eret, Esto, List, Mlsd, Mlsr, Nlst, Retr, Rrtr, Rstr, Stor, Stou};
+
     match verb {
-        "STOR" | "APPE" | "ESTO" | "RSTR" => "received",
-        _ => "sent",
+        Stor | Appe | Esto | Rstr => "received",
+        Retr | Eret | Rrtr | Stou | List | Nlst | Mlsd | Mlsr => "sent",
     }
 }
 

@@ -166,13 +166,13 @@ impl Session {
         if let Some(request) = PassiveRequest::of(&command) {
             return Ok(self.passive(user, request).await);
         }
-        if let Some(motion) = Motion::of(&command) {
-            if let Command::Rdma(command) = &command
-                && let Err(refusal) = self.check_rdma_port(command)
+        if let Some((verb, motion)) = Motion::of(&command) {
+            if verb.needs_rdma()
+                && let Err(refusal) = self.check_rdma_port(verb)
             {
                 return Ok(refusal);
             }
-            return self.move_data(control, user, command.verb(), motion).await;
+            return self.move_data(control, user, verb, motion).await;
         }
         match command {
             Command::Port(peer) => Ok(self.active(user, &one(peer.into())).await),

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::lines::Form;
 use super::{Session, User};
+use crate::transfer_verb::TransferVerb;
 
 /// What a command wants to have moved.
 #[derive(Debug, Clone, Copy)]
@@ -35,55 +36,55 @@ pub(super) enum Motion<'a> {
 }
 
 impl<'a> Motion<'a> {
-    /// What a command wants to have moved, if it is such a command.
-    pub(super) fn of(command: &'a Command) -> Option<Self> {
-        let list_path = |path: &'a Option<ListPath>| path.as_ref().map(ListPath::path);
+    /// The transfer that a command asks for, if it is a transfer command.
+    pub(super) fn of(command: &'a Command) -> Option<(TransferVerb, Self)> {
+        let list = |path: &'a Option<ListPath>, form| Self::List {
+            path: path.as_ref().map(ListPath::path),
+            form,
+        };
+        let whole = |path| Self::Send {
+            path,
+            offset: 0,
+            length: None,
+        };
+        let receive = |path, placement| Self::Receive { path, placement };
         Some(match command {
-            Command::Retr(path) | Command::Rdma(RdmaCommand::Retrieve(path)) => Self::Send {
-                path,
-                offset: 0,
-                length: None,
-            },
+            Command::Retr(path) => (TransferVerb::Retr, whole(path)),
+            Command::Rdma(RdmaCommand::Retrieve(path)) => (TransferVerb::Rrtr, whole(path)),
             Command::Eret {
                 offset,
                 length,
                 path,
-            } => Self::Send {
-                path,
-                offset: *offset,
-                length: Some(*length),
-            },
-            Command::Stor(path) | Command::Rdma(RdmaCommand::Store(path)) => Self::Receive {
-                path,
-                placement: Placement::Replace,
-            },
-            Command::Stou(path) => Self::ReceiveNew {
-                path: path.as_ref(),
-            },
-            Command::Appe(path) => Self::Receive {
-                path,
-                placement: Placement::Append,
-            },
-            Command::Esto { offset, path } => Self::Receive {
-                path,
-                placement: Placement::At(*offset),
-            },
-            Command::List(path) => Self::List {
-                path: list_path(path),
-                form: Form::Long,
-            },
-            Command::Nlst(path) => Self::List {
-                path: list_path(path),
-                form: Form::Names,
-            },
-            Command::Mlsd(path) => Self::List {
-                path: path.as_ref(),
-                form: Form::Facts,
-            },
-            Command::Mlsr(path) => Self::List {
-                path: path.as_ref(),
-                form: Form::Tree,
-            },
+            } => {
+                let motion = Self::Send {
+                    path,
+                    offset: *offset,
+                    length: Some(*length),
+                };
+                (TransferVerb::Eret, motion)
+            }
+            Command::Stor(path) => (TransferVerb::Stor, receive(path, Placement::Replace)),
+            Command::Rdma(RdmaCommand::Store(path)) => {
+                (TransferVerb::Rstr, receive(path, Placement::Replace))
+            }
+            Command::Stou(path) => {
+                let path = path.as_ref();
+                (TransferVerb::Stou, Self::ReceiveNew { path })
+            }
+            Command::Appe(path) => (TransferVerb::Appe, receive(path, Placement::Append)),
+            Command::Esto { offset, path } => {
+                (TransferVerb::Esto, receive(path, Placement::At(*offset)))
+            }
+            Command::List(path) => (TransferVerb::List, list(path, Form::Long)),
+            Command::Nlst(path) => (TransferVerb::Nlst, list(path, Form::Names)),
+            Command::Mlsd(path) => {
+                let (path, form) = (path.as_ref(), Form::Facts);
+                (TransferVerb::Mlsd, Self::List { path, form })
+            }
+            Command::Mlsr(path) => {
+                let (path, form) = (path.as_ref(), Form::Tree);
+                (TransferVerb::Mlsr, Self::List { path, form })
+            }
             _ => return None,
         })
     }
@@ -105,7 +106,7 @@ impl<'a> Motion<'a> {
             )
         };
         let sent = |command: &'a Command| match Motion::of(command) {
-            Some(Self::Send { path, .. }) => Some(path),
+            Some((_, Self::Send { path, .. })) => Some(path),
             _ => None,
         };
         waiting
@@ -141,7 +142,7 @@ impl<'a> Motion<'a> {
 #[derive(Debug)]
 pub(super) struct Order {
     /// The command.
-    pub(super) verb: &'static str,
+    pub(super) verb: TransferVerb,
     /// The file or directory.
     pub(super) path: RemotePath,
     pub(super) plan: Plan,
@@ -192,7 +193,7 @@ impl Session {
     pub(super) fn order(
         &self,
         user: &User,
-        verb: &'static str,
+        verb: TransferVerb,
         motion: &Motion<'_>,
         terms: Terms,
     ) -> Result<Order, StorageError> {

@@ -5,13 +5,14 @@
 
 use std::net::SocketAddr;
 
-use gridhaul_protocol::command::{BufferBytes, RdmaCommand};
+use gridhaul_protocol::command::BufferBytes;
 use gridhaul_protocol::negotiated::PassiveRequest;
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 
 use super::dispatch::one;
 use super::{Session, User, replies};
+use crate::transfer_verb::TransferVerb;
 
 /// The driver, by its name.
 const RDMA: &str = "rdma";
@@ -55,11 +56,10 @@ impl Session {
     }
 
     /// Refuses `RSTR` and `RRTR` if data would go another way.
-    pub(super) fn check_rdma_port(&self, command: &RdmaCommand) -> Result<(), Reply> {
+    pub(super) fn check_rdma_port(&self, verb: TransferVerb) -> Result<(), Reply> {
         if self.port_is_rdma {
             return Ok(());
         }
-        let verb = command.verb();
         let reason = format!("{verb} needs a data port over rdma: send RADR or RPSV before it.");
         Err(Reply::new(503, reason))
     }

@@ -24,6 +24,7 @@ use super::watch::{Due, Watch};
 use super::{End, LastChannels, Session, User, replies};
 use crate::events;
 use crate::shutdown::Phase;
+use crate::transfer_verb::TransferVerb;
 
 /// A transfer that a node works at.
 struct Running {
@@ -54,7 +55,7 @@ impl Session {
         &mut self,
         control: &mut Control,
         user: &User,
-        verb: &'static str,
+        verb: TransferVerb,
         motion: Motion<'_>,
     ) -> Result<Reply, End> {
         let terms = match self.negotiated.begin(motion.direction()) {
