@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use async_rdma::{ConnectionType, MRManageStrategy, MTU, Rdma, RdmaBuilder};
-use gridhaul_rdma::provider::Place;
+use gridhaul_rdma::provider::AdapterPort;
 
 use crate::queue_pair::RECEIVES;
 
@@ -25,7 +25,7 @@ const HEADER_BYTES: u64 = 96;
 /// # Errors
 ///
 /// When the device cannot be opened or has too little room.
-pub(crate) fn open(place: &Place, mtu: u8, round_trip: Duration) -> io::Result<Rdma> {
+pub(crate) fn open(port: &AdapterPort, mtu: u8, round_trip: Duration) -> io::Result<Rdma> {
     // ibv_modify_qp(3): seven repeats without end while the peer has no room for a message, which is its way to slow us down.
     const WITHOUT_END: u8 = 7;
     // InfiniBand architecture 9.7.5.2.8: 0.64 ms.
@@ -33,11 +33,11 @@ pub(crate) fn open(place: &Place, mtu: u8, round_trip: Duration) -> io::Result<R
     let requests = u32::try_from(DEPTH + 1).map_err(io::Error::other)?;
     let receives = u32::try_from(RECEIVES).map_err(io::Error::other)?;
     RdmaBuilder::default()
-        .set_dev(place.device())
-        .set_port_num(place.port())
-        .set_gid_index(usize::from(place.gid_index()))
-        .set_traffic_class(place.traffic_class())
-        .set_service_level(place.service_level())
+        .set_dev(&port.device)
+        .set_port_num(port.number)
+        .set_gid_index(usize::from(port.gid_index))
+        .set_traffic_class(port.traffic_class)
+        .set_service_level(port.service_level)
         .set_conn_type(ConnectionType::RCIBV)
         .set_raw(true)
         // The other strategy panics where a process has two queue pairs, and takes no memory of ours.
@@ -61,12 +61,10 @@ pub(crate) fn open(place: &Place, mtu: u8, round_trip: Duration) -> io::Result<R
 /// # Errors
 ///
 /// When the kernel does not say which network interface it is.
-pub(crate) fn link_mtu(place: &Place) -> io::Result<u8> {
+pub(crate) fn link_mtu(port: &AdapterPort) -> io::Result<u8> {
     let interface = format!(
         "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs/{}",
-        place.device(),
-        place.port(),
-        place.gid_index()
+        port.device, port.number, port.gid_index
     );
     let interface = fs::read_to_string(interface)?;
     let bytes = fs::read_to_string(format!("/sys/class/net/{}/mtu", interface.trim()))?;

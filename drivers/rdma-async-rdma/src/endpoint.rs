@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_rdma::{AccessFlag, Gid, MrAccess, QueuePairEndpointBuilder, Rdma};
 use gridhaul_rdma::provider::Region as RegionName;
 use gridhaul_rdma::provider::{
-    Access, Completion, Endpoint, Fabric, FabricRecord, Limits, Loss, Memory, Place, PortRecord,
-    PostError, QueuePairRecord, Request, Span, Work,
+    Access, AdapterPort, Completion, Endpoint, Fabric, FabricRecord, Limits, Loss, Memory,
+    PortRecord, PostError, QueuePairRecord, Request, Span, Work,
 };
 use gridhaul_stack::Detail;
 use tokio::runtime::Handle;
@@ -34,7 +34,7 @@ pub(crate) struct AsyncRdmaEndpoint {
     /// By their names; `None` for those that were given back.
     regions: Vec<Option<Region>>,
     mtu: u8,
-    place: Place,
+    port: AdapterPort,
     beside: Option<Beside>,
     signal: Arc<Signal>,
     runtime: Handle,
@@ -54,12 +54,17 @@ enum State {
 
 impl AsyncRdmaEndpoint {
     /// One that is not connected. `mtu` is a number as in [`PortRecord`].
-    pub(crate) fn new(rdma: Rdma, mtu: u8, place: &Place, runtime: &Handle) -> io::Result<Self> {
+    pub(crate) fn new(
+        rdma: Rdma,
+        mtu: u8,
+        port: &AdapterPort,
+        runtime: &Handle,
+    ) -> io::Result<Self> {
         Ok(Self {
             state: State::Unconnected(Box::new(rdma)),
             regions: Vec::new(),
             mtu,
-            place: place.clone(),
+            port: port.clone(),
             beside: None,
             signal: Signal::new()?,
             runtime: runtime.clone(),
@@ -109,7 +114,7 @@ impl Fabric for AsyncRdmaEndpoint {
         };
         FabricRecord {
             port: PortRecord {
-                gid: self.place.gid(),
+                gid: self.port.gid,
                 lid,
                 mtu: self.mtu,
                 reads: READS,
@@ -169,8 +174,8 @@ impl Endpoint for AsyncRdmaEndpoint {
     fn details(&self) -> Vec<Detail> {
         vec![
             Detail::text("provider", "async-rdma"),
-            Detail::text("device", self.place.device().to_owned()),
-            Detail::setting("gid", u64::from(self.place.gid_index())),
+            Detail::text("device", self.port.device.clone()),
+            Detail::setting("gid", u64::from(self.port.gid_index)),
             Detail::setting("mtu-bytes", device::mtu_bytes(self.mtu)),
         ]
     }

@@ -19,7 +19,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use gridhaul_rdma::RdmaBy;
-use gridhaul_rdma::provider::{Fabric, Place, Provider, Wanted};
+use gridhaul_rdma::provider::{AdapterPort, Fabric, Provider, Wanted};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::endpoint::AsyncRdmaEndpoint;
@@ -39,16 +39,16 @@ impl Provider for AsyncRdma {
         "async-rdma"
     }
 
-    fn endpoint(&self, place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
-        let place = place.ok_or_else(|| io::Error::other("it needs an adapter"))?;
+    fn endpoint(&self, port: Option<&AdapterPort>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
+        let port = port.ok_or_else(|| io::Error::other("it needs an adapter"))?;
         if wanted.queue_pairs != 1 {
             return Err(io::Error::other("it has one queue pair: qps=1"));
         }
         let runtime = runtime()?.handle();
-        let mtu = device::link_mtu(place)?;
+        let mtu = device::link_mtu(port)?;
         let _within = runtime.enter();
-        let rdma = device::open(place, mtu, wanted.round_trip)?;
-        Ok(Box::new(AsyncRdmaEndpoint::new(rdma, mtu, place, runtime)?))
+        let rdma = device::open(port, mtu, wanted.round_trip)?;
+        Ok(Box::new(AsyncRdmaEndpoint::new(rdma, mtu, port, runtime)?))
     }
 }
 

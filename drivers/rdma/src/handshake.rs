@@ -17,7 +17,6 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages};
 pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
-pub use self::record::{FabricRecord, PortRecord, QueuePairRecord};
 pub(crate) use self::way::{Way, Ways};
 
 /// The header of every record: a name, the version, the kind, and the length of the rest.

@@ -45,6 +45,7 @@ mod channel;
 mod clock;
 mod departure;
 mod engine;
+mod finding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod handshake;
@@ -76,9 +77,10 @@ use gridhaul_stack::{
 use gridhaul_tcp::TcpListener;
 
 use crate::channel::RdmaChannel;
+pub use crate::finding::Finding;
 pub use crate::memory::MemoryLoad;
 use crate::memory::Pool;
-pub use crate::probe::{Finding, has_devices, probe};
+pub use crate::probe::{has_devices, probe};
 use crate::provider::Provider;
 use crate::settings::Settings;
 

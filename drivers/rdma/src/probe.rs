@@ -1,19 +1,9 @@
 //! What an administrator should know about RDMA on this machine: what is available, what is
 //! missing, and what would help.
 
+use crate::finding::Finding;
 use crate::memory::{Pool, pinned_bytes};
 use crate::verbs;
-
-/// One result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The subject, in a word or two.
-    pub about: &'static str,
-    /// Whether it is as it should be.
-    pub is_good: bool,
-    /// What was found, and what to do where something is missing.
-    pub words: String,
-}
 
 /// Examines everything that the driver may use. Nothing stays open.
 pub fn probe() -> Vec<Finding> {

@@ -337,7 +337,11 @@ fn greet(
     };
     let connection = establish(socket, Side::Connector, &offer, &|_| true, operation).ok()?;
     let chosen = answer.chosen;
-    let mut peer = SoftEndpoint::new(chosen.inline_bytes.into(), chosen.pieces.into()).ok()?;
+    let mut peer = SoftEndpoint::new(
+        chosen.inline_bytes.into(),
+        handshake::messages(chosen.pieces.into()),
+    )
+    .ok()?;
     peer.attach(connection).ok()?;
     Some((peer, ring))
 }

@@ -14,8 +14,8 @@ use crate::soft::segment::{Header, Queue, ReadRequest, Tagged};
 /// The length of each region in bytes.
 const REGION_BYTES: usize = 4096;
 
-/// Pieces in flight.
-const PIECES: usize = 8;
+/// Messages of the peer that may be outstanding.
+const MESSAGES: usize = 80;
 
 /// The longest inline payload in bytes.
 const PAYLOAD_BYTES: usize = 6000;
@@ -25,7 +25,7 @@ const PAYLOAD_BYTES: usize = 6000;
 pub fn segments(input: &[u8]) {
     let mut input = Input(input);
     let has_checksum = input.byte() % 2 == 1;
-    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, PIECES).expect("a descriptor");
+    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, MESSAGES).expect("a descriptor");
     let rights = [
         Access::RemoteWrite,
         Access::RemoteRead,

@@ -2,11 +2,10 @@
 
 use std::num::NonZeroU64;
 
-use super::record::{
-    Answer, FabricRecord, Mode, Offer, PortRecord, QueuePairRecord, Record, RingRecord,
-};
+use super::record::{Answer, Mode, Offer, Record, RingRecord};
 use super::way::{Way, Ways};
 use super::{MAX_RECORD_BYTES, NAME, RecordError, VERSION};
+use crate::provider::{FabricRecord, PortRecord, QueuePairRecord};
 
 const KIND_OFFER: u8 = 1;
 const KIND_ANSWER: u8 = 2;

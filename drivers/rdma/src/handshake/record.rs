@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::way::{Way, Ways};
-use crate::provider::Access;
+use crate::provider::{Access, FabricRecord};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
@@ -87,42 +87,4 @@ pub(crate) struct Answer {
 pub(crate) struct RingRecord {
     pub(crate) address: u64,
     pub(crate) key: u32,
-}
-
-/// The queue pairs of one end, to which the other end connects (RoCE and InfiniBand).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FabricRecord {
-    /// Their port.
-    pub port: PortRecord,
-    /// One entry for each.
-    pub queue_pairs: Vec<QueuePairRecord>,
-}
-
-/// The port of all queue pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortRecord {
-    /// Its address on RoCE.
-    pub gid: [u8; 16],
-    /// Its address on InfiniBand.
-    pub lid: u16,
-    /// 1 is 256 bytes, each further value doubles it, up to 5 (`enum ibv_mtu`).
-    pub mtu: u8,
-    /// READs that each queue pair answers at a time.
-    pub reads: u8,
-}
-
-/// A queue pair; both numbers have 24 bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuePairRecord {
-    /// The queue pair number (QPN) in packets to it.
-    pub number: u32,
-    /// The sequence number (PSN) of its first packet.
-    pub first_packet: u32,
-}
-
-impl QueuePairRecord {
-    /// Whether both numbers fit into 24 bits.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.number >> 24 == 0 && self.first_packet >> 24 == 0
-    }
 }

@@ -18,7 +18,7 @@ use gridhaul_stack::Operation;
 
 use super::bounds::{Bounds, Holder, Narrowest};
 use super::limits;
-use super::recycled::{Cleared, Used};
+use super::recycled::{Cleared, Reclaim, Used};
 use super::region::Memory;
 
 /// The memory of all rings.
@@ -372,7 +372,7 @@ impl Share {
         let share = Arc::new(self);
         let memory = |bytes| -> io::Result<Arc<Memory>> {
             let pages = share.pages(bytes)?;
-            Ok(Arc::new(Memory::shared(pages, Arc::clone(&share))))
+            Ok(Arc::new(Memory::shared(pages, Arc::<Self>::clone(&share))))
         };
         let here = ring_bytes.saturating_sub(elsewhere as u64);
         Ok([memory(here)?, memory(ring_bytes)?])
@@ -393,9 +393,11 @@ impl Share {
         let length = usize::try_from(length).ok().and_then(NonZeroUsize::new);
         Cleared::map(length.ok_or(io::ErrorKind::OutOfMemory)?)
     }
+}
 
-    /// Takes back pages that came from [`Share::pages`].
-    pub(super) fn keep(&self, pages: Used) {
+/// Pages that came from [`Share::pages`].
+impl Reclaim for Share {
+    fn reclaim(&self, pages: Used) {
         self.pool.keep(pages);
     }
 }

@@ -10,6 +10,7 @@
 //! dropped. Populated pages stay populated; mapping new ones takes several times as long as writing
 //! zeros to these.
 
+use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 
@@ -61,4 +62,9 @@ impl Used {
         unsafe { pages.start().as_ptr().write_bytes(0, used_bytes) };
         Cleared(pages)
     }
+}
+
+/// Takes back the pages of a region when it is dropped.
+pub(super) trait Reclaim: fmt::Debug + Send + Sync {
+    fn reclaim(&self, pages: Used);
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::pages::{PageKind, Pages};
-use super::pool::Share;
-use super::recycled::{Cleared, Used};
+use super::recycled::{Cleared, Reclaim, Used};
 
 /// Mapped pages that may be registered with a device.
 #[derive(Debug)]
@@ -17,8 +16,8 @@ pub struct Memory {
     pages: Option<Pages>,
     /// No byte from this offset on was ever written.
     used_bytes: AtomicUsize,
-    /// The pool's share that the pages go back to; released after them.
-    share: Option<Arc<Share>>,
+    /// Takes the pages back; released after them.
+    owner: Option<Arc<dyn Reclaim>>,
     is_file: bool,
 }
 
@@ -64,17 +63,17 @@ impl Memory {
         Ok(Self {
             pages: Some(Pages::map(length)?),
             used_bytes: AtomicUsize::new(0),
-            share: None,
+            owner: None,
             is_file: false,
         })
     }
 
-    /// Pages of a pool.
-    pub(super) fn shared(pages: Cleared, share: Arc<Share>) -> Self {
+    /// Pages that go back to their owner.
+    pub(super) fn shared(pages: Cleared, owner: Arc<dyn Reclaim>) -> Self {
         Self {
             pages: Some(pages.into_pages()),
             used_bytes: AtomicUsize::new(0),
-            share: Some(share),
+            owner: Some(owner),
             is_file: false,
         }
     }
@@ -94,7 +93,7 @@ impl Memory {
         Ok(Self {
             pages: Some(Pages::of_file(file, offset, length, is_private)?),
             used_bytes: AtomicUsize::new(0),
-            share: None,
+            owner: None,
             is_file: true,
         })
     }
@@ -208,8 +207,8 @@ fn file_position(offset: u64) -> io::Result<libc::off_t> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let (Some(pages), Some(share)) = (self.pages.take(), &self.share) {
-            share.keep(Used::new(pages, *self.used_bytes.get_mut()));
+        if let (Some(pages), Some(owner)) = (self.pages.take(), &self.owner) {
+            owner.reclaim(Used::new(pages, *self.used_bytes.get_mut()));
         }
     }
 }

@@ -3,7 +3,16 @@
 use super::{OpenError, Opening};
 use crate::handshake::{Way, Ways};
 use crate::settings::Provider;
-use crate::verbs::{Place, VerbsError};
+use crate::verbs::{Place, Protocol, VerbsError};
+
+/// How queue pairs are connected on a port.
+pub(super) fn way(place: &Place) -> Way {
+    match place.protocol() {
+        Protocol::InfiniBand => Way::InfiniBand,
+        Protocol::Roce => Way::Roce,
+        Protocol::Iwarp => Way::Iwarp,
+    }
+}
 
 /// The ways that this end supports.
 pub(super) struct Abilities {
@@ -63,7 +72,7 @@ impl Opening<'_> {
         };
         match Place::find(self.local_address()?, &self.settings.wishes) {
             Ok(place) => Ok(Abilities {
-                ways: programs.with(place.way()),
+                ways: programs.with(way(&place)),
                 place: Some(place),
                 without_verbs: None,
             }),
@@ -82,7 +91,7 @@ impl Opening<'_> {
         if needs_adapter {
             let found = Place::find(self.local_address()?, &self.settings.wishes);
             let found = found.map_err(|error| OpenError::Local(error.to_string()))?;
-            if found.way() != Way::Roce {
+            if way(&found) != Way::Roce {
                 return Err(OpenError::Local(format!("{} is no RoCE", found.device())));
             }
             place = Some(found);

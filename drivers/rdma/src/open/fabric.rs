@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{OpenError, Opening, local_error};
-use crate::handshake::{self, FabricRecord, Record, Way};
-use crate::provider::Fabric;
+use crate::handshake::{self, Record, Way};
+use crate::provider::{Fabric, FabricRecord};
 
 impl Opening<'_> {
     /// Connects the queue pairs of adapters; the data connection stays open beside them.

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use gridhaul_stack::{ChannelError, Side};
 
-use super::abilities::Abilities;
+use super::abilities::{self, Abilities};
 use super::{OpenError, Opening, local_error};
-use crate::handshake::{Mode, Offer, RingRecord, Way, Ways};
+use crate::handshake::{Mode, Offer, RingRecord, Way, Ways, messages};
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
 use crate::provider::{Endpoint, Fabric, Wanted};
 use crate::round_trip::round_trip;
 use crate::sections::Sections;
 use crate::soft::SoftEndpoint;
-use crate::verbs::VerbsEndpoint;
+use crate::verbs::{Place, VerbsEndpoint};
 
 /// This end of a channel before its queue pairs are connected.
 pub(super) struct Rings {
@@ -142,28 +142,27 @@ impl Opening<'_> {
         let wanted = Wanted {
             local: self.local_address()?,
             queue_pairs: chosen.queue_pairs,
-            pieces: chosen.pieces,
+            messages: messages(usize::from(chosen.pieces)),
             payload_bytes: usize::from(chosen.inline_bytes),
             round_trip: round_trip(&self.socket),
         };
         match (way, &abilities.place) {
-            (Way::Iwarp, Some(place)) if place.way() == way => {
+            (Way::Iwarp, Some(place)) if abilities::way(place) == way => {
                 let endpoint = VerbsEndpoint::new(place, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
                 Ok(Carrier::Iwarp(Box::new(endpoint)))
             }
             (Way::Soft | Way::Iwarp, _) if abilities.ways.has(Way::Soft) => Ok(Carrier::Soft(
-                SoftEndpoint::new(wanted.payload_bytes, usize::from(wanted.pieces))
-                    .map_err(local_error)?,
+                SoftEndpoint::new(wanted.payload_bytes, wanted.messages).map_err(local_error)?,
             )),
-            (Way::Roce | Way::InfiniBand, Some(place)) if place.way() == way => {
+            (Way::Roce | Way::InfiniBand, Some(place)) if abilities::way(place) == way => {
                 let endpoint = VerbsEndpoint::new(place, wanted);
                 let endpoint = endpoint.map_err(|error| OpenError::Local(error.to_string()))?;
                 Ok(Carrier::Fabric(Box::new(endpoint)))
             }
             (Way::Provided, place) => match &self.settings.provided {
                 Some(provider) => provider
-                    .endpoint(place.as_ref(), wanted)
+                    .endpoint(place.as_ref().map(Place::adapter_port).as_ref(), wanted)
                     .map(Carrier::Fabric)
                     .map_err(|error| OpenError::Local(format!("{}: {error}", provider.name()))),
                 None => Err(OpenError::Greedy),

@@ -16,7 +16,7 @@ use super::fabric::FabricSettings;
 use crate::RdmaBy;
 use crate::memory::Memory;
 use crate::provider::{
-    Access, Completion, Endpoint, Fabric, FabricRecord, Limits, Place, PortRecord, PostError,
+    Access, AdapterPort, Completion, Endpoint, Fabric, FabricRecord, Limits, PortRecord, PostError,
     Provider, QueuePairRecord, Region, Request, Wanted,
 };
 
@@ -52,7 +52,7 @@ impl Provider for Simulation {
 
     /// An endpoint comes with a fabric and its other end. When two are connected, the later one
     /// moves to the fabric of the first.
-    fn endpoint(&self, _place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
+    fn endpoint(&self, _port: Option<&AdapterPort>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
         let seat = Seat::take(&self.hall, wanted.local)?;
         let mut settings = self.settings.clone();
         settings.seed = settings.seed.wrapping_add(u64::from(seat.number));
@@ -93,7 +93,7 @@ impl Fabric for Guest {
     }
 
     /// The fabric itself reports the peer's end; the data connection is not needed for that.
-    fn connect(&mut self, peer: &FabricRecord, _beside: OwnedFd) -> io::Result<()> {
+    fn connect(&mut self, peer: &FabricRecord, _data_connection: OwnedFd) -> io::Result<()> {
         let theirs = peer.queue_pairs.first().map_or(0, |first| first.number);
         if theirs > self.seat.number {
             return Ok(());

@@ -32,7 +32,6 @@ use placed::Placed;
 use queue_pair::QueuePair;
 use regions::Regions;
 
-use crate::handshake::messages;
 use crate::memory::{Memory, Span};
 use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, MAX_MESSAGE_BYTES, PostError, Region, Request,
@@ -68,18 +67,17 @@ pub(crate) struct SoftEndpoint {
 
 impl SoftEndpoint {
     /// An endpoint without queue pairs. Inline payloads are bounded in bytes, equally at both ends,
-    /// however many segments an adapter makes of them. The peer has up to `pieces` in flight.
+    /// however many segments an adapter makes of them. The peer has up to `messages` in flight.
     ///
     /// # Errors
     ///
     /// When the process has no descriptor left.
-    pub(crate) fn new(payload_bytes: usize, pieces: usize) -> io::Result<Self> {
+    pub(crate) fn new(payload_bytes: usize, messages: usize) -> io::Result<Self> {
         Ok(Self {
             queue_pairs: Vec::new(),
             regions: Regions::default(),
-            // A piece is written before it is announced, and pieces of a lost queue pair are
-            // written again.
-            placed: Placed::new(messages(pieces)),
+            // A message announces each part that was written.
+            placed: Placed::new(messages),
             limits: Limits {
                 queue_pairs: 0,
                 depth: DEPTH,

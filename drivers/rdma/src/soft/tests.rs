@@ -60,7 +60,7 @@ fn pair(queue_pairs: usize, offer: &Offer) -> [Peer; 2] {
         ends[1].push(acceptor);
     }
     ends.map(|connections| {
-        let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, 8).unwrap();
+        let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, 80).unwrap();
         for connection in connections {
             endpoint.attach(connection).unwrap();
         }

@@ -11,7 +11,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 
-use crate::handshake::QueuePairRecord;
+use crate::provider::QueuePairRecord;
 
 /// The data connection.
 #[derive(Debug)]

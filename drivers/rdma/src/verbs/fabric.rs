@@ -13,8 +13,8 @@ use super::bindings::{
 use super::ports::Protocol;
 use super::queue_pair::QueuePair;
 use super::slot::Coming;
-use crate::handshake::{PortRecord, QueuePairRecord};
 use crate::memory::Pool;
+use crate::provider::{PortRecord, QueuePairRecord};
 
 /// READs of one queue pair that are requested and answered at a time; devices allow 16 or more.
 pub(super) const MAX_READS: u8 = 16;

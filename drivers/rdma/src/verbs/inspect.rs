@@ -7,7 +7,7 @@ use std::path::Path;
 use super::bindings::Verbs;
 use super::objects::OpenDevice;
 use super::ports::{CLASS, Port, Protocol, ports};
-use crate::probe::Finding;
+use crate::finding::Finding;
 
 const ABOUT: &str = "provider verbs";
 

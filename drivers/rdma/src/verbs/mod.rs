@@ -40,13 +40,12 @@ use self::fabric::Path;
 use self::inspect::mtu_bytes;
 pub(crate) use self::inspect::{has_devices, inspect};
 use self::objects::{OpenDevice, Registration};
-pub use self::place::Place;
-pub(crate) use self::place::{VerbsError, Wishes};
-use self::ports::Protocol;
+pub(crate) use self::place::{Place, VerbsError, Wishes};
+pub(crate) use self::ports::Protocol;
 use self::queue_pair::{QueuePair, Shared};
 use self::slot::Slot;
-use crate::handshake::PortRecord;
 use crate::memory::Memory;
+use crate::provider::PortRecord;
 use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Request, Work,
 };

@@ -16,9 +16,10 @@ use super::ports::Protocol;
 use super::queue_pair::{QueuePair, Shared, slot_bytes};
 use super::slot::{Coming, Slot};
 use super::{Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint, locked};
-use crate::handshake::{FabricRecord, PortRecord, messages};
 use crate::memory::Memory;
-use crate::provider::{Access, Fabric, Limits, MAX_MESSAGE_BYTES, Wanted};
+use crate::provider::{
+    Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted,
+};
 use crate::random::random_bytes;
 
 /// Outstanding requests of one queue pair, if the device has room for so many.
@@ -44,7 +45,6 @@ impl VerbsEndpoint {
         wanted: Wanted,
     ) -> Result<Self, (&'static str, io::Error)> {
         let queue_pairs = usize::from(wanted.queue_pairs);
-        let pieces = usize::from(wanted.pieces);
         let at = |what| move |error| (what, error);
         let attributes = device.attributes().map_err(at("the attributes"))?;
         let port = device.port(place.port.number).map_err(at("a port"))?;
@@ -52,7 +52,7 @@ impl VerbsEndpoint {
         let entries = count(attributes.max_completions) / queue_pairs;
         let requests = count(attributes.max_requests);
         // If the device cannot hold as many, the peer's device retries after a while.
-        let receives = messages(pieces).min(entries / 2).min(requests);
+        let receives = wanted.messages.min(entries / 2).min(requests);
         let depths = Depths {
             sends: DEPTH.min(requests).min(entries - receives),
             receives,
@@ -194,7 +194,7 @@ impl Fabric for VerbsEndpoint {
         }
     }
 
-    fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()> {
+    fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()> {
         if peer.queue_pairs.len() != self.slots.len() {
             return Err(io::Error::other(
                 "the other end has another number of queue pairs",
@@ -209,7 +209,7 @@ impl Fabric for VerbsEndpoint {
         }
         self.limits.reads = usize::from(self.path.reads_with(&peer.port));
         self.peer_port = Some(peer.port);
-        self.beside = Some(ControlSocket::new(beside, &self.watch, CONNECTION)?);
+        self.keep(data_connection)?;
         Ok(())
     }
 }

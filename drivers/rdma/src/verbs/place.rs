@@ -10,7 +10,7 @@ use super::connection_manager::{ConnectionError, device_at};
 use super::inspect::no_kernel;
 use super::objects::OpenDevice;
 use super::ports::{CLASS, Port, Protocol, ports};
-use crate::handshake::Way;
+use crate::provider::AdapterPort;
 
 /// The options of this end for devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct Wishes {
 
 /// A usable port.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub(crate) struct Place {
     pub(super) port: Port,
     pub(super) gid_index: u8,
     pub(super) gid: [u8; 16],
@@ -168,41 +168,24 @@ impl Place {
     }
 
     /// The device's name.
-    pub fn device(&self) -> &str {
+    pub(crate) fn device(&self) -> &str {
         &self.port.device
     }
 
-    /// The number of the port.
-    pub fn port(&self) -> u8 {
-        self.port.number
+    /// The protocol of the port.
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.port.protocol
     }
 
-    /// The index of the address in the port's table of GIDs.
-    pub fn gid_index(&self) -> u8 {
-        self.gid_index
-    }
-
-    /// The GID.
-    pub fn gid(&self) -> [u8; 16] {
-        self.gid
-    }
-
-    /// The traffic class of packets; its upper six bits are the DSCP.
-    pub fn traffic_class(&self) -> u8 {
-        self.wishes.traffic_class
-    }
-
-    /// The service level of packets.
-    pub fn service_level(&self) -> u8 {
-        self.wishes.service_level
-    }
-
-    /// How queue pairs are connected on this port.
-    pub(crate) fn way(&self) -> Way {
-        match self.port.protocol {
-            Protocol::InfiniBand => Way::InfiniBand,
-            Protocol::Roce => Way::Roce,
-            Protocol::Iwarp => Way::Iwarp,
+    /// The port for a provider of another crate.
+    pub(crate) fn adapter_port(&self) -> AdapterPort {
+        AdapterPort {
+            device: self.port.device.clone(),
+            number: self.port.number,
+            gid_index: self.gid_index,
+            gid: self.gid,
+            traffic_class: self.wishes.traffic_class,
+            service_level: self.wishes.service_level,
         }
     }
 

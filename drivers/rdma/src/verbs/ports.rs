@@ -10,7 +10,7 @@ pub(super) const CLASS: &str = "/sys/class/infiniband";
 
 /// The protocol of a device's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     InfiniBand,
     /// InfiniBand's transport over Ethernet.
     Roce,

@@ -5,7 +5,7 @@ use std::io;
 use super::control_socket::{Notice, Step};
 use super::slot::Content;
 use super::{Failure, VerbsEndpoint};
-use crate::handshake::QueuePairRecord;
+use crate::provider::QueuePairRecord;
 use crate::provider::{Completion, Loss};
 
 impl VerbsEndpoint {

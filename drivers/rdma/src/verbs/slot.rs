@@ -6,7 +6,7 @@
 //! and bounded, so that the ends do not try without end where nothing gets through.
 
 use super::queue_pair::QueuePair;
-use crate::handshake::QueuePairRecord;
+use crate::provider::QueuePairRecord;
 
 /// The most lives in a row in which no request completed.
 const MAX_FRUITLESS_LIVES: u16 = 16;

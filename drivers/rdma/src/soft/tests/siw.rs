@@ -160,7 +160,7 @@ fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
     let wanted = Wanted {
         local,
         queue_pairs: 1,
-        pieces: 16,
+        messages: 96,
         payload_bytes: PAYLOAD_BYTES,
         round_trip: Duration::from_millis(1),
     };
@@ -214,7 +214,7 @@ fn peer(socket: TcpStream, side: Side, offer: &Offer) -> Peer {
         cancel: &cancel,
     };
     let connection = establish(socket.into(), side, offer, &|_| true, &operation).unwrap();
-    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, 8).unwrap();
+    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, 80).unwrap();
     endpoint.attach(connection).unwrap();
     Peer::new(endpoint)
 }

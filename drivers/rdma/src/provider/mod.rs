@@ -11,6 +11,10 @@
 //!
 //! Other crates can implement providers and build the driver with [`crate::RdmaBy`].
 
+mod address;
+mod completion;
+mod request;
+
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -20,9 +24,12 @@ use std::time::Duration;
 
 use gridhaul_stack::Detail;
 
-pub use crate::handshake::{FabricRecord, PortRecord, QueuePairRecord};
+pub use self::address::{AdapterPort, FabricRecord, PortRecord, QueuePairRecord};
+pub use self::completion::{Completion, Loss};
+pub use self::request::{
+    Access, MAX_MESSAGE_BYTES, Message, PostError, Region, Remote, Request, Work,
+};
 pub use crate::memory::{Memory, Span};
-pub use crate::verbs::Place;
 
 /// Provides endpoints in place of the providers that the options choose from. Its wire protocol may
 /// be its own, so both ends of a channel need the same provider.
@@ -35,13 +42,13 @@ pub trait Provider: Send + Sync + fmt::Debug {
         true
     }
 
-    /// A new endpoint, not connected. `place` is the port of the adapter that has the data
-    /// connection's address or that the options name; `None` if no adapter is needed.
+    /// A new endpoint, not connected. `port` belongs to the adapter that has the data connection's
+    /// address or that the options name; `None` if no adapter is needed.
     ///
     /// # Errors
     ///
     /// When the device cannot be used, or its resources are used up.
-    fn endpoint(&self, place: Option<&Place>, wanted: Wanted) -> io::Result<Box<dyn Fabric>>;
+    fn endpoint(&self, port: Option<&AdapterPort>, wanted: Wanted) -> io::Result<Box<dyn Fabric>>;
 }
 
 /// A channel's requirements for its endpoint.
@@ -51,8 +58,8 @@ pub struct Wanted {
     pub local: IpAddr,
     /// The number of queue pairs.
     pub queue_pairs: u16,
-    /// The most pieces that the peer announces at a time.
-    pub pieces: u16,
+    /// Messages of the peer that may be outstanding on one queue pair.
+    pub messages: usize,
     /// The longest inline payload of the peer's messages in bytes.
     pub payload_bytes: usize,
     /// The round trip time to the peer.
@@ -64,13 +71,13 @@ pub trait Fabric: Endpoint {
     /// The record that the peer needs to connect.
     fn record(&self) -> FabricRecord;
 
-    /// Connects all queue pairs to those of the peer. `beside` is the data connection: closing it
-    /// tells the peer that this end is done, resetting it that this end gave up.
+    /// Connects all queue pairs to those of the peer. Closing the data connection tells the peer
+    /// that this end is done, resetting it that this end gave up.
     ///
     /// # Errors
     ///
     /// When the peer has another number of queue pairs, or the device refuses the peer's values.
-    fn connect(&mut self, peer: &FabricRecord, beside: OwnedFd) -> io::Result<()>;
+    fn connect(&mut self, peer: &FabricRecord, data_connection: OwnedFd) -> io::Result<()>;
 }
 
 /// One channel's endpoint.
@@ -187,151 +194,4 @@ pub struct Limits {
     /// Lost or closed queue pairs are connected anew: [`Completion::Restored`] follows, or
     /// [`Completion::Lost`] for those that cannot be restored.
     pub replaces: bool,
-}
-
-/// What a peer may do with a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Nothing: it is the source of WRITEs.
-    Local,
-    /// Nothing: it is the sink of READs. On iWARP the peer's device needs the right to write the
-    /// responses.
-    Sink,
-    /// Write to it.
-    RemoteWrite,
-    /// Read from it.
-    RemoteRead,
-}
-
-/// Registered memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
-    /// Its number in requests.
-    pub id: usize,
-    /// Its address for the peer.
-    pub address: u64,
-    /// The key with which the peer proves its right.
-    pub key: u32,
-}
-
-/// Memory of the peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remote {
-    pub address: u64,
-    pub key: u32,
-}
-
-/// A work request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
-    /// Identifies its completion.
-    pub id: u64,
-    pub work: Work,
-}
-
-/// The operation of a work request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// Copies our memory to the peer's. Immediate data tells the peer about it, after everything
-    /// that was posted before on the queue pair; it needs [`Limits::immediate`].
-    Write {
-        region: usize,
-        span: Span,
-        to: Remote,
-        immediate: Option<u32>,
-    },
-    /// Copies the peer's memory to ours.
-    Read {
-        region: usize,
-        span: Span,
-        from: Remote,
-    },
-    /// Sends a message. It arrives after all WRITEs that were posted before on the queue pair.
-    Send(Message),
-    /// The same, followed by a part of our memory.
-    Carry {
-        message: Message,
-        region: usize,
-        span: Span,
-    },
-}
-
-impl Work {
-    /// The bytes that it moves; at least one.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Write { span, .. } | Self::Read { span, .. } => span.length.max(1),
-            Self::Send(message) => message.as_bytes().len().max(1),
-            Self::Carry { message, span, .. } => message.as_bytes().len() + span.length,
-        }
-    }
-}
-
-/// The longest message without its payload.
-pub const MAX_MESSAGE_BYTES: usize = 32;
-
-/// A short message between the two ends while data flows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message {
-    bytes: [u8; MAX_MESSAGE_BYTES],
-    length: usize,
-}
-
-impl Message {
-    /// `None` if there are too many bytes.
-    pub fn new(content: &[u8]) -> Option<Self> {
-        let mut bytes = [0; MAX_MESSAGE_BYTES];
-        bytes.get_mut(..content.len())?.copy_from_slice(content);
-        Some(Self {
-            bytes,
-            length: content.len(),
-        })
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
-/// An event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Completion {
-    /// A request has completed; its memory can be used again.
-    Done { queue_pair: usize, id: u64 },
-    /// The peer sent a message, with its inline payload.
-    Received { queue_pair: usize, message: Vec<u8> },
-    /// The peer wrote this many bytes with this immediate data.
-    Written {
-        queue_pair: usize,
-        immediate: u32,
-        length: u32,
-    },
-    /// A queue pair is lost, and none of its requests will complete. With [`Limits::replaces`] it
-    /// may be restored; if it was lost or closed before, this event says that it will not be.
-    Lost { queue_pair: usize, loss: Loss },
-    /// A lost or closed queue pair works again, without requests. Nothing that was posted before
-    /// will be delivered at either end.
-    Restored { queue_pair: usize },
-}
-
-/// Why a queue pair was lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Loss {
-    /// The peer closed it between two messages.
-    Closed,
-    /// The peer or its host reset it.
-    Reset,
-    /// Another reason, as text.
-    Failed(String),
-}
-
-/// Why a request was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PostError {
-    /// See [`Completion::Lost`].
-    #[error("the queue pair is lost")]
-    Lost,
-    /// The caller's count is wrong.
-    #[error("the queue pair has as many requests as it can hold")]
-    Full,
 }

@@ -1,0 +1,33 @@
+//! Events of an endpoint.
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Completion {
+    /// A request has completed; its memory can be used again.
+    Done { queue_pair: usize, id: u64 },
+    /// The peer sent a message, with its inline payload.
+    Received { queue_pair: usize, message: Vec<u8> },
+    /// The peer wrote this many bytes with this immediate data.
+    Written {
+        queue_pair: usize,
+        immediate: u32,
+        length: u32,
+    },
+    /// A queue pair is lost, and none of its requests will complete. With [`Limits::replaces`] it
+    /// may be restored; if it was lost or closed before, this event says that it will not be.
+    Lost { queue_pair: usize, loss: Loss },
+    /// A lost or closed queue pair works again, without requests. Nothing that was posted before
+    /// will be delivered at either end.
+    Restored { queue_pair: usize },
+}
+
+/// Why a queue pair was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// The peer closed it between two messages.
+    Closed,
+    /// The peer or its host reset it.
+    Reset,
+    /// Another reason, as text.
+    Failed(String),
+}
