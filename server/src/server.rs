@@ -33,7 +33,7 @@ use crate::threads::Threads;
 use crate::transfer_limit::TransferLimit;
 use crate::transfer_log::TransferLog;
 
-/// The size of a mover's buffer and of the smallest MODE E block, in bytes: that of globus-gridftp-server.
+/// The size of a worker's buffer and of the smallest MODE E block, in bytes: that of globus-gridftp-server.
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// A server that listens, and whose clients wait until it is started.
@@ -378,7 +378,7 @@ impl Shared {
                 let storages = Arc::clone(&storages);
                 Box::new(move |account| storages.get(account))
             },
-            movers: limits.movers,
+            workers: limits.movers,
             block_bytes: BLOCK_BYTES,
             buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
             checksum_threads: limits.checksum_threads,

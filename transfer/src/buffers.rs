@@ -1,4 +1,4 @@
-//! Memory for movers, with a hard limit.
+//! Memory for workers, with a hard limit.
 //!
 //! Buffers are mapped pages, not heap memory: what is given back is really given back, so that the
 //! process is as small after a busy hour as before it.
@@ -12,7 +12,7 @@ use gridhaul_shares::{Allocation, Grant, Pool, Source};
 use gridhaul_stack::{Cancel, ChannelError};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::sync::lock;
 
 /// Buffers of one size, never more than a fixed number of them.
@@ -67,7 +67,7 @@ impl BufferPool {
             .map_err(|error| TransferError::Local(format!("no memory for a buffer: {error}")))
     }
 
-    /// A buffer for optional use: one for which no mover waits, while less than half of all are lent out. Never
+    /// A buffer for optional use: one for which no worker waits, while less than half of all are lent out. Never
     /// waits.
     pub(crate) fn take_spare(self: &Arc<Self>, source: &Source) -> Option<Buffer> {
         self.lend(self.shares.try_take_spare(source, 1)?).ok()

@@ -1,4 +1,4 @@
-//! Deals a file out to the movers that send it.
+//! Deals a file out to the workers that send it.
 //!
 //! All channels of a stripe draw from one counter, so that a slow channel takes less and no lock is on
 //! the way. Pieces are computed, not stored: nothing grows with the size of the file.
@@ -198,7 +198,7 @@ mod loom_models {
     use super::*;
 
     #[test]
-    fn two_movers_never_draw_the_same_bytes() {
+    fn two_workers_never_draw_the_same_bytes() {
         loom::model(|| {
             let dispenser = Arc::new(Dispenser::new(30, 1, StripeLayout::Partitioned));
             let draw = |dispenser: Arc<Dispenser>, bytes| {

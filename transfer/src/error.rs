@@ -8,8 +8,6 @@ use gridhaul_protocol::ranges::{Overlap, RangeSet};
 use gridhaul_stack::{ChannelError, ConnectError};
 use gridhaul_storage::StorageError;
 
-use crate::CancelReason;
-
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
@@ -53,10 +51,23 @@ pub enum TransferError {
 }
 
 impl TransferError {
-    /// A defect of the server; the panic's own words are in the log.
+    /// A defect of the server; the panic message is in the log.
     pub(crate) fn panicked() -> Self {
-        Self::Local("a mover failed in a way that it should not".to_owned())
+        Self::Local("a worker thread panicked".to_owned())
     }
+}
+
+/// Why a session ends a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelReason {
+    /// The client sent `ABOR`.
+    Abort,
+    /// The control channel was lost.
+    ControlChannelLost,
+    /// Too few bytes moved for too long.
+    Stalled,
+    /// The server shuts down.
+    Shutdown,
 }
 
 /// A transfer that does not fit what went before it.

@@ -7,20 +7,20 @@ use gridhaul_stack::{
     AcceptError, Cancel, Channel, ChannelError, ConnectError, Incoming, Operation, StackListener,
 };
 
+use crate::error::{SequenceError, TransferError};
 use crate::handshakes::Handshakes;
 use crate::local::{Context, DataPort};
-use crate::movers::{Crew, MoverPermit, Movers};
 use crate::node::Event;
 use crate::sync::lock;
-use crate::{SequenceError, TransferError};
+use crate::workers::{WorkerGroup, WorkerLimit, WorkerPermit};
 
 impl Context {
     /// The one channel of a stream mode transfer, with the permit to serve it.
     pub(crate) fn stream_channel(
         &self,
         port: &mut DataPort,
-        permits: &Movers,
-    ) -> Result<(MoverPermit, Box<dyn Channel>), TransferError> {
+        permits: &WorkerLimit,
+    ) -> Result<(WorkerPermit, Box<dyn Channel>), TransferError> {
         match port {
             DataPort::Active {
                 stack,
@@ -57,7 +57,7 @@ impl Context {
         let accepting = &self.running.accepting;
         let handshakes = Arc::new(Handshakes::new(self));
         let winner = Arc::new(Mutex::new(None));
-        let crew = Crew::new(&self.shared, &self.running);
+        let workers = WorkerGroup::new(&self.shared, &self.running);
         let accepted = loop {
             let next = handshakes.slot().and_then(|slot| {
                 let incoming = self.accept(listener, accepting, deadline)?;
@@ -73,7 +73,7 @@ impl Context {
                 return Ok(incoming.establish(&self.connecting())?);
             }
             let (context, handshakes, winner) = (self.clone(), handshakes.clone(), winner.clone());
-            let spawned = crew.spawn(move || {
+            let spawned = workers.spawn(move || {
                 let _slot = slot;
                 if let Some(channel) = handshakes.establish(incoming)? {
                     lock(&winner).get_or_insert(channel);
@@ -86,7 +86,7 @@ impl Context {
                 break spawned;
             }
         };
-        crew.join();
+        workers.join();
         accepted?;
         match lock(&winner).take() {
             Some(channel) => Ok(channel),
@@ -119,12 +119,12 @@ impl Context {
         }
     }
 
-    /// The permit to run `count` movers; the session is told when that takes time.
+    /// The permit to run `count` workers; the session is told when that takes time.
     pub(crate) fn permit(
         &self,
-        permits: &Movers,
+        permits: &WorkerLimit,
         count: usize,
-    ) -> Result<MoverPermit, ChannelError> {
+    ) -> Result<WorkerPermit, ChannelError> {
         permits.take(
             &self.account.source,
             count,

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use gridhaul_stack::{Channel, ChannelError, Incoming, Operation};
 
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::local::Context;
-use crate::movers::{Permit, Permits};
 use crate::sync::lock;
+use crate::workers::{Permit, Permits};
 
 /// Connections of one listener that were accepted and are not served yet. Further ones wait in the
 /// kernel.

@@ -10,14 +10,14 @@ use std::sync::PoisonError;
 use gridhaul_protocol::block::{EndOfDataCount, EodError};
 use gridhaul_protocol::ranges::RangeSet;
 
-use crate::PeerError;
+use crate::error::PeerError;
 use crate::sync::CheckedMutex;
 
 /// How fragmented a file may be while it arrives. Sixty-four channels with blocks in flight make some
 /// hundreds of holes; this many are made by a peer that sends every other byte.
 const MAX_RANGES: usize = 65_536;
 
-/// What arrived, shared by all movers of a transfer.
+/// What arrived, shared by all workers of a transfer.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     state: CheckedMutex<State>,

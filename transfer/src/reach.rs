@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::AddressBlock;
+use crate::admission::AddressBlock;
 use crate::embedded::{Carried, carried};
 
 /// What decides about a destination: where the client is, where this machine is, and what the administrator has named.

@@ -1,4 +1,4 @@
-//! A transfer under way, as its movers and its session share it.
+//! A transfer under way, as its workers and its session share it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -10,14 +10,15 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_stack::{Cancel, Channel, ChannelError, Detail, Details, Movement, Operation};
 use gridhaul_storage::ChecksumAlgorithm;
 
+use crate::error::CancelReason;
+use crate::error::{PeerError, TransferError};
 use crate::ledger::Ledger;
-use crate::node::{CancelReason, Event, EventSink, Outcome, Progress, Refusal, RunningTransfer};
+use crate::node::{Event, EventSink, Outcome, Progress, Refusal, RunningTransfer};
 use crate::sync::lock;
-use crate::{PeerError, TransferError};
 
 /// The shared state of one transfer.
 pub(crate) struct Running {
-    /// Ends every call of every mover.
+    /// Ends every call of every worker.
     pub(crate) cancel: Cancel,
     /// Ends the wait for further data connections.
     pub(crate) accepting: Cancel,

@@ -1,6 +1,6 @@
 //! Checksums of a file while it arrives.
 //!
-//! A file is summed up where its bytes are anyway: Adler-32 and the CRCs by the movers, each for the runs
+//! A file is summed up where its bytes are anyway: Adler-32 and the CRCs by the workers, each for the runs
 //! of bytes that it receives, put together at the end. Hashes want the bytes in order; a thread follows
 //! what has arrived and reads it back ([`stage`]). Only whole files that are received from their
 //! beginning are summed; the rest of others is unknown.
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use gridhaul_stack::Tap;
 use gridhaul_storage::{ChecksumAlgorithm, ChecksumPieces, OpenedFile, PartialChecksum};
 
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::local::Context;
 use crate::sync::lock;
 
@@ -76,7 +76,7 @@ impl Arrival {
         })
     }
 
-    /// What a mover shows its bytes to.
+    /// What a worker shows its bytes to.
     pub(crate) fn watch(&self) -> Watcher<'_> {
         Watcher {
             arrival: self,
@@ -117,7 +117,7 @@ impl Drop for Arrival {
     }
 }
 
-/// Sees the bytes that one mover receives.
+/// Sees the bytes that one worker receives.
 #[derive(Debug)]
 pub(crate) struct Watcher<'a> {
     arrival: &'a Arrival,

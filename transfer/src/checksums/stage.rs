@@ -2,7 +2,7 @@
 //!
 //! MD5 and its successors want the bytes in order, and are slower than a network. So they have a thread of
 //! their own, which reads back what has arrived without a hole: from the kernel's cache, because it is never
-//! far behind. Movers that get too far ahead wait for it.
+//! far behind. Workers that get too far ahead wait for it.
 
 use std::ops::Range;
 use std::os::fd::AsFd as _;
@@ -12,17 +12,17 @@ use std::time::Duration;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{Checksum, ChecksumAlgorithm, OpenedFile};
 
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::local::Context;
 use crate::sync::lock;
 
-/// How far movers may be ahead of the hashes: the client waits for this much when all has arrived.
+/// How far workers may be ahead of the hashes: the client waits for this much when all has arrived.
 const MOST_BEHIND_BYTES: u64 = 256 * 1024 * 1024;
 
-/// How often a waiting mover looks whether its transfer was cancelled.
+/// How often a waiting worker looks whether its transfer was cancelled.
 const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
-/// The hashes of one file, shared by its movers and the thread that computes them.
+/// The hashes of one file, shared by its workers and the thread that computes them.
 #[derive(Debug)]
 pub(super) struct HashStage {
     context: Context,
@@ -34,7 +34,7 @@ pub(super) struct HashStage {
 struct State {
     arrived: RangeSet,
     hashed: u64,
-    /// The thread has a buffer. Until then movers do not wait for it, because they may hold the buffer that it waits for.
+    /// The thread has a buffer. Until then workers do not wait for it, because they may hold the buffer that it waits for.
     began: bool,
     /// Nothing more will arrive.
     over: bool,

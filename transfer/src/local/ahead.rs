@@ -17,13 +17,13 @@ use gridhaul_storage::{OpenedFile, Storage};
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::movers::Threads;
 use crate::sync::lock;
+use crate::workers::Threads;
 
 /// Files that are read ahead of the one that is sent, at most.
 pub const LOOK_AHEAD_FILES: usize = 8;
 
-/// How much of each is read, in bytes: what comes later the kernel reads ahead of the mover.
+/// How much of each is read, in bytes: what comes later the kernel reads ahead of the worker.
 const AHEAD_BYTES: u64 = 4 * 1024 * 1024;
 
 /// After a file that was not in memory, so many that are do not end the looking.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use gridhaul_stack::{Channel, SocketOptions, Stack, StackListener};
 
 use super::OpenPort;
-use crate::SequenceError;
+use crate::error::SequenceError;
 use crate::receive::BlockReader;
 
 /// What `PASV` or `PORT` arranged.

@@ -1,9 +1,9 @@
 //! One transfer from its beginning to its end, on the threads of the node or where the session is.
 //!
-//! A client that copies small files one after the other waits for each of them. To wake a mover for a file,
+//! A client that copies small files one after the other waits for each of them. To wake a worker for a file,
 //! and the session when it is done, takes longer than all the rest. So the session's own thread opens the
 //! file, and moves it if nothing has to wait for the peer: a file that goes out with one call, or one that
-//! has come by the time the thread would begin to sleep. Everything else goes on with a mover.
+//! has come by the time the thread would begin to sleep. Everything else goes on with a worker.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,9 +17,10 @@ use gridhaul_stack::Operation;
 
 use super::session::{Context, Opened, Slot, give_back};
 use super::{DataChannel, DataChannels};
-use crate::TransferError;
 use crate::checksums::Arrival;
-use crate::node::{CancelReason, Plan, Progress, RunningTransfer, SyncPolicy, Task};
+use crate::error::CancelReason;
+use crate::error::TransferError;
+use crate::node::{Plan, Progress, RunningTransfer, SyncPolicy, Task};
 use crate::receive::READ_AHEAD_BYTES;
 use crate::running::Running;
 use crate::sync::lock;
@@ -28,13 +29,13 @@ use crate::sync::lock;
 /// needs.
 const PATIENCE: Duration = Duration::from_micros(500);
 
-/// After a peer was slower, so many files go to movers at once.
+/// After a peer was slower, so many files go to workers at once.
 const SLOW_FILES: u32 = 16;
 
 /// Whether the peer of a session sends its small files quickly.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Files that are left to movers.
+    /// Files that are left to workers.
     slow_files: AtomicU32,
 }
 
@@ -83,7 +84,7 @@ impl Job {
         match self.open() {
             Err(error) => self.go_on(Err(error)),
             Ok(opened) if self.goes_out_at_once(&opened) => self.go_on(Ok(opened)),
-            Ok(opened @ Opened::Receive(_)) if self.has_free_mover() => {
+            Ok(opened @ Opened::Receive(_)) if self.has_free_worker() => {
                 self.context.running.start(true);
                 return Some(Held { job: self, opened });
             }
@@ -101,11 +102,11 @@ impl Job {
             let only = self.channels.only_kept();
             only.is_some_and(|kept| kept.channel.takes_at_once(bytes))
         };
-        bytes.is_some_and(room) && self.has_free_mover()
+        bytes.is_some_and(room) && self.has_free_worker()
     }
 
     /// This thread must not stand in the queue for a permit.
-    fn has_free_mover(&self) -> bool {
+    fn has_free_worker(&self) -> bool {
         let shared = &self.context.shared;
         let permits = match self.plan.task {
             Task::ReceiveFile { .. } => &shared.receivers,

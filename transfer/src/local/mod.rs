@@ -25,8 +25,8 @@ use session::LocalSession;
 
 use crate::buffers::BufferPool;
 use crate::checksums::Asked;
-use crate::movers::{Movers, Threads};
 use crate::node::{AttachError, DataNode, NodeAccount, NodeLoad, NodeSession};
+use crate::workers::{Threads, WorkerLimit};
 
 /// What a [`LocalNode`] is made of.
 pub struct NodeConfig {
@@ -35,11 +35,11 @@ pub struct NodeConfig {
     /// Opens an account's files.
     pub open_storage: OpenStorage,
     /// How many channels may send at a time, and how many may receive.
-    pub movers: usize,
-    /// The size of a mover's buffer, in bytes. MODE E blocks that are sent are multiples of it, up to 64
+    pub workers: usize,
+    /// The size of a worker's buffer, in bytes. MODE E blocks that are sent are multiples of it, up to 64
     /// times as large.
     pub block_bytes: usize,
-    /// What the buffers of all movers may take together, in bytes.
+    /// What the buffers of all workers may take together, in bytes.
     pub buffer_memory_bytes: usize,
     /// Threads that compute checksums beside those that ask for them.
     pub checksum_threads: usize,
@@ -66,7 +66,7 @@ pub struct AccountFiles {
 impl fmt::Debug for NodeConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeConfig")
-            .field("movers", &self.movers)
+            .field("workers", &self.workers)
             .field("block_bytes", &self.block_bytes)
             .field("buffer_memory_bytes", &self.buffer_memory_bytes)
             .field("checksum_threads", &self.checksum_threads)
@@ -87,8 +87,8 @@ pub struct LocalNode {
 #[derive(Debug)]
 pub(crate) struct NodeShared {
     pub(crate) config: NodeConfig,
-    pub(crate) senders: Movers,
-    pub(crate) receivers: Movers,
+    pub(crate) senders: WorkerLimit,
+    pub(crate) receivers: WorkerLimit,
     pub(crate) threads: Threads,
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) checksums: Checksums,
@@ -100,8 +100,8 @@ impl LocalNode {
     /// A node with no session yet; threads are started when transfers need them.
     pub fn new(config: NodeConfig) -> Self {
         let shared = NodeShared {
-            senders: Movers::new(config.movers),
-            receivers: Movers::new(config.movers),
+            senders: WorkerLimit::new(config.workers),
+            receivers: WorkerLimit::new(config.workers),
             threads: Threads::default(),
             buffers: BufferPool::new(config.block_bytes, config.buffer_memory_bytes),
             checksums: Checksums::new(

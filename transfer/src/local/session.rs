@@ -17,13 +17,14 @@ use gridhaul_storage::{ChecksumWatch, FoundChecksum, Storage, StorageError, Stor
 use super::job::{BegunHere, Job, Pace};
 use super::{AccountFiles, DataChannels, DataPort, LookAhead, NodeShared};
 use crate::checksums::Arrival;
+use crate::error::{SequenceError, TransferError};
 use crate::node::{
     ChecksumRequest, ConnectRequest, EventSink, Handling, LineSource, ListenFailure, ListenRequest,
     NodeAccount, NodeSession, Plan, Relabel, RunningTransfer, Task,
 };
 use crate::running::Running;
 use crate::sync::lock;
-use crate::{SequenceError, TransferError, receive, send};
+use crate::{receive, send};
 
 /// A session attached to a [`super::LocalNode`].
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use super::part::Part;
 use super::reader::NextHeader;
 use crate::buffers::Buffer;
 use crate::checksums::Watcher;
+use crate::error::{PeerError, TransferError};
 use crate::local::{Context, DataChannel};
-use crate::{PeerError, TransferError};
 
 /// Payloads are moved in ranges of this size, so that restart markers keep up with a block of any size.
 const RANGE_BYTES: u64 = 1024 * 1024;

@@ -10,15 +10,15 @@ use gridhaul_stack::{ChannelError, Incoming, StackListener};
 use super::blocks::{Blocks, ChannelEnd};
 use super::gatherer::Gatherer;
 use super::part::Part;
+use crate::error::{SequenceError, TransferError};
 use crate::handshakes::Handshakes;
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
-use crate::movers::{Crew, Permit};
 use crate::node::Event;
 use crate::sync::lock;
-use crate::{SequenceError, TransferError};
+use crate::workers::{Permit, WorkerGroup};
 
 /// Receives until every stripe has its EOF and all its EODs; returns what is in the file then. A
-/// failure of a mover is the transfer's failure, not an error of this call.
+/// failure of a worker is the transfer's failure, not an error of this call.
 pub(super) fn receive(
     context: &Context,
     part: &Arc<Part>,
@@ -34,7 +34,7 @@ pub(super) fn receive(
         context: context.clone(),
         part: part.clone(),
         gatherer,
-        crew: Crew::new(&context.shared, &context.running),
+        workers: WorkerGroup::new(&context.shared, &context.running),
         started: AtomicBool::new(reused),
         handshakes: listeners.iter().map(|_| Handshakes::new(context)).collect(),
         turn: Mutex::default(),
@@ -52,7 +52,7 @@ pub(super) fn receive(
     if let Err(error) = result {
         context.running.fail(error);
     }
-    receiving.crew.join();
+    receiving.workers.join();
     if let Some(gatherer) = &receiving.gatherer
         && let Err(error) = gatherer.finish()
     {
@@ -66,12 +66,12 @@ pub(super) fn receive(
     Ok(context.running.ledger.arrived())
 }
 
-/// What all movers of a transfer share.
+/// What all workers of a transfer share.
 struct Receiving {
     context: Context,
     part: Arc<Part>,
     gatherer: Option<Gatherer>,
-    crew: Crew,
+    workers: WorkerGroup,
     /// The session was told that data comes.
     started: AtomicBool,
     /// Those of each stripe's listener.
@@ -114,7 +114,8 @@ impl Receiving {
         let first = channels.next();
         for (stripe, channel) in channels {
             let receiving = self.clone();
-            self.crew.spawn(move || receiving.serve(stripe, channel))?;
+            self.workers
+                .spawn(move || receiving.serve(stripe, channel))?;
         }
         match first {
             Some((stripe, channel)) => self.serve(stripe, channel),
@@ -141,7 +142,7 @@ impl Receiving {
                 lock(&returned).push((stripe, listener));
                 result
             };
-            result = result.and_then(|()| self.crew.spawn(acceptor));
+            result = result.and_then(|()| self.workers.spawn(acceptor));
         }
         if let Some((stripe, mut listener)) = first {
             result = result.and_then(|()| self.accept(stripe, &mut listener));
@@ -150,7 +151,7 @@ impl Receiving {
             }
             lock(&returned).push((stripe, listener));
         }
-        self.crew.join();
+        self.workers.join();
         let mut returned = std::mem::take(&mut *lock(&returned));
         returned.sort_by_key(|(stripe, _)| *stripe);
         listeners.extend(returned.into_iter().map(|(_, listener)| listener));
@@ -176,7 +177,7 @@ impl Receiving {
             match accepted {
                 Ok(Some((slot, incoming))) => {
                     let receiving = self.clone();
-                    self.crew
+                    self.workers
                         .spawn(move || receiving.establish(stripe, incoming, slot))?;
                 }
                 Ok(None) => {
@@ -217,7 +218,7 @@ impl Receiving {
                     .accept(listener, &running.cancel, Instant::now())?
         {
             let receiving = self.clone();
-            self.crew.spawn(move || {
+            self.workers.spawn(move || {
                 let channel = receiving.handshakes[stripe].establish(incoming)?;
                 channel.map_or(Ok(()), |channel| {
                     receiving.serve(stripe, DataChannel::new(channel))

@@ -1,9 +1,9 @@
 //! Puts what many channels receive into the order of the file, for storage that wants to be written from
 //! one end to the other (the gatherer of the RFTP paper).
 //!
-//! A mover receives into its buffer and hands it over. Who brings the bytes that are wanted next writes
+//! A worker receives into its buffer and hands it over. Who brings the bytes that are wanted next writes
 //! them, and after them what waits behind them. Who is ahead leaves its buffer here and goes on with another
-//! one, until the window is full; then it waits, does not read, and TCP holds its peer back. The mover with
+//! one, until the window is full; then it waits, does not read, and TCP holds its peer back. The worker with
 //! the bytes that are wanted next has them in a buffer already, so it never waits for memory.
 //!
 //! The order is not worth a transfer: bytes that do not come for [`PATIENCE`] while others wait for
@@ -19,8 +19,8 @@ use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_shares::Source;
 use gridhaul_stack::{Cancel, ChannelError};
 
-use crate::TransferError;
 use crate::buffers::{Buffer, BufferPool};
+use crate::error::TransferError;
 use crate::sync::lock;
 
 /// Received bytes on their way to the file.
@@ -67,7 +67,7 @@ struct State {
     waiting: BTreeMap<u64, Piece>,
     /// Buffers of pieces that waited and were written.
     free: Vec<Buffer>,
-    /// A mover is writing.
+    /// A worker is writing.
     writing: bool,
 }
 
@@ -77,7 +77,7 @@ const WINDOW_BYTES: usize = 64 * 1024 * 1024;
 /// How long the bytes that are wanted next may keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a waiting mover looks whether its transfer was cancelled.
+/// How often a waiting worker looks whether its transfer was cancelled.
 const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
 impl Gatherer {
@@ -121,7 +121,7 @@ impl Gatherer {
                     drop(self.write_waiting(state)?);
                     return Ok(piece.buffer);
                 }
-                // After something was passed over, what waits is wanted, and no mover may come for it.
+                // After something was passed over, what waits is wanted, and no worker may come for it.
                 if let Some(wanted) = state.take_wanted() {
                     state = self.write(state, &wanted)?;
                     state.free.push(wanted.buffer);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mover_that_waits_ends_when_the_transfer_does() {
+    fn a_worker_that_waits_ends_when_the_transfer_does() {
         let pool = BufferPool::new(4096, 4096);
         let gatherer = Gatherer::new((&pool, &client(0)), &RangeSet::new(), Box::new(|_| Ok(())));
         let cancel = Cancel::new();

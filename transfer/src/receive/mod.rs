@@ -20,10 +20,10 @@ use part::Part;
 pub(crate) use reader::{BlockReader, READ_AHEAD_BYTES};
 
 use crate::checksums::Arrival;
+use crate::error::{PeerError, TransferError};
 use crate::local::{Context, DataChannels, Role};
 use crate::node::{Placement, Plan};
 use crate::send::{open_error, stream_start};
-use crate::{PeerError, TransferError};
 
 /// The file, or the part of it, that a session wants to receive.
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +146,7 @@ pub(crate) fn file(
     present.extend_from(&arrived);
     part.lengthen(&present)?;
     if context.running.failed() {
-        // What was received stays in the file; the mover that noticed the failure reports it.
+        // What was received stays in the file; the worker that noticed the failure reports it.
         return Ok(());
     }
     if let Some(promised) = promised {
@@ -161,11 +161,11 @@ pub(crate) fn file(
     if context.running.failed() {
         return Ok(());
     }
-    // The movers are done, and their shares of the file dropped.
+    // The workers are done, and their shares of the file dropped.
     match Arc::into_inner(part) {
         Some(part) => part.close(&arrived, &context.running),
         None => Err(TransferError::Local(
-            "a mover still holds the file".to_owned(),
+            "a worker still holds the file".to_owned(),
         )),
     }
 }

@@ -10,8 +10,8 @@ use gridhaul_storage::{ChecksumAlgorithm, OpenedFile, StorageError, StoredFile, 
 use rustix::io::Errno;
 
 use super::reserve::Reserve;
-use crate::TransferError;
 use crate::checksums::{Arrival, Watcher};
+use crate::error::TransferError;
 use crate::node::{Handling, Placement, SyncPolicy};
 use crate::running::Running;
 
@@ -58,7 +58,7 @@ impl Part {
         Self { arrival, ..self }
     }
 
-    /// What a mover shows its bytes to.
+    /// What a worker shows its bytes to.
     pub(super) fn watch(&self) -> Option<Watcher<'_>> {
         self.arrival.as_ref().map(Arrival::watch)
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use gridhaul_stack::{Channel, Received};
 
 use super::part::Part;
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::local::{Context, DataChannels};
 
 /// A stream has no length; a channel is asked for this much at a time.

@@ -16,12 +16,12 @@ use super::extents::Extents;
 use super::text::Text;
 use crate::buffers::Buffer;
 use crate::dispenser::Dispenser;
+use crate::error::{SequenceError, TransferError};
 use crate::local::{Context, DataChannel, DataChannels, DataPort};
-use crate::movers::{Crew, MoverPermit};
 use crate::node::{Event, Plan};
 use crate::portion::Portion;
 use crate::sync::lock;
-use crate::{SequenceError, TransferError};
+use crate::workers::{WorkerGroup, WorkerPermit};
 
 /// The part of a file that is sent, and what the peer has of it.
 #[derive(Debug)]
@@ -53,17 +53,17 @@ pub(super) fn send_text(
     send(context, plan, Payload::Text(Mutex::new(text)), channels)
 }
 
-/// What the movers of a transfer send.
+/// What the workers of a transfer send.
 enum Payload {
     File {
         part: FilePart,
         dispenser: Dispenser,
     },
-    /// Made in order, and so sent by one mover.
+    /// Made in order, and so sent by one worker.
     Text(Mutex<Box<dyn Text>>),
 }
 
-/// What all movers of a transfer share.
+/// What all workers of a transfer share.
 struct Sending {
     context: Context,
     payload: Payload,
@@ -71,7 +71,7 @@ struct Sending {
     channels: Vec<usize>,
     /// The channels are those of an earlier transfer.
     reused: bool,
-    /// The channels of movers that are done, by stripe.
+    /// The channels of workers that are done, by stripe.
     done: Mutex<Vec<Vec<DataChannel>>>,
 }
 
@@ -99,12 +99,12 @@ fn send(
         reused,
         done: Mutex::new((0..stripes).map(|_| Vec::new()).collect()),
     });
-    let crew = Crew::new(&context.shared, &context.running);
-    let sent = start(&sending, channels, &crew);
+    let workers = WorkerGroup::new(&context.shared, &context.running);
+    let sent = start(&sending, channels, &workers);
     if let Err(error) = sent {
         context.running.fail(error);
     }
-    crew.join();
+    workers.join();
     channels.kept = std::mem::take(&mut *lock(&sending.done));
     Ok(())
 }
@@ -114,7 +114,7 @@ fn permits(
     context: &Context,
     stripes: usize,
     parallelism: usize,
-) -> Result<(Vec<MoverPermit>, Vec<usize>), TransferError> {
+) -> Result<(Vec<WorkerPermit>, Vec<usize>), TransferError> {
     let needed = context.permit(&context.shared.senders, stripes)?;
     let more = context
         .shared
@@ -124,29 +124,30 @@ fn permits(
     Ok((vec![needed, more], vec![per_stripe; stripes]))
 }
 
-/// Starts a mover for each channel; the first one runs here.
+/// Starts a worker for each channel; the first one runs here.
 fn start(
     sending: &Arc<Sending>,
     channels: &mut DataChannels,
-    crew: &Crew,
+    workers: &WorkerGroup,
 ) -> Result<(), TransferError> {
     let running = &sending.context.running;
     if sending.reused {
         if !sending.is_small() {
             running.tell(Event::Started { reused: true });
         }
-        let mut movers = std::mem::take(&mut channels.kept)
+        let mut kept = std::mem::take(&mut channels.kept)
             .into_iter()
             .enumerate()
-            .flat_map(|(stripe, kept)| {
-                kept.into_iter()
+            .flat_map(|(stripe, channels)| {
+                channels
+                    .into_iter()
                     .enumerate()
                     .map(move |(index, channel)| (stripe, index, channel))
             });
-        let first = movers.next();
-        for (stripe, index, channel) in movers {
+        let first = kept.next();
+        for (stripe, index, channel) in kept {
             let sending = sending.clone();
-            crew.spawn(move || sending.serve(stripe, index, channel))?;
+            workers.spawn(move || sending.serve(stripe, index, channel))?;
         }
         return first.map_or(Ok(()), |(stripe, index, channel)| {
             sending.serve(stripe, index, channel)
@@ -174,7 +175,7 @@ fn start(
     for stripe in 0..peers.len() {
         for index in usize::from(stripe == 0)..sending.channels[stripe] {
             let (sending, connect) = (sending.clone(), connect(stripe));
-            crew.spawn(move || sending.serve(stripe, index, connect()?))?;
+            workers.spawn(move || sending.serve(stripe, index, connect()?))?;
         }
     }
     sending.serve(0, 0, first)

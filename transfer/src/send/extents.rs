@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::sync::lock;
 
-/// What all movers of a transfer know of a file.
+/// What all workers of a transfer know of a file.
 ///
 /// To look for the end of an extent may take time in proportion to its length (tmpfs looks at each page), so the last
 /// one that was found is remembered: a file without holes is looked through once, and not for every block.

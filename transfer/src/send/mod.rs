@@ -16,9 +16,9 @@ use gridhaul_storage::StorageError;
 pub(crate) use blocks::FilePart;
 
 use self::extents::Extents;
+use crate::error::{SequenceError, TransferError};
 use crate::local::{Context, DataChannels, Role};
 use crate::node::{LineSource, Plan};
-use crate::{SequenceError, TransferError};
 
 /// The part of a file that a session asked for.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@ use gridhaul_storage::OpenedFile;
 
 use super::extents::Extents;
 use super::text::Text;
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::local::{Context, DataChannels};
 
 /// The part of a file that is sent.

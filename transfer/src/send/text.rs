@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use gridhaul_storage::{OpenedFile, StorageError};
 use rustix::io::Errno;
 
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::node::LineIterator;
 
 /// Text that comes in pieces and has no length before its end.

@@ -29,7 +29,7 @@ pub(crate) struct Site {
 
 /// What a test may vary.
 pub(crate) struct Settings {
-    pub(crate) movers: usize,
+    pub(crate) workers: usize,
     pub(crate) block_bytes: usize,
     pub(crate) data_timeout: Duration,
     pub(crate) admission: Admission,
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            movers: 64,
+            workers: 64,
             block_bytes: 64 * 1024,
             data_timeout: PATIENCE,
             admission: Admission::Anyone,
@@ -59,7 +59,7 @@ impl Site {
                     home: PathBuf::from("/"),
                 })
             }),
-            movers: settings.movers,
+            workers: settings.workers,
             block_bytes: settings.block_bytes,
             buffer_memory_bytes: 64 * 1024 * 1024,
             checksum_threads: 2,

@@ -164,9 +164,9 @@ fn a_part_behind_the_end_is_empty() {
 }
 
 #[test]
-fn more_movers_than_permits_take_turns() {
+fn more_workers_than_permits_take_turns() {
     let settings = || Settings {
-        movers: 2,
+        workers: 2,
         ..Settings::default()
     };
     let (from, to) = (Site::new(settings()), Site::new(settings()));

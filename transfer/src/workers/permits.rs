@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-/// The right to run so many movers; goes back when it is dropped.
+/// The right to run so many workers; goes back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     count: usize,

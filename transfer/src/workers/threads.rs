@@ -1,4 +1,4 @@
-//! The threads that movers run on.
+//! The threads that workers run on.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,7 +31,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// How long a thread waits for more work before it ends.
 const KEPT_IDLE: Duration = Duration::from_secs(10);
 
-/// Movers use their buffers, not their stacks; drivers get room for a handshake.
+/// Workers use their buffers, not their stacks; drivers get room for a handshake.
 const STACK_BYTES: usize = 512 * 1024;
 
 impl Threads {
@@ -55,7 +55,7 @@ impl Threads {
         drop(state);
         let shared = self.shared.clone();
         thread::Builder::new()
-            .name("mover".to_owned())
+            .name("transfer-worker".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || shared.serve(job))
             .map(drop)

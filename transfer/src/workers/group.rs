@@ -1,15 +1,15 @@
-//! The movers of one transfer.
+//! The workers of one transfer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::TransferError;
+use crate::error::TransferError;
 use crate::local::NodeShared;
 use crate::running::Running;
 
-/// Runs the movers of one transfer beside its first thread, and waits for them.
+/// Runs the workers of one transfer beside its first thread, and waits for them.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerGroup {
     shared: Arc<NodeShared>,
     running: Arc<Running>,
     active: Arc<Active>,
@@ -21,7 +21,7 @@ struct Active {
     changed: Condvar,
 }
 
-impl Crew {
+impl WorkerGroup {
     pub(crate) fn new(shared: &Arc<NodeShared>, running: &Arc<Running>) -> Self {
         Self {
             shared: shared.clone(),
@@ -30,10 +30,10 @@ impl Crew {
         }
     }
 
-    /// Runs `mover` on a thread of its own. Its failure is the transfer's failure.
+    /// Runs `worker` on a thread of its own. Its failure is the transfer's failure.
     pub(crate) fn spawn(
         &self,
-        mover: impl FnOnce() -> Result<(), TransferError> + Send + 'static,
+        worker: impl FnOnce() -> Result<(), TransferError> + Send + 'static,
     ) -> Result<(), TransferError> {
         *self
             .active
@@ -43,9 +43,9 @@ impl Crew {
         let finished = Finished(self.active.clone());
         let running = self.running.clone();
         let job = move || {
-            // Dropped last: a thread that waits for the movers then sees everything that this one did.
+            // Dropped last: a thread that waits for the workers then sees everything that this one did.
             let _finished = finished;
-            match catch_unwind(AssertUnwindSafe(mover)) {
+            match catch_unwind(AssertUnwindSafe(worker)) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => running.fail(error),
                 Err(_) => running.fail(TransferError::panicked()),
@@ -57,7 +57,7 @@ impl Crew {
             .map_err(|error| TransferError::Local(format!("no thread is left: {error}")))
     }
 
-    /// Waits until all movers are done.
+    /// Waits until all workers are done.
     pub(crate) fn join(&self) {
         let mut count = self
             .active
@@ -74,7 +74,7 @@ impl Crew {
     }
 }
 
-/// A mover at work, until it is dropped.
+/// A worker at work, until it is dropped.
 struct Finished(Arc<Active>);
 
 impl Drop for Finished {

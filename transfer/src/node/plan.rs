@@ -1,0 +1,117 @@
+//! The complete description of a transfer.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gridhaul_protocol::command::{Representation, StripeLayout, TransferMode};
+use gridhaul_protocol::ranges::RangeSet;
+use gridhaul_storage::{ChecksumAlgorithm, Storage, StorageError};
+
+/// One transfer. It is complete: the node needs no other state of the session.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What to transfer.
+    pub task: Task,
+    /// Stream mode or MODE E.
+    pub mode: TransferMode,
+    /// Whether line ends are converted (`TYPE A`); in stream mode only.
+    pub representation: Representation,
+    /// MODE E, sending: connections to each stripe, 1 to 64.
+    pub parallelism: u8,
+    /// MODE E, sending: how a file is divided among stripes.
+    pub layout: StripeLayout,
+    /// How files are read and written.
+    pub handling: Handling,
+}
+
+/// How a transfer reads or writes its file, as configured by the administrator and the client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Handling {
+    /// When a received file counts as stored.
+    pub sync: SyncPolicy,
+    /// Received bytes are written in the order of the file, for storage that requires it (`ordered=1`).
+    pub ordered: bool,
+    /// Holes are preserved: received zeros are not written, and holes are sent as zeros without reading them.
+    pub sparse: bool,
+    /// Checksums to compute while the file arrives.
+    pub checksums: Vec<ChecksumAlgorithm>,
+    /// Also compute those that clients of the node have recently requested for files just stored.
+    pub checksums_asked_for: bool,
+}
+
+/// How far a received file must be on its way to disk before the client gets 226.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// The kernel decides when to write; a crash of the machine may lose the file.
+    #[default]
+    None,
+    /// Write-back of the whole file has begun, and an I/O error up to the close of the file fails the
+    /// transfer.
+    Close,
+    /// The data is on disk (`fdatasync`).
+    Data,
+}
+
+/// What a transfer moves.
+///
+/// Offsets on the wire, in `restart` and in markers count from the start of the part: `file offset =
+/// part offset + wire offset`.
+#[derive(Debug, Clone)]
+pub enum Task {
+    /// `RETR`, `ERET P`.
+    SendFile {
+        /// The file.
+        path: PathBuf,
+        /// Where the part starts, in bytes.
+        offset: u64,
+        /// The length of the part at most; `None` is to the end of the file.
+        length: Option<u64>,
+        /// What the peer has already (`REST`).
+        restart: RangeSet,
+    },
+    /// `LIST`, `NLST`, `MLSD`, `MLSR`: lines that the session makes, pulled while they are sent.
+    SendLines(LineSource),
+    /// `STOR`, `ESTO A`, `APPE`.
+    ReceiveFile {
+        /// The file.
+        path: PathBuf,
+        /// Where the part goes.
+        placement: Placement,
+        /// What arrived earlier (`REST`).
+        restart: RangeSet,
+        /// The number of bytes that the peer announced, for the transfer or for the file (`ALLO`).
+        promised: Option<u64>,
+    },
+}
+
+/// Where received bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// To the start of the file, which is truncated first unless the transfer is a restart.
+    Replace,
+    /// To this offset, in bytes; the rest of the file stays (`ESTO A`).
+    At(u64),
+    /// To the end (`APPE`).
+    Append,
+}
+
+/// Yields the next piece of text to send (whole lines, each ended by CRLF, at most some kilobytes), or
+/// `None` at the end. Runs on the node's threads and may block on storage.
+#[derive(Clone)]
+pub struct LineSource {
+    /// Makes the iterator, once, when the transfer starts.
+    pub open: Arc<OpenLines>,
+}
+
+/// Opens the source of a listing.
+pub type OpenLines = dyn Fn(&dyn Storage) -> Result<LineIterator, StorageError> + Send + Sync;
+
+/// The pieces of a listing, in order.
+pub type LineIterator = Box<dyn Iterator<Item = Result<Vec<u8>, StorageError>> + Send>;
+
+impl fmt::Debug for LineSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineSource").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,70 @@
+//! What a session requests from a node apart from transfers: data ports, checksums, changes of metadata.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gridhaul_protocol::stack::StackSpec;
+use gridhaul_stack::{Driver, ListenError, SocketOptions, StackError};
+use gridhaul_storage::ChecksumAlgorithm;
+
+/// Where a session listens.
+#[derive(Debug, Clone)]
+pub struct ListenRequest {
+    /// The driver stack.
+    pub stack: StackSpec,
+    /// Local addresses, one listener each.
+    pub local: Vec<IpAddr>,
+    /// The session's socket options.
+    pub sockets: SocketOptions,
+    /// Drivers with the identity of this session; each replaces the node's driver of the same name.
+    pub session_drivers: Vec<Arc<dyn Driver>>,
+}
+
+/// Where a session connects to.
+#[derive(Debug, Clone)]
+pub struct ConnectRequest {
+    /// The driver stack.
+    pub stack: StackSpec,
+    /// The stripes of the peer, in order.
+    pub peers: Vec<SocketAddr>,
+    /// The session's socket options.
+    pub sockets: SocketOptions,
+    /// As in [`ListenRequest::session_drivers`].
+    pub session_drivers: Vec<Arc<dyn Driver>>,
+}
+
+/// Why a node does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenFailure {
+    /// The stack cannot be built.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// No port is free, or the address is not local.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// A change of a file's metadata that leaves its content as it is.
+#[derive(Debug, Clone, Copy)]
+pub enum Relabel<'a> {
+    /// Another name; see [`gridhaul_storage::Storage::rename`].
+    Name(&'a Path),
+    /// Other permission bits; see [`gridhaul_storage::Storage::set_mode`].
+    Mode(u32),
+    /// Another group; see [`gridhaul_storage::Storage::set_group`].
+    Group(&'a str),
+}
+
+/// A request for the checksum of a file or a part of it.
+#[derive(Debug, Clone)]
+pub struct ChecksumRequest {
+    /// The file.
+    pub path: PathBuf,
+    /// The algorithm.
+    pub algorithm: ChecksumAlgorithm,
+    /// Where the part starts, in bytes; past the end of the file the part is empty.
+    pub offset: u64,
+    /// The length of the part at most, in bytes; `None` is to the end of the file.
+    pub length: Option<u64>,
+}
