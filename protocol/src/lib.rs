@@ -7,6 +7,7 @@
 pub mod address;
 pub mod block;
 pub mod command;
+pub mod excerpt;
 pub mod facts;
 pub mod feature;
 pub mod help;

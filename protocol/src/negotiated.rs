@@ -6,29 +6,30 @@
 //! it what came of it.
 
 mod port;
+mod refusal;
 mod security;
+mod settings;
+mod transfer;
 
 use std::mem;
-use std::time::Duration;
 
+use crate::address::StripeAddresses;
 use crate::command::{
-    AlgorithmName, BufferSide, Checksum, Command, EpsvRequest, MarkerEvent, OptsCommand,
-    Parallelism, Representation, Restart, RetrieveOptions, SiteCommand, StackRequest,
-    StoreAttributes, StripeLayout, Text, TransferMode,
+    AlgorithmName, BufferSide, Checksum, Command, EpsvRequest, Representation, Restart,
+    SiteCommand, StackRequest, StoreAttributes, TransferMode,
 };
-use crate::facts::FactSelection;
 use crate::path::{PathArgument, RemotePath};
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
 
-pub use port::{Direction, Passive, PassiveRequest, Refusal, TransferEnd};
+pub use port::{Channels, Direction, Passive, PassiveRequest, TransferEnd};
+pub use refusal::Refusal;
 pub use security::{DataPolicy, DataSecurity, Mechanism, PeerDemand};
+pub use settings::{MAX_PARALLELISM, Settings};
+pub use transfer::{NextTransfer, Terms};
 
 use port::DataPort;
 use security::Security;
-
-/// The most data channels to each stripe; a client that asks for more gets as many.
-pub const MAX_PARALLELISM: u8 = 64;
 
 /// The state of one session.
 #[derive(Debug, Clone, Default)]
@@ -39,129 +40,6 @@ pub struct Negotiated {
     next: NextTransfer,
     /// `RNFR` and `SITE SYMLINKFROM`, until the next command but `NOOP`.
     first_half: Option<FirstHalf>,
-}
-
-/// What stays until the client changes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// `TYPE`.
-    pub representation: Representation,
-    /// `MODE`.
-    pub mode: TransferMode,
-    /// Data channels to each stripe when sending in MODE E: from 1 to [`MAX_PARALLELISM`].
-    pub parallelism: u8,
-    /// How a file is dealt out to stripes when sending in MODE E.
-    pub layout: StripeLayout,
-    /// The size of MODE E blocks when sending, in bytes, if the client has a wish.
-    pub packet_bytes: Option<u64>,
-    /// Socket buffers for sending files, in bytes; `None` leaves them to the system.
-    pub retrieve_buffer_bytes: Option<u64>,
-    /// Socket buffers for receiving files, in bytes; `None` leaves them to the system.
-    pub store_buffer_bytes: Option<u64>,
-    /// The time between `112` markers while receiving in MODE E; `None` is never.
-    pub performance_interval: Option<Duration>,
-    /// The time between `111` markers while receiving in MODE E; `None` is only at the end.
-    pub restart_interval: Option<Duration>,
-    /// The time between `112` markers while sending; `None` is never.
-    pub retrieve_interval: Option<Duration>,
-    /// The time between markers while a checksum is made; `None` is never.
-    pub checksum_interval: Option<Duration>,
-    /// `PASV`, `EPSV` and `SPAS` are answered 200, and the address comes with the transfer.
-    pub delayed_passive: bool,
-    /// `EPSV ALL` was sent: no other command may set a data port (RFC 2428 4).
-    pub epsv_only: bool,
-    /// `OPTS MLST`.
-    pub facts: FactSelection,
-    /// `SITE SETNETSTACK`.
-    pub stack: StackRequest,
-}
-
-/// Between two markers, observed from globus-gridftp-server 13.24.
-const MARKER_INTERVAL: Duration = Duration::from_secs(5);
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            representation: Representation::default(),
-            mode: TransferMode::default(),
-            parallelism: 1,
-            layout: StripeLayout::default(),
-            packet_bytes: None,
-            retrieve_buffer_bytes: None,
-            store_buffer_bytes: None,
-            performance_interval: Some(MARKER_INTERVAL),
-            restart_interval: Some(MARKER_INTERVAL),
-            retrieve_interval: None,
-            checksum_interval: None,
-            delayed_passive: false,
-            epsv_only: false,
-            facts: FactSelection::default(),
-            stack: StackRequest::Default,
-        }
-    }
-}
-
-/// What the next transfer takes with it, whether it succeeds or not.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NextTransfer {
-    /// `REST`: bytes that the receiver has already.
-    pub restart: RangeSet,
-    /// `ALLO`: how many bytes will come.
-    pub promised: Option<u64>,
-    /// `SCKS`: the checksum that the stored file must have.
-    pub expected: Option<(AlgorithmName, Checksum)>,
-    /// `SITE STORATTR`.
-    pub attributes: StoreAttributes,
-}
-
-/// How a transfer that may begin is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
-    /// `MODE`.
-    pub mode: TransferMode,
-    /// `TYPE`; always [`Representation::Image`] in MODE E, whose offsets count the bytes of the file.
-    pub representation: Representation,
-    /// What waited for this transfer.
-    pub pending: NextTransfer,
-    /// The data port was delayed: the session listens now, calls [`Negotiated::listening`], and sends
-    /// the address in a 127 or 129 first.
-    pub delayed: Option<PassiveRequest>,
-}
-
-impl Terms {
-    /// Whether a file can be transferred under these terms.
-    ///
-    /// # Errors
-    ///
-    /// When a restart waited for it, and TYPE A is to be sent or received.
-    pub fn check_file(&self) -> Result<(), Refusal> {
-        if self.representation == Representation::Ascii && !self.pending.restart.is_empty() {
-            return Err(Refusal::RestartOfText);
-        }
-        Ok(())
-    }
-
-    /// Whether a file can be received that is not there yet.
-    ///
-    /// # Errors
-    ///
-    /// When a restart waited for it.
-    pub fn check_new_file(&self) -> Result<(), Refusal> {
-        if !self.pending.restart.is_empty() {
-            return Err(Refusal::RestartOfNewFile);
-        }
-        Ok(())
-    }
-}
-
-/// What becomes of the data channels and listeners that the session has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum Channels {
-    /// They stay.
-    Keep,
-    /// They are closed.
-    Release,
 }
 
 /// What came of a command that needs nothing but this state.
@@ -221,20 +99,15 @@ impl Negotiated {
             }
             Command::Stru => Reply::new(200, "STRU F ok."),
             Command::Sbuf(bytes) => {
-                self.set_buffer(BufferSide::Both, *bytes);
+                self.settings.set_buffer(BufferSide::Both, *bytes);
                 Reply::new(200, "SBUF Command Successful.")
             }
             Command::Site(SiteCommand::BufferSize { verb, bytes }) => {
-                self.set_buffer(verb.side(), *bytes);
+                self.settings.set_buffer(verb.side(), *bytes);
                 Reply::new(200, "Site Command Successful.")
             }
             Command::Trev { event, seconds } => {
-                match event {
-                    MarkerEvent::Performance => {
-                        self.settings.performance_interval = interval(*seconds);
-                    }
-                    MarkerEvent::Restart => self.settings.restart_interval = interval(*seconds),
-                }
+                self.settings.set_interval(*event, *seconds);
                 Reply::new(200, "Command Successful.")
             }
             Command::Allo { bytes, .. } => {
@@ -246,7 +119,7 @@ impl Negotiated {
                 self.settings.epsv_only = true;
                 Reply::new(229, "EPSV ALL Successful.")
             }
-            Command::Opts(options) => self.set_options(options),
+            Command::Opts(options) => self.settings.set_options(options),
             Command::Dcau(_) | Command::Pbsz(_) | Command::Prot(_) => {
                 let (reply, changed) = self.security.settle(command)?;
                 if changed {
@@ -377,21 +250,72 @@ impl Negotiated {
         }
     }
 
+    /// `PASV`, `EPSV` or `SPAS` came.
+    ///
+    /// # Errors
+    ///
+    /// After `EPSV ALL`, if it is not `EPSV`; and when data channels cannot be made as things are
+    /// ([`Negotiated::data_security`]).
+    pub fn passive(&mut self, request: PassiveRequest) -> Result<Passive, Refusal> {
+        self.data_security()?;
+        if self.settings.epsv_only && !matches!(request, PassiveRequest::Epsv(_)) {
+            return Err(Refusal::EpsvOnly);
+        }
+        if self.settings.delayed_passive {
+            self.port = DataPort::Delayed(request);
+            return Ok(Passive::Delay);
+        }
+        self.port = DataPort::None;
+        Ok(Passive::Listen {
+            striped: self.may_stripe(request),
+        })
+    }
+
+    /// Whether the reply to this request may give more than one address now.
+    pub fn may_stripe(&self, request: PassiveRequest) -> bool {
+        let is_extended = self.settings.mode == TransferMode::Extended;
+        is_extended && matches!(request, PassiveRequest::Spas(_))
+    }
+
+    /// The session listens, at so many addresses.
+    pub fn listening(&mut self, stripes: usize) {
+        self.port = DataPort::passive(stripes);
+    }
+
+    /// `PORT`, `EPRT` or `SPOR` came, and the session is willing to connect there.
+    ///
+    /// # Errors
+    ///
+    /// After `EPSV ALL`, or with several addresses in stream mode; and when data channels cannot be made
+    /// as things are ([`Negotiated::data_security`]).
+    pub fn active(&mut self, addresses: &StripeAddresses) -> Result<(), Refusal> {
+        self.data_security()?;
+        if self.settings.epsv_only {
+            return Err(Refusal::EpsvOnly);
+        }
+        let stripes = addresses.as_slice().len();
+        if self.settings.mode == TransferMode::Stream && stripes > 1 {
+            return Err(Refusal::StripesNeedExtendedMode);
+        }
+        self.port = DataPort::active(stripes);
+        Ok(())
+    }
+
+    /// The data port cannot be used: listening or preparing to connect failed.
+    pub fn port_failed(&mut self) {
+        self.port = DataPort::None;
+    }
+
+    /// A transfer that [`Negotiated::begin`] let pass has ended.
+    pub fn finish(&mut self, end: TransferEnd) -> Channels {
+        self.port.finish(self.settings.mode, end)
+    }
+
     fn set_mode(&mut self, mode: TransferMode) -> Channels {
         if mem::replace(&mut self.settings.mode, mode) == mode {
             return Channels::Keep;
         }
         self.port.mode_changed()
-    }
-
-    fn set_buffer(&mut self, side: BufferSide, bytes: u64) {
-        let bytes = Some(bytes).filter(|&bytes| bytes != 0);
-        if side != BufferSide::Store {
-            self.settings.retrieve_buffer_bytes = bytes;
-        }
-        if side != BufferSide::Retrieve {
-            self.settings.store_buffer_bytes = bytes;
-        }
     }
 
     fn set_restart(&mut self, restart: &Restart) -> Reply {
@@ -402,52 +326,6 @@ impl Negotiated {
             "Restart Marker OK. Send STORE or RETR to initiate transfer.",
         )
     }
-
-    fn set_options(&mut self, options: &OptsCommand) -> Reply {
-        match options {
-            OptsCommand::Retrieve(options) => self.set_retrieve_options(options),
-            OptsCommand::DelayedPassive(allowed) => self.settings.delayed_passive = *allowed,
-            OptsCommand::ChecksumMarkers(seconds) => {
-                self.settings.checksum_interval = interval(*seconds);
-            }
-            OptsCommand::Facts(names) => {
-                let names = names.iter().map(Text::as_str);
-                self.settings.facts = FactSelection::from_names(names);
-                // RFC 3659 7.9: the reply names the facts that will be shown.
-                let text = format!("MLST OPTS {}", self.settings.facts);
-                return Reply::new(200, text.trim_end());
-            }
-            OptsCommand::Utf8(true) => {}
-            OptsCommand::Utf8(false) => {
-                return Reply::new(
-                    504,
-                    "UTF8 cannot be switched off: names are sent as they are.",
-                );
-            }
-        }
-        Reply::new(200, "OPTS Command Successful.")
-    }
-
-    fn set_retrieve_options(&mut self, options: &RetrieveOptions) {
-        let settings = &mut self.settings;
-        if let Some(Parallelism { starting, .. }) = options.parallelism {
-            let channels = u8::try_from(starting).unwrap_or(MAX_PARALLELISM);
-            settings.parallelism = channels.clamp(1, MAX_PARALLELISM);
-        }
-        if let Some(layout) = options.layout {
-            settings.layout = layout;
-        }
-        if let Some(seconds) = options.marker_seconds {
-            settings.retrieve_interval = interval(seconds);
-        }
-        if options.packet_bytes.is_some() {
-            settings.packet_bytes = options.packet_bytes;
-        }
-    }
-}
-
-fn interval(seconds: u32) -> Option<Duration> {
-    (seconds != 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 /// Whether what is there already is the beginning of the file and nothing else.

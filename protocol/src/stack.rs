@@ -15,7 +15,7 @@ use nom::multi::separated_list1;
 use nom::sequence::{preceded, separated_pair};
 use nom::{IResult, Parser};
 
-use crate::command::Shown;
+use crate::excerpt::Excerpt;
 
 /// A stack as it was written, in order from the bottom.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ pub enum StackSyntaxError {
     TooLong(usize),
     /// The text from this place on is no driver.
     #[error("'{0}' is no driver; a stack is written like tcp or tcp:port=50000-51000;cc=bbr,gsi")]
-    Syntax(Shown),
+    Syntax(Excerpt),
     /// More drivers than are accepted.
     #[error("{0} drivers; at most {MAX_DRIVERS} are accepted")]
     TooManyDrivers(usize),
@@ -49,7 +49,7 @@ pub enum StackSyntaxError {
     #[error("{count} options for the driver '{driver}'; at most {MAX_OPTIONS} are accepted")]
     TooManyOptions {
         /// The driver.
-        driver: Shown,
+        driver: Excerpt,
         /// How many it has.
         count: usize,
     },
@@ -80,7 +80,7 @@ impl StackSpec {
             .find(|driver| driver.options.len() > MAX_OPTIONS)
         {
             return Err(StackSyntaxError::TooManyOptions {
-                driver: Shown::new(driver.name.as_bytes()),
+                driver: Excerpt::new(driver.name.as_bytes()),
                 count: driver.options.len(),
             });
         }
@@ -97,9 +97,9 @@ impl FromStr for StackSpec {
 }
 
 /// The first piece between commas that is no driver by itself.
-fn first_bad_piece(text: &str) -> Shown {
+fn first_bad_piece(text: &str) -> Excerpt {
     let bad = |piece: &&str| all_consuming(driver).parse(*piece).is_err();
-    Shown::new(text.split(',').find(bad).unwrap_or(text).as_bytes())
+    Excerpt::new(text.split(',').find(bad).unwrap_or(text).as_bytes())
 }
 
 fn driver(text: &str) -> IResult<&str, DriverSpec> {
@@ -209,7 +209,7 @@ mod tests {
         ] {
             assert_eq!(
                 StackSpec::parse(text),
-                Err(StackSyntaxError::Syntax(Shown::new(piece.as_bytes())))
+                Err(StackSyntaxError::Syntax(Excerpt::new(piece.as_bytes())))
             );
         }
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::Offset;
 
-use crate::command::Shown;
+use crate::excerpt::Excerpt;
 use crate::number::{append_padded, decimal};
 
 /// A point in time that is written in whole seconds of UTC.
@@ -21,14 +21,14 @@ pub struct TimeValue(pub Timestamp);
 pub enum TimeError {
     /// There are not fourteen digits.
     #[error("'{0}' is no time; it is written as YYYYMMDDHHMMSS in UTC, such as 20261120092338")]
-    Form(Shown),
+    Form(Excerpt),
     /// A part of the date or of the time of day that no calendar or clock has.
     #[error(
         "{value} cannot be the {part} of the time '{given}': it must be from {first} to {last}"
     )]
     Part {
         /// The whole text.
-        given: Shown,
+        given: Excerpt,
         /// Which part.
         part: &'static str,
         /// What it says.
@@ -40,7 +40,7 @@ pub enum TimeError {
     },
     /// The last day of the year 9999, which is not there in all time zones.
     #[error("'{0}' is too late; the last time is 99991230220000")]
-    TooLate(Shown),
+    TooLate(Excerpt),
 }
 
 /// How many digits there are before the fraction.
@@ -55,7 +55,7 @@ impl TimeValue {
     ///
     /// When the text has another form, or names a day or a time of day that there is not.
     pub fn parse(text: &[u8]) -> Result<Self, TimeError> {
-        let form = || TimeError::Form(Shown::new(text));
+        let form = || TimeError::Form(Excerpt::new(text));
         let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
             Some(point) => (&text[..point], nanoseconds(&text[point + 1..])),
             None => (text, Some(0)),
@@ -70,7 +70,7 @@ impl TimeValue {
                 return Ok(value);
             }
             Err(TimeError::Part {
-                given: Shown::new(text),
+                given: Excerpt::new(text),
                 part,
                 value,
                 first,
@@ -87,7 +87,7 @@ impl TimeValue {
         DateTime::new(year, month, day, hour, minute, second, fraction)
             .and_then(|time| Offset::UTC.to_timestamp(time))
             .map(Self)
-            .map_err(|_| TimeError::TooLate(Shown::new(text)))
+            .map_err(|_| TimeError::TooLate(Excerpt::new(text)))
     }
 }
 

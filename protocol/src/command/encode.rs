@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use super::{
-    Command, DataChannelAuthentication, DataChannelContext, EpsvRequest, ListPath, MarkerEvent,
-    ProtectionLevel, Representation, Restart, SiteCommand, TransferMode,
+use super::arguments::{
+    DataChannelAuthentication, DataChannelContext, EpsvRequest, ListPath, MarkerEvent,
+    ProtectionLevel, Representation, Restart, TransferMode,
 };
+use super::commands::Command;
+use super::site::SiteCommand;
 use crate::address::{format_extended, format_host_port, format_stripe};
 use crate::path::PathArgument;
 use crate::time::TimeValue;

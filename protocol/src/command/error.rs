@@ -1,7 +1,6 @@
 //! What is wrong with a command line.
 
-use std::fmt;
-
+use crate::excerpt::Excerpt;
 use crate::ranges::RangeError;
 use crate::reply::Reply;
 use crate::time::TimeError;
@@ -14,7 +13,7 @@ pub enum CommandError {
     Empty,
     /// No command of that name is known.
     #[error("Invalid command '{0}'. HELP lists the commands.")]
-    Unknown(Shown),
+    Unknown(Excerpt),
     /// The command is known from a standard or from other servers, and there is nothing like it here.
     #[error("Command not supported: {0}. HELP lists the commands.")]
     Unsupported(&'static str),
@@ -32,7 +31,7 @@ pub enum CommandError {
 
 impl CommandError {
     pub(super) fn unknown(verb: &[u8]) -> Self {
-        Self::Unknown(Shown::new(verb))
+        Self::Unknown(Excerpt::new(verb))
     }
 
     /// The reply that tells the client.
@@ -79,7 +78,7 @@ pub enum ArgumentFault {
         /// What the argument should be.
         what: &'static str,
         /// The argument, or that it is not shown.
-        given: Shown,
+        given: Excerpt,
         /// What would be right.
         expected: &'static str,
     },
@@ -89,7 +88,7 @@ pub enum ArgumentFault {
         /// What the argument is.
         what: &'static str,
         /// The argument.
-        given: Shown,
+        given: Excerpt,
         /// What would be right.
         expected: &'static str,
     },
@@ -101,47 +100,8 @@ pub enum ArgumentFault {
     Time(#[source] TimeError),
     /// A network protocol that is neither IPv4 nor IPv6.
     #[error("Network protocol '{0}' not supported, use (1,2)")]
-    Family(Shown),
+    Family(Excerpt),
     /// A protection level of data channels that there is none of.
     #[error("{0} protection level not supported, use C, S or P")]
-    ProtectionLevel(Shown),
-}
-
-/// A piece of input in an error text: cut where it is long, with control characters and bytes that are not
-/// UTF-8 escaped. It is made of what the peer sent, never of a text that has such a piece in it already.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown(String);
-
-impl Shown {
-    const MAX_BYTES: usize = 80;
-
-    pub(crate) fn new(bytes: &[u8]) -> Self {
-        let (head, more) = match bytes.get(..Self::MAX_BYTES) {
-            Some(head) if bytes.len() > Self::MAX_BYTES => (head, "..."),
-            _ => (bytes, ""),
-        };
-        let mut shown = String::new();
-        for chunk in head.utf8_chunks() {
-            for character in chunk.valid().chars() {
-                if character.is_control() {
-                    shown.extend(character.escape_default());
-                } else {
-                    shown.push(character);
-                }
-            }
-            shown.push_str(&chunk.invalid().escape_ascii().to_string());
-        }
-        Self(shown + more)
-    }
-
-    /// Stands for input that no text may show.
-    pub(crate) fn secret() -> Self {
-        Self(String::from("***"))
-    }
-}
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+    ProtectionLevel(Excerpt),
 }

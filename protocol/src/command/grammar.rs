@@ -15,8 +15,10 @@ use nom::multi::{many0_count, separated_list0};
 use nom::sequence::{preceded, terminated};
 use nom::{IResult, Parser};
 
-use super::{AlgorithmName, ArgumentFault, Base64, CommandError, ListPath, Shown, Text};
+use super::arguments::{AlgorithmName, Base64, ListPath, Text};
+use super::error::{ArgumentFault, CommandError};
 use crate::address::AddressError;
+use crate::excerpt::Excerpt;
 use crate::number::decimal;
 use crate::path::PathArgument;
 use crate::time::{TimeError, TimeValue};
@@ -72,7 +74,7 @@ impl<'a> Argument<'a> {
     pub(super) fn invalid(self, what: &'static str, expected: &'static str) -> CommandError {
         self.fault(ArgumentFault::Invalid {
             what,
-            given: Shown::new(self.bytes.unwrap_or_default()),
+            given: Excerpt::new(self.bytes.unwrap_or_default()),
             expected,
         })
     }
@@ -81,14 +83,14 @@ impl<'a> Argument<'a> {
     pub(super) fn unsupported(self, what: &'static str, expected: &'static str) -> CommandError {
         self.fault(ArgumentFault::Unsupported {
             what,
-            given: Shown::new(self.bytes.unwrap_or_default()),
+            given: Excerpt::new(self.bytes.unwrap_or_default()),
             expected,
         })
     }
 
     /// An address in the argument cannot be used.
     pub(super) fn address_fault(self, address: &[u8], error: AddressError) -> CommandError {
-        let given = Shown::new(address);
+        let given = Excerpt::new(address);
         self.fault(match error {
             AddressError::Family => ArgumentFault::Family(given),
             AddressError::Syntax => ArgumentFault::Invalid {
@@ -178,7 +180,7 @@ pub(super) fn decimal_value<T: FromStr>(
 ) -> Result<T, ArgumentFault> {
     decimal(value).ok_or_else(|| ArgumentFault::Invalid {
         what,
-        given: Shown::new(value),
+        given: Excerpt::new(value),
         expected: "a decimal number",
     })
 }
@@ -236,7 +238,7 @@ pub(super) fn base64<'a>() -> impl Parser<&'a [u8], Output = Base64, Error = Arg
             Some(base64) => Ok((input, base64)),
             None => Err(nom::Err::Error(ArgumentFault::Invalid {
                 what: "the argument",
-                given: Shown::secret(),
+                given: Excerpt::secret(),
                 expected: "base64",
             })),
         }
@@ -275,7 +277,7 @@ pub(super) fn invalid(
 ) -> nom::Err<ArgumentFault> {
     nom::Err::Error(ArgumentFault::Invalid {
         what,
-        given: Shown::new(given),
+        given: Excerpt::new(given),
         expected,
     })
 }

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use super::arguments::{StripeLayout, Text};
+use super::error::{ArgumentFault, CommandError};
 use super::grammar::{Argument, Pair, decimal_value, pairs};
-use super::{ArgumentFault, CommandError, Shown, StripeLayout, Text};
+use crate::excerpt::Excerpt;
 
 /// One `OPTS` command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl OptsCommand {
             b"CKSM" => parse_markers(&pairs).map(Self::ChecksumMarkers),
             _ => Err(ArgumentFault::Invalid {
                 what: "the command",
-                given: Shown::new(command),
+                given: Excerpt::new(command),
                 expected: "RETR, PASV, SPAS, EPSV, MLST, UTF8 or CKSM",
             }),
         }
@@ -122,7 +124,7 @@ impl RetrieveOptions {
             (b"blocked", _) => Ok(StripeLayout::default()),
             _ => Err(ArgumentFault::Invalid {
                 what: "the stripe layout",
-                given: Shown::new(layout),
+                given: Excerpt::new(layout),
                 expected: "Blocked or Partitioned",
             }),
         }
@@ -180,7 +182,7 @@ impl Parallelism {
             }),
             _ => Err(ArgumentFault::Invalid {
                 what: "the parallelism",
-                given: Shown::new(value),
+                given: Excerpt::new(value),
                 expected: "starting,minimum,maximum",
             }),
         }
@@ -205,7 +207,7 @@ fn parse_facts(pairs: &[Pair<'_>]) -> Result<Vec<Text>, ArgumentFault> {
     if pairs.len() > OptsCommand::MAX_FACTS {
         return Err(ArgumentFault::Invalid {
             what: "the list",
-            given: Shown::new(pairs[OptsCommand::MAX_FACTS].key),
+            given: Excerpt::new(pairs[OptsCommand::MAX_FACTS].key),
             expected,
         });
     }
@@ -244,7 +246,7 @@ fn not_zero<T: FromStr + Default + PartialEq>(
     if number == T::default() {
         return Err(ArgumentFault::Invalid {
             what,
-            given: Shown::new(value),
+            given: Excerpt::new(value),
             expected: "at least 1",
         });
     }
@@ -254,7 +256,7 @@ fn not_zero<T: FromStr + Default + PartialEq>(
 fn unknown_option(pair: &Pair<'_>, expected: &'static str) -> ArgumentFault {
     ArgumentFault::Invalid {
         what: "the option",
-        given: Shown::new(pair.key),
+        given: Excerpt::new(pair.key),
         expected,
     }
 }

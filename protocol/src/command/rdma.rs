@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use nom::Parser;
 use nom::combinator::opt;
 
-use super::CommandError;
+use super::error::{ArgumentFault, CommandError};
 use super::grammar::{Argument, number, path, word};
 use crate::address::{format_stripe, parse_stripe};
 use crate::path::PathArgument;
@@ -92,7 +92,7 @@ fn address(argument: Argument<'_>) -> Result<RdmaCommand, CommandError> {
     Ok(RdmaCommand::Address { peer, buffer })
 }
 
-fn buffer(input: &[u8]) -> nom::IResult<&[u8], BufferBytes, super::ArgumentFault> {
+fn buffer(input: &[u8]) -> nom::IResult<&[u8], BufferBytes, ArgumentFault> {
     number("the size of a buffer")
         .map(|number: u32| BufferBytes(number.swap_bytes()))
         .parse(input)

@@ -3,6 +3,8 @@
 mod round_trip;
 
 use super::*;
+use crate::address::{Family, StripeAddresses};
+use crate::path::PathArgument;
 use crate::reply::Reply;
 
 fn parse(line: &str) -> Result<Command, CommandError> {

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::{Fact, FileFacts, FileType, Permissions, Unique};
-use crate::command::Shown;
+use super::selection::Fact;
+use super::{FileFacts, FileType, Permissions, Unique};
+use crate::excerpt::Excerpt;
 use crate::number::decimal;
 use crate::time::{TimeError, TimeValue};
 
@@ -12,13 +13,13 @@ use crate::time::{TimeError, TimeValue};
 pub enum FactsError {
     /// No space ends the facts.
     #[error("there is no name in the line of facts '{0}'")]
-    NoName(Shown),
+    NoName(Excerpt),
     /// A piece without `=`.
     #[error("'{0}' is no fact; a fact is written as Size=3;")]
-    NoValue(Shown),
+    NoValue(Excerpt),
     /// The size is no number.
     #[error("the size '{0}' is no number of bytes")]
-    Size(Shown),
+    Size(Excerpt),
     /// The time of the last change is no time.
     #[error("the time of the last change is wrong: {0}")]
     Modified(#[from] TimeError),
@@ -37,10 +38,10 @@ impl<'a> FileFacts<'a> {
     /// When the line is no line of facts, or a client could not copy the file for what the facts
     /// say of its size and its time.
     pub fn parse_line(line: &'a [u8]) -> Result<(Self, &'a [u8]), FactsError> {
-        let end = end_of_facts(line).ok_or_else(|| FactsError::NoName(Shown::new(line)))?;
+        let end = end_of_facts(line).ok_or_else(|| FactsError::NoName(Excerpt::new(line)))?;
         let (texts, name) = (&line[..end], &line[end + 1..]);
         if name.is_empty() {
-            return Err(FactsError::NoName(Shown::new(line)));
+            return Err(FactsError::NoName(Excerpt::new(line)));
         }
         let mut facts = Self::default();
         for text in texts.split(|&byte| byte == b';') {
@@ -54,13 +55,13 @@ impl<'a> FileFacts<'a> {
 
     fn read(&mut self, text: &'a [u8]) -> Result<(), FactsError> {
         let equals = text.iter().position(|&byte| byte == b'=');
-        let equals = equals.ok_or_else(|| FactsError::NoValue(Shown::new(text)))?;
+        let equals = equals.ok_or_else(|| FactsError::NoValue(Excerpt::new(text)))?;
         let value = &text[equals + 1..];
         match Fact::from_name(&text[..equals]) {
             Some(Fact::Type) => self.file_type = Some(file_type(value)),
             Some(Fact::Modify) => self.modified = Some(TimeValue::parse(value)?.0),
             Some(Fact::Size) => {
-                let size = decimal(value).ok_or_else(|| FactsError::Size(Shown::new(value)))?;
+                let size = decimal(value).ok_or_else(|| FactsError::Size(Excerpt::new(value)))?;
                 self.size = Some(size);
             }
             Some(Fact::Perm) => self.permissions = Some(permissions(value)),

@@ -1,6 +1,7 @@
 //! Facts to lines. A listing has a million of them, so nothing is allocated on the way.
 
-use super::{Fact, FactSelection, FileFacts, Permissions, Unique};
+use super::selection::{Fact, FactSelection};
+use super::{FileFacts, Permissions, Unique};
 use crate::line;
 use crate::number::{append_decimal, append_hexadecimal, append_octal};
 use crate::time::TimeValue;

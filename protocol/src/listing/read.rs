@@ -11,14 +11,14 @@ use nom::sequence::{preceded, separated_pair, terminated};
 use nom::{IResult, Parser};
 
 use super::{ListLine, ListTime, MONTHS};
-use crate::command::Shown;
+use crate::excerpt::Excerpt;
 use crate::facts::FileType;
 use crate::number::decimal;
 
 /// A line that does not look like one of `ls -l`. The server is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' does not look like a line of ls -l; MLSD may do better")]
-pub struct ListError(Shown);
+pub struct ListError(Excerpt);
 
 impl<'a> ListLine<'a> {
     /// Reads a line of `LIST` or `STAT`, without its line end and without the space that such a
@@ -37,7 +37,7 @@ impl<'a> ListLine<'a> {
         }
         match all_consuming(list_line).parse(line) {
             Ok((_, line)) => Ok(Some(line)),
-            Err(_) => Err(ListError(Shown::new(line))),
+            Err(_) => Err(ListError(Excerpt::new(line))),
         }
     }
 }

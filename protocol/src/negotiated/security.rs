@@ -2,7 +2,7 @@
 //!
 //! Only what was agreed is known here. The credentials that follow from it are the session's.
 
-use super::Refusal;
+use super::refusal::Refusal;
 use crate::command::{Command, DataChannelAuthentication, ProtectionLevel, Text};
 use crate::reply::Reply;
 

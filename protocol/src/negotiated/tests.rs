@@ -1,10 +1,12 @@
 //! Tests of the rules, mostly with the dialogues that real clients have.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::address::{Family, StripeAddresses};
-use crate::command::RdmaCommand;
+use crate::command::{RdmaCommand, StripeLayout};
 
 /// A session that obeys: it does for each command what a server would do.
 #[derive(Debug, Default)]

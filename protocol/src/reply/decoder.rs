@@ -1,7 +1,7 @@
 //! Bytes in, replies out.
 
 use super::{InnerLines, Reply};
-use crate::command::Shown;
+use crate::excerpt::Excerpt;
 use crate::line::{LineDecoder, LineError};
 
 /// The most lines that a reply may have.
@@ -30,7 +30,7 @@ pub enum ReplyError {
     Line(#[from] LineError),
     /// A line does not begin with a reply code from 100 to 699.
     #[error("the server sent '{0}', which is no reply")]
-    Code(Shown),
+    Code(Excerpt),
     /// It has more than [`MAX_REPLY_LINES`].
     #[error("the server sent a reply of more than {MAX_REPLY_LINES} lines")]
     TooManyLines,
@@ -111,7 +111,7 @@ impl ReplyDecoder {
                 self.unfinished = Some(unfinished);
                 Ok(None)
             }
-            Some(_) => Err(ReplyError::Code(Shown::new(line))),
+            Some(_) => Err(ReplyError::Code(Excerpt::new(line))),
         }
     }
 }
@@ -155,7 +155,7 @@ fn code(line: &[u8]) -> Result<u16, ReplyError> {
             let digit = |byte: &u8| u16::from(byte - b'0');
             Ok(digit(a) * 100 + digit(b) * 10 + digit(c))
         }
-        _ => Err(ReplyError::Code(Shown::new(line))),
+        _ => Err(ReplyError::Code(Excerpt::new(line))),
     }
 }
 

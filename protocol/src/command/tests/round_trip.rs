@@ -9,6 +9,8 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::{parse, path};
+use crate::address::{Family, StripeAddresses};
+use crate::path::PathArgument;
 
 fn any_path() -> impl Strategy<Value = PathArgument> {
     prop_oneof![
