@@ -12,7 +12,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: test-programs format lint doc dependencies test-workspace test-loom ## Install what the tests need, then run every check and test
+test: test-programs format lint doc book dependencies test-workspace test-loom ## Install what the tests need, then run every check and test
 
 .PHONY: test-programs
 test-programs: ## Install the clients and the peer server that the tests drive
@@ -37,11 +37,11 @@ book: ## Build the documentation for readers in target/book, with mdbook
 .PHONY: dependencies
 dependencies: ## Check licences, duplicates, sources and number of dependencies
 	scripts/check-dependency-budget
-	scripts/cargo-deny check --hide-inclusion-graph bans licenses sources
+	scripts/tool cargo-deny check --hide-inclusion-graph bans licenses sources
 
 .PHONY: advisories
 advisories: ## Check dependencies against the RustSec database (fetches it)
-	scripts/cargo-deny check advisories
+	scripts/tool cargo-deny check advisories
 
 # Cargo does not build another crate's program for a test, so the server is built first.
 .PHONY: test-workspace
