@@ -10,7 +10,6 @@ use gridhaul_stack::Cancel;
 use gridhaul_storage::{Storage, StorageError};
 use gridhaul_transfer::NodeSession;
 use rustix::io::Errno;
-use rustix::rand::GetRandomFlags;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -135,40 +134,4 @@ impl Session {
 async fn next(news: Option<&News>, due: Option<Instant>) -> Option<&News> {
     tokio::time::sleep_until(due?).await;
     news
-}
-
-/// A new file's name begins so where the client names none.
-const NEW_FILE: &[u8] = b"upload";
-
-impl User {
-    /// A path that nothing has: that of the argument, or one in the current directory, with 64 random bits behind it.
-    /// Another user cannot guess it and create something there first.
-    pub(super) fn new_path(
-        &self,
-        argument: Option<&PathArgument>,
-    ) -> Result<RemotePath, StorageError> {
-        let mut random = [0; 8];
-        let filled = rustix::rand::getrandom(&mut random, GetRandomFlags::empty())
-            .map_err(|errno| StorageError::new("getrandom", errno))?;
-        // getrandom(2): up to 256 bytes come whole.
-        if filled < random.len() {
-            return Err(StorageError::new("getrandom", Errno::AGAIN));
-        }
-        let end = format!(".{:016x}", u64::from_ne_bytes(random));
-        let beginning = argument.map_or(NEW_FILE, PathArgument::as_bytes);
-        let name = PathArgument::new([beginning, end.as_bytes()].concat());
-        let name = name.ok_or_else(|| StorageError::new("open", Errno::NAMETOOLONG))?;
-        self.path(Some(&name))
-    }
-
-    /// The path that an argument means; without one, the current directory.
-    pub(super) fn path(&self, argument: Option<&PathArgument>) -> Result<RemotePath, StorageError> {
-        match argument {
-            Some(argument) => self
-                .directory
-                .join(argument, &self.home)
-                .map_err(|_| StorageError::new("open", Errno::NAMETOOLONG)),
-            None => Ok(self.directory.clone()),
-        }
-    }
 }

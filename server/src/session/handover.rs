@@ -10,21 +10,14 @@ use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_security::context::MessageProtection;
 use tokio::net::TcpStream;
 
+use super::Session;
 use super::authenticate::{Initiator, Protection};
-use super::control::{Control, Parts};
+use super::control::{Control, Parts, Stream, TlsStream};
+use super::end::{Arrival, End};
 use super::login::Admitted;
-use super::tls::TlsStream;
-use super::{End, Session, Stream};
 use crate::front::{Guest, Handed, HandedProof, HandedProtection, Kept};
 use crate::server::Shared;
 use crate::shutdown::PhaseWatch;
-
-/// A client that may log in.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) name: String,
-    pub(super) is_anonymous: bool,
-}
 
 /// In the front process.
 impl Session {

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::authenticate::{Initiator, Protection};
 use super::control::Control;
-use super::handover::Arrival;
+use super::end::Arrival;
 use super::{End, Session, User, replies};
 use crate::admission::{Misconduct, Network};
 use crate::events::Event;

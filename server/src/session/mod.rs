@@ -11,43 +11,34 @@ mod channels;
 mod checksum;
 mod control;
 mod dispatch;
-mod entry;
+mod end;
 mod features;
 mod files;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod handover;
-mod lines;
 mod listing;
 mod login;
 mod names;
 mod order;
-mod pattern;
-mod protection;
 mod rdma;
 mod replies;
-mod runs;
 mod site;
 mod status;
-mod stream;
-mod tls;
 mod transfer;
-mod tree;
+mod user;
 mod watch;
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_protocol::negotiated::{Channels, DataPolicy, Negotiated};
-use gridhaul_protocol::path::RemotePath;
+use gridhaul_protocol::negotiated::{DataPolicy, Negotiated};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_security::credential::Credential;
 use gridhaul_shares::Source;
 use gridhaul_stack::{Details, Movement};
 use gridhaul_storage::StorageError;
-use gridhaul_transfer::NodeSession;
 use tokio::time::Instant;
 
 use crate::admission::{Misconduct, Place};
@@ -59,12 +50,13 @@ use crate::shutdown::{Phase, PhaseWatch};
 
 use authenticate::Protection;
 use control::{Control, Request};
-use handover::Arrival;
+use end::End;
 use login::Login;
+use user::User;
 
 pub(crate) use channel_security::GSI;
+pub(crate) use control::Stream;
 pub(crate) use login::{LocalUser, beginning};
-pub(crate) use stream::Stream;
 
 /// Replies are collected while more commands wait, up to so many bytes.
 const UNSENT_BYTES: usize = 16 * 1024;
@@ -119,89 +111,6 @@ struct LastChannels {
     /// How the driver moved the bytes, where it had a choice.
     movement: Option<Movement>,
     details: Details,
-}
-
-/// A client that has logged in.
-#[derive(Debug, Clone)]
-struct User {
-    name: String,
-    /// It was let in without a proof.
-    is_anonymous: bool,
-    /// Whom its shares are counted for.
-    source: Source,
-    node: Arc<dyn NodeSession>,
-    /// What `~` stands for.
-    home: RemotePath,
-    directory: RemotePath,
-}
-
-/// Why a session ends.
-#[derive(Debug, thiserror::Error)]
-enum End {
-    #[error("the client said goodbye")]
-    Quit,
-    #[error("the client closed the connection")]
-    ClosedByClient,
-    #[error("the client did nothing for too long")]
-    Idle,
-    #[error("too many wrong logins")]
-    WrongLogins,
-    #[error("the TLS handshake failed: {0}")]
-    Handshake(String),
-    #[error("{0}")]
-    Broken(String),
-    /// Passwords are not looked at now.
-    #[error("{0}")]
-    TryLater(String),
-    /// The client may log in, and another process serves it.
-    #[error("another process serves the client")]
-    HandedOver(Arrival),
-    /// `REIN` of a client that another process had before login.
-    #[error("the client begins anew")]
-    Returned,
-    /// It was told why.
-    #[error("the client cannot be served")]
-    NotServed,
-    #[error("the place was given to another client before login")]
-    Displaced,
-    #[error("the server is shutting down")]
-    Shutdown,
-    #[error("the control connection failed: {0}")]
-    Network(#[from] io::Error),
-}
-
-impl End {
-    /// The last reply, if the client may still read one.
-    fn reply(&self) -> Option<Reply> {
-        match self {
-            Self::ClosedByClient | Self::Handshake(_) | Self::Network(_) => None,
-            Self::HandedOver(_) | Self::Returned | Self::NotServed => None,
-            // RFC 959 5.4, before login as well; globus-gridftp-server 13.24 answers 211 there.
-            Self::Quit => Some(Reply::new(221, "Goodbye.")),
-            Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
-            // RFC 2228 3: a failed check. No later command could be believed.
-            Self::Broken(reason) => Some(Reply::new(
-                535,
-                format!("{reason} Closing control connection."),
-            )),
-            Self::WrongLogins => Some(Reply::new(
-                421,
-                "Too many wrong logins: closing control connection.",
-            )),
-            Self::TryLater(reason) => Some(Reply::new(
-                421,
-                format!("{reason}. Closing control connection."),
-            )),
-            Self::Displaced => Some(Reply::new(
-                421,
-                "Service busy: too many clients have not logged in. Please try again later. Closing control connection.",
-            )),
-            Self::Shutdown => Some(Reply::new(
-                421,
-                "Server shutting down: closing control connection.",
-            )),
-        }
-    }
 }
 
 impl Session {
@@ -498,13 +407,4 @@ fn begin(settings: &Settings) -> Negotiated {
         authenticated: security.require_dcau,
         encrypted: security.encrypt_data,
     })
-}
-
-impl User {
-    /// Does with the data channels what was decided.
-    fn settle(&self, channels: Channels) {
-        if channels == Channels::Release {
-            self.node.release();
-        }
-    }
 }

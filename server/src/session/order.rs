@@ -8,7 +8,7 @@ use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{Placement, Plan, Task};
 use jiff::Timestamp;
 
-use super::lines::Form;
+use super::listing::Form;
 use super::{Session, User};
 use crate::transfer_verb::TransferVerb;
 

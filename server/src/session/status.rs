@@ -14,10 +14,8 @@ use rustix::io::Errno;
 use tokio::runtime::Handle;
 
 use super::control::Control;
-use super::entry::{self, Clock, Kind};
 use super::files::Files;
-use super::lines::{Form, Style};
-use super::listing::Listing;
+use super::listing::{self, Clock, Form, Kind, Listing, Style};
 use super::{End, Session, User, replies};
 use crate::threads::Threads;
 
@@ -66,9 +64,9 @@ impl Session {
             let name = given
                 .as_ref()
                 .map_or(path.as_bytes(), PathArgument::as_bytes);
-            let link = entry::link_target(directory, &found);
+            let link = listing::link_target(directory, &found);
             let mut line = Vec::new();
-            if let Some(facts) = entry::facts(&found, Kind::Entry, link.as_deref()) {
+            if let Some(facts) = listing::facts(&found, Kind::Entry, link.as_deref()) {
                 facts.append_line(&mut line, selection, name);
             }
             Ok(Reply::spaced(
@@ -92,7 +90,7 @@ impl Session {
         self.on_path(control, user, Some(path), move |files, path| {
             let found = files.storage.stat(path.as_path())?;
             let mut line = Vec::new();
-            entry::append_long(&mut line, &found, given.as_bytes(), &Clock::now());
+            listing::append_long(&mut line, &found, given.as_bytes(), &Clock::now());
             Ok(Reply::spaced(
                 213,
                 [b"status of ", given.as_bytes()].concat(),

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::fuzzing::Input;
-use crate::session::pattern::Pattern;
+use crate::session::listing::Pattern;
 
 /// The most texts that braces are expanded into. Patterns with more are tried without the comparison.
 const MOST_TEXTS: usize = 200;

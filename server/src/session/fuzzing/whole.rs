@@ -18,10 +18,7 @@ use crate::fuzzing::Input;
 use crate::session::Stream;
 use crate::{PreparedServer, Server};
 
-use super::client::{Client, PATIENCE};
-
-/// What the file outside of the root holds. No name has it.
-pub(super) const SECRET: &[u8] = b"not for anybody who is not told";
+use super::client::{Client, PATIENCE, SECRET};
 
 /// What a client's commands and data do to a server.
 pub fn session(input: &[u8]) {

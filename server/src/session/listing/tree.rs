@@ -25,7 +25,7 @@ const DEEP_RUN_ENTRIES: usize = 1;
 const FREE_LEVELS: usize = 4;
 
 /// What is left of a tree.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     storage: Arc<dyn Storage>,
     listers: Listers,
     /// The directories above the one that is listed now, which is the last.
@@ -43,7 +43,7 @@ struct Level {
 
 impl Tree {
     /// A tree whose top is at `path`.
-    pub(super) fn new(
+    pub(crate) fn new(
         storage: Arc<dyn Storage>,
         listers: Listers,
         path: &Path,
@@ -67,7 +67,7 @@ impl Tree {
     /// # Errors
     ///
     /// When a directory cannot be read, or lies too deep.
-    pub(super) fn advance(
+    pub(crate) fn advance(
         &mut self,
         writer: &Writer,
         ready: &mut Pieces,

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 
 /// What an entry is to the directory that is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// One of its entries, or what was named itself.
     Entry,
     /// The directory itself.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
 
 /// The facts of a file; `None` for a link that leads nowhere, which listings leave out, as
 /// globus-gridftp-server 13.24 does.
-pub(super) fn facts<'a>(
+pub(crate) fn facts<'a>(
     metadata: &'a Metadata,
     kind: Kind,
     link_target: Option<&'a Path>,
@@ -68,7 +68,7 @@ pub(super) fn facts<'a>(
 }
 
 /// Where the link at an entry of `directory` leads, as an absolute path.
-pub(super) fn link_target(directory: &Path, metadata: &Metadata) -> Option<PathBuf> {
+pub(crate) fn link_target(directory: &Path, metadata: &Metadata) -> Option<PathBuf> {
     metadata
         .link_target
         .as_ref()
@@ -77,13 +77,13 @@ pub(super) fn link_target(directory: &Path, metadata: &Metadata) -> Option<PathB
 
 /// The time and the zone of the server, in which `LIST` and `STAT` tell times.
 #[derive(Debug, Clone)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     now: Timestamp,
     zone: TimeZone,
 }
 
 impl Clock {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self {
             now: Timestamp::now(),
             zone: TimeZone::system(),
@@ -92,7 +92,7 @@ impl Clock {
 }
 
 /// Appends the line of `LIST` and `STAT`.
-pub(super) fn append_long(line: &mut Vec<u8>, metadata: &Metadata, name: &[u8], clock: &Clock) {
+pub(crate) fn append_long(line: &mut Vec<u8>, metadata: &Metadata, name: &[u8], clock: &Clock) {
     let modified = Timestamp::try_from(metadata.modified).unwrap_or(Timestamp::UNIX_EPOCH);
     ListLine {
         file_type: file_type(metadata.kind),

@@ -16,7 +16,7 @@ use super::tree::Tree;
 use crate::threads::Listers;
 
 /// The lines of a listing, each ended by CRLF, in pieces.
-pub(super) struct Listing {
+pub(crate) struct Listing {
     writer: Writer,
     storage: Arc<dyn Storage>,
     listers: Listers,
@@ -38,7 +38,7 @@ impl Listing {
     /// # Errors
     ///
     /// When there is nothing at `path`, or it may not be listed.
-    pub(super) fn open(
+    pub(crate) fn open(
         (storage, listers): (Arc<dyn Storage>, Listers),
         style: Style,
         path: &Path,

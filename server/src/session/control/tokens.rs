@@ -5,7 +5,7 @@ use gridhaul_protocol::line::MAX_LINE_BYTES;
 use gridhaul_security::context::{ContextError, MessageProtection};
 use zeroize::Zeroizing;
 
-use super::control::Fault;
+use super::request::Fault;
 
 /// The command in a token. Clients use the three commands alike (observed from globus-url-copy 10.12,
 /// which sends `MIC` where the cipher does not encrypt).
@@ -14,7 +14,7 @@ use super::control::Fault;
 ///
 /// When the command came without protection, or the token is not the next one that the client has
 /// made; then the context is lost.
-pub(super) fn open(context: &mut MessageProtection, command: Command) -> Result<Command, Fault> {
+pub(crate) fn open(context: &mut MessageProtection, command: Command) -> Result<Command, Fault> {
     let (Command::Enc(token) | Command::Mic(token) | Command::Conf(token)) = command else {
         return Err(Fault::Unprotected);
     };
@@ -39,7 +39,7 @@ pub(super) fn open(context: &mut MessageProtection, command: Command) -> Result<
 /// # Errors
 ///
 /// When the context is lost.
-pub(super) fn seal(
+pub(crate) fn seal(
     context: &mut MessageProtection,
     lines: &[u8],
     output: &mut Vec<u8>,

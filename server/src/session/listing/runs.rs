@@ -32,7 +32,7 @@ const WAITING_RUNS: usize = 6;
 const HELPERS: usize = 4;
 
 /// The lines of a directory, a run after another.
-pub(super) struct Runs {
+pub(crate) struct Runs {
     lines: Arc<DirectoryLines>,
     listers: Listers,
     state: State,
@@ -69,7 +69,7 @@ struct Source {
 }
 
 impl Runs {
-    pub(super) fn new(
+    pub(crate) fn new(
         stream: Box<dyn DirectoryStream>,
         lines: DirectoryLines,
         listers: Listers,
@@ -82,7 +82,7 @@ impl Runs {
     }
 
     /// The next run, which may have no lines; `None` at the end.
-    pub(super) fn next_run(&mut self) -> Option<Made> {
+    pub(crate) fn next_run(&mut self) -> Option<Made> {
         let made = match &mut self.state {
             State::Alone(stream) => match stream.next_run(RUN_ENTRIES) {
                 Ok(Some(mut run)) => {

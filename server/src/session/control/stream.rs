@@ -27,7 +27,7 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Makes a TLS server of this end. When that fails, the stream is lost.
-    pub(super) async fn accept_tls(
+    pub(crate) async fn accept_tls(
         &mut self,
         config: &ServerConfig,
         workers: &Workers,
@@ -43,12 +43,12 @@ impl Stream {
     }
 
     /// Whether there can be TLS on it.
-    pub(super) fn takes_tls(&self) -> bool {
+    pub(crate) fn takes_tls(&self) -> bool {
         matches!(self, Self::Tcp(_))
     }
 
     /// The version and the cipher of TLS, for the log.
-    pub(super) fn tls_description(&self) -> Option<String> {
+    pub(crate) fn tls_description(&self) -> Option<String> {
         match self {
             Self::Tls(stream) => Some(stream.description()),
             _ => None,

@@ -16,9 +16,9 @@ const LONGEST_PATTERN: usize = 256;
 const DEEPEST: usize = 8;
 
 /// A pattern as of a shell in the last name of a path.
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     /// What stands before the last name, with its slash.
-    pub(super) prefix: Vec<u8>,
+    pub(crate) prefix: Vec<u8>,
     steps: Steps,
     /// Names that begin with a dot fit only if the pattern says the dot.
     hidden: bool,
@@ -26,7 +26,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// `None` if there is nothing special in the last name, or it cannot be a pattern.
-    pub(super) fn new(given: &[u8]) -> Option<Self> {
+    pub(crate) fn new(given: &[u8]) -> Option<Self> {
         let start = given
             .iter()
             .rposition(|&byte| byte == b'/')
@@ -46,7 +46,7 @@ impl Pattern {
         })
     }
 
-    pub(super) fn fits(&self, name: &OsStr) -> bool {
+    pub(crate) fn fits(&self, name: &OsStr) -> bool {
         let name = name.as_bytes();
         (self.hidden || !name.starts_with(b".")) && self.steps.fit(name)
     }
@@ -248,163 +248,4 @@ impl Reached {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn fits(pattern: &str, name: &str) -> bool {
-        let pattern = Pattern::new(pattern.as_bytes()).expect("a pattern");
-        pattern.fits(OsStr::new(name))
-    }
-
-    #[test]
-    fn patterns_are_those_of_a_shell() {
-        for (pattern, fit, other) in [
-            ("*", &["a", "ü"][..], &[".a"][..]),
-            ("*.dat", &["a.dat", "a.b.dat"], &["a.da", ".dat", "a.data"]),
-            (".*", &[".a"], &["a"]),
-            ("a?c", &["abc", "aüc"], &["ac", "abbc"]),
-            ("[a-cx]", &["b", "x"], &["d", "-"]),
-            ("[!a-c]", &["d"], &["b", ""]),
-            ("[^a]", &["b"], &["a"]),
-            ("[]]", &["]"], &["["]),
-            ("[a-]", &["a", "-"], &["b"]),
-            ("{a,bc}d", &["ad", "bcd"], &["bd", "d", "abcd"]),
-            ("{a,{b,c*}}", &["a", "b", "cxy"], &["d", ""]),
-            ("x{,y}", &["x", "xy"], &["xyy"]),
-            ("{a}", &["a"], &["{a}"]),
-            ("\\*?", &["*a"], &["aa"]),
-            ("a,b}?", &["a,b}c"], &["a"]),
-        ] {
-            for name in fit {
-                assert!(fits(pattern, name), "{pattern} {name}");
-            }
-            for name in other {
-                assert!(!fits(pattern, name), "{pattern} {name}");
-            }
-        }
-        let any = Pattern::new(b"a?b").expect("a pattern");
-        assert!(any.fits(OsStr::from_bytes(b"a\xffb")));
-        let prefixed = Pattern::new(b"x*/y*").expect("a pattern");
-        assert_eq!(prefixed.prefix, b"x*/");
-    }
-
-    #[test]
-    fn what_is_no_pattern_is_a_name() {
-        let too_long = "*".repeat(LONGEST_PATTERN + 1);
-        let too_deep = ["{".repeat(DEEPEST + 1), "}".repeat(DEEPEST + 1)].concat();
-        for name in [
-            "a", "a*/b", "[a", "[", "[]", "{a", "{a,", "a*\\", "[b-a]", "{[}", &too_long, &too_deep,
-        ] {
-            assert!(Pattern::new(name.as_bytes()).is_none(), "{name}");
-        }
-        assert!(Pattern::new(b"*\xff").is_none());
-    }
-
-    /// Three hundred braces made a regular expression that could not be compiled, and a thread panic.
-    #[test]
-    fn braces_may_be_many_but_not_deep() {
-        for count in [DEEPEST, DEEPEST + 1, 100, 128, 300, 10_000] {
-            let nested = ["{".repeat(count), "a".to_owned(), "}".repeat(count)].concat();
-            let pattern = Pattern::new(nested.as_bytes());
-            assert_eq!(pattern.is_some(), count <= DEEPEST);
-            assert!(Pattern::new("{".repeat(count).as_bytes()).is_none());
-        }
-    }
-
-    #[test]
-    fn no_pattern_takes_long() {
-        let patterns = [
-            "*".repeat(LONGEST_PATTERN),
-            "*a".repeat(LONGEST_PATTERN / 2),
-            "{*,a}".repeat(LONGEST_PATTERN / 5),
-            format!("{{{}}}", "*,".repeat(LONGEST_PATTERN / 2 - 1)),
-            "{a*,*a}*".repeat(LONGEST_PATTERN / 8),
-            "{{*,?}*,{a,*}}".repeat(LONGEST_PATTERN / 14),
-        ];
-        let name = format!("{}b", "a".repeat(254));
-        for pattern in &patterns {
-            let begun = Instant::now();
-            for _ in 0..10 {
-                let _ = fits(pattern, &name);
-            }
-            // Some milliseconds, in a build that is not optimized.
-            assert!(begun.elapsed() < Duration::from_secs(5), "{pattern}");
-        }
-    }
-
-    /// All names that a pattern of few characters fits, in the plainest way.
-    fn fits_plainly(pattern: &[char], name: &[char]) -> bool {
-        match pattern {
-            [] => name.is_empty(),
-            ['*', rest @ ..] => (0..=name.len()).any(|end| fits_plainly(rest, &name[end..])),
-            ['?', rest @ ..] => !name.is_empty() && fits_plainly(rest, &name[1..]),
-            ['{', rest @ ..] => {
-                let (mut depth, mut cut, mut start) = (0, Vec::new(), 0);
-                for (place, character) in rest.iter().enumerate() {
-                    match character {
-                        '{' => depth += 1,
-                        ',' if depth == 0 => {
-                            cut.push(&rest[start..place]);
-                            start = place + 1;
-                        }
-                        '}' if depth == 0 => {
-                            cut.push(&rest[start..place]);
-                            let behind = &rest[place + 1..];
-                            return cut
-                                .iter()
-                                .any(|one| fits_plainly(&[one, behind].concat(), name));
-                        }
-                        '}' => depth -= 1,
-                        _ => {}
-                    }
-                }
-                unreachable!("braces are closed")
-            }
-            [one, rest @ ..] => name.first() == Some(one) && fits_plainly(rest, &name[1..]),
-        }
-    }
-
-    fn patterns() -> impl Strategy<Value = String> {
-        let leaf = prop::sample::select(vec!["a", "b", "*", "?", ""]).prop_map(str::to_owned);
-        leaf.prop_recursive(3, 12, 3, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 1..4).prop_map(|parts| parts.concat()),
-                prop::collection::vec(inner, 1..4)
-                    .prop_map(|parts| format!("{{{}}}", parts.join(","))),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn names_fit_as_they_do_in_the_plainest_way(pattern in patterns(), name in "[ab]{0,6}") {
-            let Some(steps) = Steps::parse(&pattern) else {
-                return Err(TestCaseError::fail("a pattern"));
-            };
-            let characters: Vec<char> = pattern.chars().collect();
-            let plainly = fits_plainly(&characters, &name.chars().collect::<Vec<_>>());
-            prop_assert_eq!(steps.fit(name.as_bytes()), plainly, "{}", pattern);
-        }
-
-        #[test]
-        fn anything_is_a_pattern_or_a_name(given: Vec<u8>, name: Vec<u8>) {
-            if let Some(pattern) = Pattern::new(&given) {
-                let _ = pattern.fits(OsStr::from_bytes(&name));
-            }
-        }
-
-        #[test]
-        fn what_looks_like_patterns_is_taken_without_a_panic(
-            given in "[a{}*?,!^\\]\\[\\\\-]{0,40}",
-            name in "[a,{}-]{0,10}",
-        ) {
-            if let Some(pattern) = Pattern::new(given.as_bytes()) {
-                let _ = pattern.fits(OsStr::new(&name));
-            }
-        }
-    }
-}
+mod tests;

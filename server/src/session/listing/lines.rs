@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// What is told of each entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// `MLSD`: facts of the entries of a directory.
     Facts,
     /// `MLSC`: facts of the entries of a directory, of itself and of its parent.
@@ -36,7 +36,7 @@ impl Form {
     /// Names of `NLST` can be given to the commands that transfer files (RFC 1123 4.1.2.7). The entries are not
     /// required in `MLSD` (RFC 3659 7.5.1), and arccp 6.17 -r takes them for files. No client but those of Globus knows
     /// `MLSC` and `MLSR`.
-    pub(super) fn tells_current_and_parent(self) -> bool {
+    pub(crate) fn tells_current_and_parent(self) -> bool {
         match self {
             Self::AllFacts | Self::Tree | Self::Long => true,
             Self::Facts | Self::Names => false,
@@ -46,31 +46,31 @@ impl Form {
 
 /// How a listing is written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Style {
-    pub(super) form: Form,
+pub(crate) struct Style {
+    pub(crate) form: Form,
     /// The facts that the client wants, where there are any.
-    pub(super) facts: FactSelection,
+    pub(crate) facts: FactSelection,
 }
 
 /// Lines that are ready, each ended by CRLF.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(VecDeque<Vec<u8>>);
+pub(crate) struct Pieces(VecDeque<Vec<u8>>);
 
 impl Pieces {
-    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         self.0.pop_front()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether there is one that does not grow any more.
-    pub(super) fn has_whole(&self) -> bool {
+    pub(crate) fn has_whole(&self) -> bool {
         self.0.len() > 1
     }
 
-    pub(super) fn append(&mut self, mut behind: Self) {
+    pub(crate) fn append(&mut self, mut behind: Self) {
         self.0.append(&mut behind.0);
     }
 
@@ -97,25 +97,25 @@ impl Pieces {
 
 /// Makes lines.
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     style: Style,
     clock: Clock,
 }
 
 impl Writer {
-    pub(super) fn new(style: Style) -> Self {
+    pub(crate) fn new(style: Style) -> Self {
         Self {
             style,
             clock: Clock::now(),
         }
     }
 
-    pub(super) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         self.style.form
     }
 
     /// Adds a line; none for what is not listed.
-    pub(super) fn add(
+    pub(crate) fn add(
         &self,
         pieces: &mut Pieces,
         name: &[u8],
@@ -143,10 +143,10 @@ impl Writer {
 }
 
 /// What makes the lines of one directory.
-pub(super) struct DirectoryLines {
-    pub(super) writer: Writer,
-    pub(super) directory: PathBuf,
-    pub(super) pattern: Option<Pattern>,
+pub(crate) struct DirectoryLines {
+    pub(crate) writer: Writer,
+    pub(crate) directory: PathBuf,
+    pub(crate) pattern: Option<Pattern>,
 }
 
 impl DirectoryLines {
@@ -155,7 +155,7 @@ impl DirectoryLines {
     /// # Errors
     ///
     /// When the facts of an entry cannot be had.
-    pub(super) fn of(&self, run: &mut dyn DirectoryRun) -> Result<Pieces, StorageError> {
+    pub(crate) fn of(&self, run: &mut dyn DirectoryRun) -> Result<Pieces, StorageError> {
         let mut pieces = Pieces::default();
         if let Some(pattern) = &self.pattern {
             run.retain(&|name| pattern.fits(name));

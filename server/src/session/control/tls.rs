@@ -36,11 +36,11 @@ pub(crate) struct TlsStream {
 }
 
 /// What another process needs to go on.
-pub(super) struct TlsParts {
-    pub(super) stream: TcpStream,
-    pub(super) keys: ConnectionKeys,
+pub(crate) struct TlsParts {
+    pub(crate) stream: TcpStream,
+    pub(crate) keys: ConnectionKeys,
     /// What the client has said, and was not read yet.
-    pub(super) received: Zeroizing<Vec<u8>>,
+    pub(crate) received: Zeroizing<Vec<u8>>,
 }
 
 impl TlsStream {
@@ -48,7 +48,7 @@ impl TlsStream {
     ///
     /// A handshake computes for as long as thousands of commands take, and its signature may have to be waited for. So
     /// each step of it waits for the turn of its network among `workers`, and holds no thread of the runtime.
-    pub(super) async fn accept(
+    pub(crate) async fn accept(
         mut stream: TcpStream,
         config: &ServerConfig,
         workers: &Workers,
@@ -103,7 +103,7 @@ impl TlsStream {
     /// # Errors
     ///
     /// When this end is closed.
-    pub(super) fn into_parts(self) -> io::Result<TlsParts> {
+    pub(crate) fn into_parts(self) -> io::Result<TlsParts> {
         Ok(TlsParts {
             stream: self.stream,
             keys: self.connection.hand_over().map_err(invalid)?,
@@ -112,7 +112,7 @@ impl TlsStream {
     }
 
     /// The version and the cipher, for the log.
-    pub(super) fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         self.connection.description()
     }
 
@@ -227,7 +227,7 @@ impl AsyncWrite for TlsStream {
 
 /// Reads what there is. The kernel stops before the urgent byte that telnet clients send with ABOR
 /// (RFC 959 4.1.3), though more is there, and tokio's own `poll_read` takes any short read for the last.
-pub(super) fn poll_read(
+pub(crate) fn poll_read(
     stream: &TcpStream,
     context: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::security::server_config;
 
-    const SAMPLE: &[u8] = include_bytes!("../security/samples/host.pem");
+    const SAMPLE: &[u8] = include_bytes!("../../security/samples/host.pem");
 
     /// What takes longer never happens.
     const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,16 +9,17 @@ use std::pin::Pin;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use gridhaul_protocol::command::{Command, CommandError};
-use gridhaul_protocol::line::{LineDecoder, LineError, encode_command_line};
+use gridhaul_protocol::command::Command;
+use gridhaul_protocol::line::{LineDecoder, encode_command_line};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_security::context::MessageProtection;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use zeroize::Zeroizing;
 
-use super::protection;
+use super::request::{Fault, Request};
 use super::stream::Stream;
+use super::tokens;
 use crate::admission::{Network, Workers};
 
 /// Commands that may wait while another one is carried out; then reading stops.
@@ -52,41 +53,11 @@ pub(crate) struct Control {
 
 /// What another process needs to go on.
 #[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) stream: Stream,
-    pub(super) context: Option<Box<MessageProtection>>,
+pub(crate) struct Parts {
+    pub(crate) stream: Stream,
+    pub(crate) context: Option<Box<MessageProtection>>,
     /// What has come and was not looked at.
-    pub(super) input: Vec<u8>,
-}
-
-/// What came on one line.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) content: Result<Command, Fault>,
-    /// An `ABOR` that came later has ended this command before it began.
-    pub(crate) aborted: bool,
-    bytes: usize,
-}
-
-/// Why a line is no command.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    #[error(transparent)]
-    Line(#[from] LineError),
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// It is not in a token of the security context that there is.
-    #[error("Commands must be protected in this session.")]
-    Unprotected,
-    /// Its token cannot be opened. No later one can.
-    #[error("The token of a command was refused: {0}.")]
-    Token(String),
-}
-
-impl Request {
-    fn is_abort(&self) -> bool {
-        matches!(self.content, Ok(Command::Abor))
-    }
+    pub(crate) input: Vec<u8>,
 }
 
 impl Control {
@@ -117,19 +88,19 @@ impl Control {
 
     /// As if this had come on the connection.
     #[must_use]
-    pub(super) fn with_input(mut self, input: Vec<u8>) -> Self {
+    pub(crate) fn with_input(mut self, input: Vec<u8>) -> Self {
         self.unread = Zeroizing::new(input);
         self
     }
 
     /// A connection that is gone.
-    pub(super) fn lost() -> Self {
+    pub(crate) fn lost() -> Self {
         Self::new(Stream::Lost(tokio::io::empty()))
     }
 
     /// For another process. All replies were sent. With a context no command waits: those that were opened cannot be
     /// opened again.
-    pub(super) fn into_parts(self) -> Parts {
+    pub(crate) fn into_parts(self) -> Parts {
         /// Stands for a line that is no line: there is a NUL in it.
         const NO_LINE: &[u8] = b"\0\r\n";
         /// Stands for a command that is none.
@@ -277,7 +248,7 @@ impl Control {
     /// What a line says behind the protection that the session has.
     fn opened(&mut self, content: Result<Command, Fault>) -> Result<Command, Fault> {
         match &mut self.context {
-            Some(context) => protection::open(context, content?),
+            Some(context) => tokens::open(context, content?),
             None => content,
         }
     }
@@ -326,7 +297,7 @@ impl Control {
     /// Adds a part of a reply that is sent piece by piece: whole lines.
     pub(crate) fn raw(&mut self, lines: &[u8]) {
         let sealed = match &mut self.context {
-            Some(context) => protection::seal(context, lines, &mut self.output),
+            Some(context) => tokens::seal(context, lines, &mut self.output),
             None => {
                 self.output.extend_from_slice(lines);
                 Ok(())
@@ -358,7 +329,7 @@ impl Control {
     }
 
     /// As [`Self::flush`], also what TLS itself has to say.
-    pub(super) async fn flush_all(&mut self) -> io::Result<()> {
+    pub(crate) async fn flush_all(&mut self) -> io::Result<()> {
         self.flush().await?;
         tokio::time::timeout(WRITE_TIMEOUT, self.stream.flush()).await?
     }
@@ -381,99 +352,4 @@ impl Control {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use tokio::io::AsyncReadExt;
-    use tokio::net::{TcpListener, TcpStream};
-
-    use super::*;
-
-    async fn pair() -> (Control, TcpStream) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .await
-            .expect("bound");
-        let client = TcpStream::connect(listener.local_addr().expect("bound"))
-            .await
-            .expect("connected");
-        let (server, _) = listener.accept().await.expect("accepted");
-        (Control::new(server), client)
-    }
-
-    #[tokio::test]
-    async fn lines_come_in_order_and_the_end_after_them() {
-        let (mut control, mut client) = pair().await;
-        client
-            .write_all(b"NOOP\r\nXYZZY\r\nQU")
-            .await
-            .expect("sent");
-        while control.waiting.len() < 2 {
-            control.receive().await.expect("received");
-        }
-        client.write_all(b"IT\r\n").await.expect("sent");
-        drop(client);
-        while !control.is_closed_by_client() {
-            control.receive().await.expect("received");
-        }
-        let contents: Vec<_> = std::iter::from_fn(|| control.take())
-            .map(|request| request.content)
-            .collect();
-        assert!(matches!(contents[0], Ok(Command::Noop)));
-        assert!(matches!(contents[1], Err(Fault::Command(_))));
-        assert!(matches!(contents[2], Ok(Command::Quit)));
-        assert!(control.is_ended());
-    }
-
-    #[tokio::test]
-    async fn no_more_commands_are_taken_than_may_wait() {
-        let (mut control, mut client) = pair().await;
-        let sender = tokio::spawn(async move {
-            client
-                .write_all(&b"NOOP\r\n".repeat(1000))
-                .await
-                .expect("sent");
-            client
-        });
-        let mut taken = 0;
-        while taken < 1000 {
-            if control.has_room() {
-                control.receive().await.expect("received");
-            }
-            assert!(control.waiting.len() <= MOST_WAITING);
-            while control.take().is_some() {
-                taken += 1;
-            }
-        }
-        sender.await.expect("no panic");
-        assert_eq!(taken, 1000);
-        assert!(control.has_looked_at_all());
-    }
-
-    #[tokio::test]
-    async fn an_abort_marks_what_came_before_it() {
-        let (mut control, mut client) = pair().await;
-        client
-            .write_all(b"RETR a\r\nABOR\r\nRETR b\r\n")
-            .await
-            .expect("sent");
-        while control.waiting.len() < 3 {
-            control.receive().await.expect("received");
-        }
-        assert!(control.abort_waits());
-        assert!(control.take().is_some_and(|request| request.aborted));
-        assert!(control.take().is_some_and(|request| request.is_abort()));
-        assert!(!control.abort_waits());
-        assert!(control.take().is_some_and(|request| !request.aborted));
-    }
-
-    #[tokio::test]
-    async fn replies_are_sent_together() {
-        let (mut control, mut client) = pair().await;
-        control.reply(&Reply::new(200, "one"));
-        control.reply(&Reply::new(226, "two"));
-        control.close().await;
-        let mut text = String::new();
-        client.read_to_string(&mut text).await.expect("received");
-        assert_eq!(text, "200 one\r\n226 two\r\n");
-    }
-}
+mod tests;
