@@ -1,41 +1,46 @@
 //! gridhaul against programs of other projects.
 //!
-//! One [table] of cases drives `globus-url-copy`, gfal2, `curl`, `lftp` and Python's `ftplib`
-//! against our server and against the real `globus-gridftp-server`. The real one is the oracle: a
-//! case that it does not pass says nothing, unless the case itself says why the real server is odd
-//! there and what is right. The tests of this crate run the table; `interop-report` prints it.
+//! ```text
+//!   cases                    bench                    guest
+//!   the table of cases,      measurements:            user-mode Linux with
+//!   run against both         make bench, soak,        RDMA devices in software
+//!   servers, and its report  bench-rdma, bench-crowds
+//!        |                        |                        |
+//!        +------------------------+------------------------+
+//!                                 |
+//!                              support
+//!          client programs, servers, certificates, raw sessions
+//! ```
 //!
-//! [`Pki`] has the certificates, keys and proxies of users whom both servers know, and of some whom no
-//! server must let in. [`Server`] starts either server with the same words, and [`Client`] runs a
-//! client program within a time limit. Neither leaves a process behind, whatever becomes of the test.
-//! [`raw`] is a client that sends whatever a test says, byte by byte.
+//! The [table](cases::table) of cases drives `globus-url-copy`, gfal2, `curl`, `lftp` and Python's `ftplib`
+//! against our server and against the real `globus-gridftp-server`. The real server is the oracle: a
+//! case that it fails proves nothing, unless the case documents the deviation of the real server and the
+//! correct behaviour. The tests of this crate run the table; `interop-report` prints it.
+//!
+//! [`Pki`] has certificates, keys and proxies of users that both servers accept, and of some that no
+//! server may accept. [`Launch`] starts either server with the same calls, and [`Client`] runs a
+//! client program within a time limit. Both kill their processes when they are dropped, also after a panic.
+//! [`raw`] is a client that sends any bytes that a test chooses.
+//!
+//! ```no_run
+//! use gridhaul_interop::raw::{Control, get_stream};
+//! use gridhaul_interop::{Kind, Launch};
+//!
+//! let root = tempfile::tempdir()?;
+//! std::fs::write(root.path().join("file"), "content")?;
+//! let server = Launch::new(Kind::Gridhaul, root.path()).start()?;
+//! let mut control = Control::anonymous(server.address())?;
+//! assert_eq!(get_stream(&mut control, "/file")?, b"content");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-mod arena;
 pub mod bench;
-mod case;
-mod client;
-pub mod content;
-mod group;
+pub mod cases;
 pub mod guest;
-mod launch;
-mod pki;
-pub mod raw;
-mod relay;
-mod report;
-mod run;
-mod server;
-pub mod table;
-pub mod url;
+pub mod support;
 
-pub use arena::{Arena, Context, Role, give_away};
-pub use case::{Case, Failure, Observation, Partners, check};
-pub use client::{Client, ClientError, Finished};
-pub use launch::{Launch, LaunchError, gridhaul_program};
-pub use pki::{
-    Accounts, BadCredential, BadKind, HOST, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential,
-    UserKind,
+pub use support::{
+    Accounts, BadCredential, BadKind, Client, ClientError, Failure, Finished, HOST, Kind, Launch,
+    LaunchError, PASSWORD, PASSWORD_USER, Pki, PkiError, ProgramError, Relay, Server,
+    UserCredential, UserKind, check, chown_to_nobody, content, gridhaul_program, raw, url,
 };
-pub use relay::Relay;
-pub use report::Report;
-pub use run::{Outcome, Row, Verdict, run};
-pub use server::{Kind, Server};

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gridhaul_interop::{Client, Finished, Kind, Launch, Pki, Server, UserKind, give_away};
+use gridhaul_interop::{Client, Finished, Kind, Launch, Pki, Server, UserKind, chown_to_nobody};
 
 /// Copies as a user.
 fn copy(user: UserKind, source: &str, destination: &str) -> Finished {
@@ -36,7 +36,7 @@ fn attributes_decide_which_rule_applies() {
         let root = place.path().join(name);
         fs::create_dir(&root).unwrap();
         fs::write(root.join("whose"), name).unwrap();
-        give_away(&root).unwrap();
+        chown_to_nobody(&root).unwrap();
     }
     let account = &pki.accounts().first;
     let rules = format!(

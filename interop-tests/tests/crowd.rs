@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gridhaul_interop::bench::crowd::{Crowd, Shape, concurrent};
-use gridhaul_interop::bench::scratch::Scratch;
-use gridhaul_interop::{Kind, Launch, give_away};
+use gridhaul_interop::support::scratch::Scratch;
+use gridhaul_interop::{Kind, Launch, chown_to_nobody};
 
 /// Of 256 KiB each: the memory of the server's movers.
 const BUFFERS: u64 = 32;
@@ -12,7 +12,7 @@ const BUFFERS: u64 = 32;
 #[test]
 fn a_crowd_is_served_with_few_movers_and_little_memory() {
     let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
-    give_away(scratch.path()).unwrap();
+    chown_to_nobody(scratch.path()).unwrap();
     let server = Launch::new(Kind::Gridhaul, scratch.path())
         .arg("--movers=8")
         .arg(format!("--buffer-memory={}K", BUFFERS * 256))

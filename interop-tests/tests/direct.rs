@@ -4,8 +4,8 @@ use std::env::temp_dir;
 use std::fs;
 use std::path::Path;
 
-use gridhaul_interop::bench::scratch::Scratch;
-use gridhaul_interop::{Client, Kind, Launch, Server, content, give_away};
+use gridhaul_interop::support::scratch::Scratch;
+use gridhaul_interop::{Client, Kind, Launch, Server, chown_to_nobody, content};
 
 /// Not one of them is a number of whole blocks, but for two.
 const SIZES: [u64; 5] = [1, 4096, 4097, 1 << 23, (40 << 20) + 12_345];
@@ -35,7 +35,7 @@ fn files_arrive(stack: &str, way: &str) {
     let (root, ours) = (scratch.path().join("root"), scratch.path().join("ours"));
     fs::create_dir(&root).unwrap();
     fs::create_dir(&ours).unwrap();
-    give_away(&root).unwrap();
+    chown_to_nobody(&root).unwrap();
     let launch = Launch::new(Kind::Gridhaul, &root).arg("--stack").arg(stack);
     let server = launch.start().unwrap();
     let (sent, returned) = (ours.join("sent"), ours.join("returned"));

@@ -5,7 +5,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use gridhaul_interop::{Client, Kind, Launch, Server, content, give_away};
+use gridhaul_interop::{Client, Kind, Launch, Server, chown_to_nobody, content};
 use tempfile::TempDir;
 
 /// Enough for several blocks of several channels, and not a multiple of any.
@@ -26,7 +26,7 @@ impl Site {
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let root = place.path().join("served");
         fs::create_dir(&root).unwrap();
-        give_away(&root).unwrap();
+        chown_to_nobody(&root).unwrap();
         let launch = Launch::new(Kind::Gridhaul, &root);
         let launch = flags.iter().fold(launch, |launch, flag| launch.arg(flag));
         let server = launch.start().unwrap();
@@ -104,7 +104,7 @@ fn holes_stay_holes() {
     for mode in MODES {
         // What is there is cut away before, or the holes would show it.
         content::write(&site.remote("there"), SIZE).unwrap();
-        give_away(&site.remote("there")).unwrap();
+        chown_to_nobody(&site.remote("there")).unwrap();
         site.go_round(mode);
         for copy in ["there", "again"] {
             let bytes = allocated(&site.remote(copy));
@@ -117,7 +117,7 @@ fn holes_stay_holes() {
 fn zeros_that_are_stored_into_a_file_replace_its_bytes() {
     let site = Site::new(&["--sparse-files"]);
     content::write(&site.remote("there"), SIZE).unwrap();
-    give_away(&site.remote("there")).unwrap();
+    chown_to_nobody(&site.remote("there")).unwrap();
     content::write(&site.local("expected"), SIZE).unwrap();
     let expected = File::options().write(true).open(site.local("expected"));
     let zeros = vec![0; 3_000_000];

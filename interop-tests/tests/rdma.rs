@@ -5,7 +5,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use gridhaul_interop::{Client, Finished, Kind, Launch, Pki, Server, UserKind, content, give_away};
+use gridhaul_interop::{
+    Client, Finished, Kind, Launch, Pki, Server, UserKind, chown_to_nobody, content,
+};
 use tempfile::TempDir;
 
 /// More than a ring of the stacks below.
@@ -30,7 +32,7 @@ impl Sites {
             let root = directory.path().join(name);
             fs::create_dir(&root).unwrap();
             content::write(&root.join("file"), BYTES).unwrap();
-            give_away(&root).unwrap();
+            chown_to_nobody(&root).unwrap();
             let launch = Launch::new(Kind::Gridhaul, &root).gsi(Pki::shared().unwrap());
             let launch = arguments.iter().fold(launch, Launch::arg);
             launch.start().unwrap()

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use gridhaul_interop::Kind;
 use gridhaul_interop::bench::many::Many;
-use gridhaul_interop::bench::scratch::Scratch;
 use gridhaul_interop::bench::soak::Soak;
+use gridhaul_interop::support::scratch::Scratch;
 
 #[test]
 fn a_hundred_sessions_leave_nothing_behind() {

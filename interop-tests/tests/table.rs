@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, Weak};
 
-use gridhaul_interop::{Arena, Case, Kind, run, table};
+use gridhaul_interop::Kind;
+use gridhaul_interop::cases::{Case, Testbed, run, table};
 
 macro_rules! groups {
     ($($test:ident: $prefix:literal,)*) => {
@@ -74,13 +75,13 @@ fn pass(prefix: &str) {
         .filter(|case| case.name.starts_with(prefix))
         .collect();
     assert!(!cases.is_empty(), "no case begins with {prefix}");
-    let arena = arena();
+    let testbed = testbed();
     let mut failures = String::new();
     run(
         &cases,
         &[Kind::Gridhaul, Kind::Globus],
         WORKERS,
-        &arena,
+        &testbed,
         |row| {
             if let Some(reason) = row.failure() {
                 failures += &format!("\nFAIL {}\n{reason}\n", row.name);
@@ -94,12 +95,12 @@ fn pass(prefix: &str) {
 }
 
 /// The servers of the groups that run at present, which end with the last of these groups.
-fn arena() -> Arc<Arena> {
-    static PRESENT: Mutex<Weak<Arena>> = Mutex::new(Weak::new());
+fn testbed() -> Arc<Testbed> {
+    static PRESENT: Mutex<Weak<Testbed>> = Mutex::new(Weak::new());
     let mut present = PRESENT.lock().unwrap();
     present.upgrade().unwrap_or_else(|| {
-        let arena = Arc::new(Arena::new().unwrap());
-        *present = Arc::downgrade(&arena);
-        arena
+        let testbed = Arc::new(Testbed::new().unwrap());
+        *present = Arc::downgrade(&testbed);
+        testbed
     })
 }

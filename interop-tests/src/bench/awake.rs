@@ -6,12 +6,12 @@
 use std::io;
 use std::process::{Command, Stdio};
 
-use crate::group::Group;
+use crate::support::process_group::ProcessGroup;
 
 /// A program that is busy for as long as this lives.
 #[derive(Debug)]
 pub struct Awake {
-    _group: Group,
+    _group: ProcessGroup,
 }
 
 impl Awake {
@@ -26,7 +26,7 @@ impl Awake {
         busy.args(["-c", &processor.to_string(), "chrt", "--idle", "0"])
             .args(["sh", "-c", "while :; do :; done"])
             .stdin(Stdio::null());
-        let group = Group::start(busy)?;
+        let group = ProcessGroup::start(busy)?;
         Ok(Self { _group: group })
     }
 }

@@ -14,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::soak::content;
-use super::usage::{ProcessTree, Usage, raise_descriptor_limit};
-use crate::raw::{Block, Control, DataListener, end_blocks, stream_transfer};
-use crate::{LaunchError, Server, give_away};
+use crate::support::raw::{Block, Control, end_blocks, stream_transfer};
+use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
+use crate::support::{LaunchError, Server, chown_to_nobody};
 
 /// How much a session moves at a time, in bytes: a thousand of them have a piece each.
 const PIECE: usize = 64 * 1024;
@@ -122,7 +122,7 @@ pub fn concurrent(crowd: Crowd, server: &Server, shape: Shape) -> Result<Fared, 
     let content = content(crowd.file);
     let get = server.root().join("crowd");
     fs::write(&get, &content)?;
-    give_away(&get)?;
+    chown_to_nobody(&get)?;
     let shared = Shared {
         server,
         shape,
@@ -239,7 +239,7 @@ impl Shared<'_> {
                 channel.write_all(&end_blocks(1)[0].bytes())
             }),
             Shape::GetBlocks => {
-                let listener = DataListener::announced(control)?;
+                let listener = control.listen()?;
                 control.send_line(&get)?;
                 let mut channel = listener.accept()?;
                 let received = self.receive_blocks(&mut channel, share);

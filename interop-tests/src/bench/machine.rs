@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::cpus::Cpus;
-use crate::Kind;
+use crate::support::Kind;
 
 /// What a record says of its circumstances, one line each.
 pub fn facts() -> Vec<(&'static str, String)> {

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::soak::{KEPT_DESCRIPTORS, KEPT_MEMORY, settled};
-use super::usage::{ProcessTree, Usage, raise_descriptor_limit};
-use crate::{Client, Kind, LaunchError, Server, give_away};
+use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
+use crate::support::{Client, Kind, Launch, LaunchError, Server, chown_to_nobody};
 
 /// A copy in which no file arrives for so long has stalled.
 const STALL: Duration = Duration::from_secs(10);
@@ -58,12 +58,12 @@ impl Many {
     pub fn run(self, scratch: &Path) -> Result<Copied, LaunchError> {
         let root = scratch.join("served");
         fs::create_dir(&root)?;
-        give_away(&root)?;
+        chown_to_nobody(&root)?;
         let first = self.files / 10;
         self.make(&root.join("first"), first)?;
         self.make(&root.join("all"), self.files)?;
         raise_descriptor_limit();
-        let server = Server::start(Kind::Gridhaul, &root)?;
+        let server = Launch::new(Kind::Gridhaul, &root).start()?;
         let tree = ProcessTree::of(server.pid());
         let mut empty = tree.usage();
         empty.threads += KEPT_THREADS;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::arena::{BenchArena, RunError};
-use super::rows::Row;
+use super::row::Row;
 use super::sample::{Contender, Reading, Sample, median};
+use super::testbed::{RunError, Testbed};
 
 /// What the runs of a row gave.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Failed {
 impl Measured {
     /// Runs a row: all candidates in turn, `repeat` times or until the row's time is over. A candidate that fails drops
     /// out, and the others go on.
-    pub fn take(row: Row, arena: &BenchArena, repeat: usize) -> Self {
+    pub fn take(row: Row, testbed: &Testbed, repeat: usize) -> Self {
         let started = Instant::now();
         let mut measured = Self::nothing(row);
         for round in 0..repeat {
@@ -39,9 +39,9 @@ impl Measured {
             if started.elapsed() + round_time(started, round) > measured.row.limit {
                 break;
             }
-            measured.round(arena, round);
+            measured.round(testbed, round);
         }
-        measured.row.work.clean(arena);
+        measured.row.work.clean(testbed);
         measured
     }
 
@@ -54,7 +54,7 @@ impl Measured {
         }
     }
 
-    fn round(&mut self, arena: &BenchArena, round: usize) {
+    fn round(&mut self, testbed: &Testbed, round: usize) {
         let count = self.samples.len();
         // The first candidate may find the machine in another state, so the order changes with each round.
         for position in 0..count {
@@ -66,7 +66,7 @@ impl Measured {
             {
                 continue;
             }
-            match self.row.work.run(arena, *contender) {
+            match self.row.work.run(testbed, *contender) {
                 Ok(sample) => samples.push(sample),
                 Err(error) => self.failures.push(Failed {
                     contender: *contender,
@@ -122,14 +122,14 @@ fn round_time(started: Instant, rounds: usize) -> Duration {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::bench::rows::{Group, Work};
+    use crate::bench::row::{Group, Work};
     use crate::bench::sample::{Unit, Way};
 
     #[derive(Debug)]
     struct Nothing;
 
     impl Work for Nothing {
-        fn run(&self, _: &BenchArena, _: Contender) -> Result<Sample, RunError> {
+        fn run(&self, _: &Testbed, _: Contender) -> Result<Sample, RunError> {
             Err(RunError::Unable("nothing to do".to_owned()))
         }
     }

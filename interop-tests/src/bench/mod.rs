@@ -1,6 +1,5 @@
 //! Measurements of a server: what the programs `bench` and `soak` are made of.
 
-pub mod arena;
 pub mod awake;
 pub mod cpus;
 pub mod crowd;
@@ -14,14 +13,14 @@ pub mod ports;
 pub mod pump;
 pub mod rdma;
 pub mod record;
-pub mod registration;
 pub mod reserve;
+pub mod row;
 pub mod rows;
 pub mod sample;
-pub mod scratch;
 pub mod session;
 pub mod soak;
 pub mod table;
 pub mod target;
-pub mod usage;
+pub mod testbed;
+pub mod verdict;
 pub mod wan;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Kind;
+use crate::support::Kind;
 
 /// Who runs a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

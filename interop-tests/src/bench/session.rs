@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::raw::{Control, GsiControl, Identity, Reply, comma_form};
+use crate::support::raw::{Control, GsiControl, Identity, Reply, comma_form};
 
 /// How long a copy may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::usage::{ProcessTree, Usage, raise_descriptor_limit};
-use crate::raw::{Control, get_blocks, get_stream, listing, put_blocks, put_stream};
-use crate::{Kind, LaunchError, Server, give_away};
+use crate::support::raw::{Control, get_blocks, get_stream, listing, put_blocks, put_stream};
+use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
+use crate::support::{Kind, Launch, LaunchError, Server, chown_to_nobody};
 
 /// The file that sessions get, and the longest that they put: in bytes.
 const FILE: usize = 8 << 20;
@@ -78,10 +78,10 @@ impl Soak {
     pub fn run(self, scratch: &Path) -> Result<Outcome, LaunchError> {
         let root = scratch.join("served");
         std::fs::create_dir(&root)?;
-        give_away(&root)?;
+        chown_to_nobody(&root)?;
         let content = content(FILE);
         std::fs::write(root.join("file"), &content)?;
-        let server = Server::start(self.kind, &root)?;
+        let server = Launch::new(self.kind, &root).start()?;
         // After the start: whether the server raises its own limit is the server's matter.
         raise_descriptor_limit();
         let tree = ProcessTree::of(server.pid());

@@ -1,8 +1,9 @@
 //! The table that the program `bench` prints.
 
 use super::measured::Measured;
-use super::rows::Row;
+use super::row::Row;
 use super::sample::{Contender, Reading, Unit, spread};
+use super::verdict::Verdict;
 
 /// One reading of a row with the numbers of all candidates, in a form for printing.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +55,7 @@ pub fn text(measured: &Measured) -> String {
     }
     text += &failures(measured);
     for target in &row.targets {
-        let verdict = target.verdict(measured);
+        let verdict = Verdict::of(target, measured);
         let words = verdict.word();
         text += &format!(
             "{:<24} target: {}: {}, {words}\n",

@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use gridhaul_interop::bench::arena::BenchArena;
 use gridhaul_interop::bench::cpus::Cpus;
 use gridhaul_interop::bench::files::Sizes;
 use gridhaul_interop::bench::measured::Measured;
 use gridhaul_interop::bench::reserve::Reserve;
-use gridhaul_interop::bench::rows::{self, Row};
-use gridhaul_interop::bench::{machine, pump, record, table};
+use gridhaul_interop::bench::row::Row;
+use gridhaul_interop::bench::testbed::Testbed;
+use gridhaul_interop::bench::{machine, pump, record, rows, table};
 
 /// How much memory is kept for files, in large ones: files of several kinds are there at once.
 const RESERVED: u64 = 5;
@@ -82,7 +82,7 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let repeat = arguments.repeat.unwrap_or(repeat).max(1);
     let _reserve = Reserve::of(sizes.large * RESERVED);
     let disk = arguments.disk.clone().unwrap_or_else(std::env::temp_dir);
-    let arena = BenchArena::new(sizes, &disk, std::env::current_exe()?)?;
+    let testbed = Testbed::new(sizes, &disk, std::env::current_exe()?)?;
     let mut facts = machine::facts();
     facts.extend(machine::programs());
     facts.push(("files", sizes.words()));
@@ -99,14 +99,14 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         Some(directory) => record::write(directory, &facts, measured),
         None => Ok(()),
     };
-    let measured = run(rows, &arena, repeat, record)?;
+    let measured = run(rows, &testbed, repeat, record)?;
     Ok(measured.iter().all(Measured::is_complete))
 }
 
 /// Runs the rows and prints each when it is done; says what is left on standard error.
 fn run(
     rows: Vec<Row>,
-    arena: &BenchArena,
+    testbed: &Testbed,
     repeat: usize,
     record: impl Fn(&[Measured]) -> io::Result<()>,
 ) -> io::Result<Vec<Measured>> {
@@ -123,7 +123,7 @@ fn run(
             left.as_secs(),
         );
         left -= row.limit;
-        let row = Measured::take(row, arena, repeat);
+        let row = Measured::take(row, testbed, repeat);
         print!("{}", table::text(&row));
         measured.push(row);
         // A run that is interrupted leaves what it has.

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
-use gridhaul_interop::{Arena, Kind, Report, run, table};
+use gridhaul_interop::Kind;
+use gridhaul_interop::cases::{Report, Testbed, run, table};
 
 /// Runs the same cases against gridhaul-server and globus-gridftp-server, side by side.
 #[derive(Debug, Parser)]
@@ -53,7 +54,7 @@ fn main() -> std::io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let started = Instant::now();
-    let arena = Arena::new()?;
+    let testbed = Testbed::new()?;
     let mut report = Report::default();
     for kind in arguments.server.kinds() {
         match kind.program() {
@@ -66,7 +67,7 @@ fn main() -> std::io::Result<ExitCode> {
         &cases,
         arguments.server.kinds(),
         arguments.workers,
-        &arena,
+        &testbed,
         |row| {
             println!("{}", report.line(&row));
         },

@@ -12,8 +12,8 @@ use std::time::Duration;
 use clap::Parser;
 use gridhaul_interop::Kind;
 use gridhaul_interop::bench::many::Many;
-use gridhaul_interop::bench::scratch::Scratch;
 use gridhaul_interop::bench::soak::Soak;
+use gridhaul_interop::support::scratch::Scratch;
 
 #[derive(Debug, Parser)]
 #[command(about = "Run many sessions against the server and look for leaks")]

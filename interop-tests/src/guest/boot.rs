@@ -1,7 +1,10 @@
 //! Starts a kernel, waits for its end, and reads what its command left.
 
+use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,15 +12,104 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::kernel::DIRECTORY;
-use super::{Guest, GuestError, MARK, Network, Report, mark_of};
-use crate::group::Group;
+use super::end::{End, MARK, mark_of};
+use super::error::GuestError;
+use super::kernel::{self, DIRECTORY};
+use crate::support::guest_network::Network;
+use crate::support::process_group::ProcessGroup;
+
+/// A guest and the command that it is started for.
+#[derive(Debug)]
+pub struct Guest {
+    network: Network,
+    memory_mib: u32,
+    limit: Duration,
+    /// Of the host's, by its number; any without one.
+    processor: Option<usize>,
+    words: Vec<OsString>,
+    /// Where it shares its network with another guest: its end, and what the cable is for the host.
+    cable: Option<(End, OwnedFd)>,
+}
+
+impl Guest {
+    /// A guest that runs the program `words`, with the environment of this process. It has 1 GiB of memory and
+    /// five minutes.
+    pub fn new<W: Into<OsString>>(network: Network, words: impl IntoIterator<Item = W>) -> Self {
+        Self {
+            network,
+            memory_mib: 1024,
+            limit: Duration::from_secs(300),
+            processor: None,
+            words: words.into_iter().map(Into::into).collect(),
+            cable: None,
+        }
+    }
+
+    /// Sets how much memory it has, in MiB.
+    #[must_use]
+    pub fn memory_mib(mut self, mib: u32) -> Self {
+        self.memory_mib = mib;
+        self
+    }
+
+    /// Sets how long it may run.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Keeps it to one processor of the host. It has one of its own, but is two programs that take turns, its kernel and the
+    /// process whose calls that carries out: where each has a processor, every call wakes the other one twice.
+    #[must_use]
+    pub fn on_processor(mut self, number: usize) -> Self {
+        self.processor = Some(number);
+        self
+    }
+
+    /// Connects its network to that of another guest.
+    pub(super) fn connected(mut self, end: End, cable: OwnedFd) -> Self {
+        self.cable = Some((end, cable));
+        self
+    }
+
+    /// Boots it, and returns when its command has ended.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be built, does not boot, or is not done in time. A command that fails is not an error:
+    /// see [`Report::status`].
+    pub fn run(&self) -> Result<Report, GuestError> {
+        self.start()?.wait(self.limit)
+    }
+
+    /// Boots it.
+    pub(super) fn start(&self) -> Result<Machine, GuestError> {
+        Ok(Machine::start(self, &kernel::path()?)?)
+    }
+}
+
+/// What a guest's command did.
+#[derive(Debug)]
+pub struct Report {
+    /// Its exit status, 128 and more for a signal.
+    pub status: u8,
+    /// Its standard output and standard error.
+    pub output: Vec<u8>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", String::from_utf8_lossy(&self.output).trim_end())?;
+        write!(f, "(status {} in the guest)", self.status)
+    }
+}
 
 /// A guest that was started.
 pub(super) struct Machine {
     /// Its directory on the host, with its command and what it leaves.
     share: TempDir,
-    group: Group,
+    group: ProcessGroup,
 }
 
 impl Machine {
@@ -28,7 +120,7 @@ impl Machine {
             .tempdir()?;
         fs::write(share.path().join("command"), command(guest))?;
         fs::copy("/proc/cpuinfo", share.path().join("cpuinfo"))?;
-        let group = Group::start(machine(guest, kernel, share.path())?)?;
+        let group = ProcessGroup::start(machine(guest, kernel, share.path())?)?;
         Ok(Self { share, group })
     }
 
@@ -128,4 +220,31 @@ fn command(guest: &Guest) -> Vec<u8> {
     words
         .flat_map(|word| [word.as_bytes(), &[0]].concat())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs the guest's kernel: make test-rdma"]
+    fn output_and_status_come_back() {
+        let guest = Guest::new(Network::Rxe, ["sh", "-c", "echo out; rdma link; exit 3"]);
+        let report = guest.run().unwrap();
+        let output = String::from_utf8_lossy(&report.output);
+        assert_eq!(report.status, 3, "{report}");
+        assert!(output.starts_with("out\n"), "{report}");
+        for device in ["rxe_left", "rxe_right"] {
+            let line = output.lines().find(|line| line.contains(device));
+            assert!(line.is_some_and(|line| line.contains("ACTIVE")), "{report}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs the guest's kernel: make test-rdma"]
+    fn a_guest_that_hangs_is_killed() {
+        let guest = Guest::new(Network::None, ["sleep", "1000"]);
+        let guest = guest.time_limit(Duration::from_secs(10));
+        assert!(matches!(guest.run(), Err(GuestError::TimedOut { .. })));
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::GuestError;
+use super::error::GuestError;
 
 /// The script, and where the other files of the guest are.
 pub(super) const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guest");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::RIGHT;
+use crate::support::guest_network::RIGHT;
 
 /// Where the shell listens: the port of rsh, whose manners it has.
 const PORT: u16 = 514;

@@ -7,7 +7,7 @@ use std::thread;
 use gridhaul_interop::guest::{
     LEFT, LEFT_6, Neighbour, Network, Policer, RIGHT, RIGHT_6, on_two_hosts,
 };
-use gridhaul_interop::{Client, Finished, Pki, Server, content, give_away};
+use gridhaul_interop::{Client, Finished, Pki, Server, chown_to_nobody, content};
 use tempfile::TempDir;
 
 use crate::path;
@@ -113,7 +113,7 @@ impl<'a> Hosts<'a> {
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         let root = directory.path().join("source");
         fs::create_dir(&root).unwrap();
-        give_away(&root).unwrap();
+        chown_to_nobody(&root).unwrap();
         let file = root.join("file");
         content::write(&file, BYTES).unwrap();
         neighbour.feed(&format!("cat >{REFERENCE}"), &fs::read(file).unwrap());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gridhaul_interop::guest::{LEFT, RIGHT};
 use gridhaul_interop::{
-    Client, Finished, HOST, Kind, Launch, Pki, Server, UserKind, content, give_away,
+    Client, Finished, HOST, Kind, Launch, Pki, Server, UserKind, chown_to_nobody, content,
 };
 use tempfile::TempDir;
 
@@ -44,7 +44,7 @@ impl Sites {
         let servers = [("source", LEFT), ("destination", RIGHT)].map(|(name, address)| {
             let root = directory.path().join(name);
             fs::create_dir(&root).unwrap();
-            give_away(&root).unwrap();
+            chown_to_nobody(&root).unwrap();
             start.server(&root, address)
         });
         let sites = Self {

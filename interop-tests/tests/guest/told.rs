@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gridhaul_interop::guest::{LEFT, Network, RIGHT, inside};
 use gridhaul_interop::raw::Control;
-use gridhaul_interop::{Kind, Launch, Server, content, give_away};
+use gridhaul_interop::{Kind, Launch, Server, chown_to_nobody, content};
 
 use crate::path;
 use crate::sites::number;
@@ -20,7 +20,7 @@ const METRICS_PORT: u16 = 9100;
 fn what_a_device_did_is_told() {
     inside(Network::Rxe, "told::what_a_device_did_is_told", || {
         let directory = tempfile::tempdir().unwrap();
-        give_away(directory.path()).unwrap();
+        chown_to_nobody(directory.path()).unwrap();
         content::write(&directory.path().join("file"), 20_000_003).unwrap();
         let [left, right] = [LEFT, RIGHT].map(|address| server(directory.path(), address));
         // Each server knows the other as its client, by the routes of the guest, and so lets it connect.

@@ -7,10 +7,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use gridhaul_interop::bench::usage::ProcessTree;
 use gridhaul_interop::raw::{
     Block, Control, Dialogue, connect_data, descriptor, put_blocks, write_block,
 };
+use gridhaul_interop::support::usage::ProcessTree;
 
 use crate::fixture::{DATA_TIMEOUT, Fixture, STALL, assert_reply, pattern, wait_until};
 

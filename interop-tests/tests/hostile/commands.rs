@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use gridhaul_interop::raw::{Control, DataListener, Reply, get_blocks, get_stream};
+use gridhaul_interop::raw::{Control, Reply, get_blocks, get_stream};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::fixture::{Fixture, HELLO, assert_reply, give_away};
+use crate::fixture::{Fixture, HELLO, assert_reply, chown_to_nobody};
 
 #[test]
 fn nothing_is_done_before_login() {
@@ -149,7 +149,7 @@ fn in_blocks_the_sender_connects() {
         assert_reply(&reply, &[425, 500, 503], &["PORT"]);
     }
     for command in ["STOR up", "ESTO A 0 up", "APPE up"] {
-        let _listener = DataListener::announced(&mut control).unwrap();
+        let _listener = control.listen().unwrap();
         let reply = control.command(command).unwrap();
         assert_reply(&reply, &[425, 500, 503], &["PASV"]);
     }
@@ -295,7 +295,7 @@ fn parallelism_is_bounded() {
         assert_reply(&reply, &[500, 501], &["64"]);
         return fixture.goes_on(&mut control);
     }
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     control.must("RETR hello.txt", 150).unwrap();
     let mut channels = Vec::new();
     while let Some(channel) = listener.accept_within(Duration::from_millis(500)).unwrap() {
@@ -389,7 +389,7 @@ fn transfers_of_pipes_are_refused() {
     let path = fixture.root().join("special");
     let mode = Mode::from_raw_mode(0o666);
     mknodat(CWD, &path, FileType::Fifo, mode, 0).unwrap();
-    give_away(&path);
+    chown_to_nobody(&path);
     // Opening one would wait for its other end.
     for command in [
         "RETR special",

@@ -1,6 +1,6 @@
 //! Bytes on the control channel that are no proper command lines.
 
-use gridhaul_interop::bench::usage::ProcessTree;
+use gridhaul_interop::support::usage::ProcessTree;
 
 use crate::fixture::{Fixture, HELLO, assert_reply};
 

@@ -3,8 +3,8 @@
 
 use gridhaul_interop::Kind;
 use gridhaul_interop::raw::{
-    Block, Control, DataListener, Dialogue, Received, connect_data, get_blocks, get_stream,
-    put_blocks, put_stream, receive_blocks, send_blocks, stream_transfer, write_block,
+    Block, Control, Dialogue, Received, connect_data, get_blocks, get_stream, put_blocks,
+    put_stream, receive_blocks, send_blocks, stream_transfer, write_block,
 };
 
 use crate::fixture::{Fixture, pattern, wait_until};
@@ -179,7 +179,7 @@ fn channels_are_reused(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     let retrieve = format!("RETR {}", fixture.path("hello.txt"));
     says(&mut control, &retrieve, "150 Beginning transfer.");
     let mut channel = listener.accept().unwrap();
@@ -201,13 +201,13 @@ fn a_new_port_closes_the_old_channel(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     let retrieve = format!("RETR {}", fixture.path("hello.txt"));
     says(&mut control, &retrieve, "150 Beginning transfer.");
     let mut channel = listener.accept().unwrap();
     gridhaul_interop::raw::read_channel(&mut channel).unwrap();
     assert_eq!(control.reply().unwrap().code, 226);
-    let second = DataListener::announced(&mut control).unwrap();
+    let second = control.listen().unwrap();
     assert_eq!(
         gridhaul_interop::raw::read_block(&mut channel).unwrap(),
         None
@@ -259,7 +259,7 @@ fn restart_ranges_leave_out_what_is_there(kind: Kind) {
     fixture.file("r1m.bin", &content);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     let marker_ok = "350 Restart Marker OK. Send STORE or RETR to initiate transfer.";
     says(&mut control, "REST 0-300000,500000-600000", marker_ok);
     let retrieve = format!("RETR {}", fixture.path("r1m.bin"));
@@ -288,7 +288,7 @@ fn partial_retrieve_counts_from_zero(kind: Kind) {
     fixture.file("r1m.bin", &content);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     let retrieve = format!("ERET P 1000 2000 {}", fixture.path("r1m.bin"));
     let received = receive_blocks(&mut control, &listener, &retrieve, 1).unwrap();
     assert_eq!(received.channels[0][0].block, Block::data(2000, 0));
@@ -300,7 +300,7 @@ fn listing_in_blocks(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     let list = format!("MLSD {}", fixture.path(""));
     let received = receive_blocks(&mut control, &listener, &list, 1).unwrap();
     assert_ends(&received, 1);

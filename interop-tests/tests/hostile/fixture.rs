@@ -57,8 +57,8 @@ impl Fixture {
             .unwrap();
         let root = directory.path().join("root");
         fs::create_dir(&root).unwrap();
-        give_away(directory.path());
-        give_away(&root);
+        chown_to_nobody(directory.path());
+        chown_to_nobody(&root);
         let server = arguments(Launch::new(kind, root)).start().unwrap();
         let fixture = Self { server, directory };
         fixture.file(HELLO.0, HELLO.1);
@@ -89,7 +89,7 @@ impl Fixture {
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.root().join(name);
         fs::write(&path, content).unwrap();
-        give_away(&path);
+        chown_to_nobody(&path);
         path
     }
 
@@ -109,7 +109,7 @@ impl Fixture {
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         let path = self.root().join(name);
         fs::create_dir(&path).unwrap();
-        give_away(&path);
+        chown_to_nobody(&path);
         path
     }
 
@@ -163,7 +163,7 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
 }
 
 /// Lets the account that serves do everything with a path.
-pub(crate) fn give_away(path: &Path) {
+pub(crate) fn chown_to_nobody(path: &Path) {
     if rustix::process::geteuid().is_root() {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use gridhaul_interop::bench::usage::{ProcessTree, Usage};
 use gridhaul_interop::raw::{
-    Block, Control, DataListener, Reply, connect_data, get_blocks, put_stream, reset, write_block,
+    Block, Control, Reply, connect_data, get_blocks, put_stream, reset, write_block,
 };
+use gridhaul_interop::support::usage::{ProcessTree, Usage};
 
 use crate::fixture::{DATA_TIMEOUT, Fixture, assert_reply, pattern, wait_until};
 
@@ -24,7 +24,7 @@ fn sending_blocks(fixture: &Fixture) -> (Control, TcpStream) {
     fixture.large_file("large");
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     control.must("RETR large", 150).unwrap();
     (control, listener.accept().unwrap())
 }

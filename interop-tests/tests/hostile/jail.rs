@@ -11,7 +11,7 @@ use gridhaul_interop::raw::{
     Control, DataListener, Reply, connect_data, read_channel, send_blocks,
 };
 
-use crate::fixture::{Fixture, give_away};
+use crate::fixture::{Fixture, chown_to_nobody};
 
 /// The file outside: its name, its content and its size are nowhere else.
 pub(crate) const SECRET_NAME: &str = "unmistakable-name";
@@ -71,7 +71,7 @@ impl Jail {
             outside.join("folder"),
             outside.join(SECRET_NAME),
         ] {
-            give_away(&path);
+            chown_to_nobody(&path);
             fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
         }
         fixture.folder("inside");
@@ -135,7 +135,7 @@ impl Jail {
             let mut control = self.fixture.session();
             for (mode, read) in [("MODE S", read_stream as Reader), ("MODE E", read_blocks)] {
                 control.must(mode, 200).unwrap();
-                let listener = DataListener::announced(&mut control).unwrap();
+                let listener = control.listen().unwrap();
                 let (replies, data) = receive(&mut control, &listener, &line, read);
                 self.told_nothing(&line, replies.as_bytes());
                 self.told_nothing(&line, &data);

@@ -6,9 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridhaul_interop::raw::{
-    Control, DataListener, connect_data, descriptor, get_stream, read_channel,
-};
+use gridhaul_interop::raw::{Control, connect_data, descriptor, get_stream, read_channel};
 
 use crate::fixture::{Fixture, HELLO, assert_reply, pattern};
 
@@ -220,7 +218,7 @@ fn fewer_movers_than_channels_is_fewer_channels_but_whole() {
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
     control.must("OPTS RETR Parallelism=8,8,8;", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     control.must("RETR data", 150).unwrap();
     let mut received = vec![0; content.len()];
     let mut announced = None;

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridhaul_interop::raw::{Block, Control, DataListener, connect_data, reset, write_block};
+use gridhaul_interop::raw::{Block, Control, connect_data, reset, write_block};
 
 use crate::fixture::{DATA_TIMEOUT, Fixture, STALL, assert_reply, pattern, wait_until};
 
@@ -51,7 +51,7 @@ fn nobody_listens_at_the_data_port() {
     let mut control = fixture.session();
     for mode in ["MODE S", "MODE E"] {
         control.must(mode, 200).unwrap();
-        drop(DataListener::announced(&mut control).unwrap());
+        drop(control.listen().unwrap());
         control.send_line("RETR hello.txt").unwrap();
         let refused = control.dialogue().unwrap().last;
         assert_reply(&refused, &[425, 500], &["Connection refused"]);
@@ -100,7 +100,7 @@ fn a_receiver_stops() {
     let mut control = fixture.session();
     for mode in ["MODE S", "MODE E"] {
         control.must(mode, 200).unwrap();
-        let listener = DataListener::announced(&mut control).unwrap();
+        let listener = control.listen().unwrap();
         control.must("RETR large", 150).unwrap();
         let _channel = listener.accept().unwrap();
         stalled(&mut control);
@@ -198,7 +198,7 @@ fn a_receiver_resets() {
     let mut control = fixture.session();
     for mode in ["MODE S", "MODE E"] {
         control.must(mode, 200).unwrap();
-        let listener = DataListener::announced(&mut control).unwrap();
+        let listener = control.listen().unwrap();
         control.must("RETR large", 150).unwrap();
         let mut channel = listener.accept().unwrap();
         channel.read_exact(&mut [0; 1000]).unwrap();

@@ -9,10 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use gridhaul_interop::bench::usage::ProcessTree;
-use gridhaul_interop::raw::{
-    Block, Control, DataListener, connect_data, read_channel, write_block,
-};
+use gridhaul_interop::raw::{Block, Control, connect_data, read_channel, write_block};
+use gridhaul_interop::support::usage::ProcessTree;
 
 use crate::fixture::{Fixture, assert_reply, pattern};
 
@@ -98,7 +96,7 @@ fn retrieves(count: usize) {
     }
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     let lines: String = (0..count)
         .map(|index| format!("RETR f{index}\r\n"))
         .collect();
@@ -171,7 +169,7 @@ fn a_missing_file_among_pipelined_ones_is_not_filled_by_the_next() {
     fixture.file("c", b"third");
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    let listener = DataListener::announced(&mut control).unwrap();
+    let listener = control.listen().unwrap();
     control
         .send(b"RETR a\r\nRETR b\r\nRETR c\r\nSIZE c\r\n")
         .unwrap();

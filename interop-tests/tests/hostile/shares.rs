@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use gridhaul_interop::raw::{Control, DataListener, get_stream};
+use gridhaul_interop::raw::{Control, get_stream};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::fixture::{Fixture, HELLO};
@@ -57,7 +57,7 @@ fn transfers_that_are_not_read_leave_room() {
     let mut unread = Vec::new();
     for _ in 0..16 {
         let mut session = fixture.session();
-        let listener = DataListener::announced(&mut session).unwrap();
+        let listener = session.listen().unwrap();
         session.send_line(&format!("RETR {path}")).unwrap();
         unread.push((session, listener));
     }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gridhaul_interop::raw::{
-    Block, Control, DataListener, Reply, connect_data, put_blocks, put_stream, read_block,
-    stream_transfer, write_block,
+    Block, Control, Reply, connect_data, put_blocks, put_stream, read_block, stream_transfer,
+    write_block,
 };
 
-use crate::fixture::{Fixture, assert_reply, give_away, pattern};
+use crate::fixture::{Fixture, assert_reply, chown_to_nobody, pattern};
 
 /// A file system of one mebibyte and twenty files, mounted until it is dropped.
 struct SmallDisk(PathBuf);
@@ -169,7 +169,7 @@ fn retrieving_file(control: &mut Control, name: &str, blocks: bool) -> std::net:
     control
         .must(if blocks { "MODE E" } else { "MODE S" }, 200)
         .unwrap();
-    let listener = DataListener::announced(control).unwrap();
+    let listener = control.listen().unwrap();
     control.must(&format!("RETR {name}"), 150).unwrap();
     listener.accept().unwrap()
 }
@@ -305,8 +305,8 @@ fn no_permission_is_named() {
         }
         assert_reply(&refused, &[500, 550], &["Permission denied"]);
     }
-    give_away(&secret);
-    give_away(&folder);
+    chown_to_nobody(&secret);
+    chown_to_nobody(&folder);
     fixture.goes_on(&mut control);
 }
 

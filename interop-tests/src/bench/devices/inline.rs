@@ -12,7 +12,7 @@ use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section};
 use crate::bench::record::table;
 use crate::bench::sample::median;
-use crate::guest::RIGHT;
+use crate::support::guest_network::RIGHT;
 
 const ROUNDS: usize = 3;
 

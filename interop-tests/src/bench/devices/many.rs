@@ -8,7 +8,7 @@ use super::pump::Moved;
 use super::runs::load_for;
 use crate::bench::record::section::{Section, Target};
 use crate::bench::record::table;
-use crate::guest::RIGHT;
+use crate::support::guest_network::RIGHT;
 
 const CHANNELS: usize = 64;
 

@@ -7,6 +7,7 @@ pub mod perftest;
 mod policer;
 mod processor;
 pub mod pump;
+pub mod registration;
 mod runs;
 mod sizes;
 pub mod tables;

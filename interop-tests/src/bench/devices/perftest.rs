@@ -4,8 +4,8 @@ use std::fmt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::Client;
-use crate::guest::RIGHT;
+use crate::support::Client;
+use crate::support::guest_network::RIGHT;
 
 /// The devices of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

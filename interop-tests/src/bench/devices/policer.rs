@@ -10,7 +10,8 @@ use super::runs::{in_one_line, load_for};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
-use crate::guest::{Policer, RIGHT};
+use crate::support::guest_network::RIGHT;
+use crate::support::policer::Policer;
 
 const WORDS: &str = "The paper on XIO-RDMA, figure 9, over soft-RoCE: channels of which a policer lets 400 Mb/s pass \
 together, and 128 KiB at once. Shares are those of the policed rate: over the whole time, and from the sixth second on. What is \

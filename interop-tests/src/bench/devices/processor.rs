@@ -4,7 +4,7 @@ use super::runs::{MIB, Runs, load};
 use crate::bench::record::section::Section;
 use crate::bench::record::table;
 use crate::bench::sample::median;
-use crate::guest::RIGHT;
+use crate::support::guest_network::RIGHT;
 
 const WORDS: &str = "The WAN paper, figure 10; RFTP, table 3. Of all of the guest, its kernel's devices included, for both \
 ends together. The device is a program in the kernel, so this says nothing of adapters. The median of 3, in turn.";

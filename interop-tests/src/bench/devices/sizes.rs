@@ -7,7 +7,7 @@ use super::runs::{MIB, Runs, load, share};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
-use crate::guest::RIGHT;
+use crate::support::guest_network::RIGHT;
 
 const ROUNDS: usize = 3;
 

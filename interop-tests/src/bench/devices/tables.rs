@@ -4,10 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use super::perftest::Device;
-use super::{inline, loopback, many, policer, processor, sizes};
+use super::{inline, loopback, many, policer, processor, registration, sizes};
 use crate::bench::record::section::Section;
-use crate::bench::registration;
-use crate::guest::{Network, RIGHT};
+use crate::support::guest_network::{Network, RIGHT};
 
 /// A table, and the network of the guest that it is measured in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{CROWD, DIRECTORY, LARGE, path};
-use crate::raw::{Control, Exchange, Identity, connect_from};
-use crate::{Pki, Server, UserKind};
+use super::site::{CROWD, DIRECTORY, LARGE};
+use crate::support::raw::{Control, Exchange, Identity, connect_from};
+use crate::support::{Pki, Server, UserKind};
 
 /// Threads that keep the crowd's connections: enough that one that waits for a reply does not hold up the others.
 const THREADS: usize = 24;
@@ -109,8 +109,8 @@ impl Crowd {
             server: server.address(),
             attack,
             identity,
-            listed: path(server, DIRECTORY),
-            fetched: path(server, LARGE.0),
+            listed: server.path(DIRECTORY),
+            fetched: server.path(LARGE.0),
             held: AtomicUsize::new(0),
             gathered: AtomicUsize::new(0),
             stop: AtomicBool::new(false),

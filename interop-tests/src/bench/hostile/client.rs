@@ -4,9 +4,9 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::{CLIENT, FILE, path};
-use crate::Server;
-use crate::raw::{Control, Exchange, GsiControl, Identity, connect_from};
+use super::site::{CLIENT, FILE};
+use crate::support::Server;
+use crate::support::raw::{Control, Exchange, GsiControl, Identity, connect_from};
 
 /// How long it waits for a reply until it gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ pub(super) fn one_round(server: &Server, identity: Option<&Identity>) -> io::Res
     session.log_in()?;
     let login = start.elapsed();
     let start = Instant::now();
-    session.get(&path(server, FILE.0))?;
+    session.get(&server.path(FILE.0))?;
     Ok(Times {
         login,
         get: start.elapsed(),

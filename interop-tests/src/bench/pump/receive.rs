@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use super::{Options, each_connection, say};
+use super::connections::{each_connection, say};
+use super::options::Options;
 
 /// The size of a pipe: the most that pipe(7) gives to unprivileged users.
 const PIPE_BYTES: usize = 1 << 20;

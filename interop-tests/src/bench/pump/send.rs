@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rustix::fs::sendfile;
 
-use super::{Options, Range, each_connection, ranges, say};
+use super::connections::{each_connection, say};
+use super::options::{Options, Range, ranges};
 
 /// The most that one call of sendfile(2) moves.
 const LARGEST: u64 = 0x7fff_f000;

@@ -3,6 +3,7 @@
 mod fairness;
 mod policer;
 mod rings;
+mod units;
 
 use std::io;
 use std::path::Path;
@@ -20,9 +21,6 @@ reliable connections repeat from the first packet that is missing, as adapters d
 packets, and a policer drops it whole. Rates are those of the payload. Everything follows from a seed, so another run
 gives the same numbers on any machine.
 ";
-
-/// A bit per second, in bytes per second.
-const GIGABIT: u64 = 125_000_000;
 
 /// Answers all questions, one after the other.
 ///
@@ -47,8 +45,4 @@ pub fn measure(mut tell: impl FnMut(&Section)) -> Result<Vec<Section>, Experimen
 /// When a file cannot be written.
 pub fn write(directory: &Path, sections: &[Section]) -> io::Result<()> {
     section::write(directory, "rdma.md", INTRODUCTION, sections, "")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }

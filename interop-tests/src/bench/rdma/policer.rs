@@ -7,7 +7,7 @@ use gridhaul_rdma::sim::{
     Experiment, ExperimentError, FabricSettings, Link, Outcome, Pace, Policer,
 };
 
-use super::{GIGABIT, percent};
+use super::units::{GIGABIT, percent};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;

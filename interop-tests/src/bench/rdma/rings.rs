@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridhaul_rdma::sim::{Experiment, ExperimentError, FabricSettings, Link, Pace};
 
-use super::{GIGABIT, percent};
+use super::units::{GIGABIT, percent};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;

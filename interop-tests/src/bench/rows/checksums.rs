@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Group, Row, Work};
-use crate::Kind;
-use crate::bench::arena::{BenchArena, Place, RunError};
 use crate::bench::files::Files;
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Reading, Sample, Unit};
 use crate::bench::session::{Manner, Session, copy};
 use crate::bench::target::{Bound, Target};
+use crate::bench::testbed::{Place, RunError, Testbed};
+use crate::support::Kind;
 
 /// The longest that `CKSM` may take after a put, in milliseconds.
 const AFTER_PUT_MILLISECONDS: f64 = 5.0;
@@ -59,27 +59,27 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 impl Work for Checksum {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
-        let name = arena.name(Place::Memory, Files::Large)?;
-        let [server, _] = arena.servers(kind(contender)?, Place::Memory)?;
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
+        let name = testbed.name(Place::Memory, Files::Large)?;
+        let [server, _] = testbed.servers(kind(contender)?, Place::Memory)?;
         let mut session = Session::anonymous(server.address())?;
         must_know(&mut session, self.algorithm)?;
         // A server may remember what it computed: as long as the file is as it was.
         let file = File::options()
             .write(true)
-            .open(arena.tree(Place::Memory).path(Files::Large)?)?;
+            .open(testbed.tree(Place::Memory).path(Files::Large)?)?;
         file.set_modified(SystemTime::now())?;
         let elapsed = timed(&mut session, self.algorithm, &server.path(name))?;
-        Ok(Sample::speed(arena.sizes.large, elapsed))
+        Ok(Sample::speed(testbed.sizes.large, elapsed))
     }
 }
 
 impl Work for AfterPut {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
-        let names = [Files::Few, Files::Large].map(|files| arena.name(Place::Memory, files));
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
+        let names = [Files::Few, Files::Large].map(|files| testbed.name(Place::Memory, files));
         let [few, large] = names;
         let (few, large) = (few?, large?);
-        let servers = arena.servers(kind(contender)?, Place::Memory)?;
+        let servers = testbed.servers(kind(contender)?, Place::Memory)?;
         let mut sessions = Vec::new();
         for server in servers {
             let mut session = Session::anonymous(server.address())?;
@@ -100,8 +100,8 @@ impl Work for AfterPut {
         };
         // A server may compute checksums of arriving files only after a client has asked for one.
         let elapsed = ask(&format!("{few}f00000"), "up/first").and_then(|_| ask(large, "up/large"));
-        let (_, few_bytes) = Files::Few.count_and_bytes(arena.sizes);
-        arena.clear_exactly(2, few_bytes + arena.sizes.large)?;
+        let (_, few_bytes) = Files::Few.count_and_bytes(testbed.sizes);
+        testbed.clear_exactly(2, few_bytes + testbed.sizes.large)?;
         Ok(Sample::new(elapsed?.as_secs_f64() * 1e3))
     }
 }

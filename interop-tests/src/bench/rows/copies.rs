@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Group, Row, Work};
-use crate::Kind;
-use crate::bench::arena::{BenchArena, Place, RunError, processor_since, processor_times};
 use crate::bench::files::Files;
 use crate::bench::ports;
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Reading, Sample, Unit};
 use crate::bench::target::Target;
+use crate::bench::testbed::{Place, RunError, Testbed, processor_since, processor_times};
+use crate::support::Kind;
 
 /// How long rows of very many files may take.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -185,25 +185,25 @@ impl Way {
 }
 
 impl Work for Copy {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("only servers have clients".to_owned()));
         };
-        let (from, to) = self.urls(arena, kind)?;
+        let (from, to) = self.urls(testbed, kind)?;
         if self.files != Files::Large && !self.options.contains(&"-fast") {
             ports::wait_for_free()?;
         }
-        let servers = arena.servers(kind, self.place)?.each_ref();
+        let servers = testbed.servers(kind, self.place)?.each_ref();
         let before = processor_times(servers);
-        let copied = arena.copy(self.place, &self.options, from, to);
+        let copied = testbed.copy(self.place, &self.options, from, to);
         // What a failed run left must not count for the next one.
-        let elapsed = copied.inspect_err(|_| drop(arena.clear()))?;
+        let elapsed = copied.inspect_err(|_| drop(testbed.clear()))?;
         let [first, second] = processor_since(servers, before);
-        let (count, _) = self.files.count_and_bytes(arena.sizes);
-        let bytes = self.files.total(arena.sizes);
+        let (count, _) = self.files.count_and_bytes(testbed.sizes);
+        let bytes = self.files.total(testbed.sizes);
         match (self.way, self.files) {
-            (Way::Get, Files::Large) => arena.clear_exactly(0, 0)?,
-            _ => arena.clear_exactly(count, bytes)?,
+            (Way::Get, Files::Large) => testbed.clear_exactly(0, 0)?,
+            _ => testbed.clear_exactly(count, bytes)?,
         }
         if self.files != Files::Large {
             return Ok(per_second(count, elapsed));
@@ -214,17 +214,17 @@ impl Work for Copy {
 }
 
 impl Copy {
-    fn urls(&self, arena: &BenchArena, kind: Kind) -> Result<(String, String), RunError> {
-        let [first, second] = arena.servers(kind, self.place)?;
-        let from = first.url(arena.name(self.place, self.files)?);
+    fn urls(&self, testbed: &Testbed, kind: Kind) -> Result<(String, String), RunError> {
+        let [first, second] = testbed.servers(kind, self.place)?;
+        let from = first.url(testbed.name(self.place, self.files)?);
         let target = match self.files {
             Files::Large => "up/large",
             _ => "up/",
         };
         Ok(match self.way {
             Way::Get if self.files == Files::Large => (from, "file:///dev/null".to_owned()),
-            Way::Get => (from, arena.down()),
-            Way::Put => (arena.local(self.files)?, first.url(target)),
+            Way::Get => (from, testbed.down()),
+            Way::Put => (testbed.local(self.files)?, first.url(target)),
             Way::ThirdParty => (from, second.url(target)),
         })
     }

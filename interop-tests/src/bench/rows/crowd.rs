@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Group, Row, Work};
-use crate::Kind;
-use crate::bench::arena::{BenchArena, RunError, launch};
 use crate::bench::crowd::{Crowd, Shape, concurrent};
 use crate::bench::ports;
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Reading, Sample, Unit, gigabytes};
 use crate::bench::target::{Bound, Target};
+use crate::bench::testbed::{RunError, Testbed, launch};
+use crate::support::Kind;
 
 /// How even a crowd must be served: the slowest client's share of the fastest one's.
 const FAIRNESS: f64 = 0.5;
@@ -62,20 +62,20 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 impl Work for Together {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("the pump has no clients".to_owned()));
         };
-        let room = arena.room("crowd")?;
+        let room = testbed.room("crowd")?;
         let launch = match kind {
             Kind::Gridhaul => launch(kind, &room).arg("--buffer-memory").arg(POOL.0),
             Kind::Globus => launch(kind, &room),
         };
         let server = launch.start()?;
         let crowd = Crowd {
-            sessions: arena.sizes.crowds[self.size],
-            file: arena.sizes.crowd_bytes,
-            duration: arena.sizes.crowd_times[self.size],
+            sessions: testbed.sizes.crowds[self.size],
+            file: testbed.sizes.crowd_bytes,
+            duration: testbed.sizes.crowd_times[self.size],
         };
         if matches!(self.shape, Shape::GetStream | Shape::PutStream) {
             ports::wait_for_free()?;

@@ -6,13 +6,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use super::{Group, Row, Work};
-use crate::bench::arena::{BenchArena, Place, RunError, launch};
 use crate::bench::files::Files;
 use crate::bench::pump::Pump;
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Sample, Unit, Way};
 use crate::bench::session::{Manner, Session, begin};
 use crate::bench::target::Target;
+use crate::bench::testbed::{Place, RunError, Testbed, launch};
 use crate::bench::wan::{End, Network, Path, missing};
 
 /// What the link of every path carries.
@@ -74,13 +74,13 @@ fn row(milliseconds: u64, loss: f64, channels: usize) -> Row {
 }
 
 impl Work for Distant {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("the pump makes no copies".to_owned()));
         };
         let network = network(self.path)?;
-        let root = arena.tree(Place::Memory).root();
-        let name = arena.name(Place::Memory, Files::Distant)?;
+        let root = testbed.tree(Place::Memory).root();
+        let name = testbed.name(Place::Memory, Files::Distant)?;
         let server = |end| {
             // globus-gridftp-server asks the name service for the name of an address that it is told.
             let launch = launch(kind, root).address(Ipv4Addr::UNSPECIFIED.into());
@@ -96,11 +96,11 @@ impl Work for Distant {
         let elapsed = started.elapsed();
         let arrived = fs::metadata(root.join("up/distant")).map_or(0, |file| file.blocks() * 512);
         drop((source, destination, servers, network));
-        arena.clear()?;
+        testbed.clear()?;
         match ended {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(megabits(arrived, elapsed)),
             Err(error) => Err(error.into()),
-            Ok(()) => Ok(megabits(arena.sizes.distant, elapsed)),
+            Ok(()) => Ok(megabits(testbed.sizes.distant, elapsed)),
         }
     }
 }
@@ -120,7 +120,7 @@ impl Distant {
 }
 
 impl Work for EmulationLimit {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Pump(way) = contender else {
             return Err(RunError::Unable(
                 "the pump alone measures the path".to_owned(),
@@ -132,19 +132,19 @@ impl Work for EmulationLimit {
             loss: 0.0,
         })?;
         let pump = Pump {
-            program: &arena.pump,
+            program: &testbed.pump,
             way,
             connections: 4,
         };
-        let bytes = arena.sizes.distant;
-        let from = arena.tree(Place::Memory).path(Files::Distant)?;
-        let to = arena.tree(Place::Memory).root().join("up/distant");
+        let bytes = testbed.sizes.distant;
+        let from = testbed.tree(Place::Memory).path(Files::Distant)?;
+        let to = testbed.tree(Place::Memory).root().join("up/distant");
         let address = network.address(End::Far);
         let (receiver, address) =
             network.within(End::Far, || pump.receiver(&to, bytes, address))?;
         let sender = network.within(End::Near, || pump.sender(&from, bytes, address))?;
         let pumped = Pump::finish(sender, receiver)?;
-        arena.clear_exactly(1, bytes)?;
+        testbed.clear_exactly(1, bytes)?;
         Ok(megabits(bytes, pumped.elapsed))
     }
 }

@@ -8,12 +8,12 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Group, Row, Work};
-use crate::bench::arena::{BenchArena, Place, RunError};
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Sample, Unit};
 use crate::bench::target::Target;
-use crate::bench::usage::{ProcessTree, raise_descriptor_limit};
-use crate::raw::{Block, Control, write_block};
+use crate::bench::testbed::{Place, RunError, Testbed};
+use crate::support::raw::{Block, Control, write_block};
+use crate::support::usage::{ProcessTree, raise_descriptor_limit};
 
 /// Data channels of one session: as many as a session of ours may have.
 const CHANNELS: usize = 64;
@@ -53,16 +53,16 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 impl Work for IdleSessions {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("the pump has no sessions".to_owned()));
         };
-        let server = arena.fresh_server(kind)?;
+        let server = testbed.fresh_server(kind)?;
         let tree = ProcessTree::of(server.pid());
         // After the start: the server gets the limit that every program gets.
         raise_descriptor_limit();
         let empty = tree.usage().memory;
-        let sessions: Vec<Control> = (0..arena.sizes.sessions)
+        let sessions: Vec<Control> = (0..testbed.sizes.sessions)
             .map(|_| Control::anonymous(server.address()))
             .collect::<Result<_, _>>()?;
         Ok(each(empty, tree, sessions.len()))
@@ -70,11 +70,11 @@ impl Work for IdleSessions {
 }
 
 impl Work for IdleChannels {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("the pump has no sessions".to_owned()));
         };
-        let server = arena.fresh_server(kind)?;
+        let server = testbed.fresh_server(kind)?;
         let tree = ProcessTree::of(server.pid());
         let mut control = Control::anonymous(server.address())?;
         control.must("MODE E", 200)?;
@@ -94,17 +94,17 @@ impl Work for IdleChannels {
             channel.write_all(&payload[..1])?;
             end += 2 * length;
         }
-        wait_for_length(arena, end - length)?;
+        wait_for_length(testbed, end - length)?;
         let sample = each(empty, tree, channels.len());
         drop((channels, control, server));
-        arena.clear()?;
+        testbed.clear()?;
         Ok(sample)
     }
 }
 
 /// Waits until the last channel's block has reached the file.
-fn wait_for_length(arena: &BenchArena, bytes: u64) -> Result<(), RunError> {
-    let file = arena.tree(Place::Memory).root().join("up/idle");
+fn wait_for_length(testbed: &Testbed, bytes: u64) -> Result<(), RunError> {
+    let file = testbed.tree(Place::Memory).root().join("up/idle");
     let deadline = Instant::now() + PATIENCE;
     while fs::metadata(&file).map_or(0, |file| file.len()) < bytes {
         if Instant::now() > deadline {

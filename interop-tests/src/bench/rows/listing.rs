@@ -5,13 +5,13 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Group, Row, Work};
-use crate::bench::arena::{BenchArena, Place, RunError};
 use crate::bench::files::Files;
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Reading, Sample, Unit};
 use crate::bench::target::{Bound, Target};
-use crate::bench::usage::ProcessTree;
-use crate::raw::{Control, stream_transfer};
+use crate::bench::testbed::{Place, RunError, Testbed};
+use crate::support::raw::{Control, stream_transfer};
+use crate::support::usage::ProcessTree;
 
 /// How long a server may be silent.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,16 +42,16 @@ pub(super) fn rows() -> Vec<Row> {
 impl Work for Listing {
     /// The server is a fresh one that has listed a small directory: what it grows by then is for the names.
     #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("the pump has no directories".to_owned()));
         };
-        make(arena)?;
-        let server = arena.fresh_server(kind)?;
+        make(testbed)?;
+        let server = testbed.fresh_server(kind)?;
         let tree = ProcessTree::of(server.pid());
         let mut control = Control::anonymous(server.address())?;
         control.set_patience(PATIENCE);
-        let small = server.path(arena.name(Place::Memory, Files::Few)?);
+        let small = server.path(testbed.name(Place::Memory, Files::Few)?);
         list(&mut control, small.trim_end_matches('/'))?;
         let before = tree.peak_memory();
         let started = Instant::now();
@@ -59,32 +59,32 @@ impl Work for Listing {
         let elapsed = started.elapsed();
         let grown = tree.peak_memory().saturating_sub(before);
         // Besides the names there may be the directory itself and the one above it.
-        if !(arena.sizes.names..=arena.sizes.names + 2).contains(&lines) {
-            let words = format!("{lines} of {} names were listed", arena.sizes.names);
+        if !(testbed.sizes.names..=testbed.sizes.names + 2).contains(&lines) {
+            let words = format!("{lines} of {} names were listed", testbed.sizes.names);
             return Err(RunError::Failed(words));
         }
-        let sample = Sample::new(arena.sizes.names as f64 / elapsed.as_secs_f64());
+        let sample = Sample::new(testbed.sizes.names as f64 / elapsed.as_secs_f64());
         Ok(sample.with(Reading::Growth, grown as f64 / f64::from(1 << 20)))
     }
 
-    fn clean(&self, arena: &BenchArena) {
+    fn clean(&self, testbed: &Testbed) {
         // It goes with everything else if not here.
-        let _ = fs::remove_dir_all(directory(arena));
+        let _ = fs::remove_dir_all(directory(testbed));
     }
 }
 
-fn directory(arena: &BenchArena) -> PathBuf {
-    arena.tree(Place::Memory).root().join("names")
+fn directory(testbed: &Testbed) -> PathBuf {
+    testbed.tree(Place::Memory).root().join("names")
 }
 
 /// Makes the directory, for the first of the runs.
-fn make(arena: &BenchArena) -> io::Result<()> {
-    let directory = directory(arena);
+fn make(testbed: &Testbed) -> io::Result<()> {
+    let directory = directory(testbed);
     if directory.exists() {
         return Ok(());
     }
     fs::create_dir(&directory)?;
-    for index in 0..arena.sizes.names {
+    for index in 0..testbed.sizes.names {
         File::create(directory.join(format!("name-{index:07}")))?;
     }
     Ok(())

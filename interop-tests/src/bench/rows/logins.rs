@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use super::{Group, Row, Work};
-use crate::bench::arena::{BenchArena, Place, RunError};
 use crate::bench::files::Files;
 use crate::bench::ports;
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Sample, Unit};
 use crate::bench::target::Target;
+use crate::bench::testbed::{Place, RunError, Testbed};
 
 /// Clients that log in beside each other.
 const CLIENTS: usize = 4;
@@ -26,19 +26,19 @@ pub(super) fn rows() -> Vec<Row> {
 impl Work for LogIn {
     /// Each session is a client program that starts, and asks for the same file.
     #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("nobody logs in to the pump".to_owned()));
         };
-        let [server, _] = arena.servers(kind, Place::Certified)?;
-        let from = server.url(arena.name(Place::Certified, Files::Few)?) + "f00000";
+        let [server, _] = testbed.servers(kind, Place::Certified)?;
+        let from = server.url(testbed.name(Place::Certified, Files::Few)?) + "f00000";
         ports::wait_for_free()?;
-        let logins = arena.sizes.logins;
+        let logins = testbed.sizes.logins;
         let next = AtomicUsize::new(0);
         let client = || {
             while next.fetch_add(1, Ordering::Relaxed) < logins {
                 let to = "file:///dev/null".to_owned();
-                arena.copy(Place::Certified, &["-nodcau"], from.clone(), to)?;
+                testbed.copy(Place::Certified, &["-nodcau"], from.clone(), to)?;
             }
             Ok(())
         };

@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use rustix::fs::{Advice, fadvise};
 
-use super::{Group, Row, Work};
-use crate::Kind;
-use crate::bench::arena::{BenchArena, Place, RunError, pki, processor_at_rest, processor_since};
 use crate::bench::files::Files;
 use crate::bench::pump::Pump;
+use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Reading, Sample, Unit, Way};
 use crate::bench::session::{Manner, Protection, Session, copy};
 use crate::bench::target::Target;
-use crate::raw::Identity;
-use crate::{Server, UserKind};
+use crate::bench::testbed::{Place, RunError, Testbed, pki, processor_at_rest, processor_since};
+use crate::support::raw::Identity;
+use crate::support::{Kind, Server, UserKind};
 
 /// How long a row may take that the pump runs as well, in all its ways.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -113,30 +112,33 @@ pub(super) fn disk_rows() -> Vec<Row> {
 }
 
 impl Work for ServerToServer {
-    fn run(&self, arena: &BenchArena, contender: Contender) -> Result<Sample, RunError> {
+    fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         match contender {
-            Contender::Server(kind) => self.servers(arena, kind),
-            Contender::Pump(way) => self.pump(arena, way),
+            Contender::Server(kind) => self.servers(testbed, kind),
+            Contender::Pump(way) => self.pump(testbed, way),
         }
     }
 }
 
 impl ServerToServer {
-    fn servers(&self, arena: &BenchArena, kind: Kind) -> Result<Sample, RunError> {
+    fn servers(&self, testbed: &Testbed, kind: Kind) -> Result<Sample, RunError> {
         let [from, to] = self.places;
-        let servers = [&arena.servers(kind, from)?[0], &arena.servers(kind, to)?[1]];
-        let name = arena.name(from, Files::Large)?;
+        let servers = [
+            &testbed.servers(kind, from)?[0],
+            &testbed.servers(kind, to)?[1],
+        ];
+        let name = testbed.name(from, Files::Large)?;
         let mut source = self.session(servers[0], from)?;
         let mut destination = self.session(servers[1], to)?;
-        self.settle(arena)?;
+        self.settle(testbed)?;
         let before = processor_at_rest(servers);
         let paths = [servers[0].path(name), servers[1].path("up/large")];
         let copied = copy([&mut source, &mut destination], [&paths[0], &paths[1]]);
         drop((source, destination));
-        let elapsed = copied.inspect_err(|_| drop(arena.clear()))?;
+        let elapsed = copied.inspect_err(|_| drop(testbed.clear()))?;
         let used = processor_since(servers, before);
-        let bytes = arena.sizes.large;
-        arena.clear_exactly(1, bytes)?;
+        let bytes = testbed.sizes.large;
+        testbed.clear_exactly(1, bytes)?;
         Ok(Sample::speed(bytes, elapsed).with_both_ends(used, bytes))
     }
 
@@ -153,31 +155,31 @@ impl ServerToServer {
     }
 
     /// What earlier runs have left to write must not count for this one, and a cold file must be cold.
-    fn settle(&self, arena: &BenchArena) -> Result<(), RunError> {
+    fn settle(&self, testbed: &Testbed) -> Result<(), RunError> {
         if self.places.contains(&Place::Disk) {
             rustix::fs::sync();
         }
         if self.cold {
-            let path = arena.tree(self.places[0]).path(Files::Large)?;
+            let path = testbed.tree(self.places[0]).path(Files::Large)?;
             fadvise(File::open(path)?, 0, None, Advice::DontNeed).map_err(io::Error::from)?;
         }
         Ok(())
     }
 
-    fn pump(&self, arena: &BenchArena, way: Way) -> Result<Sample, RunError> {
+    fn pump(&self, testbed: &Testbed, way: Way) -> Result<Sample, RunError> {
         let pump = Pump {
-            program: &arena.pump,
+            program: &testbed.pump,
             way,
             connections: self.manner.channels.unwrap_or(1),
         };
-        let [from, to] = self.places.map(|place| arena.tree(place));
+        let [from, to] = self.places.map(|place| testbed.tree(place));
         let from = from.path(Files::Large)?;
         let to = to.root().join("up/large");
-        self.settle(arena)?;
-        let pumped = pump.run(&from, &to, arena.sizes.large);
-        let pumped = pumped.inspect_err(|_| drop(arena.clear()))?;
-        arena.clear_exactly(1, arena.sizes.large)?;
-        let sample = Sample::speed(arena.sizes.large, pumped.elapsed);
-        Ok(sample.with_both_ends(pumped.processor, arena.sizes.large))
+        self.settle(testbed)?;
+        let pumped = pump.run(&from, &to, testbed.sizes.large);
+        let pumped = pumped.inspect_err(|_| drop(testbed.clear()))?;
+        testbed.clear_exactly(1, testbed.sizes.large)?;
+        let sample = Sample::speed(testbed.sizes.large, pumped.elapsed);
+        Ok(sample.with_both_ends(pumped.processor, testbed.sizes.large))
     }
 }

@@ -1,7 +1,7 @@
 //! `AUTH` and `ADAT` as no client sends them.
 
-use gridhaul_interop::bench::usage::ProcessTree;
 use gridhaul_interop::raw::{Control, Exchange, Reply};
+use gridhaul_interop::support::usage::ProcessTree;
 
 use super::Site;
 use crate::fixture::assert_reply;

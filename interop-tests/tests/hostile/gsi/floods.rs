@@ -4,8 +4,8 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use gridhaul_interop::UserKind;
-use gridhaul_interop::bench::usage::{ProcessTree, raise_descriptor_limit};
 use gridhaul_interop::raw::{Control, End, Exchange, GsiControl, Identity, connect_data};
+use gridhaul_interop::support::usage::{ProcessTree, raise_descriptor_limit};
 
 use super::Site;
 use crate::fixture::{assert_reply, wait_until};

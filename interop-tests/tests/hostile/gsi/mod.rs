@@ -17,8 +17,8 @@ mod tokens;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridhaul_interop::bench::usage::{ProcessTree, Usage};
 use gridhaul_interop::raw::{GsiControl, Identity, PATIENCE};
+use gridhaul_interop::support::usage::{ProcessTree, Usage};
 use gridhaul_interop::{Kind, Launch, Pki, UserKind};
 
 use crate::fixture::{Fixture, HELLO, wait_until};

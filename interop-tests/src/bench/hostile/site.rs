@@ -1,0 +1,42 @@
+//! The files of the server, and the addresses of its clients.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use crate::support::chown_to_nobody;
+
+/// Where the crowd comes from.
+pub(super) const CROWD: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(127, 0, 0, 2),
+    Ipv4Addr::new(127, 0, 0, 3),
+    Ipv4Addr::new(127, 0, 0, 4),
+];
+
+/// Where the client comes from that is timed.
+pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
+
+/// What the client fetches, and how large it is.
+pub(super) const FILE: (&str, usize) = ("file", 1 << 20);
+
+/// What the crowd fetches and does not read: more than sockets hold.
+pub(super) const LARGE: (&str, u64) = ("large", 256 << 20);
+
+/// What the crowd lists and does not read.
+pub(super) const DIRECTORY: &str = "directory";
+
+/// Makes the files. The directory has `names` entries.
+pub(super) fn fill(root: &Path, names: usize) -> io::Result<()> {
+    fs::create_dir(root)?;
+    fs::write(root.join(FILE.0), vec![7; FILE.1])?;
+    fs::File::create(root.join(LARGE.0))?.set_len(LARGE.1)?;
+    let directory = root.join(DIRECTORY);
+    fs::create_dir(&directory)?;
+    for number in 0..names {
+        fs::File::create(directory.join(format!("a-name-of-usual-length-{number:08}")))?;
+    }
+    [root, &directory, &root.join(FILE.0), &root.join(LARGE.0)]
+        .into_iter()
+        .try_for_each(chown_to_nobody)
+}

@@ -1,0 +1,106 @@
+//! Prints the table: one line for each case, ours beside the real server's.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::run::{Outcome, Row, Verdict};
+
+/// How many characters of a reason stand in the line of its case; all of it follows at the end.
+const SHORT_REASON: usize = 100;
+
+/// Collects rows while they are printed.
+#[derive(Debug, Default)]
+pub struct Report {
+    failures: Vec<(String, String)>,
+    rows: usize,
+    not_run: usize,
+    oddities: usize,
+}
+
+impl Report {
+    /// The heading.
+    pub fn heading() -> String {
+        format!("{:<92} {:>11}  {:>11}", "case", "ours", "real server")
+    }
+
+    /// Counts a row and gives its line.
+    pub fn line(&mut self, row: &Row) -> String {
+        self.rows += 1;
+        let mut line = format!("{:<92} {:>11}", row.name, cell(row.ours.as_ref()));
+        let theirs = row.theirs.as_ref();
+        let odd = row
+            .oddity
+            .filter(|_| theirs.is_some_and(|it| it.verdict.failure().is_some()));
+        match (theirs, odd) {
+            (Some(outcome), Some(_)) => {
+                self.oddities += 1;
+                let _ = write!(
+                    line,
+                    "  {:>11}",
+                    format!("odd {}", seconds(outcome.elapsed))
+                );
+            }
+            _ => {
+                let _ = write!(line, "  {:>11}", cell(theirs));
+            }
+        }
+        if let Some(reason) = row.failure() {
+            let first = reason.lines().next().unwrap_or_default();
+            let _ = write!(
+                line,
+                "  {}",
+                first.chars().take(SHORT_REASON).collect::<String>()
+            );
+            self.failures.push((row.name.clone(), reason));
+        } else if let Some(reason) = odd {
+            let _ = write!(line, "  ({reason})");
+        } else if let Some(reason) = row.not_run() {
+            self.not_run += 1;
+            let _ = write!(line, "  ({reason})");
+        } else if let (Some(reason), Some(_)) = (row.oddity, theirs) {
+            let _ = write!(line, "  (not odd this time: {reason})");
+        }
+        line
+    }
+
+    /// Whether a case failed.
+    pub fn failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    /// Each failure in full, then the totals.
+    pub fn ending(&self, elapsed: Duration) -> String {
+        let mut text = String::new();
+        for (name, reason) in &self.failures {
+            let _ = writeln!(text, "\nFAIL {name}\n{reason}");
+        }
+        let _ = write!(
+            text,
+            "\n{} cases: {} passed, {} failed, {} not run on this machine; \
+             the real server is odd in {}; {:.0} s",
+            self.rows,
+            self.rows - self.failures.len() - self.not_run,
+            self.failures.len(),
+            self.not_run,
+            self.oddities,
+            elapsed.as_secs_f64()
+        );
+        text
+    }
+}
+
+fn cell(outcome: Option<&Outcome>) -> String {
+    let Some(outcome) = outcome else {
+        return "-".into();
+    };
+    let word = match outcome.verdict {
+        Verdict::Passed(_) => "pass",
+        Verdict::Failed(_) => "FAIL",
+        Verdict::NotRun(_) => "not run",
+    };
+    format!("{word} {}", seconds(outcome.elapsed))
+}
+
+fn seconds(elapsed: Duration) -> String {
+    format!("{:.2} s", elapsed.as_secs_f64())
+}

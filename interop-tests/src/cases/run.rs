@@ -1,0 +1,290 @@
+//! Runs cases against both servers and sets the outcomes side by side.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::case::{Case, Observation};
+use super::context::Context;
+use super::testbed::Testbed;
+use crate::support::{Failure, Kind};
+
+/// The outcomes of one case.
+#[derive(Debug)]
+pub struct Row {
+    /// The case's name.
+    pub name: String,
+    /// Why the real server is not expected to pass, if it is not.
+    pub oddity: Option<&'static str>,
+    /// Our server's outcome; `None` when it was not asked for.
+    pub ours: Option<Outcome>,
+    /// The real server's outcome; `None` when it was not asked for, or the case has nothing to ask
+    /// it.
+    pub theirs: Option<Outcome>,
+}
+
+impl Row {
+    /// What is wrong with our server, by this case; also when only the real one can be blamed for
+    /// making the case worthless.
+    pub fn failure(&self) -> Option<String> {
+        let ours = self
+            .ours
+            .as_ref()
+            .and_then(|outcome| outcome.verdict.failure());
+        let theirs = self
+            .theirs
+            .as_ref()
+            .and_then(|outcome| outcome.verdict.failure());
+        match (ours, theirs) {
+            (Some(reason), _) => Some(reason.to_owned()),
+            (None, Some(reason)) if self.oddity.is_none() => {
+                Some(format!("the real server: {reason}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why this machine cannot run the case, if it cannot.
+    pub fn not_run(&self) -> Option<&str> {
+        [&self.ours, &self.theirs]
+            .into_iter()
+            .flatten()
+            .find_map(|outcome| match &outcome.verdict {
+                Verdict::NotRun(reason) => Some(reason.as_str()),
+                _ => None,
+            })
+    }
+
+    /// Turns our pass into a failure if a user would see something else than with the real server.
+    fn compare(&mut self) {
+        if let (
+            None,
+            Some(Outcome {
+                verdict: verdict @ Verdict::Passed(_),
+                ..
+            }),
+            Some(Outcome {
+                verdict: Verdict::Passed(theirs),
+                ..
+            }),
+        ) = (self.oddity, &mut self.ours, &self.theirs)
+            && let Verdict::Passed(ours) = &*verdict
+            && ours != theirs
+        {
+            *verdict = Verdict::Failed(format!(
+                "a user sees something else\n--- ours\n{}\n--- the real server\n{}",
+                ours.0, theirs.0
+            ));
+        }
+    }
+}
+
+/// How one run of a case ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The word.
+    pub verdict: Verdict,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// How a case ended.
+#[derive(Debug)]
+pub enum Verdict {
+    /// As it should, with what a user saw.
+    Passed(Observation),
+    /// Otherwise, and why.
+    Failed(String),
+    /// The machine cannot do it, and why.
+    NotRun(String),
+}
+
+impl Verdict {
+    /// The reason of a failure.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+/// Runs `cases` against the servers of `kinds`, `workers` at a time, and calls `done` with each row
+/// in the order of the table.
+pub fn run(
+    cases: &[Case],
+    kinds: &[Kind],
+    workers: usize,
+    testbed: &Testbed,
+    mut done: impl FnMut(Row),
+) {
+    let concerns =
+        |case: &Case, kind| kind == Kind::Gridhaul || case.setup.partners.concern_globus();
+    // Case by case, both servers of one case next to each other.
+    let runs: Vec<(usize, Kind)> = (0..cases.len())
+        .flat_map(|index| kinds.iter().map(move |&kind| (index, kind)))
+        .filter(|&(index, kind)| concerns(&cases[index], kind))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let (runs, next, sender) = (&runs, &next, sender.clone());
+            scope.spawn(move || {
+                while let Some(&(index, kind)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let _ = sender.send((index, kind, run_one(&cases[index], kind, testbed)));
+                }
+            });
+        }
+        drop(sender);
+        let mut outcomes = BTreeMap::new();
+        for (index, case) in cases.iter().enumerate() {
+            let awaited: Vec<_> = runs.iter().filter(|run| run.0 == index).collect();
+            if awaited.is_empty() {
+                continue;
+            }
+            for run in awaited {
+                while !outcomes.contains_key(run) {
+                    // Fails only when a worker panicked, and then so does the scope.
+                    let Ok((index, kind, outcome)) = receiver.recv() else {
+                        return;
+                    };
+                    outcomes.insert((index, kind), outcome);
+                }
+            }
+            let mut row = Row {
+                name: case.name.clone(),
+                oddity: case.oddity,
+                ours: outcomes.remove(&(index, Kind::Gridhaul)),
+                theirs: outcomes.remove(&(index, Kind::Globus)),
+            };
+            row.compare();
+            done(row);
+        }
+    });
+}
+
+fn run_one(case: &Case, kind: Kind, testbed: &Testbed) -> Outcome {
+    let started = Instant::now();
+    let result = Context::new(testbed, &case.setup, &case.name, kind)
+        .and_then(|context| attempt(case, &context));
+    let verdict = match result {
+        Ok(observation) => Verdict::Passed(observation),
+        Err(Failure::Unable(reason)) => Verdict::NotRun(reason),
+        Err(failure) => Verdict::Failed(failure.to_string()),
+    };
+    Outcome {
+        verdict,
+        elapsed: started.elapsed(),
+    }
+}
+
+/// Runs the case, from the beginning again if its client crashes and may do so.
+fn attempt(case: &Case, context: &Context<'_>) -> Result<Observation, Failure> {
+    let mut result = case.run(context);
+    for _ in 1..case.attempts {
+        if !matches!(result, Err(Failure::Crashed(_))) {
+            break;
+        }
+        context.clear()?;
+        result = case.run(context);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::Client;
+
+    fn passed(seen: &str) -> Option<Outcome> {
+        let verdict = Verdict::Passed(Observation(seen.into()));
+        Some(Outcome {
+            verdict,
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    fn failed(reason: &str) -> Option<Outcome> {
+        Some(Outcome {
+            verdict: Verdict::Failed(reason.into()),
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    fn failure(
+        oddity: Option<&'static str>,
+        ours: Option<Outcome>,
+        theirs: Option<Outcome>,
+    ) -> Option<String> {
+        let mut row = Row {
+            name: "case".into(),
+            oddity,
+            ours,
+            theirs,
+        };
+        row.compare();
+        row.failure()
+    }
+
+    #[test]
+    fn both_must_pass_and_show_the_same() {
+        assert_eq!(failure(None, passed("a"), passed("a")), None);
+        assert_eq!(failure(None, passed("a"), None), None);
+        assert_eq!(failure(None, failed("why"), passed("")), Some("why".into()));
+        let reason = failure(None, passed("ours"), passed("theirs")).unwrap();
+        assert!(
+            reason.contains("ours") && reason.contains("theirs"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn a_failure_of_the_real_server_counts_unless_the_case_calls_it_odd() {
+        let reason = failure(None, passed(""), failed("why")).unwrap();
+        assert_eq!(reason, "the real server: why");
+        assert_eq!(failure(Some("odd"), passed(""), failed("why")), None);
+        assert_eq!(
+            failure(Some("odd"), failed("ours"), failed("why")),
+            Some("ours".into())
+        );
+        assert_eq!(failure(Some("odd"), passed("a"), passed("b")), None);
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_the_table_and_without_those_that_ask_nothing() {
+        let case = |name: &str| {
+            Case::new(name, |_| {
+                Err::<Observation, _>(Failure::Unable("no".into()))
+            })
+        };
+        let alone = [case("one"), case("two"), case("three")];
+        let pairs = Case::third_party("pair", |_| Ok(Observation::none()));
+        let cases: Vec<_> = alone.into_iter().chain(pairs).collect();
+        let testbed = Testbed::new().unwrap();
+        let mut names = Vec::new();
+        run(&cases, &[Kind::Globus], 3, &testbed, |row| {
+            assert!(row.ours.is_none() && row.theirs.is_some());
+            names.push(row.name);
+        });
+        assert_eq!(names, ["one", "two", "three", "pair (to its like)"]);
+    }
+
+    #[test]
+    fn a_case_begins_anew_when_its_client_crashes_if_it_may() {
+        let testbed = Testbed::new().unwrap();
+        for (attempts, passes) in [(1, false), (2, true)] {
+            let runs = AtomicUsize::new(0);
+            let case = Case::new("crashing", move |_| {
+                let scripts = ["kill -s SEGV $$", "exit 0"];
+                let script = scripts[runs.fetch_add(1, Ordering::Relaxed)];
+                Client::new("sh").args(["-c", script]).run()?.succeeded()?;
+                Ok(Observation::none())
+            });
+            let outcome = run_one(&case.crashing(attempts), Kind::Globus, &testbed);
+            assert_eq!(outcome.verdict.failure().is_none(), passes, "{outcome:?}");
+        }
+    }
+}

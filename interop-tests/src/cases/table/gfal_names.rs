@@ -1,0 +1,404 @@
+//! gfal2 on the command line: names, attributes, and small reads and writes.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::gfal_copy::{closed, gfal};
+use crate::cases::{Case, Context, Observation};
+use crate::support::{Failure, check, content};
+
+type Check = fn(&Context<'_>) -> Result<Observation, Failure>;
+
+const CASES: [(&str, Check); 24] = [
+    ("gfal-ls of a directory", list),
+    ("gfal-ls -l of a directory", list_long),
+    ("gfal-ls -a of a directory", list_all),
+    ("gfal-ls -l of a file, -d -l of a directory", list_one),
+    ("gfal-ls of a missing directory", list_missing),
+    ("gfal-ls of 1000 files", list_many),
+    ("gfal-ls of a closed directory", list_closed),
+    ("gfal-ls of names with spaces and UTF-8", list_odd),
+    ("gfal-stat of a file", stat_file),
+    ("gfal-stat of a directory", stat_directory),
+    ("gfal-stat of a missing file", stat_missing),
+    ("gfal-sum", sums),
+    ("gfal-sum of a missing file", sum_missing),
+    ("gfal-mkdir", make_directory),
+    ("gfal-mkdir -p", make_directories),
+    ("gfal-mkdir where there is one", make_existing),
+    ("gfal-mkdir in a closed directory", make_in_closed),
+    ("gfal-rm", remove),
+    ("gfal-rm -r", remove_tree),
+    ("gfal-rename", rename),
+    ("gfal-rename of a missing file", rename_missing),
+    ("gfal-chmod", chmod),
+    ("gfal-cat", cat),
+    ("gfal-save", save),
+];
+
+pub(super) fn cases() -> Vec<Case> {
+    let cases = CASES
+        .into_iter()
+        .map(|(name, run)| Case::new(format!("gfal/{name}"), run));
+    let crc32 = Case::new("gfal/gfal-sum CRC32", sum_crc32).oddity("it has no CRC32");
+    cases.chain([crc32]).collect()
+}
+
+const NOT_FOUND: &str = "No such file or directory";
+
+/// A directory whose entries look the same whenever and wherever they are made.
+fn shown(context: &Context<'_>) -> Result<(), Failure> {
+    context.remote_directory("shown")?;
+    context.remote_directory("shown/directory")?;
+    for (name, size) in [
+        ("small", 5),
+        ("large", 1_234_567),
+        (".hidden", 0),
+        ("two words", 10),
+    ] {
+        context.remote_sample(&format!("shown/{name}"), size)?;
+    }
+    fs::set_permissions(context.remote("shown/large"), Permissions::from_mode(0o640))?;
+    fs::set_permissions(
+        context.remote("shown/directory"),
+        Permissions::from_mode(0o750),
+    )?;
+    symlink("small", context.remote("shown/link"))?;
+    for name in [
+        "shown/small",
+        "shown/large",
+        "shown/.hidden",
+        "shown/two words",
+        "shown/directory",
+        "shown",
+    ] {
+        File::open(context.remote(name))?.set_modified(content::long_ago())?;
+    }
+    Ok(())
+}
+
+/// What the program printed, without what must differ: the URL, and the order of a listing.
+fn observed(context: &Context<'_>, output: &str) -> Observation {
+    Observation::unordered(&output.replace(&context.from(""), "URL/"))
+}
+
+fn list(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let listing = gfal("gfal-ls", [context.from("shown/")], context)
+        .run()?
+        .succeeded()?;
+    let listing = listing.says(&["small\n", "large\n", "two words\n", "directory\n", "link\n"])?;
+    check(!listing.output().contains(".hidden"), || {
+        format!("a hidden file\n{listing}")
+    })?;
+    Ok(observed(context, &listing.output()))
+}
+
+fn list_long(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let listing = gfal("gfal-ls", ["-l", &context.from("shown/")], context)
+        .run()?
+        .succeeded()?;
+    let listing = listing.says(&["-rw-r-----", "1234567", "Sep  9  2001", "drwxr-x---"])?;
+    Ok(observed(context, &listing.output()))
+}
+
+fn list_all(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let listing = gfal("gfal-ls", ["-a", &context.from("shown/")], context)
+        .run()?
+        .succeeded()?;
+    // Only the real server's NLST has the directory itself and the one above it.
+    let names = listing.says(&[".hidden\n"])?.output();
+    let names: Vec<_> = names
+        .lines()
+        .filter(|name| !matches!(*name, "." | ".."))
+        .collect();
+    Ok(observed(context, &names.join("\n")))
+}
+
+fn list_one(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let file = gfal("gfal-ls", ["-l", &context.from("shown/large")], context).run()?;
+    let file = file.succeeded()?.says(&["-rw-r-----", "1234567"])?;
+    let url = context.from("shown/directory");
+    let directory = gfal("gfal-ls", ["-l", "-d", &url], context).run()?;
+    let directory = directory.succeeded()?.says(&["drwxr-x---"])?;
+    Ok(observed(context, &(file.output() + &directory.output())))
+}
+
+fn list_missing(context: &Context<'_>) -> Result<Observation, Failure> {
+    gfal("gfal-ls", [context.from("nosuch/")], context)
+        .run()?
+        .failed_with(2, &[NOT_FOUND])?;
+    Ok(Observation::none())
+}
+
+fn list_many(context: &Context<'_>) -> Result<Observation, Failure> {
+    for number in 0..1000 {
+        File::create(context.remote(&format!("file{number}")))?;
+    }
+    let listing = gfal("gfal-ls", [context.from("")], context)
+        .run()?
+        .succeeded()?;
+    let lines = listing.output().lines().count();
+    check(lines == 1000, || format!("{lines} of 1000 files"))?;
+    Ok(Observation::none())
+}
+
+fn list_closed(context: &Context<'_>) -> Result<Observation, Failure> {
+    let directory = context.remote_directory("dark")?;
+    fs::set_permissions(directory, Permissions::from_mode(0o311))?;
+    gfal("gfal-ls", [context.from("dark/")], context)
+        .run()?
+        .failed_with(13, &["Permission denied"])?;
+    Ok(Observation::none())
+}
+
+fn list_odd(context: &Context<'_>) -> Result<Observation, Failure> {
+    for name in ["two words", "ünï-漢字", "per%41cent", "a;b=c", "it's"] {
+        context.remote_sample(name, 1)?;
+    }
+    let listing = gfal("gfal-ls", [context.from("")], context)
+        .run()?
+        .succeeded()?;
+    let listing = listing.says(&[
+        "two words\n",
+        "ünï-漢字\n",
+        "per%41cent\n",
+        "a;b=c\n",
+        "it's\n",
+    ])?;
+    Ok(observed(context, &listing.output()))
+}
+
+/// Access and change times are not in our hands.
+fn timeless(output: &str) -> String {
+    output
+        .lines()
+        .filter(|line| !line.starts_with("Access: 2") && !line.starts_with("Change: "))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn stat_file(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let stat = gfal("gfal-stat", [context.from("shown/large")], context)
+        .run()?
+        .succeeded()?;
+    let stat = stat.says(&[
+        "Size: 1234567",
+        "regular file",
+        "(0640/-rw-r-----)",
+        "2001-09-09 01:46:40",
+    ])?;
+    Ok(observed(context, &timeless(&stat.output())))
+}
+
+fn stat_directory(context: &Context<'_>) -> Result<Observation, Failure> {
+    shown(context)?;
+    let stat = gfal("gfal-stat", [context.from("shown/directory")], context)
+        .run()?
+        .succeeded()?;
+    Ok(observed(
+        context,
+        &timeless(&stat.says(&["directory", "(0750/drwxr-x---)"])?.output()),
+    ))
+}
+
+fn stat_missing(context: &Context<'_>) -> Result<Observation, Failure> {
+    gfal("gfal-stat", [context.from("nosuch")], context)
+        .run()?
+        .failed_with(2, &[NOT_FOUND])?;
+    Ok(Observation::none())
+}
+
+/// The sums are those that Python's zlib and hashlib give for the text.
+fn sums(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_file("file", "gridhaul\n")?;
+    let sums = [
+        ("ADLER32", "123c035b"),
+        ("MD5", "ef5e39395bed794d8a934a1cc29a9dd6"),
+        ("SHA1", "17aa9908dc086148ad3a0ba7fddc9a5020f44faa"),
+        (
+            "SHA256",
+            "73d7f1fe17aa978ca9241626b97fc5e4002f1e84fdf5d240ca56f590dde758d1",
+        ),
+        (
+            "SHA512",
+            "d21f845669418aa00a2b42d73da239d0a76f5c4c4a79bd6189d5e625ca14d267f749d92515f59a391670546997ea9ac684c2606ca62eb760aba851d23948fac6",
+        ),
+    ];
+    for (algorithm, sum) in sums {
+        gfal("gfal-sum", [&context.from("file"), algorithm], context)
+            .run()?
+            .succeeded()?
+            .says(&[sum])?;
+    }
+    Ok(Observation::none())
+}
+
+fn sum_crc32(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_file("file", "gridhaul\n")?;
+    gfal("gfal-sum", [&context.from("file"), "CRC32"], context)
+        .run()?
+        .succeeded()?
+        .says(&["ec4ae1b0"])?;
+    Ok(Observation::none())
+}
+
+fn sum_missing(context: &Context<'_>) -> Result<Observation, Failure> {
+    gfal("gfal-sum", [&context.from("nosuch"), "ADLER32"], context)
+        .run()?
+        .failed_with(2, &[NOT_FOUND])?;
+    Ok(Observation::none())
+}
+
+fn make_directory(context: &Context<'_>) -> Result<Observation, Failure> {
+    gfal("gfal-mkdir", [context.to("new")], context)
+        .run()?
+        .succeeded()?;
+    check(context.remote("new").is_dir(), || "no directory".into())?;
+    gfal("gfal-mkdir", [context.to("no/such/place")], context)
+        .run()?
+        .failed_with(2, &[NOT_FOUND])?;
+    Ok(Observation::none())
+}
+
+fn make_directories(context: &Context<'_>) -> Result<Observation, Failure> {
+    for _ in 0..2 {
+        gfal("gfal-mkdir", ["-p", &context.to("a/b/c")], context)
+            .run()?
+            .succeeded()?;
+    }
+    check(context.remote("a/b/c").is_dir(), || "no directory".into())?;
+    Ok(Observation::none())
+}
+
+fn make_existing(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_directory("old")?;
+    gfal("gfal-mkdir", [context.to("old")], context)
+        .run()?
+        .failed_with(17, &["File exists"])?;
+    Ok(Observation::none())
+}
+
+fn make_in_closed(context: &Context<'_>) -> Result<Observation, Failure> {
+    closed(context)?;
+    gfal("gfal-mkdir", [context.to("closed/new")], context)
+        .run()?
+        .failed_with(13, &["Permission denied"])?;
+    Ok(Observation::none())
+}
+
+fn remove(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_sample("file", 10)?;
+    context.remote_directory("directory")?;
+    let urls = [context.to("file"), context.to("nosuch")];
+    let removed = gfal("gfal-rm", urls, context).run()?;
+    check(!context.remote("file").exists(), || {
+        format!("the file is there\n{removed}")
+    })?;
+    let removed = removed.failed_with(2, &["DELETED", "MISSING"])?;
+    let refused = gfal("gfal-rm", [context.to("directory")], context).run()?;
+    let refused = refused.failed_with(21, &["Is a directory"])?;
+    check(context.remote("directory").exists(), || {
+        "the directory is gone".into()
+    })?;
+    Ok(observed(context, &(removed.output() + &refused.output())))
+}
+
+fn remove_tree(context: &Context<'_>) -> Result<Observation, Failure> {
+    for directory in ["tree", "tree/a", "tree/a/b c", "tree/empty"] {
+        context.remote_directory(directory)?;
+    }
+    for file in ["tree/one", "tree/a/two", "tree/a/b c/three words"] {
+        context.remote_sample(file, 10)?;
+    }
+    gfal("gfal-rm", ["-r", &context.to("tree")], context)
+        .run()?
+        .succeeded()?;
+    check(!context.remote("tree").exists(), || {
+        "something is left".into()
+    })?;
+    Ok(Observation::none())
+}
+
+fn rename(context: &Context<'_>) -> Result<Observation, Failure> {
+    let old = context.remote_sample("old", 1000)?;
+    context.remote_directory("directory")?;
+    let kept = context.local("kept");
+    fs::copy(&old, &kept)?;
+    gfal(
+        "gfal-rename",
+        [context.to("old"), context.to("directory/new name")],
+        context,
+    )
+    .run()?
+    .succeeded()?;
+    content::same(&kept, &context.remote("directory/new name"))?;
+    check(!old.exists(), || "the old name is there".into())?;
+    Ok(Observation::none())
+}
+
+/// The client sends RNTO even so, and shows the answer to that.
+fn rename_missing(context: &Context<'_>) -> Result<Observation, Failure> {
+    let finished = gfal(
+        "gfal-rename",
+        [context.to("nosuch"), context.to("new")],
+        context,
+    )
+    .run()?;
+    check(!finished.status.success(), || {
+        format!("it should fail\n{finished}")
+    })?;
+    check(!context.remote("new").exists(), || "a file was made".into())?;
+    Ok(Observation::none())
+}
+
+fn chmod(context: &Context<'_>) -> Result<Observation, Failure> {
+    let file = context.remote_sample("file", 1)?;
+    // Set-user-ID is refused here, and tested elsewhere.
+    for mode in [0o600, 0o755, 0o711] {
+        gfal(
+            "gfal-chmod",
+            [format!("{mode:o}"), context.to("file")],
+            context,
+        )
+        .run()?
+        .succeeded()?;
+        let found = fs::metadata(&file)?.permissions().mode() & 0o7777;
+        check(found == mode, || {
+            format!("mode {found:o} instead of {mode:o}")
+        })?;
+    }
+    gfal("gfal-chmod", ["600", &context.to("nosuch")], context)
+        .run()?
+        .failed_with(2, &[NOT_FOUND])?;
+    Ok(Observation::none())
+}
+
+fn cat(context: &Context<'_>) -> Result<Observation, Failure> {
+    let file = context.remote_sample("file", 700_001)?;
+    let output = gfal("gfal-cat", ["-b", &context.from("file")], context)
+        .run()?
+        .succeeded()?;
+    fs::write(context.local("copy"), &output.stdout)?;
+    content::same(&file, &context.local("copy"))?;
+    gfal("gfal-cat", [context.from("nosuch")], context)
+        .run()?
+        .failed_with(2, &[NOT_FOUND])?;
+    Ok(Observation::none())
+}
+
+/// It overwrites, and the old file is longer. The program itself can only save text.
+fn save(context: &Context<'_>) -> Result<Observation, Failure> {
+    context.remote_sample("file", 800_000)?;
+    let text: String = (0..50_000).map(|line| format!("line {line}\n")).collect();
+    gfal("gfal-save", [context.to("file")], context)
+        .input(text.as_str())
+        .run()?
+        .succeeded()?;
+    content::holds(&context.remote("file"), text.as_bytes())?;
+    Ok(Observation::none())
+}

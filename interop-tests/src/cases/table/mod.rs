@@ -1,0 +1,48 @@
+//! The cases, by client program.
+
+mod arc;
+mod curl;
+mod errors;
+mod gfal_copy;
+mod gfal_names;
+mod gsi;
+mod lftp;
+mod names;
+mod oddities;
+mod options;
+mod partial;
+mod python;
+mod rclone;
+mod recursive;
+mod restart;
+mod sync;
+mod tls;
+mod transfers;
+
+use crate::cases::Case;
+
+/// All cases, in the order in which the report prints them.
+pub fn cases() -> Vec<Case> {
+    [
+        transfers::cases(),
+        options::cases(),
+        partial::cases(),
+        names::cases(),
+        recursive::cases(),
+        sync::cases(),
+        restart::cases(),
+        errors::cases(),
+        gfal_copy::cases(),
+        gfal_names::cases(),
+        python::cases(),
+        curl::cases(),
+        lftp::cases(),
+        rclone::cases(),
+        tls::cases(),
+        gsi::cases(),
+        arc::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,90 @@
+//! `globus-url-copy`: every size in every mode, in every direction.
+
+use crate::cases::{Case, Context, Observation};
+use crate::support::{Failure, content};
+
+/// Nothing, one byte, and each side of the block sizes of the two real programs (256 KiB, 1 MiB).
+const SIZES: [u64; 8] = [
+    0, 1, 262_143, 262_144, 262_145, 1_048_575, 1_048_576, 1_048_577,
+];
+
+/// A file of many blocks.
+const LARGE: u64 = 100_000_000;
+
+/// Stream mode, and MODE E with one and several connections.
+const MODES: [&[&str]; 5] = [&[], &["-fast"], &["-p", "1"], &["-p", "4"], &["-p", "16"]];
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for mode in MODES {
+        let name = |direction: &str, size: u64| {
+            let options = if mode.is_empty() {
+                "stream".into()
+            } else {
+                mode.join(" ")
+            };
+            format!("globus-url-copy/{direction} {options}, {size} bytes")
+        };
+        for size in SIZES.into_iter().chain([LARGE]) {
+            cases.push(Case::new(name("get", size), move |context| {
+                get(context, mode, size)
+            }));
+            cases.push(Case::new(name("put", size), move |context| {
+                put(context, mode, size)
+            }));
+            cases.extend(Case::third_party(
+                name("third-party", size),
+                move |context| third_party(context, mode, size),
+            ));
+        }
+    }
+    cases
+}
+
+/// Downloads one file.
+pub(super) fn get(
+    context: &Context<'_>,
+    options: &[&str],
+    size: u64,
+) -> Result<Observation, Failure> {
+    let expected = context.remote_sample("source", size)?;
+    context
+        .globus_url_copy(options)
+        .args([context.from("source"), context.local_url("copy")])
+        .run()?
+        .succeeded()?;
+    content::same(&expected, &context.local("copy"))?;
+    Ok(Observation::none())
+}
+
+/// Uploads one file.
+pub(super) fn put(
+    context: &Context<'_>,
+    options: &[&str],
+    size: u64,
+) -> Result<Observation, Failure> {
+    let expected = context.local_sample("source", size)?;
+    context
+        .globus_url_copy(options)
+        .args([context.local_url("source"), context.to("copy")])
+        .run()?
+        .succeeded()?;
+    content::same(&expected, &context.remote("copy"))?;
+    Ok(Observation::none())
+}
+
+/// Copies one file from server to server.
+pub(super) fn third_party(
+    context: &Context<'_>,
+    options: &[&str],
+    size: u64,
+) -> Result<Observation, Failure> {
+    let expected = context.remote_sample("source", size)?;
+    context
+        .globus_url_copy(options)
+        .args([context.from("source"), context.to("copy")])
+        .run()?
+        .succeeded()?;
+    content::same(&expected, &context.remote("copy"))?;
+    Ok(Observation::none())
+}

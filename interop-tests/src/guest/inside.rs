@@ -1,0 +1,75 @@
+//! Runs a test in a guest, or in two.
+
+use std::ffi::OsString;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::boot::{Guest, Report};
+use super::end::{End, MARK, mark_of};
+use super::error::GuestError;
+use super::neighbour::{self, Neighbour};
+use crate::support::Pki;
+use crate::support::guest_network::Network;
+
+/// Runs the test of this name, which is the caller, in a guest: there `body` is called.
+///
+/// # Panics
+///
+/// When there is no guest, or the test fails in it.
+pub fn inside(network: Network, test: &str, body: impl FnOnce()) {
+    if std::env::var_os(MARK).is_some() {
+        return body();
+    }
+    passed(Guest::new(network, this_test(test)).run());
+}
+
+/// Runs the test of this name, which is the caller, in two guests that are two hosts with a cable between them. `body` is
+/// called in the one at the end `left`; the one at `right` does what it is asked to.
+///
+/// # Panics
+///
+/// When a guest is missing, or the test fails.
+pub fn on_two_hosts(network: Network, test: &str, body: impl FnOnce(&Neighbour)) {
+    let mark = std::env::var(MARK).ok();
+    if mark.as_deref() == Some(mark_of(Some(End::Left))) {
+        return body(&Neighbour::meet().expect("a neighbour"));
+    }
+    if mark.as_deref() == Some(mark_of(Some(End::Right))) {
+        return neighbour::serve().expect("a service to the neighbour");
+    }
+    let cable = socketpair(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    );
+    let (left, right) = cable.expect("a pair of sockets");
+    let guest = |end, cable| Guest::new(network, this_test(test)).connected(end, cable);
+    let left = guest(End::Left, left);
+    let right = guest(End::Right, right).start().expect("a second guest");
+    let outcome = left.run();
+    if !matches!(&outcome, Ok(report) if report.status == 0) {
+        println!("The neighbour said: {}", right.words());
+    }
+    passed(outcome);
+}
+
+/// The command that runs only this test of this program, with the host's certificates.
+fn this_test(name: &str) -> Vec<OsString> {
+    let certificates = Pki::shared().expect("certificates").variable();
+    let program = std::env::current_exe().expect("the path of this program");
+    let words = ["--exact", name, "--include-ignored", "--nocapture"].map(OsString::from);
+    // The command is one of env(1), which takes variables first.
+    [certificates, program.into_os_string()]
+        .into_iter()
+        .chain(words)
+        .collect()
+}
+
+fn passed(outcome: Result<Report, GuestError>) {
+    match outcome {
+        Ok(report) if report.status == 0 => println!("{report}"),
+        Ok(report) => panic!("{report}"),
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! Why a check failed, and checks of client programs.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+
+use super::client::{ClientError, Finished};
+use super::launch::LaunchError;
+
+/// Why a case did not pass.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The server or the client did something wrong.
+    #[error("{0}")]
+    Wrong(String),
+    /// The client program was ended by a signal.
+    #[error("the client crashed\n{0}")]
+    Crashed(String),
+    /// This machine lacks an ability that no package brings (root, IPv6).
+    #[error("not run: {0}")]
+    Unable(String),
+    /// The client program did not run to its end.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A server did not start.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// Files of the test itself could not be made or read.
+    #[error("cannot prepare or check the test: {0}")]
+    Files(#[from] io::Error),
+}
+
+impl Failure {
+    /// A failure with a reason.
+    pub fn wrong(reason: impl Into<String>) -> Self {
+        Self::Wrong(reason.into())
+    }
+}
+
+/// Fails with `reason` unless `condition` holds.
+///
+/// # Errors
+///
+/// When it does not.
+pub fn check(condition: bool, reason: impl FnOnce() -> String) -> Result<(), Failure> {
+    if condition {
+        Ok(())
+    } else {
+        Err(Failure::Wrong(reason()))
+    }
+}
+
+impl Finished {
+    /// The program, if it ended with status 0.
+    ///
+    /// # Errors
+    ///
+    /// When it ended otherwise.
+    pub fn succeeded(self) -> Result<Self, Failure> {
+        self.not_crashed()?;
+        check(self.status.success(), || {
+            format!("the client failed\n{self}")
+        })?;
+        Ok(self)
+    }
+
+    /// The program, if it ended with `code`, and all `words` occur in its output.
+    ///
+    /// # Errors
+    ///
+    /// When it ended otherwise, or printed other words.
+    pub fn failed_with(self, code: i32, words: &[&str]) -> Result<Self, Failure> {
+        self.not_crashed()?;
+        check(self.status.code() == Some(code), || {
+            format!("exit status {code} expected\n{self}")
+        })?;
+        self.says(words)
+    }
+
+    fn not_crashed(&self) -> Result<(), Failure> {
+        match self.status.signal() {
+            None => Ok(()),
+            Some(_) => Err(Failure::Crashed(self.to_string())),
+        }
+    }
+
+    /// The program, if all `words` occur in its output.
+    ///
+    /// # Errors
+    ///
+    /// When one does not.
+    pub fn says(self, words: &[&str]) -> Result<Self, Failure> {
+        let output = self.output();
+        match words.iter().find(|word| !output.contains(**word)) {
+            None => Ok(self),
+            Some(word) => Err(Failure::Wrong(format!(
+                "the client did not print `{word}`\n{self}"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The network of a guest: two ends, `left` and `right`, and a cable between them.
+//!
+//! Guests set it up; benchmarks that run in a guest use its addresses.
+
+/// The devices of a guest. One guest has both ends, `left` with [`LEFT`] and `right` with [`RIGHT`]; of two guests,
+/// each has one end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Network {
+    /// None but loopback.
+    None,
+    /// Without devices for RDMA.
+    Ethernet,
+    /// With the devices `rxe_left` and `rxe_right`, which speak RoCE v2.
+    Rxe,
+    /// With the devices `siw_left` and `siw_right`, which speak iWARP.
+    Siw,
+}
+
+/// The address of the end `left`.
+pub const LEFT: &str = "10.9.0.1";
+
+/// The address of the end `right`.
+pub const RIGHT: &str = "10.9.0.2";
+
+/// The address of IPv6 of the end `left`, where each end is in a guest of its own.
+pub const LEFT_6: &str = "fd09::1";
+
+/// The address of IPv6 of the end `right`.
+pub const RIGHT_6: &str = "fd09::2";

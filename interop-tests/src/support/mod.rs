@@ -1,0 +1,30 @@
+//! Everything that tests and benchmarks need to drive a server: programs, servers, certificates, a raw client.
+
+mod account;
+mod client;
+pub mod content;
+mod failure;
+pub mod guest_network;
+mod launch;
+mod pki;
+pub mod policer;
+pub(crate) mod process_group;
+mod program;
+pub mod raw;
+mod relay;
+pub mod scratch;
+mod server;
+pub mod url;
+pub mod usage;
+
+pub use account::chown_to_nobody;
+pub use client::{Client, ClientError, Finished};
+pub use failure::{Failure, check};
+pub use launch::{Launch, LaunchError};
+pub use pki::{
+    Accounts, BadCredential, BadKind, HOST, PASSWORD, PASSWORD_USER, Pki, PkiError, UserCredential,
+    UserKind,
+};
+pub use program::{Kind, ProgramError, gridhaul_program};
+pub use relay::Relay;
+pub use server::Server;

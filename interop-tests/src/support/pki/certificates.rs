@@ -1,0 +1,184 @@
+//! The set of all files, made once and shared by the test programs of a run.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::authority::{Authority, Issue, Key};
+use super::bad::{self, BadCredential, BadKind};
+use super::cache;
+use super::command::PkiError;
+use super::names::{AUTHORITY, HOST, ORGANISATION};
+use super::users::{self, Accounts, UserCredential, UserKind};
+
+/// All names by which the clients of the tests know the machine.
+const HOST_EXTENSIONS: &str = "basicConstraints = critical,CA:FALSE\n\
+    keyUsage = critical,digitalSignature,keyEncipherment\n\
+    extendedKeyUsage = serverAuth,clientAuth\n\
+    subjectAltName = DNS:localhost,IP:127.0.0.1,IP:::1\n";
+
+/// Files of authorities, the host and users.
+#[derive(Debug)]
+pub struct Pki {
+    users: Vec<UserCredential>,
+    bad: Vec<BadCredential>,
+    accounts: Accounts,
+    top: PathBuf,
+}
+
+impl Pki {
+    /// The one of this program, made or found at the first call.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be made, now or at the first call.
+    pub fn shared() -> Result<&'static Self, &'static PkiError> {
+        static SHARED: OnceLock<Result<Pki, PkiError>> = OnceLock::new();
+        SHARED.get_or_init(Self::new).as_ref()
+    }
+
+    fn new() -> Result<Self, PkiError> {
+        let accounts = Accounts::of_this_machine()?;
+        let top = cache::directory(|top| make(top, &accounts))?;
+        Ok(Self {
+            users: users::all(&top, &accounts),
+            bad: bad::all(&top),
+            accounts,
+            top,
+        })
+    }
+
+    /// A variable of the environment, with its value, by which programs in a guest find these files.
+    pub(crate) fn variable(&self) -> OsString {
+        cache::variable(&self.top)
+    }
+
+    /// The certificate that servers show.
+    pub fn host_certificate(&self) -> PathBuf {
+        self.top.join("host.pem")
+    }
+
+    /// The key of [`Self::host_certificate`].
+    pub fn host_key(&self) -> PathBuf {
+        self.top.join("host.key")
+    }
+
+    /// The trust directory, with signing policies and revocation lists.
+    pub fn trust(&self) -> PathBuf {
+        self.top.join("certificates")
+    }
+
+    /// The grid-mapfile.
+    pub fn gridmap(&self) -> PathBuf {
+        self.top.join("grid-mapfile")
+    }
+
+    /// The certificate of the authority that all servers and clients trust.
+    pub fn authority(&self) -> PathBuf {
+        self.top.join("authority.pem")
+    }
+
+    /// A password file for our server, with [`PASSWORD_USER`] and his password.
+    pub fn passwords(&self) -> PathBuf {
+        self.top.join("passwords")
+    }
+
+    /// The directory of `.lsc` files.
+    pub fn voms_directory(&self) -> PathBuf {
+        self.top.join("vomsdir")
+    }
+
+    /// The local accounts that users are mapped to.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// The credential of a user.
+    pub fn user(&self, kind: UserKind) -> &UserCredential {
+        // `users` is in the order of the kinds.
+        &self.users[kind as usize]
+    }
+
+    /// A credential that no server must accept.
+    pub fn bad(&self, kind: BadKind) -> &BadCredential {
+        // `bad` is in the order of the kinds.
+        &self.bad[kind as usize]
+    }
+
+    /// The environment in which a client program acts for a user.
+    pub fn environment(&self, user: UserKind) -> Vec<(OsString, OsString)> {
+        self.environment_of(&self.user(user).credential)
+    }
+
+    /// The environment in which a client program uses the credential of a file.
+    pub fn environment_of(&self, credential: &Path) -> Vec<(OsString, OsString)> {
+        vec![
+            ("X509_CERT_DIR".into(), self.trust().into()),
+            ("X509_USER_PROXY".into(), credential.into()),
+        ]
+    }
+}
+
+/// Makes everything in the directory `top`.
+fn make(top: &Path, accounts: &Accounts) -> Result<(), PkiError> {
+    for name in ["certificates", "vomsdir"] {
+        let directory = top.join(name);
+        fs::create_dir(&directory)?;
+        fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
+    }
+    let authority = Authority::new(top, "authority", AUTHORITY, &Key::new(top, "authority")?)?;
+    authority.trust(top, &[&format!("{ORGANISATION}/*")])?;
+    authority.issue(&Issue {
+        extensions: HOST_EXTENSIONS,
+        ..Issue::new("host", HOST, &Key::new(top, "host")?)
+    })?;
+    let user_key = Key::new(top, "user")?;
+    let narrow = authority.narrow(top)?;
+    users::make(top, [&authority, &narrow], &user_key)?;
+    bad::make(top, [&authority, &narrow], &user_key)?;
+    // The last thing that the authority says: whom it has revoked by now.
+    authority.revocations(top)?;
+    users::write_map(top, accounts)?;
+    users::write_passwords(top)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::client::Client;
+
+    #[test]
+    fn users_are_known_by_the_subjects_that_openssl_prints() {
+        let pki = Pki::shared().unwrap();
+        for kind in UserKind::ALL {
+            let user = pki.user(kind);
+            let printed = Client::new("openssl")
+                .args(["x509", "-noout", "-subject", "-nameopt", "compat", "-in"])
+                .arg(&user.certificate)
+                .run()
+                .unwrap();
+            assert_eq!(
+                printed.output().trim_end(),
+                format!("subject={}", user.subject)
+            );
+        }
+    }
+
+    #[test]
+    fn openssl_agrees_that_users_are_good() {
+        let pki = Pki::shared().unwrap();
+        for kind in UserKind::ALL {
+            let credential = &pki.user(kind).credential;
+            let verified = Client::new("openssl")
+                .args(["verify", "-allow_proxy_certs", "-CAfile"])
+                .arg(pki.authority())
+                .arg("-untrusted")
+                .args([credential, credential])
+                .run()
+                .unwrap();
+            assert!(verified.status.success(), "{kind:?}: {verified}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A child process that leads its own process group, so that all it forks ends with it.
+//!
+//! The real server forks a process for each session, and `gfal-*` and `lftp` fork helpers. Dropping
+//! a [`ProcessGroup`] kills them all. When the test program itself is killed, nothing is dropped; for that
+//! a *guardian* waits on a pipe that only we hold open, and kills the group when the pipe closes.
+
+use std::io;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+
+/// Reads until its standard input closes, then kills the process group named by its argument.
+const GUARDIAN: &str = "read -r _; kill -s KILL -- \"-$1\"";
+
+/// A running child and everything it forks.
+#[derive(Debug)]
+pub(crate) struct ProcessGroup {
+    leader: Child,
+    pid: Pid,
+    /// Becomes readable when the leader ends; waiting for it does not reap the leader.
+    ended: OwnedFd,
+    guardian: Child,
+    status: Option<ExitStatus>,
+}
+
+impl ProcessGroup {
+    /// Starts `command` as the leader of a new process group.
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        use std::os::unix::process::CommandExt;
+        let mut leader = command.process_group(0).spawn()?;
+        let watched = Pid::from_child(&leader);
+        let watch = pidfd_open(watched, PidfdFlags::empty())
+            .map_err(io::Error::from)
+            .and_then(|ended| Ok((ended, guardian(watched)?)));
+        match watch {
+            Ok((ended, guardian)) => Ok(Self {
+                leader,
+                pid: watched,
+                ended,
+                guardian,
+                status: None,
+            }),
+            Err(error) => {
+                end(watched, &mut leader);
+                Err(error)
+            }
+        }
+    }
+
+    /// The leader's process id, which is the group's.
+    pub(crate) fn id(&self) -> u32 {
+        self.leader.id()
+    }
+
+    /// The leader, for its pipes.
+    pub(crate) fn leader(&mut self) -> &mut Child {
+        &mut self.leader
+    }
+
+    /// Waits for the leader's end, for at most `limit`; `None` when it still runs.
+    pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        if let Some(status) = self.status {
+            return Ok(Some(status));
+        }
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+            match poll(
+                &mut [PollFd::new(&self.ended, PollFlags::IN)],
+                Some(&timeout),
+            ) {
+                Ok(0) => return Ok(None),
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The group's number cannot be reused before the leader is reaped.
+        self.kill();
+        let status = self.leader.wait()?;
+        self.status = Some(status);
+        Ok(Some(status))
+    }
+
+    /// Asks the leader to end.
+    pub(crate) fn terminate(&self) -> io::Result<()> {
+        if self.status.is_none() {
+            kill_process(self.pid, Signal::TERM)?;
+        }
+        Ok(())
+    }
+
+    /// Kills what is left of the group.
+    fn kill(&self) {
+        // Fails only when no process is left, which is the aim.
+        let _ = kill_process_group(self.pid, Signal::KILL);
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        // The guardian goes first: it must not kill a number that is no longer ours.
+        let _ = self.guardian.kill();
+        let _ = self.guardian.wait();
+        if self.status.is_none() {
+            end(self.pid, &mut self.leader);
+        }
+    }
+}
+
+/// Kills the group of `leader` and reaps it.
+fn end(pid: Pid, leader: &mut Child) {
+    let _ = kill_process_group(pid, Signal::KILL);
+    let _ = leader.wait();
+}
+
+/// Starts the guardian of the group `pid`, in a group of its own.
+fn guardian(pid: Pid) -> io::Result<Child> {
+    use std::os::unix::process::CommandExt;
+    Command::new("/bin/sh")
+        .args(["-c", GUARDIAN, "guardian"])
+        .arg(pid.as_raw_nonzero().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_dropped_group_takes_its_grandchildren_with_it() {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "sleep 1000 & wait"])
+            .stdout(Stdio::piped());
+        let mut group = ProcessGroup::start(command).unwrap();
+        let mut output = group.leader().stdout.take().unwrap();
+        assert_eq!(group.wait(Duration::ZERO).unwrap(), None);
+        drop(group);
+        // The pipe ends when the last process that holds it has ended.
+        assert_eq!(output.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn the_guardian_kills_the_group_when_the_pipe_closes() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "sleep 1000 & wait"]);
+        let mut group = ProcessGroup::start(command).unwrap();
+        drop(group.guardian.stdin.take());
+        let status = group
+            .wait(Duration::from_secs(60))
+            .unwrap()
+            .expect("killed");
+        assert!(!status.success());
+    }
+}

@@ -1,0 +1,94 @@
+//! A server that runs: ours or the real one, and how its files are addressed.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::process_group::ProcessGroup;
+use super::program::Kind;
+use super::url;
+
+/// A server that listens, until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    pub(super) kind: Kind,
+    pub(super) root: PathBuf,
+    pub(super) address: SocketAddr,
+    pub(super) gsi: bool,
+    pub(super) group: ProcessGroup,
+    pub(super) logs: TempDir,
+}
+
+impl Server {
+    /// Which program serves.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Where its control channel listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The directory that it serves.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The process id, which is also the id of the group that the real server's sessions belong to.
+    pub fn pid(&self) -> u32 {
+        self.group.id()
+    }
+
+    /// The path that names `path`, relative to the root, on the control channel.
+    ///
+    /// Ours is given a root, so its paths begin there; the real one serves the machine's own paths.
+    pub fn path(&self, path: &str) -> String {
+        match self.kind {
+            Kind::Gridhaul => format!("/{path}"),
+            Kind::Globus => self.root.join(path).display().to_string(),
+        }
+    }
+
+    /// The `ftp://` or `gsiftp://` URL of `path`, relative to the root. Bytes that mean something in a URL are
+    /// escaped; a slash at the end stays.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{}", self.base(), url::escape(&self.path(path)))
+    }
+
+    /// `ftp://ADDRESS:PORT`, or `gsiftp://localhost:PORT`: the name in the host certificate.
+    pub fn base(&self) -> String {
+        if self.gsi {
+            format!("gsiftp://localhost:{}", self.address.port())
+        } else {
+            format!("ftp://{}", self.address)
+        }
+    }
+
+    /// What the server has logged so far.
+    pub fn log(&self) -> String {
+        let read = |name| fs::read(self.logs.path().join(name)).unwrap_or_default();
+        let logs = [read("log"), read("session.log")].concat();
+        String::from_utf8_lossy(&logs).into_owned()
+    }
+
+    /// Sends SIGTERM and waits for the end, for at most `limit`; `None` when it still runs then.
+    ///
+    /// # Errors
+    ///
+    /// When the process cannot be signalled or waited for.
+    pub fn stop(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        self.group.terminate()?;
+        self.group.wait(limit)
+    }
+
+    /// Whether the server process still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.group.wait(Duration::ZERO), Ok(None))
+    }
+}

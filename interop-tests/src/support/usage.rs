@@ -1,0 +1,233 @@
+//! What a server uses of the machine, with every process that it forked.
+//!
+//! Read from `/proc` only, so that it works for any program and without control groups. What a server
+//! forks is found by its parent: a process that a session left to `init` is no longer counted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Ticks of a second in `/proc/PID/stat`: USER_HZ, which is 100 on every Linux that we serve.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// A process and all its descendants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessTree {
+    pid: u32,
+}
+
+/// What a tree of processes holds at one time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processes.
+    pub processes: usize,
+    /// Threads of all of them.
+    pub threads: usize,
+    /// Open descriptors of all of them.
+    pub descriptors: usize,
+    /// Resident memory in bytes; a page that several processes share counts in parts (PSS). Pages of programs and other
+    /// files are left out: their shares change when another process runs the same program.
+    pub memory: u64,
+}
+
+impl ProcessTree {
+    /// The tree under this process.
+    pub fn of(pid: u32) -> Self {
+        Self { pid }
+    }
+
+    /// What it holds now. A process that ends meanwhile counts as far as it could be read.
+    pub fn usage(self) -> Usage {
+        let mut usage = Usage::default();
+        for process in self.members() {
+            usage.processes += 1;
+            usage.threads += entries(process.pid, "task");
+            usage.descriptors += entries(process.pid, "fd");
+            usage.memory += proportional_set_size(process.pid);
+        }
+        usage
+    }
+
+    /// How many processes there are, the first included.
+    pub fn processes(self) -> usize {
+        self.members().len()
+    }
+
+    /// The processor time that the tree has used, that of ended and reaped processes included.
+    pub fn processor_time(self) -> Duration {
+        let ticks: u64 = self.members().iter().map(|process| process.ticks).sum();
+        Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    }
+
+    /// The largest resident memory that one of the processes ever had, in bytes.
+    pub fn peak_memory(self) -> u64 {
+        let members = self.members().into_iter();
+        members
+            .map(|process| peak_memory(process.pid))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn members(self) -> Vec<Process> {
+        let mut others: Vec<Process> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter_map(Process::read)
+            .collect();
+        let (mut members, rest) = others
+            .drain(..)
+            .partition(|process| process.pid == self.pid);
+        others = rest;
+        // Children may have smaller numbers than their parents: repeat until none is found.
+        loop {
+            let is_child = |process: &Process| {
+                members
+                    .iter()
+                    .any(|member: &Process| member.pid == process.parent)
+            };
+            let (found, rest): (Vec<_>, Vec<_>) = others.drain(..).partition(is_child);
+            if found.is_empty() {
+                return members;
+            }
+            members.extend(found);
+            others = rest;
+        }
+    }
+}
+
+impl Usage {
+    /// The larger of each.
+    pub(crate) fn most(self, other: Self) -> Self {
+        Self {
+            processes: self.processes.max(other.processes),
+            threads: self.threads.max(other.threads),
+            descriptors: self.descriptors.max(other.descriptors),
+            memory: self.memory.max(other.memory),
+        }
+    }
+}
+
+/// Lets this process open as many descriptors as the system allows: one for each session, data channel
+/// and port. Programs that it starts later inherit that.
+pub fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If it cannot be raised, whatever needs more descriptors says so.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+#[derive(Debug)]
+struct Process {
+    pid: u32,
+    parent: u32,
+    /// utime, stime, cutime and cstime together: its own and that of children it has reaped.
+    ticks: u64,
+}
+
+impl Process {
+    fn read(pid: u32) -> Option<Self> {
+        let stat = read(pid, "stat");
+        // The name in parentheses may itself have spaces and parentheses; after it come the state
+        // (field 3), the parent (4), ... and the times (14 to 17): proc_pid_stat(5).
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = fields
+            .get(11..15)?
+            .iter()
+            .filter_map(|ticks| ticks.parse::<u64>().ok());
+        Some(Self {
+            pid,
+            parent: fields.get(1)?.parse().ok()?,
+            ticks: ticks.sum(),
+        })
+    }
+}
+
+fn proportional_set_size(pid: u32) -> u64 {
+    let rollup = read(pid, "smaps_rollup");
+    let lines = rollup.lines().filter_map(|line| {
+        let own = ["Pss_Anon:", "Pss_Shmem:"];
+        own.iter().find_map(|name| line.strip_prefix(name))
+    });
+    lines.map(kibibytes).sum()
+}
+
+fn peak_memory(pid: u32) -> u64 {
+    let status = read(pid, "status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.map_or(0, kibibytes)
+}
+
+fn kibibytes(field: &str) -> u64 {
+    let number = field.split_whitespace().next();
+    number
+        .and_then(|number| number.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+fn entries(pid: u32, directory: &str) -> usize {
+    fs::read_dir(path(pid, directory)).map_or(0, Iterator::count)
+}
+
+fn read(pid: u32, file: &str) -> String {
+    // The name of a program may be any bytes.
+    String::from_utf8_lossy(&fs::read(path(pid, file)).unwrap_or_default()).into_owned()
+}
+
+fn path(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_shell_and_its_child_are_a_tree() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 1000 & wait"])
+            .spawn()
+            .unwrap();
+        let tree = ProcessTree::of(shell.id());
+        while tree.processes() < 2 {
+            std::thread::yield_now();
+        }
+        let usage = tree.usage();
+        assert!(
+            usage.threads >= 2 && usage.descriptors >= 6 && usage.memory > 0,
+            "{usage:?}"
+        );
+        for process in tree.members() {
+            let killed = Command::new("kill")
+                .arg(process.pid.to_string())
+                .status()
+                .unwrap();
+            assert!(killed.success());
+        }
+        shell.wait().unwrap();
+        assert_eq!(tree.processes(), 0);
+    }
+
+    #[test]
+    fn the_time_of_a_reaped_child_counts() {
+        let mut shell = Command::new("sh")
+            .args([
+                "-c",
+                "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; read -r _",
+            ])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let tree = ProcessTree::of(shell.id());
+        while tree.processor_time() < Duration::from_millis(50) || tree.processes() > 1 {
+            std::thread::yield_now();
+        }
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+    }
+}
