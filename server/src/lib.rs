@@ -8,24 +8,20 @@
 //! [`serve`](serve::serve) is the program; [`Server`] is a server inside another one, for tests.
 
 mod admission;
-mod append_file;
 pub mod check;
 mod checksum_key;
 pub mod config;
-mod descriptors;
-mod events;
+mod debts;
+mod drivers;
 mod front;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod handover;
 mod helpers;
 mod in_place;
-mod lateness;
-mod listener;
-pub mod logging;
 mod login;
-mod memory;
-mod metrics;
+mod machine;
 mod own_addresses;
 pub mod passwords;
 pub mod privileges;
@@ -35,33 +31,22 @@ mod security;
 pub mod serve;
 mod server;
 mod session;
-mod settings;
+mod shared;
 mod shutdown;
 pub mod ssh;
-mod start_error;
 mod storages;
+mod telemetry;
 mod threads;
 mod transfer_limit;
-mod transfer_log;
 mod transfer_verb;
+mod version;
+mod wire;
 
 pub use checksum_key::ChecksumKeyError;
+pub use drivers::DriversError;
 pub use front::FrontProcessError;
-pub use login::LoginProcessError;
+pub use login::{DeskError, LoginProcessError};
 pub use security::{HostError, SecurityError};
-pub use server::{PreparedServer, Server};
-pub use start_error::StartError;
-
-/// The version's number.
-const VERSION_NUMBER: &str = env!("CARGO_PKG_VERSION");
-
-/// What clients are told that they speak to.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (gridhaul)");
-
-/// The name of this machine.
-fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
+pub use server::{PreparedServer, Server, StartError};
+pub use shared::SettingsError;
+pub use telemetry::LoggingError;

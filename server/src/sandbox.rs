@@ -9,7 +9,7 @@ use gridhaul_sandbox::{Access, Confinement, Files, Place, SandboxError};
 use tracing::{info, warn};
 
 use crate::config::{Config, Outcome};
-use crate::settings::Settings;
+use crate::passwords::Grant;
 
 /// The places of a configuration, held while the process may still see all of them.
 #[derive(Debug)]
@@ -45,12 +45,12 @@ pub(crate) enum LocalFiles {
 }
 
 impl Prepared {
-    pub(crate) fn new(settings: &Settings, process: &Process) -> Self {
-        let config = &settings.config;
+    /// `grants` are those of the users with passwords.
+    pub(crate) fn new(config: &Config, grants: Vec<Grant>, process: &Process) -> Self {
         let places = machine()
             .chain(devices(config))
             .chain(named(config, process))
-            .chain(roots_of_users(settings));
+            .chain(roots_of_users(grants));
         Self {
             needs: needs(config),
             files: Files::at(places),
@@ -89,8 +89,8 @@ impl Sandbox {
     }
 
     /// Says which users have directories that this process can never open.
-    pub(crate) fn warn_of_new_users(&self, settings: &Settings) {
-        warn_of_uncovered(&self.confinement, &roots_of_users(settings));
+    pub(crate) fn warn_of_new_users(&self, grants: Vec<Grant>) {
+        warn_of_uncovered(&self.confinement, &roots_of_users(grants));
     }
 }
 
@@ -221,9 +221,10 @@ fn root(path: &Path, read_only: bool) -> Place {
 }
 
 /// The directories that users with passwords have for themselves.
-fn roots_of_users(settings: &Settings) -> Vec<Place> {
-    let grants = settings.logins.grants().into_iter();
-    let own = grants.filter_map(|grant| Some(root(&grant.root?, grant.read_only)));
+fn roots_of_users(grants: Vec<Grant>) -> Vec<Place> {
+    let own = grants
+        .into_iter()
+        .filter_map(|grant| Some(root(&grant.root?, grant.read_only)));
     own.collect()
 }
 

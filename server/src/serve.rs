@@ -17,15 +17,14 @@ use tokio::sync::oneshot::Receiver;
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ConfigError, ServeArguments};
-use crate::descriptors;
 use crate::front::{FrontProcess, FrontProcessError};
 use crate::helpers::{self, Helper};
-use crate::logging::{Logging, LoggingError};
 use crate::login::{ConfigurationFile, Decides, LoginProcess, LoginProcessError, Started};
+use crate::machine;
 use crate::privileges::{self, PrivilegeError};
 use crate::sandbox::{self, LocalFiles, Sandbox};
-use crate::server::{PreparedServer, Server, listen_everywhere};
-use crate::start_error::StartError;
+use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
+use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
 
 /// Why the program ends with an error.
@@ -104,7 +103,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let decides = Decides::Apart(Arc::clone(&logins));
     let server = PreparedServer::behind_front(config.clone(), decides, addresses, link)?;
     // With root's rights still: the way to a directory may be closed to the account that serves.
-    let prepared = sandbox::Prepared::new(&server.settings(), &process);
+    let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
     let identity = privileges::drop_root(&config.user)?;
     if identity.dropped {
         info!(
@@ -113,7 +112,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
             "started as root, running as another account"
         );
     }
-    if let Err(error) = descriptors::raise_limit() {
+    if let Err(error) = machine::raise_descriptor_limit() {
         warn!(%error, "the limit of open descriptors cannot be raised");
     }
     let confined = Confined {
@@ -240,7 +239,7 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
         Ok(()) => info!("reloaded"),
         Err(error) => error!(%error, "not everything was reloaded"),
     }
-    confined.sandbox.warn_of_new_users(&server.settings());
+    confined.sandbox.warn_of_new_users(server.grants());
     if let Some(front) = server.front() {
         let file = arguments.config.as_deref();
         let file = file.and_then(|path| confined.file.open(path).ok());

@@ -13,11 +13,11 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, ServeArguments};
-use crate::logging::Logging;
 use crate::sandbox::{self, LocalFiles};
 use crate::serve::ServeError;
 use crate::server::PreparedServer;
 use crate::session::{LocalUser, Stream, beginning};
+use crate::telemetry::Logging;
 
 /// The client's address and port, and the server's, as sshd says them.
 const CONNECTION_VARIABLE: &str = "SSH_CONNECTION";
@@ -43,7 +43,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         config: arguments.config.clone(),
         local_files: LocalFiles::User,
     };
-    sandbox::Prepared::new(&server.settings(), &process).enforce()?;
+    sandbox::Prepared::new(&server.config(), server.grants(), &process).enforce()?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

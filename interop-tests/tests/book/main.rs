@@ -92,7 +92,7 @@ fn long_options(text: &str) -> impl Iterator<Item = &str> {
 
 /// The names of metrics in the program, without those of the parts of a histogram.
 fn metrics() -> BTreeSet<String> {
-    let source = top().join("server/src/metrics/page.rs");
+    let source = top().join("server/src/telemetry/metrics/page.rs");
     let source = fs::read_to_string(source).expect("it is there");
     let quoted = source.split('"').skip(1).step_by(2);
     let parts = ["_bucket", "_sum", "_count"];

@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 use super::Network;
 use super::dice::Dice;
 use super::penalties::{Misconduct, Penalties};
-use super::startups::{self, Displaced, MaxStartups, Startups};
-use crate::front::FrontCounts;
+use super::startups::{self, Displaced, Startups};
+use crate::config::MaxStartups;
+use crate::telemetry::FrontCounts;
 
 /// How many connections there may be.
 #[derive(Debug, Clone)]

@@ -8,16 +8,13 @@
 //!   room is full, the network that has most of it gives a place back.
 //! - [`penalties`] refuses networks that fail to log in, again and again, for a while.
 //! - [`Workers`] does the computing (handshakes, passwords) for one network after the other.
-//! - [`Notices`] keeps a flood of refusals from being a flood of log lines.
 //!
-//! What is remembered of peers that are gone is in [`Debts`], which have a bound on memory. All functions take the
+//! What is remembered of peers that are gone is in [`Debts`](crate::debts::Debts), which have a bound on memory. All functions take the
 //! time as an argument.
 
 mod connections;
-mod debts;
 mod dice;
 mod fair_queue;
-mod notices;
 mod penalties;
 mod startups;
 mod workers;
@@ -25,8 +22,5 @@ mod workers;
 pub(crate) use gridhaul_shares::Network;
 
 pub(crate) use connections::{Connections, Place, Room};
-pub(crate) use debts::{Debts, Family};
-pub(crate) use notices::Notices;
 pub(crate) use penalties::Misconduct;
-pub use startups::{MaxStartups, MaxStartupsError};
 pub(crate) use workers::{Refused, Workers};

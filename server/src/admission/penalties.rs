@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use gridhaul_transfer::AddressBlock;
 
+use super::Network;
 use super::dice::Dice;
-use super::{Debts, Network};
+use crate::debts::Debts;
 
 /// What a connection did that did not log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use rustix::process::{Resource, getrlimit};
 
 use super::report::Report;
 use crate::config::Config;
-use crate::memory;
+use crate::drivers;
+use crate::machine;
 use crate::session::GSI;
-use crate::settings;
 
 pub(super) fn check(report: &mut Report, config: &Config) {
     check_descriptors(report, config);
@@ -41,8 +41,8 @@ fn check_descriptors(report: &mut Report, config: &Config) {
 fn check_memory(report: &mut Report, config: &Config) {
     const ABOUT: &str = "buffer-memory";
     let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
-    let wanted = memory::buffer_bytes(&config.limits);
-    match memory::limit() {
+    let wanted = machine::buffer_bytes(&config.limits);
+    match machine::memory_limit() {
         Some(limit) if wanted > limit => report.error(
             ABOUT,
             format!(
@@ -64,8 +64,8 @@ fn check_memory(report: &mut Report, config: &Config) {
 }
 
 fn check_drivers(report: &mut Report, config: &Config) {
-    let registry = settings::drivers();
-    match settings::stack(config, &registry) {
+    let registry = drivers::registry();
+    match drivers::configured_stack(config, &registry) {
         Ok(_) => report.ok(
             "stack",
             format!(
@@ -76,7 +76,7 @@ fn check_drivers(report: &mut Report, config: &Config) {
         ),
         Err(error) => report.error("stack", error),
     }
-    if let Err(error) = settings::check_client_options(config, &registry) {
+    if let Err(error) = drivers::check_client_options(config, &registry) {
         report.error("client-options", error);
     }
     let data = &config.data;

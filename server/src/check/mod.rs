@@ -46,7 +46,13 @@ fn check_all(report: &mut Report, config: &Config, file: Option<&Path>) {
         .as_ref()
         .and_then(|gsi| trust::check(report, &gsi.trust, &config.user, now));
     if let Some(host) = &security.host {
-        certificate::check(report, host, trust.as_deref(), &crate::host_name(), now);
+        certificate::check(
+            report,
+            host,
+            trust.as_deref(),
+            &crate::machine::host_name(),
+            now,
+        );
     }
     if let Some(gsi) = &security.gsi {
         identities::check(report, config, gsi);

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 
 use super::report::Report;
 use crate::config::{Config, PortRange};
-use crate::server;
-use crate::start_error::StartError;
+use crate::server::{StartError, listen};
 
 pub(super) fn check(report: &mut Report, config: &Config) {
     for address in &config.listen {
@@ -32,7 +31,7 @@ pub(super) fn check(report: &mut Report, config: &Config) {
 }
 
 fn check_listen(report: &mut Report, address: SocketAddr) {
-    match server::listen(address) {
+    match listen(address) {
         Ok(_) => report.ok("listen", format!("{address} is free")),
         // Most likely it is this server, and the check is for a new configuration.
         Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use crate::config::Config;
-use crate::memory;
+use crate::machine;
 
 const ABOUT: &str = "rdma";
 
@@ -54,7 +54,7 @@ fn check_users(report: &mut Report, config: &Config) {
 pub(super) fn check(report: &mut Report, config: &Config) {
     check_users(report, config);
     check_memory(report, config);
-    gridhaul_rdma::limit_memory(memory::ring_bytes(&config.limits));
+    gridhaul_rdma::limit_memory(machine::ring_bytes(&config.limits));
     for finding in gridhaul_rdma::probe() {
         let text = format!("{}: {}", finding.about, finding.words);
         if finding.is_good {
@@ -68,10 +68,10 @@ pub(super) fn check(report: &mut Report, config: &Config) {
 /// Rings and buffers may be full at the same time.
 fn check_memory(report: &mut Report, config: &Config) {
     const ABOUT: &str = "rdma-memory";
-    let rings = memory::ring_bytes(&config.limits);
-    let buffers = memory::buffer_bytes(&config.limits);
+    let rings = machine::ring_bytes(&config.limits);
+    let buffers = machine::buffer_bytes(&config.limits);
     let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
-    match memory::limit() {
+    match machine::memory_limit() {
         Some(limit) if rings.saturating_add(buffers) > limit => report.error(
             ABOUT,
             format!(

@@ -7,6 +7,7 @@ mod authorization;
 mod error;
 mod file;
 mod flags;
+mod max_startups;
 mod places;
 mod resolve;
 mod security;
@@ -27,12 +28,13 @@ pub use authorization::{Claimant, MemberOf, Outcome, Rule};
 pub use error::ConfigError;
 pub use file::FileError;
 pub use flags::{CheckArguments, Command, CommandLine, PasswdArguments, ServeArguments};
+pub use max_startups::{MaxStartups, MaxStartupsError};
 pub use security::{Gsi, HostFiles, Security};
 pub use settings::Settings;
 pub use tls_versions::TlsRange;
 pub use values::{
     ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    MaxStartups, MaxStartupsError, PortRange, SyncFiles, ValueError,
+    PortRange, SyncFiles, ValueError,
 };
 
 /// A complete configuration.

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::authorization::Rule;
+use super::max_startups::MaxStartups;
 use super::tls_versions::TlsRange;
 use super::values::{
     ArrivalChecksums, Bytes, ClientOptions, DataHosts, ExemptBlock, FileMode, KeyKind, LogFormat,
-    MaxStartups, PortRange, SyncFiles,
+    PortRange, SyncFiles,
 };
 
 /// Defines [`Settings`] and how two of them are put together, so that no setting can be forgotten.

@@ -9,8 +9,8 @@ use gridhaul_transfer::{AddressBlock, SyncPolicy};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
+use super::max_startups::MaxStartups;
 use super::tls_versions::TlsRange;
-pub use crate::admission::{MaxStartups, MaxStartupsError};
 
 /// A text that is no value of the kind that a setting has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -17,12 +17,12 @@ use rustls::{ServerConfig, SignatureScheme};
 use tracing::error;
 use zeroize::Zeroizing;
 
-use crate::passwords::Grant;
+use crate::passwords::{CheckPassword, Grant};
 use crate::security::{Authorized, server_config};
+use crate::wire::{receive_message, send_message};
 
 use super::host_key::{KeyElsewhere, Signs};
 use super::messages::{Account, Answer, Asked, Delegated, Established, Host, Question};
-use super::wire::{receive_message, send_message};
 use super::{Accepted, Claimed, Exchange, ExchangeError, Logins, Progress, Proof};
 
 /// How long the host's certificate is taken to be what it was.
@@ -205,6 +205,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl CheckPassword for Arc<LoginClient> {
+    fn password(&self, name: &str, password: &[u8]) -> Option<Grant> {
+        self.granted(Question::Password { name, password })
+    }
+}
+
 impl Logins for Arc<LoginClient> {
     fn exchange(&self) -> Box<dyn Exchange> {
         Box::new(ExchangeElsewhere {
@@ -215,10 +221,6 @@ impl Logins for Arc<LoginClient> {
 
     fn without_password(&self, name: &str) -> Option<Grant> {
         self.granted(Question::WithoutPassword(name))
-    }
-
-    fn password(&self, name: &str, password: &[u8]) -> Option<Grant> {
-        self.granted(Question::Password { name, password })
     }
 
     fn redeem(&self, name: &str) -> Option<Grant> {

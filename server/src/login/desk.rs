@@ -10,9 +10,8 @@ use gridhaul_security::trust::Peer;
 use rustls::ServerConfig;
 
 use crate::config::{self, Config};
-use crate::passwords::{Grant, Memory, Passwords};
-use crate::security::{Authorized, Identities, Opener, chain, server_config};
-use crate::start_error::StartError;
+use crate::passwords::{CheckPassword, Grant, Memory, Passwords, PasswordsError};
+use crate::security::{Authorized, Identities, Opener, SecurityError, chain, server_config};
 
 use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
 
@@ -24,6 +23,17 @@ pub(crate) struct Desk {
     /// Memory for hashing that no thread uses now: at most one for each thread.
     memory: Arc<Mutex<Vec<Memory>>>,
     identities: Option<Arc<Identities>>,
+}
+
+/// A file that decides logins and cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DeskError {
+    /// The password file is wrong.
+    #[error(transparent)]
+    Passwords(#[from] PasswordsError),
+    /// A certificate, a trust directory or a map is wrong.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
 }
 
 /// What a token led to, before it is decided which process goes on with the keys.
@@ -51,7 +61,7 @@ impl Desk {
         config: &Config,
         opener: &Opener,
         previous: Option<&Self>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, DeskError> {
         let passwords = match &config.passwords {
             Some(path) => Passwords::read_with(path, opener)?,
             None => Passwords::default(),
@@ -159,6 +169,16 @@ fn refused(error: impl std::fmt::Display) -> ExchangeError {
     ExchangeError::Client(error.to_string())
 }
 
+impl CheckPassword for Arc<Desk> {
+    fn password(&self, name: &str, password: &[u8]) -> Option<Grant> {
+        let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = memory().pop().unwrap_or_default();
+        let grant = self.passwords.check(name, password, &mut own);
+        memory().push(own);
+        grant
+    }
+}
+
 /// Without a login process.
 impl Logins for Arc<Desk> {
     fn exchange(&self) -> Box<dyn Exchange> {
@@ -179,14 +199,6 @@ impl Logins for Arc<Desk> {
             root: None,
             read_only: !anonymous.write,
         })
-    }
-
-    fn password(&self, name: &str, password: &[u8]) -> Option<Grant> {
-        let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut own = memory().pop().unwrap_or_default();
-        let grant = self.passwords.check(name, password, &mut own);
-        memory().push(own);
-        grant
     }
 
     fn grants(&self) -> Vec<Grant> {

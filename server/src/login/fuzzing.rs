@@ -24,11 +24,11 @@ use tempfile::TempDir;
 use crate::config::{self, Config, HostFiles, KeyKind, Rule, ServeArguments, Settings};
 use crate::fuzzing::Input;
 use crate::security::Opener;
+use crate::wire::{receive_message, send_message};
 
 use super::desk::Desk;
 use super::messages::{self, Account, Answer, Asked, Established, Question};
 use super::office::Office;
-use super::wire::{receive_message, send_message};
 
 /// The most exchanges that the process remembers here.
 const MOST: usize = 6;

@@ -24,7 +24,6 @@ mod office;
 mod process;
 mod readable;
 mod verdicts;
-pub(crate) mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,25 +33,23 @@ use gridhaul_security::context::MessageProtection;
 use gridhaul_security::credential::Credential;
 use rustls::ServerConfig;
 
-use crate::passwords::Grant;
+use crate::passwords::{CheckPassword, Grant};
 use crate::security::Authorized;
 
 pub(crate) use client::LoginClient;
 pub(crate) use configuration::ConfigurationFile;
 pub(crate) use desk::Desk;
+pub use desk::DeskError;
 pub use process::LoginProcessError;
 pub(crate) use process::{LoginProcess, Started};
 
 /// Decides who may log in. Every call may block: on files, and on computation.
-pub(crate) trait Logins: Send + Sync + fmt::Debug {
+pub(crate) trait Logins: CheckPassword + Send + Sync + fmt::Debug {
     /// Begins an exchange of security tokens (`ADAT`).
     fn exchange(&self) -> Box<dyn Exchange>;
 
     /// What a name may use without a password: anonymous users.
     fn without_password(&self, name: &str) -> Option<Grant>;
-
-    /// What a name may use with this password.
-    fn password(&self, name: &str, password: &[u8]) -> Option<Grant>;
 
     /// What a name may use whose password was found right a moment ago, for the process that serves its client: once for
     /// each time. Only where another process asked for the password.

@@ -14,9 +14,11 @@ use rustls::SignatureScheme;
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ServeArguments};
-use crate::logging::Logging;
+use crate::passwords::CheckPassword as _;
 use crate::sandbox;
 use crate::security::{Authorized, Opener, chain};
+use crate::telemetry::Logging;
+use crate::wire::{receive_message, send_message};
 
 use super::desk::{Desk, Stepped};
 use super::exchanges::Exchanges;
@@ -26,7 +28,6 @@ use super::messages::{
     Question,
 };
 use super::verdicts::Verdicts;
-use super::wire::{receive_message, send_message};
 use super::{ExchangeError, Logins as _};
 
 /// What the threads of the process share.

@@ -15,17 +15,17 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::config::{Config, ServeArguments};
-use crate::logging::Logging;
 use crate::privileges;
 use crate::sandbox;
 use crate::security::Opener;
+use crate::telemetry::Logging;
+use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
 use super::client::{LoginClient, SIGNING_SOCKETS};
 use super::desk::Desk;
 use super::messages::Asker;
 use super::office::{Office, Sources, most_exchanges};
 use super::readable::tell_unreadable;
-use super::wire::{NotReady, tell_ready, wait_until_ready};
 
 /// Threads for what waits for files, beside those for handshakes and for passwords.
 const THREADS_FOR_FILES: usize = 8;

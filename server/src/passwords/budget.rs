@@ -20,7 +20,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::admission::{Debts, Family, Network};
+use crate::admission::Network;
+use crate::debts::{Debts, Family};
 
 /// What a failure adds to the debt of a user from a network, and the debt up to which attempts are heard.
 const PAIR: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(90));

@@ -21,7 +21,7 @@ use gridhaul_security::files::{OpenFiles, OwnRights};
 
 pub use change::set_password;
 pub use terminal::read_password;
-pub(crate) use verifier::{Unverified, Verifier};
+pub(crate) use verifier::{CheckPassword, Unverified, Verifier};
 
 pub(crate) use memory::Memory;
 use secret::Secret;

@@ -8,7 +8,12 @@ use zeroize::Zeroizing;
 use super::Grant;
 use super::budget::{Budget, Pair};
 use crate::admission::{self, Network, Workers};
-use crate::login::Logins;
+
+/// Decides whether a password is right.
+pub(crate) trait CheckPassword: Send + Sync {
+    /// The files that `name` may use with this password; `None` if the password is wrong. May block.
+    fn password(&self, name: &str, password: &[u8]) -> Option<Grant>;
+}
 
 /// Checks passwords on threads of its own. Each check takes a processor for some 20 ms, and 19 MiB with the usual
 /// parameters, so there are as many at a time as processors, and at most eight.
@@ -52,7 +57,7 @@ impl Verifier {
     /// What `name` may use, if `password` is right. `network` is where the client comes from.
     pub(crate) async fn verify(
         &self,
-        logins: Arc<dyn Logins>,
+        logins: Arc<dyn CheckPassword>,
         network: Network,
         name: String,
         password: Zeroizing<Vec<u8>>,
@@ -77,7 +82,7 @@ impl Shared {
 
     fn check(
         &self,
-        logins: &dyn Logins,
+        logins: &dyn CheckPassword,
         pair: Pair,
         name: &str,
         password: &[u8],
@@ -113,7 +118,7 @@ mod tests {
         Network::of(IpAddr::from([192, 0, 2, last]))
     }
 
-    fn logins() -> Arc<dyn Logins> {
+    fn logins() -> Arc<dyn CheckPassword> {
         let text = format!("ann:{}\n", super::super::tests::cheap_hash());
         let passwords = Passwords::parse(&text).expect("valid");
         Arc::new(Arc::new(Desk::of_passwords(passwords)))

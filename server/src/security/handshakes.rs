@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::admission::{Debts, Network};
+use crate::admission::Network;
+use crate::debts::Debts;
 
 /// Networks of each family whose failures are remembered.
 const REMEMBERED: usize = 10_000;

@@ -13,9 +13,9 @@ use super::control::Control;
 use super::login::Login;
 use super::{End, Session, replies};
 use crate::admission::{Misconduct, Network, Refused};
-use crate::events::Event;
 use crate::login::{self, Accepted, ExchangeError, Progress, Proof};
 use crate::security::{HandshakePermit, Security};
+use crate::telemetry::Event;
 
 /// What protects the control channel, or will.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use gridhaul_stack::Driver;
 
 use super::authenticate::Protection;
 use super::{Session, User, names, replies};
-use crate::events::Event;
+use crate::telemetry::Event;
 
 /// The driver whose place in a stack the client decides.
 pub(crate) const GSI: &str = "gsi";

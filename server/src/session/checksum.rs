@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::control::Control;
 use super::files::{Files, News};
 use super::{End, Session, User, replies};
-use crate::events::Event;
+use crate::telemetry::Event;
 
 impl Session {
     pub(super) async fn checksum(

@@ -14,7 +14,7 @@ use super::control::{Control, Fault, Request};
 use super::features::{Told, features};
 use super::order::Motion;
 use super::{End, Session, User, names};
-use crate::events::Event;
+use crate::telemetry::Event;
 
 impl Session {
     /// Carries out one command, and sends its replies.

@@ -31,7 +31,9 @@ pub(super) fn features(told: &Told) -> Reply {
         features.push(Feature::Checksums(checksums()));
     }
     let simple = |feature| Feature::Simple(feature);
-    features.extend(Text::new(format!("posix-{}", crate::VERSION_NUMBER)).map(Feature::Storage));
+    features.extend(
+        Text::new(format!("posix-{}", crate::version::VERSION_NUMBER)).map(Feature::Storage),
+    );
     features.extend([
         simple(SimpleFeature::StorAttr),
         Feature::DataChannelContext,

@@ -15,8 +15,8 @@ use super::authenticate::{Initiator, Protection};
 use super::control::{Control, Parts, Stream, TlsStream};
 use super::end::{Arrival, End};
 use super::login::Admitted;
-use crate::front::{Guest, Handed, HandedProof, HandedProtection, Kept};
-use crate::server::Shared;
+use crate::handover::{Guest, Handed, HandedProof, HandedProtection, Kept};
+use crate::shared::Shared;
 use crate::shutdown::PhaseWatch;
 
 /// In the front process.

@@ -17,8 +17,8 @@ use super::control::Control;
 use super::end::Arrival;
 use super::{End, Session, User, replies};
 use crate::admission::{Misconduct, Network};
-use crate::events::Event;
 use crate::passwords::{Grant, Unverified};
+use crate::telemetry::Event;
 
 /// How far a client is with logging in.
 #[derive(Debug, Default)]

@@ -42,11 +42,11 @@ use gridhaul_storage::StorageError;
 use tokio::time::Instant;
 
 use crate::admission::{Misconduct, Place};
-use crate::events::Event;
-use crate::front::Guest;
-use crate::server::Shared;
-use crate::settings::Settings;
+use crate::handover::Guest;
+use crate::shared::Settings;
+use crate::shared::Shared;
 use crate::shutdown::{Phase, PhaseWatch};
+use crate::telemetry::Event;
 
 use authenticate::Protection;
 use control::{Control, Request};
@@ -287,7 +287,7 @@ impl Session {
         match &self.settings.config.banner {
             Some(banner) => Reply::new(220, banner),
             None => {
-                let (host, version) = (&self.shared.host, crate::VERSION);
+                let (host, version) = (&self.shared.host, crate::version::VERSION);
                 Reply::new(220, format!("{host} GridFTP Server {version} ready."))
             }
         }

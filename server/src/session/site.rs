@@ -14,7 +14,7 @@ use super::checksum::unknown_algorithm;
 use super::control::Control;
 use super::names::ok;
 use super::{End, Session, User, replies};
-use crate::events::Event;
+use crate::telemetry::Event;
 
 impl Session {
     pub(super) async fn site(
@@ -81,7 +81,7 @@ impl Session {
                 ok()
             }
             SiteCommand::Whoami => Reply::new(200, &user.name),
-            SiteCommand::Version => Reply::new(200, crate::VERSION),
+            SiteCommand::Version => Reply::new(200, crate::version::VERSION),
             SiteCommand::Help(topic) => help::reply(topic.as_ref().map(Text::as_str)),
             SiteCommand::BufferSize { .. } => match self.negotiated.settle(&Command::Site(command))
             {

@@ -22,8 +22,8 @@ use super::dispatch::noop;
 use super::order::{Motion, Order};
 use super::watch::{Due, Watch};
 use super::{End, LastChannels, Session, User, replies};
-use crate::events;
 use crate::shutdown::Phase;
+use crate::telemetry;
 use crate::transfer_verb::TransferVerb;
 
 /// A transfer that a node works at.
@@ -406,7 +406,7 @@ impl Session {
     ) {
         self.shared
             .journal
-            .publish(&events::Event::TransferFinished(&events::Transfer {
+            .publish(&telemetry::Event::TransferFinished(&telemetry::Transfer {
                 session: self.id,
                 user: &user.name,
                 verb: order.verb,

@@ -1,94 +1,66 @@
-//! Numbers for monitoring: counted from events, and told in the text format of Prometheus.
-//!
-//! What happens is defined in [`crate::events`]; here it is only counted. Labels have values that the
-//! program itself knows, never names or addresses that a client chose: their number is bounded.
-
-mod page;
-mod responder;
-mod text;
+//! The counters, and how events add to them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gridhaul_stack::DetailValue;
 use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
 
-use crate::events::{Event, Transfer, source_name};
-use crate::front::FrontCounts;
+use crate::telemetry::event::{Event, Transfer, source_name};
+use crate::telemetry::front_counts::FrontCounts;
 use crate::transfer_verb::TransferVerb;
 
-pub(crate) use responder::respond;
-
-/// What has been counted since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    counts: Mutex<Counts>,
-    front: FrontSide,
-}
-
-/// Which process counts.
-#[derive(Debug, Default)]
-enum FrontSide {
-    /// There is one only.
-    #[default]
-    None,
-    /// This is the front process, which counts for the other one.
-    This(FrontCounts),
-    /// The other one counts here.
-    Other(FrontCounts),
-}
-
-/// Counts of one thing, apart by the values of two labels.
+/// Counters by the values of two labels.
 type Pairs = BTreeMap<[&'static str; 2], u64>;
 
+/// The counters.
 #[derive(Debug, Clone, Default)]
-struct Counts {
-    sessions: u64,
-    connections_refused: u64,
+pub(super) struct Counts {
+    pub(super) sessions: u64,
+    pub(super) connections_refused: u64,
     /// By mechanism and result.
-    authentications: Pairs,
+    pub(super) authentications: Pairs,
     /// By result.
-    logins: BTreeMap<&'static str, u64>,
-    commands_refused: u64,
+    pub(super) logins: BTreeMap<&'static str, u64>,
+    pub(super) commands_refused: u64,
     /// By verb and result.
-    transfers: Pairs,
+    pub(super) transfers: Pairs,
     /// By direction.
-    directions: BTreeMap<&'static str, Moved>,
+    pub(super) directions: BTreeMap<&'static str, Moved>,
     /// By the way that drivers chose.
-    ways: BTreeMap<&'static str, u64>,
+    pub(super) ways: BTreeMap<&'static str, u64>,
     /// By what drivers chose for channels, in words.
-    choices: BTreeMap<(&'static str, Cow<'static, str>), u64>,
+    pub(super) choices: BTreeMap<(&'static str, Cow<'static, str>), u64>,
     /// What drivers counted on channels.
-    channel_counts: BTreeMap<&'static str, u64>,
+    pub(super) channel_counts: BTreeMap<&'static str, u64>,
     /// What was counted of devices that others use as well.
-    device_counts: BTreeMap<&'static str, u64>,
-    data_connections_refused: u64,
+    pub(super) device_counts: BTreeMap<&'static str, u64>,
+    pub(super) data_connections_refused: u64,
     /// By algorithm and where they come from.
-    checksums: Pairs,
+    pub(super) checksums: Pairs,
     /// By algorithm.
-    read_for_checksums: BTreeMap<&'static str, Read>,
+    pub(super) read_for_checksums: BTreeMap<&'static str, Read>,
 }
 
-/// What was read for checksums of one algorithm.
+/// The bytes that were read for checksums of one algorithm.
 #[derive(Debug, Clone, Default)]
-struct Read {
-    bytes: u64,
-    seconds: f64,
+pub(super) struct Read {
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
 }
 
-/// What all transfers of one direction were together.
+/// All transfers of one direction.
 #[derive(Debug, Clone, Default)]
-struct Moved {
-    bytes: u64,
-    seconds: f64,
-    /// How many took so long at most; the last one is for all.
-    within: [u64; SECONDS.len() + 1],
+pub(super) struct Moved {
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    /// Transfers within each bound of [`SECONDS`]; the last one counts all.
+    pub(super) within: [u64; SECONDS.len() + 1],
 }
 
-/// The bounds of the histogram of how long transfers take: from a small file nearby to a night.
-const SECONDS: [f64; 8] = [0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0];
+/// The bounds of the histogram of durations: from a small file on a local network to a copy overnight.
+pub(super) const SECONDS: [f64; 8] = [0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0];
 
 const MECHANISMS: [&str; 2] = ["GSSAPI", "TLS"];
 const OTHER: &str = "other";
@@ -96,89 +68,39 @@ const OTHER: &str = "other";
 const SUCCESS: &str = "success";
 const FAILURE: &str = "failure";
 
-/// Where a checksum comes from that was computed while the file arrived.
+/// The source of a checksum that was computed while the file arrived.
 const ON_ARRIVAL: &str = "arrival";
 
-impl Metrics {
-    pub(crate) fn with_front(front: Option<FrontCounts>) -> Self {
-        Self {
-            counts: Mutex::default(),
-            front: front.map_or(FrontSide::None, FrontSide::Other),
-        }
-    }
-
-    pub(crate) fn of_front(counts: FrontCounts) -> Self {
-        Self {
-            counts: Mutex::default(),
-            front: FrontSide::This(counts),
-        }
-    }
-
-    /// What the front process has counted, if that is another one.
-    pub(crate) fn front(&self) -> Option<&FrontCounts> {
-        match &self.front {
-            FrontSide::Other(counts) => Some(counts),
-            FrontSide::None | FrontSide::This(_) => None,
-        }
-    }
-
-    /// Counts what is counted.
-    pub(crate) fn count(&self, event: &Event<'_>) {
-        if let FrontSide::This(counts) = &self.front {
-            count_in_front(counts, event);
-        }
-        let mut counts = self.counts();
+impl Counts {
+    /// Adds an event.
+    pub(super) fn add(&mut self, event: &Event<'_>) {
         match event {
-            Event::SessionOpened { .. } => counts.sessions += 1,
-            Event::ConnectionRefused { .. } => counts.connections_refused += 1,
+            Event::SessionOpened { .. } => self.sessions += 1,
+            Event::ConnectionRefused { .. } => self.connections_refused += 1,
             Event::Authenticated { mechanism, .. } => {
                 let labels = [known_mechanism(mechanism), SUCCESS];
-                *counts.authentications.entry(labels).or_default() += 1;
+                *self.authentications.entry(labels).or_default() += 1;
             }
             Event::AuthenticationFailed { mechanism, .. } => {
                 let labels = [known_mechanism(mechanism), FAILURE];
-                *counts.authentications.entry(labels).or_default() += 1;
+                *self.authentications.entry(labels).or_default() += 1;
             }
-            Event::LoggedIn { .. } => *counts.logins.entry(SUCCESS).or_default() += 1,
-            Event::LoginFailed { .. } => *counts.logins.entry(FAILURE).or_default() += 1,
-            Event::ProtectionBroken { .. } => counts.commands_refused += 1,
-            Event::TransferFinished(transfer) => counts.add(transfer),
+            Event::LoggedIn { .. } => *self.logins.entry(SUCCESS).or_default() += 1,
+            Event::LoginFailed { .. } => *self.logins.entry(FAILURE).or_default() += 1,
+            Event::ProtectionBroken { .. } => self.commands_refused += 1,
+            Event::TransferFinished(transfer) => self.add_transfer(transfer),
             Event::ChecksumFound {
                 algorithm,
                 found,
                 took,
                 ..
-            } => counts.add_checksum(*algorithm, found, *took),
+            } => self.add_checksum(*algorithm, found, *took),
             _ => {}
         }
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        // A count that a panic left out is one too few.
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What happens before clients are served.
-fn count_in_front(counts: &FrontCounts, event: &Event<'_>) {
-    let of = |mechanism| {
-        let known = MECHANISMS.iter().position(|known| *known == mechanism);
-        &counts.authentications[known.unwrap_or(MECHANISMS.len())]
-    };
-    match event {
-        Event::SessionOpened { .. } => counts.sessions.add_one(),
-        Event::ConnectionRefused { .. } => counts.connections_refused.add_one(),
-        Event::Authenticated { mechanism, .. } => of(*mechanism)[0].add_one(),
-        Event::AuthenticationFailed { mechanism, .. } => of(*mechanism)[1].add_one(),
-        Event::LoginFailed { .. } => counts.logins_failed.add_one(),
-        Event::ProtectionBroken { .. } => counts.commands_refused.add_one(),
-        _ => {}
-    }
-}
-
-impl Counts {
-    /// With what the front process has counted.
-    fn with(mut self, front: &FrontCounts) -> Self {
+    /// These counters with those of the front process.
+    pub(super) fn with(mut self, front: &FrontCounts) -> Self {
         self.sessions += front.sessions.value();
         self.connections_refused += front.connections_refused.value();
         self.commands_refused += front.commands_refused.value();
@@ -197,7 +119,7 @@ impl Counts {
         self
     }
 
-    fn add(&mut self, transfer: &Transfer<'_>) {
+    fn add_transfer(&mut self, transfer: &Transfer<'_>) {
         let result = if transfer.error.is_none() {
             SUCCESS
         } else {
@@ -250,8 +172,7 @@ impl Counts {
     }
 
     fn count_choice(&mut self, name: &'static str, text: Cow<'static, str>) {
-        /// Devices of a machine, and other things that drivers choose among, are fewer. One that tells more would make
-        /// the page grow.
+        /// A bound on the time series. Machines have fewer devices, and drivers fewer other choices.
         const MOST: usize = 1000;
 
         let choice = (name, text);
@@ -272,14 +193,6 @@ impl Moved {
     }
 }
 
-/// As in `AUTH`; what a client asks for in vain may be anything.
-fn known_mechanism(mechanism: &str) -> &'static str {
-    MECHANISMS
-        .into_iter()
-        .find(|known| *known == mechanism)
-        .unwrap_or(OTHER)
-}
-
 /// Where the bytes of a transfer go, as the server sees it.
 fn direction(verb: TransferVerb) -> &'static str {
     use TransferVerb::{Appe, Eret, Esto, List, Mlsd, Mlsr, Nlst, Retr, Rrtr, Rstr, Stor, Stou};
@@ -288,6 +201,31 @@ fn direction(verb: TransferVerb) -> &'static str {
         Stor | Appe | Esto | Rstr => "received",
         Retr | Eret | Rrtr | Stou | List | Nlst | Mlsd | Mlsr => "sent",
     }
+}
+
+/// Counts an event of the front process.
+pub(super) fn count_in_front(counts: &FrontCounts, event: &Event<'_>) {
+    let of = |mechanism| {
+        let known = MECHANISMS.iter().position(|known| *known == mechanism);
+        &counts.authentications[known.unwrap_or(MECHANISMS.len())]
+    };
+    match event {
+        Event::SessionOpened { .. } => counts.sessions.add_one(),
+        Event::ConnectionRefused { .. } => counts.connections_refused.add_one(),
+        Event::Authenticated { mechanism, .. } => of(*mechanism)[0].add_one(),
+        Event::AuthenticationFailed { mechanism, .. } => of(*mechanism)[1].add_one(),
+        Event::LoginFailed { .. } => counts.logins_failed.add_one(),
+        Event::ProtectionBroken { .. } => counts.commands_refused.add_one(),
+        _ => {}
+    }
+}
+
+/// The mechanism as in `AUTH`, or `other`: clients may ask for any name.
+fn known_mechanism(mechanism: &str) -> &'static str {
+    MECHANISMS
+        .into_iter()
+        .find(|known| *known == mechanism)
+        .unwrap_or(OTHER)
 }
 
 #[cfg(test)]

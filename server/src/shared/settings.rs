@@ -6,15 +6,33 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gridhaul_gsi::Gsi;
 use gridhaul_protocol::stack::StackSpec;
 use gridhaul_stack::Registry;
-use gridhaul_tcp::Tcp;
 
-use crate::config::{Config, PortRange};
-use crate::login::{Decides, Desk, Logins};
-use crate::security::{Opener, Security};
-use crate::start_error::StartError;
+use crate::config::Config;
+use crate::drivers::{self, DriversError};
+use crate::login::{Decides, Desk, DeskError, Logins};
+use crate::security::{Opener, Security, SecurityError};
+
+/// A configuration that cannot take effect.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A certificate or a trust directory is wrong.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+    /// A file that decides logins is wrong.
+    #[error(transparent)]
+    Desk(#[from] DeskError),
+    /// The login process has not read the configuration again.
+    #[error(
+        "logins are still decided by the users, passwords, maps and rules from before, because what decides them cannot \
+         be read again: {0}"
+    )]
+    Login(String),
+    /// The stack of data channels or its options are wrong.
+    #[error(transparent)]
+    Drivers(#[from] DriversError),
+}
 
 /// What a reload replaces. A session keeps what was there when it began.
 #[derive(Debug, Clone)]
@@ -37,15 +55,15 @@ impl Settings {
         registry: &Registry,
         decides: &Decides,
         previous: Option<&Self>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, SettingsError> {
         let has_data_channels = !matches!(decides, Decides::Front(_));
         let security = Security::load(
             &config.security,
             has_data_channels,
             previous.and_then(|previous| previous.security.as_deref()),
         )?;
-        let stack = stack(&config, registry)?;
-        check_client_options(&config, registry)?;
+        let stack = drivers::configured_stack(&config, registry)?;
+        drivers::check_client_options(&config, registry)?;
         // The last step, since the login process keeps what it has read.
         let (logins, desk): (Arc<dyn Logins>, _) = match decides {
             Decides::Here => {
@@ -55,7 +73,7 @@ impl Settings {
             }
             Decides::Apart(client) => {
                 if previous.is_some() {
-                    client.reload().map_err(StartError::Login)?;
+                    client.reload().map_err(SettingsError::Login)?;
                 }
                 (Arc::new(Arc::clone(client)), None)
             }
@@ -83,81 +101,16 @@ impl Settings {
 
     /// A stack that a client asks for, with the ports that the administrator allows.
     pub(crate) fn with_ports(&self, stack: StackSpec) -> StackSpec {
-        with_ports(stack, self.config.data.port_range)
+        drivers::with_ports(stack, self.config.data.port_range)
     }
 
     /// The address that the option `advertise` of the server's own stack tells clients.
     pub(crate) fn advertised_by_stack(&self) -> Option<IpAddr> {
         const ADVERTISE: &str = "advertise";
         let transport = self.stack.drivers.first();
-        let transport = transport.filter(|driver| OVER_TCP.contains(&driver.name.as_str()))?;
+        let transport = transport.filter(|driver| drivers::has_tcp_options(&driver.name))?;
         let mut options = transport.options.iter();
         let (_, address) = options.find(|(name, _)| name == ADVERTISE)?;
         address.parse().ok()
     }
-}
-
-/// The stack of data channels, which has been built once to see that it can be.
-pub(crate) fn stack(config: &Config, registry: &Registry) -> Result<StackSpec, StartError> {
-    let text = &config.data.stack;
-    let stack = StackSpec::parse(text).map_err(|error| StartError::StackText {
-        stack: text.clone(),
-        error,
-    })?;
-    let stack = with_ports(stack, config.data.port_range);
-    registry.build(&stack).map_err(|error| StartError::Stack {
-        stack: text.clone(),
-        error,
-    })?;
-    Ok(stack)
-}
-
-/// What clients may set of the options of drivers, which is compared with what these drivers have.
-pub(crate) fn check_client_options(config: &Config, registry: &Registry) -> Result<(), StartError> {
-    let all = &config.data.client_options;
-    all.iter().enumerate().try_for_each(|(index, rules)| {
-        let driver = rules.driver();
-        if all[..index].iter().any(|other| other.driver() == driver) {
-            let driver = driver.to_owned();
-            return Err(StartError::TwoRules { driver });
-        }
-        registry
-            .check_rules(rules)
-            .map_err(|error| StartError::ClientOptions {
-                rules: rules.to_string(),
-                error: Box::new(error),
-            })
-    })
-}
-
-/// The drivers that take the options of `tcp`.
-const OVER_TCP: [&str; 4] = ["tcp", "splice", "auto", "rdma"];
-
-/// `port-range` is for every stack over TCP, whatever its own options say.
-fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
-    const PORT: &str = "port";
-    let transport = stack
-        .drivers
-        .first_mut()
-        .filter(|driver| OVER_TCP.contains(&driver.name.as_str()));
-    if let (Some(ports), Some(transport)) = (ports, transport) {
-        transport.options.retain(|(name, _)| name != PORT);
-        transport.options.push((PORT.to_owned(), ports.to_string()));
-    }
-    stack
-}
-
-/// The drivers that this program has.
-pub(crate) fn drivers() -> Registry {
-    let mut registry = Registry::new();
-    registry.register(Tcp);
-    #[cfg(feature = "splice")]
-    {
-        registry.register(gridhaul_splice::Splice);
-        registry.register(gridhaul_splice::Auto);
-    }
-    #[cfg(feature = "rdma")]
-    registry.register(gridhaul_rdma::Rdma);
-    registry.register(Gsi::without_session());
-    registry
 }

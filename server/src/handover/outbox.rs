@@ -1,14 +1,13 @@
-//! One process's end of the socket between the front process and the serving one.
+//! One process's end of the socket between the front process and the serving process.
 //!
-//! A thread sends, so that no session waits for the other process; another one receives. What waits to be sent is
-//! bounded by the number of connections as long as the other process works; if it does not, the server has to end.
+//! One thread sends, so that no session waits for the other process, and another one receives. The queue is bounded by the
+//! number of connections as long as the other process reads; if it does not, the server has to end.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use rustix::io::Errno;
@@ -20,10 +19,7 @@ use tokio::net::TcpStream;
 use tracing::error;
 use zeroize::Zeroizing;
 
-use super::handover::{Handed, ToServing};
-use crate::admission::Place;
-use crate::login::Proof;
-use crate::login::wire::{receive_message, send_message};
+use crate::wire::{receive_message, send_message};
 
 /// Sends messages in their order.
 #[derive(Clone)]
@@ -99,7 +95,7 @@ impl fmt::Debug for Outbox {
 
 /// Follows the messages of the other process until it is gone. If it says what makes no sense, the socket is closed: the
 /// two processes cannot go on with each other, and the server has to end.
-pub(super) fn follow<T: DeserializeOwned>(socket: &OwnedFd, mut take: impl FnMut(T, Vec<OwnedFd>)) {
+pub(crate) fn follow<T: DeserializeOwned>(socket: &OwnedFd, mut take: impl FnMut(T, Vec<OwnedFd>)) {
     loop {
         match receive(socket) {
             Ok(Some((message, descriptors))) => take(message, descriptors),
@@ -125,11 +121,11 @@ fn receive<T: DeserializeOwned>(socket: &OwnedFd) -> Result<Option<(T, Vec<Owned
 
 /// A connection that came from the other process.
 #[derive(Debug)]
-pub(super) struct Arrived {
-    pub(super) stream: TcpStream,
+pub(crate) struct Arrived {
+    pub(crate) stream: TcpStream,
     /// The addresses are the kernel's word.
-    pub(super) peer: SocketAddr,
-    pub(super) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
 }
 
 impl Arrived {
@@ -139,7 +135,7 @@ impl Arrived {
     /// # Errors
     ///
     /// When the client is gone already.
-    pub(super) fn new(connection: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(connection: OwnedFd) -> io::Result<Self> {
         let connection = std::net::TcpStream::from(connection);
         connection.set_nonblocking(true)?;
         SockRef::from(&connection).set_linger(None)?;
@@ -149,64 +145,5 @@ impl Arrived {
             local: stream.local_addr()?,
             stream,
         })
-    }
-}
-
-/// What the front process keeps of a client who is served.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) place: Option<Place>,
-    /// Ends the exchange in the login process if the serving process has not claimed it.
-    pub(crate) _proof: Option<Arc<dyn Proof>>,
-    /// Passwords and certificates that were refused.
-    pub(crate) failures: u32,
-    /// Something came that is no command.
-    pub(crate) sent_garbage: bool,
-}
-
-/// What the front process keeps of all clients who are served, by session.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Served(Arc<Mutex<HashMap<u64, Kept>>>);
-
-impl Served {
-    /// The client is served no more.
-    pub(super) fn take_back(&self, session: u64) -> Option<Kept> {
-        self.lock().remove(&session)
-    }
-
-    /// Every change under the lock is whole, so a panic elsewhere does not spoil it.
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The front process's way to the serving one.
-#[derive(Debug)]
-pub(crate) struct Link {
-    outbox: Outbox,
-    served: Served,
-}
-
-impl Link {
-    /// Starts the thread that sends.
-    pub(super) fn start(socket: Arc<OwnedFd>) -> io::Result<Self> {
-        let served = Served::default();
-        let lost = served.clone();
-        let outbox = Outbox::start(socket, move |session| drop(lost.take_back(session)))?;
-        Ok(Self { outbox, served })
-    }
-
-    /// Hands a client over. It keeps its place until it is gone.
-    pub(crate) fn hand_over(&self, handed: Handed, connection: OwnedFd, kept: Kept) {
-        let session = handed.session;
-        self.served.lock().insert(session, kept);
-        let message = ToServing::Handed(Box::new(handed));
-        self.outbox
-            .send_session(session, &message, vec![connection]);
-    }
-
-    /// What was kept of a client who is served no more.
-    pub(super) fn take_back(&self, session: u64) -> Option<Kept> {
-        self.served.take_back(session)
     }
 }

@@ -16,12 +16,12 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry};
 
-use crate::append_file::AppendFile;
+use super::append_file::AppendFile;
 use crate::config::{Log, LogFormat};
 
 /// The running log: what SIGHUP can change of it.
 #[derive(Debug)]
-pub struct Logging {
+pub(crate) struct Logging {
     file: Option<Arc<AppendFile>>,
     filter: reload::Handle<EnvFilter, Registry>,
 }
@@ -59,7 +59,7 @@ impl Logging {
     /// # Errors
     ///
     /// When the file cannot be opened, or the rules cannot be understood.
-    pub fn start(log: &Log) -> Result<Self, LoggingError> {
+    pub(crate) fn start(log: &Log) -> Result<Self, LoggingError> {
         let file = match &log.file {
             Some(path) => Some(Arc::new(open(path)?)),
             None => None,
@@ -87,7 +87,7 @@ impl Logging {
     /// # Errors
     ///
     /// When one of the two fails; the other is done nevertheless.
-    pub fn reload(&self, log: &Log) -> Result<(), LoggingError> {
+    pub(crate) fn reload(&self, log: &Log) -> Result<(), LoggingError> {
         let reopened = match &self.file {
             Some(file) => file.reopen().map_err(|error| LoggingError::File {
                 path: file.path().to_owned(),

@@ -1,42 +1,57 @@
-//! All numbers, with what each of them means.
+//! The page of metrics, with the help text of each.
 
+use gridhaul_shares::Load;
+use gridhaul_transfer::NodeLoad;
+
+use super::counts::{Counts, SECONDS};
 use super::text::{Kind, Text};
-use super::{Counts, SECONDS};
-use crate::server::Shared;
+use crate::version::VERSION_NUMBER;
 
-/// What a scraper gets: what was counted, and how things are at this moment.
-pub(super) fn page(shared: &Shared) -> String {
+/// The present values of what is not counted by events.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Control connections.
+    pub(crate) sessions: usize,
+    /// Control connections that have not logged in.
+    pub(crate) sessions_before_login: usize,
+    pub(crate) transfers_running: usize,
+    pub(crate) transfers_waiting: usize,
+    pub(crate) node: NodeLoad,
+    /// Threads for work on files.
+    pub(crate) file_threads: Load,
+    /// Processes that act for local accounts.
+    pub(crate) brokers: usize,
+}
+
+/// The text for a scraper.
+pub(super) fn page(counts: &Counts, now: &Snapshot) -> String {
     let mut text = Text::default();
-    let mut counts = shared.journal.metrics.counts().clone();
-    if let Some(front) = shared.journal.metrics.front() {
-        counts = counts.with(front);
-    }
     text.family(
         "gridhaul_build_info",
         Kind::Gauge,
         "The version of the server; always 1.",
     );
-    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    let version = [("version", VERSION_NUMBER)];
     text.sample("gridhaul_build_info", &version, 1);
-    sessions(&mut text, shared, &counts);
-    transfers(&mut text, shared, &counts);
-    checksums(&mut text, &counts);
-    resources(&mut text, shared);
+    sessions(&mut text, now, counts);
+    transfers(&mut text, now, counts);
+    checksums(&mut text, counts);
+    resources(&mut text, now);
     text.into_string()
 }
 
-fn sessions(text: &mut Text, shared: &Shared, counts: &Counts) {
+fn sessions(text: &mut Text, now: &Snapshot, counts: &Counts) {
     text.single(
         "gridhaul_sessions_open",
         Kind::Gauge,
         "Control connections.",
-        shared.open_sessions(),
+        now.sessions,
     );
     text.single(
         "gridhaul_sessions_before_login",
         Kind::Gauge,
         "Control connections that have not logged in.",
-        shared.sessions_before_login(),
+        now.sessions_before_login,
     );
     text.single(
         "gridhaul_sessions_opened_total",
@@ -73,19 +88,18 @@ fn sessions(text: &mut Text, shared: &Shared, counts: &Counts) {
     );
 }
 
-fn transfers(text: &mut Text, shared: &Shared, counts: &Counts) {
-    let (running, waiting) = shared.transfers.count();
+fn transfers(text: &mut Text, now: &Snapshot, counts: &Counts) {
     text.single(
         "gridhaul_transfers_running",
         Kind::Gauge,
         "Transfers and listings under way.",
-        running,
+        now.transfers_running,
     );
     text.single(
         "gridhaul_transfers_waiting",
         Kind::Gauge,
         "Transfers that wait because max-transfers, or as many as the processors can serve, are running.",
-        waiting,
+        now.transfers_waiting,
     );
     let name = "gridhaul_transfers_total";
     text.family(name, Kind::Counter, "Transfers that ended, by command.");
@@ -174,8 +188,8 @@ fn checksums(text: &mut Text, counts: &Counts) {
     }
 }
 
-fn resources(text: &mut Text, shared: &Shared) {
-    let load = shared.node.load();
+fn resources(text: &mut Text, now: &Snapshot) {
+    let load = &now.node;
     let directions = [("send", load.senders), ("receive", load.receivers)];
     let name = "gridhaul_movers_busy";
     text.family(name, Kind::Gauge, "Data channels that hold a mover.");
@@ -209,7 +223,7 @@ fn resources(text: &mut Text, shared: &Shared) {
         "Memory that buffers may take together, in bytes.",
         load.buffer_bytes_limit,
     );
-    let files = shared.threads.files_load();
+    let files = &now.file_threads;
     text.single(
         "gridhaul_file_threads_busy",
         Kind::Gauge,
@@ -234,7 +248,7 @@ fn resources(text: &mut Text, shared: &Shared) {
         "gridhaul_brokers",
         Kind::Gauge,
         "Processes that act for local accounts.",
-        shared.brokers(),
+        now.brokers,
     );
 }
 

@@ -10,10 +10,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
 
-use crate::events::Event;
-use crate::server::Shared;
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::shutdown::{Phase, PhaseWatch};
+use crate::telemetry::Event;
 
 /// Accepts until the server is shut down.
 pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {

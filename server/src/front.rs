@@ -1,7 +1,12 @@
-//! The front process: how it starts, and its life.
+//! The front process: it listens, and talks to clients until they have logged in.
 //!
-//! It is a copy of the server from before the server opened a file or read a secret. It accepts connections when the
-//! serving process says so, and ends when that one does.
+//! What strangers send is parsed in a process that has no files, no accounts, no data of other sessions, and no way to
+//! make a connection. It asks the login process ([`crate::login`]), and hands each client that may log in over to the
+//! serving process ([`crate::handover`]). A stranger who takes the front process over can act for clients who log in from
+//! then on, and for none that is served already.
+//!
+//! The process is forked before the server opens a file or reads a secret. It accepts connections when the serving process
+//! asks it to, and ends when that one does. A server inside another program, and one that sshd started, have no front process.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -20,19 +25,16 @@ use rustix::process::Pid;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tracing::{error, info, warn};
 
-use super::counts::FrontCounts;
-use super::handover::ToFront;
-use super::link::{self, Arrived, Link};
-use super::serving::Serving;
 use crate::config::{Config, ServeArguments};
-use crate::descriptors;
-use crate::logging::Logging;
-use crate::login::wire::{NotReady, tell_ready, wait_until_ready};
+use crate::handover::{self, Arrived, Link, Serving, ToFront};
 use crate::login::{Decides, LoginClient};
+use crate::machine;
 use crate::privileges;
 use crate::sandbox;
 use crate::server::{PreparedServer, Server};
 use crate::session::Session;
+use crate::telemetry::{FrontCounts, Logging};
+use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
 /// The side of the front process that starts it.
 #[derive(Debug)]
@@ -123,7 +125,7 @@ fn run(config: &Config, arguments: &ServeArguments, logging: &Logging, parts: Pa
         .map_err(|error| error.to_string())
         .and_then(|server| {
             privileges::drop_root(&config.user).map_err(|error| error.to_string())?;
-            if let Err(error) = descriptors::raise_limit() {
+            if let Err(error) = machine::raise_descriptor_limit() {
                 warn!(%error, "the limit of open descriptors cannot be raised");
             }
             sandbox::confine_front().map_err(|error| error.to_string())?;
@@ -167,7 +169,7 @@ type Message = (ToFront, Vec<OwnedFd>);
 fn messages(socket: Arc<OwnedFd>) -> io::Result<UnboundedReceiver<Message>> {
     let (tell, told) = unbounded_channel();
     let listen = move || {
-        link::follow(&socket, |message, descriptors| {
+        handover::follow(&socket, |message, descriptors| {
             // The runtime ends with the process only.
             let _ = tell.send((message, descriptors));
         });

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use super::Network;
+use gridhaul_shares::Network;
 
 /// Debts by key, with bounds on each debt and on their number.
 ///

@@ -1,4 +1,4 @@
-//! The serving process's side: it takes clients over.
+//! The serving process's side: it takes clients over, and tells the front process when they are gone.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,15 +6,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use tokio::runtime::Handle;
-use tracing::{error, warn};
+use tracing::error;
 
-use super::counts::FrontCounts;
-use super::handover::{Handed, ToFront, ToServing};
-use super::link::{self, Arrived, Outbox};
-use crate::server::Shared;
-use crate::session::Session;
-use crate::shutdown::{Entrance, PhaseWatch};
+use super::messages::{Handed, ToFront, ToServing};
+use super::outbox::{Outbox, follow};
+use crate::telemetry::FrontCounts;
 
 /// The way to the front process.
 #[derive(Debug)]
@@ -39,41 +35,47 @@ pub(crate) struct Guest {
 }
 
 impl Serving {
-    pub(super) fn new(socket: OwnedFd, counts: FrontCounts) -> Self {
+    pub(crate) fn new(socket: OwnedFd, counts: FrontCounts) -> Self {
         Self {
             socket: Arc::new(socket),
             counts,
         }
     }
 
-    /// Lets the front process accept connections, and serves the clients that it hands over. Must be called in a runtime.
+    /// Lets the front process accept connections, and passes each client that it hands over to `take`, with its connection.
+    /// `most` is the present limit of connections.
     ///
     /// # Errors
     ///
     /// When there is no thread.
-    pub(crate) fn start(self, shared: Arc<Shared>, entrance: Entrance) -> io::Result<Front> {
+    pub(crate) fn start(
+        self,
+        most: impl Fn() -> usize + Send + 'static,
+        take: impl Fn(Handed, Vec<OwnedFd>, Guest) + Send + 'static,
+    ) -> io::Result<Front> {
         // A client that is lost on the way back is gone as if it had left.
         let outbox = Outbox::start(Arc::clone(&self.socket), |_| {})?;
         outbox.send(&ToFront::Start, Vec::new());
-        let (runtime, outbox_of_guests) = (Handle::current(), outbox.clone());
-        let take = move || {
+        let outbox_of_guests = outbox.clone();
+        let receive = move || {
             let guests = Guests::default();
-            link::follow(&self.socket, |ToServing::Handed(handed), descriptors| {
-                let most = shared.settings().config.limits.connections;
-                let Some(guest) = guests.admit(handed.session, most, &outbox_of_guests) else {
-                    error!("the process that listens has handed over a client that it cannot have");
-                    return;
-                };
-                // A server that is shutting down accepts no more clients.
-                if let Some(phase) = entrance.watch() {
-                    let _inside = runtime.enter();
-                    take_over(&shared, phase, *handed, descriptors, guest);
-                }
-            });
+            follow(
+                &self.socket,
+                |ToServing::Handed(handed), descriptors| match guests.admit(
+                    handed.session,
+                    most(),
+                    &outbox_of_guests,
+                ) {
+                    Some(guest) => take(*handed, descriptors, guest),
+                    None => error!(
+                        "the process that listens has handed over a client that it cannot have"
+                    ),
+                },
+            );
         };
         thread::Builder::new()
             .name("gridhaul-link".to_owned())
-            .spawn(take)?;
+            .spawn(receive)?;
         Ok(Front { outbox })
     }
 }
@@ -104,33 +106,6 @@ impl Guests {
     /// Every change under the lock is whole, so a panic elsewhere does not spoil it.
     fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn take_over(
-    shared: &Arc<Shared>,
-    phase: PhaseWatch,
-    handed: Handed,
-    descriptors: Vec<OwnedFd>,
-    guest: Guest,
-) {
-    // A descriptor that this process has no room for is left out.
-    let Some(connection) = descriptors.into_iter().next() else {
-        error!("too many open files: a client cannot be served");
-        return;
-    };
-    match Arrived::new(connection) {
-        Ok(Arrived {
-            stream,
-            peer,
-            local,
-        }) => {
-            let shared = Arc::clone(shared);
-            let session = Session::of_guest(shared, phase, handed.session, (peer, local), guest);
-            tokio::spawn(session.run_handed(stream, handed));
-        }
-        // The client is gone already.
-        Err(error) => warn!(session = handed.session, %error, "a client cannot be served"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages of any bounded length over a socket that keeps messages apart: in pieces that the kernel takes at once.
+//! Messages between the processes of the server, over SEQPACKET sockets: in pieces that the kernel takes at once.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

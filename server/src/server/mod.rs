@@ -1,40 +1,30 @@
-//! A server: what its sessions share, how it starts, reloads and ends.
+//! A server: how it starts, reloads and ends.
+
+mod accept;
+mod sockets;
+mod start_error;
+mod takeover;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::Arc;
 
-use gridhaul_shares::Pool;
-use gridhaul_stack::Registry;
-use gridhaul_storage::ChecksumKey;
-use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
-use socket2::{Domain, Protocol, Socket, Type};
-
-use crate::admission::{Connections, Room, Workers};
 use crate::checksum_key;
-use crate::config::{Config, Limits};
-use crate::events::Journal;
-use crate::front::{Front, FrontCounts, Kept, Link, Serving};
-use crate::in_place::InPlace;
-use crate::lateness;
-use crate::listener;
+use crate::config::Config;
+use crate::drivers;
+use crate::handover::{Front, Kept, Link, Serving};
 use crate::login::Decides;
-use crate::memory;
-use crate::metrics;
-use crate::own_addresses::OwnAddresses;
-use crate::passwords::Verifier;
+use crate::passwords::Grant;
 use crate::session::{LocalUser, Session};
-use crate::settings::{Settings, drivers};
+use crate::shared::{Settings, Shared};
 use crate::shutdown::Shutdown;
-use crate::start_error::StartError;
 use crate::storages::Storages;
-use crate::threads::Threads;
-use crate::transfer_limit::TransferLimit;
-use crate::transfer_log::TransferLog;
+use crate::telemetry::{FrontCounts, Journal, TransferLog, respond, watch_lateness};
 
-/// The size of a worker's buffer and of the smallest MODE E block, in bytes: that of globus-gridftp-server.
-const BLOCK_BYTES: usize = 256 * 1024;
+pub(crate) use sockets::{listen, listen_everywhere};
+pub use start_error::StartError;
+
+use sockets::{in_runtime, listen_and_tell};
 
 /// A server that listens, and whose clients wait until it is started.
 #[derive(Debug)]
@@ -55,31 +45,6 @@ pub struct Server {
     front: Option<Front>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
-}
-
-/// What all sessions share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    settings: RwLock<Settings>,
-    pub(crate) registry: Registry,
-    pub(crate) node: Arc<dyn DataNode>,
-    pub(crate) own_addresses: OwnAddresses,
-    storages: Arc<Storages>,
-    decides: Decides,
-    pub(crate) connections: Arc<Connections>,
-    pub(crate) transfers: Arc<TransferLimit>,
-    pub(crate) in_place: InPlace,
-    pub(crate) verifier: Verifier,
-    /// Steps of security handshakes.
-    pub(crate) handshakes: Workers,
-    /// Checksums take long, and leave threads for the quick work on files.
-    pub(crate) checksums: Pool,
-    pub(crate) threads: Arc<Threads>,
-    pub(crate) journal: Journal,
-    /// In the front process: the process that serves clients after they have logged in.
-    pub(crate) link: OnceLock<Arc<Link>>,
-    pub(crate) host: String,
-    sessions: AtomicU64,
 }
 
 impl PreparedServer {
@@ -124,7 +89,7 @@ impl PreparedServer {
         listeners: Vec<TcpListener>,
         counts: FrontCounts,
     ) -> Result<Self, StartError> {
-        let registry = drivers();
+        let registry = drivers::registry();
         let storages = Arc::new(Storages::closed(&config));
         let settings = Settings::load(config, &registry, &decides, None)?;
         let journal = Journal::of_front(counts);
@@ -152,7 +117,7 @@ impl PreparedServer {
         addresses: Vec<SocketAddr>,
         counts: Option<FrontCounts>,
     ) -> Result<Self, StartError> {
-        let registry = drivers();
+        let registry = drivers::registry();
         let metrics = config.metrics_listen.map(listen_and_tell).transpose()?;
         let storages =
             Storages::open(&config, decides.brokers()).map_err(|error| StartError::Root {
@@ -198,9 +163,14 @@ impl PreparedServer {
         &self.addresses
     }
 
-    /// What the configuration came to.
-    pub(crate) fn settings(&self) -> Settings {
-        self.shared.settings()
+    /// The configuration.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.shared.settings().config
+    }
+
+    /// The grants of the users with passwords.
+    pub(crate) fn grants(&self) -> Vec<Grant> {
+        self.shared.settings().logins.grants()
     }
 
     /// Serves. Must be called in a tokio runtime with I/O and time.
@@ -212,24 +182,26 @@ impl PreparedServer {
         self.shared.settings().start()?;
         let shutdown = Shutdown::new();
         for listener in self.listeners {
-            tokio::spawn(listener::accept(
+            tokio::spawn(accept::accept(
                 in_runtime(listener)?,
                 Arc::clone(&self.shared),
                 shutdown.watch(),
             ));
         }
         let (shared, phase) = (Arc::clone(&self.shared), shutdown.watch());
-        tokio::spawn(async move { lateness::watch(&shared.transfers, phase).await });
+        tokio::spawn(async move {
+            let transfers = &shared.transfers;
+            let is_loaded = || transfers.may_be_too_many();
+            watch_lateness(is_loaded, |late| transfers.note_lateness(late), phase).await;
+        });
         let metrics_address = self.metrics.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = self.metrics {
-            tokio::spawn(metrics::respond(
-                in_runtime(listener)?,
-                Arc::clone(&self.shared),
-                shutdown.watch(),
-            ));
+            let shared = Arc::clone(&self.shared);
+            let page = move || shared.journal.metrics.page(&shared.snapshot());
+            tokio::spawn(respond(in_runtime(listener)?, page, shutdown.watch()));
         }
         let front = match self.serving {
-            Some(serving) => Some(serving.start(Arc::clone(&self.shared), shutdown.entrance())?),
+            Some(serving) => Some(takeover::start(serving, &self.shared, shutdown.entrance())?),
             None => None,
         };
         Ok(Server {
@@ -258,9 +230,9 @@ impl Server {
         self.shared.settings().config
     }
 
-    /// What new sessions get.
-    pub(crate) fn settings(&self) -> Settings {
-        self.shared.settings()
+    /// The grants of the users with passwords.
+    pub(crate) fn grants(&self) -> Vec<Grant> {
+        self.shared.settings().logins.grants()
     }
 
     /// How many sessions there are.
@@ -276,28 +248,9 @@ impl Server {
     ///
     /// When the configuration, a file that it names, or the transfer log cannot be used.
     pub fn reload(&self, config: Config) -> Result<(), StartError> {
-        let running = self.shared.settings();
-        let settings = Settings::load(
-            config,
-            &self.shared.registry,
-            &self.shared.decides,
-            Some(&running),
-        )?;
+        let settings = self.shared.load(config)?;
         settings.start().map_err(StartError::Threads)?;
-        let limits = &settings.config.limits;
-        self.shared.connections.set(room(limits));
-        self.shared.transfers.set(limits.transfers);
-        #[cfg(feature = "rdma")]
-        gridhaul_rdma::limit_memory(memory::ring_bytes(limits));
-        // The front process has no files.
-        if self.shared.link.get().is_none() {
-            self.shared.storages.reload(&settings.config);
-        }
-        *self
-            .shared
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = settings;
+        self.shared.replace(settings);
         match &self.shared.journal.transfer_log {
             Some(log) => log.reopen().map_err(|error| StartError::TransferLog {
                 path: log.path().to_owned(),
@@ -357,139 +310,4 @@ impl Server {
         let grace = self.config().limits.grace;
         self.shutdown.run(grace, hurry).await
     }
-}
-
-impl Shared {
-    fn new(
-        settings: Settings,
-        checksum_key: Option<ChecksumKey>,
-        registry: Registry,
-        storages: Arc<Storages>,
-        decides: Decides,
-        journal: Journal,
-    ) -> Self {
-        let limits = &settings.config.limits;
-        let buffer_bytes = memory::buffer_bytes(limits);
-        #[cfg(feature = "rdma")]
-        gridhaul_rdma::limit_memory(memory::ring_bytes(limits));
-        let node = LocalNode::new(NodeConfig {
-            registry: registry.clone(),
-            open_storage: {
-                let storages = Arc::clone(&storages);
-                Box::new(move |account| storages.get(account))
-            },
-            workers: limits.movers,
-            block_bytes: BLOCK_BYTES,
-            buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
-            checksum_threads: limits.checksum_threads,
-            remembered_checksums: limits.remembered_checksums,
-            checksum_key,
-            data_timeout: limits.data_timeout,
-        });
-        Self {
-            connections: Connections::new(room(limits)),
-            transfers: TransferLimit::new(limits.transfers),
-            in_place: InPlace::default(),
-            verifier: Verifier::new(),
-            checksums: Pool::new(limits.file_threads.div_ceil(2)),
-            threads: Threads::new(limits.file_threads),
-            handshakes: Workers::new("handshake", usize::MAX),
-            settings: RwLock::new(settings),
-            registry,
-            node: Arc::new(node),
-            own_addresses: OwnAddresses::default(),
-            storages,
-            decides,
-            journal,
-            link: OnceLock::new(),
-            host: crate::host_name(),
-            sessions: AtomicU64::new(0),
-        }
-    }
-
-    /// What a session that begins now works with.
-    pub(crate) fn settings(&self) -> Settings {
-        self.settings
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Processes that act for local accounts.
-    pub(crate) fn brokers(&self) -> usize {
-        self.storages.brokers()
-    }
-
-    /// Control connections.
-    pub(crate) fn open_sessions(&self) -> usize {
-        match self.journal.metrics.front() {
-            Some(front) => usize::try_from(front.open.value()).unwrap_or(usize::MAX),
-            None => self.connections.total(),
-        }
-    }
-
-    /// Control connections that have not logged in.
-    pub(crate) fn sessions_before_login(&self) -> usize {
-        match self.journal.metrics.front() {
-            Some(front) => usize::try_from(front.before_login.value()).unwrap_or(usize::MAX),
-            None => self.connections.startups(),
-        }
-    }
-
-    /// A number for a session.
-    pub(crate) fn next_session(&self) -> u64 {
-        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
-    }
-}
-
-fn room(limits: &Limits) -> Room {
-    Room {
-        connections: limits.connections,
-        per_network: limits.connections_per_address,
-        startups: limits.startups,
-        exempt: limits.penalty_exempt.clone(),
-    }
-}
-
-/// Opens the listeners of a configuration, and says where they are.
-pub(crate) fn listen_everywhere(
-    config: &Config,
-) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {
-    let all = config.listen.iter().copied().map(listen_and_tell);
-    let listeners = all.collect::<Result<Vec<_>, _>>()?;
-    Ok(listeners.into_iter().unzip())
-}
-
-/// Opens a listener, and says where it is if the port was left to the kernel.
-fn listen_and_tell(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let listener = listen(address)?;
-    match listener.local_addr() {
-        Ok(found) => Ok((listener, found)),
-        Err(error) => Err(StartError::Listen { address, error }),
-    }
-}
-
-fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
-    listener.set_nonblocking(true)?;
-    tokio::net::TcpListener::from_std(listener)
-}
-
-/// Opens a listener. An IPv6 one takes no IPv4 connections, so that both may be given.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    const BACKLOG: i32 = 1024;
-    let open = || {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        Ok(socket.into())
-    };
-    open().map_err(|error| StartError::Listen { address, error })
 }

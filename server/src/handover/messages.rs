@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// From the front process. The serving process believes none of it that gives rights.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum ToServing {
+pub(crate) enum ToServing {
     /// A client that may log in, with its connection.
     Handed(Box<Handed>),
 }
 
 /// From the serving process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum ToFront {
+pub(crate) enum ToFront {
     /// Accept connections.
     Start,
     /// The client of this session is gone.

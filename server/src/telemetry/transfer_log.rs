@@ -7,8 +7,9 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-use crate::append_file::AppendFile;
-use crate::events::Transfer;
+use super::append_file::AppendFile;
+use super::event::Transfer;
+use crate::machine;
 
 /// The transfer log's file.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl TransferLog {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             file: AppendFile::open(path)?,
-            host: crate::host_name(),
+            host: machine::host_name(),
         })
     }
 

@@ -18,11 +18,11 @@ pub(crate) fn ring_bytes(limits: &Limits) -> u64 {
 
 fn quarter() -> u64 {
     const LEAST: u64 = 64 << 20;
-    limit().map_or(LEAST, |limit| (limit / 4).max(LEAST))
+    memory_limit().map_or(LEAST, |limit| (limit / 4).max(LEAST))
 }
 
 /// What the process may have: the memory of the machine, or of the control group if that is less.
-pub(crate) fn limit() -> Option<u64> {
+pub(crate) fn memory_limit() -> Option<u64> {
     [machine(), control_group()].into_iter().flatten().min()
 }
 

@@ -13,8 +13,6 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::page::page;
-use crate::server::Shared;
 use crate::shutdown::{Phase, PhaseWatch};
 
 /// Connections at a time; more of them wait to be accepted.
@@ -29,8 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for descriptors to come back when there are none left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers scrapers until the server is shut down.
-pub(crate) async fn respond(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {
+/// Answers scrapers with the page that `page` makes, until the server is shut down.
+pub(crate) async fn respond(
+    listener: TcpListener,
+    page: impl Fn() -> String + Send + Sync + 'static,
+    mut phase: PhaseWatch,
+) {
+    let page = Arc::new(page);
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -43,10 +46,10 @@ pub(crate) async fn respond(listener: TcpListener, shared: Arc<Shared>, mut phas
         };
         match accepted {
             Ok((stream, _)) => {
-                let shared = Arc::clone(&shared);
+                let page = Arc::clone(&page);
                 tokio::spawn(async move {
                     // A client that is too slow, or gone, gets no answer.
-                    let _ = timeout(PATIENCE, answer(stream, &shared)).await;
+                    let _ = timeout(PATIENCE, answer(stream, &*page)).await;
                     drop(permit);
                 });
             }
@@ -58,7 +61,7 @@ pub(crate) async fn respond(listener: TcpListener, shared: Arc<Shared>, mut phas
     }
 }
 
-async fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, page: &(impl Fn() -> String + Sync)) -> io::Result<()> {
     let mut request = Vec::new();
     while !is_whole(&request) && request.len() < REQUEST_BYTES {
         let room = (REQUEST_BYTES - request.len()) as u64;
@@ -67,7 +70,7 @@ async fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
         }
     }
     let (status, body) = match kind(&request) {
-        Request::Metrics => ("200 OK", page(shared)),
+        Request::Metrics => ("200 OK", page()),
         Request::OtherPath => ("404 Not Found", "There is only /metrics.\n".to_owned()),
         Request::OtherMethod => (
             "405 Method Not Allowed\r\nAllow: GET",

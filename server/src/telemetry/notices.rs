@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Debts, Network};
+use gridhaul_shares::Network;
+
+use crate::debts::Debts;
 
 /// What one line adds to the debt of its network: after a burst of a hundred, enough for what an administrator wants
 /// to know of a site whose users are refused, a network gets a line a second.

@@ -1,0 +1,118 @@
+//! The drivers of data channels that this program has, and the configured stack of them.
+
+use gridhaul_gsi::Gsi;
+use gridhaul_protocol::stack::{StackSpec, StackSyntaxError};
+use gridhaul_stack::{Registry, StackError};
+use gridhaul_tcp::Tcp;
+
+use crate::config::{Config, PortRange};
+
+/// Drivers that are configured and cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DriversError {
+    /// The text is not a driver stack.
+    #[error("stack '{stack}': {error}")]
+    StackText {
+        /// The configured text.
+        stack: String,
+        /// The syntax error.
+        error: StackSyntaxError,
+    },
+    /// The driver stack cannot be built.
+    #[error("stack '{stack}': {error}")]
+    Stack {
+        /// The configured text.
+        stack: String,
+        /// The reason.
+        error: StackError,
+    },
+    /// A rule for the options that clients may set does not fit its driver.
+    #[error("client-options '{rules}': {error}")]
+    ClientOptions {
+        /// The configured rules.
+        rules: String,
+        /// The reason.
+        error: Box<StackError>,
+    },
+    /// Each option must be allowed by all rules for its driver, so two rules would refuse each other's options.
+    #[error("client-options: {driver} has two rules; write them as one, such as {driver}:A;B<=1M")]
+    TwoRules {
+        /// The driver.
+        driver: String,
+    },
+}
+
+/// The stack of data channels, which has been built once to see that it can be.
+pub(crate) fn configured_stack(
+    config: &Config,
+    registry: &Registry,
+) -> Result<StackSpec, DriversError> {
+    let text = &config.data.stack;
+    let stack = StackSpec::parse(text).map_err(|error| DriversError::StackText {
+        stack: text.clone(),
+        error,
+    })?;
+    let stack = with_ports(stack, config.data.port_range);
+    registry
+        .build(&stack)
+        .map_err(|error| DriversError::Stack {
+            stack: text.clone(),
+            error,
+        })?;
+    Ok(stack)
+}
+
+/// What clients may set of the options of drivers, which is compared with what these drivers have.
+pub(crate) fn check_client_options(
+    config: &Config,
+    registry: &Registry,
+) -> Result<(), DriversError> {
+    let all = &config.data.client_options;
+    all.iter().enumerate().try_for_each(|(index, rules)| {
+        let driver = rules.driver();
+        if all[..index].iter().any(|other| other.driver() == driver) {
+            let driver = driver.to_owned();
+            return Err(DriversError::TwoRules { driver });
+        }
+        registry
+            .check_rules(rules)
+            .map_err(|error| DriversError::ClientOptions {
+                rules: rules.to_string(),
+                error: Box::new(error),
+            })
+    })
+}
+
+/// Whether a driver takes the options of `tcp`.
+pub(crate) fn has_tcp_options(driver: &str) -> bool {
+    ["tcp", "splice", "auto", "rdma"].contains(&driver)
+}
+
+/// `port-range` is for every stack over TCP, whatever its own options say.
+pub(crate) fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
+    const PORT: &str = "port";
+    let transport = stack
+        .drivers
+        .first_mut()
+        .filter(|driver| has_tcp_options(&driver.name));
+    if let (Some(ports), Some(transport)) = (ports, transport) {
+        transport.options.retain(|(name, _)| name != PORT);
+        transport.options.push((PORT.to_owned(), ports.to_string()));
+    }
+    stack
+}
+
+/// The drivers that this program has.
+pub(crate) fn registry() -> Registry {
+    let mut registry = Registry::new();
+    registry.register(Tcp);
+    #[cfg(feature = "splice")]
+    {
+        registry.register(gridhaul_splice::Splice);
+        registry.register(gridhaul_splice::Auto);
+    }
+    #[cfg(feature = "rdma")]
+    registry.register(gridhaul_rdma::Rdma);
+    registry.register(Gsi::without_session());
+    registry
+}

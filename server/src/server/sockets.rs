@@ -1,0 +1,54 @@
+//! Listening sockets.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::start_error::StartError;
+use crate::config::Config;
+
+/// Opens the listeners of a configuration, and says where they are.
+pub(crate) fn listen_everywhere(
+    config: &Config,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {
+    let all = config.listen.iter().copied().map(listen_and_tell);
+    let listeners = all.collect::<Result<Vec<_>, _>>()?;
+    Ok(listeners.into_iter().unzip())
+}
+
+/// Opens a listener, and says where it is if the port was left to the kernel.
+pub(super) fn listen_and_tell(
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = listen(address)?;
+    match listener.local_addr() {
+        Ok(found) => Ok((listener, found)),
+        Err(error) => Err(StartError::Listen { address, error }),
+    }
+}
+
+pub(super) fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// Opens a listener. An IPv6 one takes no IPv4 connections, so that both may be given.
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    const BACKLOG: i32 = 1024;
+    let open = || {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    };
+    open().map_err(|error| StartError::Listen { address, error })
+}

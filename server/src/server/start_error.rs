@@ -1,0 +1,48 @@
+//! Why a server does not start.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use gridhaul_storage::StorageError;
+
+use crate::checksum_key::ChecksumKeyError;
+use crate::shared::SettingsError;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened at.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's word.
+        error: io::Error,
+    },
+    /// The directory cannot be served.
+    #[error("cannot serve {}: {error}", root.display())]
+    Root {
+        /// The directory.
+        root: PathBuf,
+        /// The kernel's word.
+        error: StorageError,
+    },
+    /// The key of the checksums that files carry is wrong.
+    #[error(transparent)]
+    ChecksumKey(#[from] ChecksumKeyError),
+    /// The transfer log cannot be written.
+    #[error("the transfer log {}: {error}", path.display())]
+    TransferLog {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        error: io::Error,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Threads(io::Error),
+    /// The configuration, or a file that it names, cannot be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}

@@ -1,0 +1,63 @@
+//! Sessions of clients that the front process hands over.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tracing::{error, warn};
+
+use crate::handover::{Arrived, Front, Guest, Handed, Serving};
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::shutdown::{Entrance, PhaseWatch};
+
+/// Begins to serve the clients that the front process hands over. Must be called in a runtime.
+///
+/// # Errors
+///
+/// When there is no thread.
+pub(super) fn start(
+    serving: Serving,
+    shared: &Arc<Shared>,
+    entrance: Entrance,
+) -> io::Result<Front> {
+    let (runtime, limited) = (Handle::current(), Arc::clone(shared));
+    let most = move || limited.settings().config.limits.connections;
+    let shared = Arc::clone(shared);
+    serving.start(most, move |handed, descriptors, guest| {
+        // A server that is shutting down accepts no more clients.
+        if let Some(phase) = entrance.watch() {
+            let _inside = runtime.enter();
+            take_over(&shared, phase, handed, descriptors, guest);
+        }
+    })
+}
+
+/// Starts the session of a client. Must be called in a runtime.
+fn take_over(
+    shared: &Arc<Shared>,
+    phase: PhaseWatch,
+    handed: Handed,
+    descriptors: Vec<OwnedFd>,
+    guest: Guest,
+) {
+    // A descriptor that this process has no room for is left out.
+    let Some(connection) = descriptors.into_iter().next() else {
+        error!("too many open files: a client cannot be served");
+        return;
+    };
+    match Arrived::new(connection) {
+        Ok(Arrived {
+            stream,
+            peer,
+            local,
+        }) => {
+            let shared = Arc::clone(shared);
+            let session = Session::of_guest(shared, phase, handed.session, (peer, local), guest);
+            tokio::spawn(session.run_handed(stream, handed));
+        }
+        // The client is gone already.
+        Err(error) => warn!(session = handed.session, %error, "a client cannot be served"),
+    }
+}

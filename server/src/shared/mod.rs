@@ -1,0 +1,187 @@
+//! What the sessions of a server share.
+
+mod settings;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use gridhaul_shares::Pool;
+use gridhaul_stack::Registry;
+use gridhaul_storage::ChecksumKey;
+use gridhaul_transfer::{DataNode, LocalNode, NodeConfig};
+
+use crate::admission::{Connections, Room, Workers};
+use crate::config::{Config, Limits};
+use crate::handover::Link;
+use crate::in_place::InPlace;
+use crate::login::Decides;
+use crate::machine;
+use crate::own_addresses::OwnAddresses;
+use crate::passwords::Verifier;
+use crate::storages::Storages;
+use crate::telemetry::{Journal, Snapshot};
+use crate::threads::Threads;
+use crate::transfer_limit::TransferLimit;
+
+pub(crate) use settings::Settings;
+pub use settings::SettingsError;
+
+/// The size of a worker's buffer and of the smallest MODE E block, in bytes: that of globus-gridftp-server.
+const BLOCK_BYTES: usize = 256 * 1024;
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    settings: RwLock<Settings>,
+    pub(crate) registry: Registry,
+    pub(crate) node: Arc<dyn DataNode>,
+    pub(crate) own_addresses: OwnAddresses,
+    storages: Arc<Storages>,
+    decides: Decides,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) transfers: Arc<TransferLimit>,
+    pub(crate) in_place: InPlace,
+    pub(crate) verifier: Verifier,
+    /// Steps of security handshakes.
+    pub(crate) handshakes: Workers,
+    /// Checksums take long, and leave threads for the quick work on files.
+    pub(crate) checksums: Pool,
+    pub(crate) threads: Arc<Threads>,
+    pub(crate) journal: Journal,
+    /// In the front process: the process that serves clients after they have logged in.
+    pub(crate) link: OnceLock<Arc<Link>>,
+    pub(crate) host: String,
+    sessions: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        settings: Settings,
+        checksum_key: Option<ChecksumKey>,
+        registry: Registry,
+        storages: Arc<Storages>,
+        decides: Decides,
+        journal: Journal,
+    ) -> Self {
+        let limits = &settings.config.limits;
+        let buffer_bytes = machine::buffer_bytes(limits);
+        #[cfg(feature = "rdma")]
+        gridhaul_rdma::limit_memory(machine::ring_bytes(limits));
+        let node = LocalNode::new(NodeConfig {
+            registry: registry.clone(),
+            open_storage: {
+                let storages = Arc::clone(&storages);
+                Box::new(move |account| storages.get(account))
+            },
+            workers: limits.movers,
+            block_bytes: BLOCK_BYTES,
+            buffer_memory_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
+            checksum_threads: limits.checksum_threads,
+            remembered_checksums: limits.remembered_checksums,
+            checksum_key,
+            data_timeout: limits.data_timeout,
+        });
+        Self {
+            connections: Connections::new(room(limits)),
+            transfers: TransferLimit::new(limits.transfers),
+            in_place: InPlace::default(),
+            verifier: Verifier::new(),
+            checksums: Pool::new(limits.file_threads.div_ceil(2)),
+            threads: Threads::new(limits.file_threads),
+            handshakes: Workers::new("handshake", usize::MAX),
+            settings: RwLock::new(settings),
+            registry,
+            node: Arc::new(node),
+            own_addresses: OwnAddresses::default(),
+            storages,
+            decides,
+            journal,
+            link: OnceLock::new(),
+            host: machine::host_name(),
+            sessions: AtomicU64::new(0),
+        }
+    }
+
+    /// What a session that begins now works with.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Control connections.
+    pub(crate) fn open_sessions(&self) -> usize {
+        match self.journal.metrics.front() {
+            Some(front) => usize::try_from(front.open.value()).unwrap_or(usize::MAX),
+            None => self.connections.total(),
+        }
+    }
+
+    /// Control connections that have not logged in.
+    fn sessions_before_login(&self) -> usize {
+        match self.journal.metrics.front() {
+            Some(front) => usize::try_from(front.before_login.value()).unwrap_or(usize::MAX),
+            None => self.connections.startups(),
+        }
+    }
+
+    /// A number for a session.
+    pub(crate) fn next_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Loads the settings of a new configuration. Those of the running server stay in use.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration, or a file that it names, cannot be used.
+    pub(crate) fn load(&self, config: Config) -> Result<Settings, SettingsError> {
+        Settings::load(
+            config,
+            &self.registry,
+            &self.decides,
+            Some(&self.settings()),
+        )
+    }
+
+    /// Uses other settings: for new sessions, and as far as it goes while the server runs.
+    pub(crate) fn replace(&self, settings: Settings) {
+        let limits = &settings.config.limits;
+        self.connections.set(room(limits));
+        self.transfers.set(limits.transfers);
+        #[cfg(feature = "rdma")]
+        gridhaul_rdma::limit_memory(machine::ring_bytes(limits));
+        // The front process has no files.
+        if self.link.get().is_none() {
+            self.storages.reload(&settings.config);
+        }
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// The present values for the page of metrics.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let (transfers_running, transfers_waiting) = self.transfers.count();
+        Snapshot {
+            sessions: self.open_sessions(),
+            sessions_before_login: self.sessions_before_login(),
+            transfers_running,
+            transfers_waiting,
+            node: self.node.load(),
+            file_threads: self.threads.files_load(),
+            brokers: self.storages.brokers(),
+        }
+    }
+}
+
+fn room(limits: &Limits) -> Room {
+    Room {
+        connections: limits.connections,
+        per_network: limits.connections_per_address,
+        startups: limits.startups,
+        exempt: limits.penalty_exempt.clone(),
+    }
+}

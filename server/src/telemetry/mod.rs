@@ -1,0 +1,23 @@
+//! What administrators see of a running server: the log, the transfer log and the metrics.
+//!
+//! The parts of the server publish an [`Event`] in the [`Journal`], which writes the log lines and counts. Present
+//! values, such as running transfers, come to the page of metrics as a [`Snapshot`]: nothing here uses a part of the server.
+
+mod append_file;
+mod event;
+mod front_counts;
+mod journal;
+mod lateness;
+mod logging;
+mod metrics;
+mod notices;
+mod transfer_log;
+
+pub(crate) use event::{Event, Transfer};
+pub(crate) use front_counts::FrontCounts;
+pub(crate) use journal::Journal;
+pub(crate) use lateness::watch_lateness;
+pub(crate) use logging::Logging;
+pub use logging::LoggingError;
+pub(crate) use metrics::{Snapshot, respond};
+pub(crate) use transfer_log::TransferLog;
