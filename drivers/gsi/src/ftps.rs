@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     Built, Channel, ChannelError, Driver, Operation, Side, StackError, Transform,
 };
@@ -47,7 +47,7 @@ impl Driver for Ftps {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        Options::new(self, options)?;
+        self.read_options(options)?;
         Ok(Built::Transform(Arc::new(self.clone())))
     }
 }

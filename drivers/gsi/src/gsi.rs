@@ -7,7 +7,7 @@ use gridhaul_security::context::Context;
 use gridhaul_security::credential::Credential;
 use gridhaul_security::tls::{Direction, RecordKeys, TlsEngine, TlsSettings, TlsVersions};
 use gridhaul_security::trust::{Peer, TrustStore};
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     Built, Channel, ChannelError, Driver, Operation, Side, StackError, Transform,
 };
@@ -85,7 +85,7 @@ impl Driver for Gsi {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let options = Options::new(self, options)?;
+        let options = self.read_options(options)?;
         Ok(Built::Transform(Arc::new(Self {
             security: self.security.clone(),
             kernel: Wish::parse(&options)?,

@@ -69,7 +69,7 @@ mod verbs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation, Party,
     Side, SocketOptions, StackError, Transport,
@@ -98,7 +98,7 @@ impl Driver for Rdma {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let settings = Settings::parse(&Options::new(self, options)?)?;
+        let settings = Settings::parse(&self.read_options(options)?)?;
         Ok(Built::Transport(Arc::new(RdmaTransport {
             settings: Arc::new(settings),
         })))
@@ -129,7 +129,7 @@ impl Driver for RdmaBy {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let mut settings = Settings::parse(&Options::new(self, options)?)?;
+        let mut settings = Settings::parse(&self.read_options(options)?)?;
         settings.provided = Some(Arc::clone(&self.provider));
         Ok(Built::Transport(Arc::new(RdmaTransport {
             settings: Arc::new(settings),

@@ -437,6 +437,8 @@ fn device(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use gridhaul_stack::Driver as _;
+
     use super::*;
     use crate::Rdma;
 
@@ -445,7 +447,7 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        Settings::parse(&Options::new(&Rdma, &options).unwrap()).unwrap()
+        Settings::parse(&Rdma.read_options(&options).unwrap()).unwrap()
     }
 
     #[test]

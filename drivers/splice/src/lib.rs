@@ -35,7 +35,7 @@ mod support;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation,
     SocketOptions, StackError, Transport,
@@ -61,7 +61,7 @@ impl Driver for Splice {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let options = Options::new(self, options)?;
+        let options = self.read_options(options)?;
         Ok(Built::Transport(Arc::new(SpliceTransport {
             settings: Settings::parse(&options)?,
             choice: Choice::Splice,
@@ -91,7 +91,7 @@ impl Driver for Auto {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let settings = Settings::parse(&Options::new(self, options)?)?;
+        let settings = Settings::parse(&self.read_options(options)?)?;
         Ok(Built::Transport(Arc::new(SpliceTransport {
             settings,
             choice: Choice::Measured,

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{ChannelError, FileRange, Operation, Turn};
+use gridhaul_stack::{ChannelError, FileRange, Operation, WriteLock};
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
@@ -58,7 +58,7 @@ fn drain(pipe: &mut Pipe, range: &FileRange<'_>, done: &mut u64) -> Result<(), E
         let (reader, held) = (pipe.reader(), pipe.held());
         let flags = SpliceFlags::MOVE;
         let taken = {
-            let _turn = Turn::take(range.file);
+            let _lock = WriteLock::acquire(range.file);
             splice(reader, None, range.file, Some(&mut offset), held, flags)
         };
         match taken {

@@ -12,8 +12,10 @@
 mod channel;
 pub mod conformance;
 mod detail;
+mod driver;
 mod error;
 mod fault;
+mod file_range;
 mod memory;
 mod null;
 mod operation;
@@ -24,21 +26,23 @@ mod sparse;
 mod stack;
 mod trace;
 mod transport;
-mod turns;
+mod write;
+mod write_lock;
 
-pub use channel::{
-    Body, Channel, ChannelInfo, FileRange, Movement, RangeWriter, Received, Tap, write_all_at,
-};
+pub use channel::{Body, Channel, ChannelInfo, Movement, Received};
 pub use detail::{Detail, DetailValue, Details};
+pub use driver::{Built, Driver};
 pub use error::{AcceptError, ChannelError, ConnectError, ListenError, StackError};
 pub use fault::Fault;
+pub use file_range::{FileRange, RangeWriter, Tap};
 pub use memory::Memory;
 pub use null::Null;
 pub use operation::{Cancel, Operation};
-pub use registry::{Built, Driver, Registry};
+pub use registry::Registry;
 pub use rules::{OptionRules, OptionRulesError};
 pub use sparse::Sparse;
 pub use stack::{Incoming, Outgoing, Stack, StackListener};
 pub use trace::{Account, Tally, Trace};
 pub use transport::{BufferSize, Listener, Party, Side, SocketOptions, Transform, Transport};
-pub use turns::Turn;
+pub use write::write_all_at;
+pub use write_lock::WriteLock;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use self::pipe::Pipe;
 use crate::operation::CANCEL_TICK;
-use crate::options::{self, Audience, OptionDoc, OptionKind, Options};
+use crate::options::{self, Audience, OptionDoc, OptionKind};
 use crate::{
     AcceptError, Body, BufferSize, Built, Channel, ChannelError, ChannelInfo, ConnectError, Driver,
     ListenError, Listener, Operation, Received, SocketOptions, StackError, Transport,
@@ -48,7 +48,7 @@ impl Driver for Memory {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let capacity = Options::new(self, options)?.value("buffer", |text| {
+        let capacity = self.read_options(options)?.value("buffer", |text| {
             options::bytes(text).and_then(|bytes| match bytes {
                 1..=MAX_CAPACITY => Ok(bytes),
                 _ => Err("it is not between 1 and 64M".to_owned()),

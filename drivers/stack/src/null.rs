@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::options::{self, Audience, OptionDoc, OptionKind, Options};
+use crate::options::{self, Audience, OptionDoc, OptionKind};
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, ConnectError, Driver, ListenError, Listener,
     Operation, Received, SocketOptions, StackError, Transport,
@@ -42,7 +42,7 @@ impl Driver for Null {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let options = Options::new(self, options)?;
+        let options = self.read_options(options)?;
         Ok(Built::Transport(Arc::new(NullTransport {
             zeros: options.value("bytes", options::bytes)?.unwrap_or(0),
         })))

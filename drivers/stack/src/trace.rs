@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::options::{OptionDoc, Options};
+use crate::options::OptionDoc;
 use crate::{
     Body, Built, Channel, ChannelError, ChannelInfo, Driver, FileRange, Operation, Received, Side,
     StackError, Transform,
@@ -114,7 +114,7 @@ impl Driver for Trace {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        Options::new(self, options)?;
+        self.read_options(options)?;
         Ok(Built::Transform(Arc::new(self.clone())))
     }
 }

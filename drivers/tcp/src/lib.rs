@@ -33,7 +33,7 @@ mod socket;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     Built, Channel, ConnectError, Driver, ListenError, Listener, Operation, SocketOptions,
     StackError, Transport,
@@ -59,7 +59,7 @@ impl Driver for Tcp {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        let settings = Settings::parse(&Options::new(self, options)?)?;
+        let settings = Settings::parse(&self.read_options(options)?)?;
         Ok(Built::Transport(Arc::new(TcpTransport { settings })))
     }
 }

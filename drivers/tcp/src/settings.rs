@@ -288,6 +288,8 @@ fn congestion_control(name: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use gridhaul_stack::Driver as _;
+
     use super::*;
     use crate::Tcp;
 
@@ -296,7 +298,7 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        Settings::parse(&Options::new(&Tcp, &options)?)
+        Settings::parse(&Tcp.read_options(&options)?)
     }
 
     #[test]

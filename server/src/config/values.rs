@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gridhaul_stack::{OptionRules, OptionRulesError};
+use gridhaul_stack::{OptionRules, OptionRulesError, options};
 use gridhaul_storage::ChecksumAlgorithm;
 use gridhaul_transfer::{AddressBlock, SyncPolicy};
 use serde::Deserialize;
@@ -37,21 +37,10 @@ impl FromStr for Bytes {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (number, shift) = match text.as_bytes().last() {
-            Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
-            Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
-            Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
-            _ => (text, 0),
-        };
-        number
-            .parse::<u64>()
-            .ok()
-            .and_then(|number| number.checked_mul(1 << shift))
-            .map(Self)
-            .ok_or_else(|| ValueError {
-                text: text.to_owned(),
-                expected: "a number of bytes, like 65536, 64K, 512M or 2G",
-            })
+        options::bytes(text).map(Self).map_err(|_| ValueError {
+            text: text.to_owned(),
+            expected: "a number of bytes, like 65536, 64K, 512M or 2G",
+        })
     }
 }
 
@@ -332,7 +321,7 @@ mod tests {
         assert_eq!("65536".parse(), Ok(Bytes(65_536)));
         assert_eq!("64K".parse(), Ok(Bytes(65_536)));
         assert_eq!("2g".parse(), Ok(Bytes(2 << 30)));
-        for text in ["", "K", "-1", "1T", "1.5M", "18446744073709551615K"] {
+        for text in ["", "K", "-1", "+64K", "1T", "1.5M", "18446744073709551615K"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

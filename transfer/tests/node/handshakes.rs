@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gridhaul_protocol::block::{Descriptor, Header};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::stack::StackSpec;
-use gridhaul_stack::options::{OptionDoc, Options};
+use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
     Body, Built, Cancel, Channel, ChannelError, ConnectError, Driver, Operation, Received,
     Registry, Side, SocketOptions, Stack, StackError, Transform,
@@ -34,7 +34,7 @@ impl Driver for Password {
     }
 
     fn build(&self, options: &[(String, String)]) -> Result<Built, StackError> {
-        Options::new(self, options)?;
+        self.read_options(options)?;
         Ok(Built::Transform(Arc::new(*self)))
     }
 }

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridhaul_stack::options::Options;
-use gridhaul_stack::{Cancel, Operation, Side, SocketOptions};
+use gridhaul_stack::{Cancel, Driver as _, Operation, Side, SocketOptions};
 use gridhaul_tcp::TcpListener;
 
 use super::Input;
@@ -135,7 +134,7 @@ impl Meeting {
         leave_secrets();
         let options = [("slab", "4K"), ("slabs", "4"), ("provider", "soft")];
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let options = Options::new(&Rdma, &options).expect("options of the driver");
+        let options = Rdma.read_options(&options).expect("options of the driver");
         let settings = Settings::parse(&options).expect("options of the driver");
         let cancel = Cancel::new();
         let operation = Operation {

@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Instant;
 
-use gridhaul_stack::options::Options;
-use gridhaul_stack::{Cancel, Side, SocketOptions};
+use gridhaul_stack::{Cancel, Driver as _, Side, SocketOptions};
 use gridhaul_tcp::TcpListener;
 
 use super::*;
@@ -23,7 +22,7 @@ fn pair(local: IpAddr, stacks: [[(&str, &str); 2]; 2], operation: &Operation<'_>
         let options: Vec<_> = options
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        Settings::parse(&Options::new(&Rdma, &options).unwrap()).unwrap()
+        Settings::parse(&Rdma.read_options(&options).unwrap()).unwrap()
     });
     let sockets = SocketOptions::default();
     let mut listener = TcpListener::open(&ours.tcp, local, &sockets).unwrap();

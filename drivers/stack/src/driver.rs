@@ -1,0 +1,41 @@
+//! Drivers: kinds of transports and transforms.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::options::{OptionDoc, Options};
+use crate::{StackError, Transform, Transport};
+
+/// A kind of transport or transform that can be named in a stack string.
+pub trait Driver: Send + Sync + fmt::Debug {
+    /// The name in stack strings.
+    fn name(&self) -> &'static str;
+
+    /// The options that the driver has.
+    fn options(&self) -> &'static [OptionDoc];
+
+    /// Applies options. Opens nothing. [`Driver::read_options`] checks their names.
+    ///
+    /// # Errors
+    ///
+    /// When an option is unknown or repeated, or its value is wrong.
+    fn build(&self, options: &[(String, String)]) -> Result<Built, StackError>;
+
+    /// Checks the names in `given` against [`Driver::options`].
+    ///
+    /// # Errors
+    ///
+    /// [`StackError::UnknownOption`] and [`StackError::RepeatedOption`].
+    fn read_options<'a>(&self, given: &'a [(String, String)]) -> Result<Options<'a>, StackError> {
+        Options::new(self.name(), self.options(), given)
+    }
+}
+
+/// A driver with its options applied.
+#[derive(Debug, Clone)]
+pub enum Built {
+    /// The bottom of a stack.
+    Transport(Arc<dyn Transport>),
+    /// A layer above it.
+    Transform(Arc<dyn Transform>),
+}
