@@ -1,24 +1,24 @@
 //! The process that opens the files of one account, beneath one root.
 //!
-//! The account's own rights are the first fence, and `openat2` beneath the root is the second. What is
-//! here holds if the broker's own code is made to do something else: the kernel opens nothing outside the
-//! root (Landlock), and does nothing but what files need (seccomp). There is no way to a network or to
-//! another process.
+//! The account's permissions are the first barrier, and `openat2` with `RESOLVE_IN_ROOT` is the second. This module is
+//! the third, in case an attacker controls the broker: the kernel opens no file outside of the root (Landlock), and
+//! permits only system calls that file access needs (seccomp). Networks and other processes are out of reach.
 
 use std::os::fd::OwnedFd;
 
-use crate::SandboxError;
 use crate::calls::{Argument, Call, Filter, Group};
-use crate::files::{self, Access};
+use crate::error::SandboxError;
+use crate::files;
 use crate::groups::{MEMORY, THREADS};
+use crate::place::Access;
 use Call::{Any, If};
 
-/// Leaves this thread, and those that it starts, the files beneath `root` as far as the kernel can: not
-/// at all before Linux 5.19, where Landlock would forbid every rename between directories.
+/// Confines this thread, and those that it starts, to the files beneath `root`. Has no effect before Linux 5.19, where
+/// Landlock would forbid every rename between directories.
 ///
 /// # Errors
 ///
-/// When the kernel refuses.
+/// When a system call fails.
 pub fn to_directory(root: OwnedFd, read_only: bool) -> Result<(), SandboxError> {
     let access = if read_only {
         Access::Read
@@ -28,41 +28,41 @@ pub fn to_directory(root: OwnedFd, read_only: bool) -> Result<(), SandboxError> 
     files::keep_beneath(root, access).map(drop)
 }
 
-/// The calls that files need. A broker starts its threads before it is confined to these.
+/// The system calls that file access needs. A broker starts its threads before it installs this filter.
 ///
 /// # Errors
 ///
-/// When this processor is not known.
+/// When this processor is not supported.
 pub fn filter(read_only: bool) -> Result<Filter, SandboxError> {
-    let groups = [MEMORY, THREADS, ANSWERS, LOOKING, CHANGING];
+    let groups = [MEMORY, THREADS, ANSWERS, READING, CHANGING];
     let count = if read_only { 4 } else { 5 };
     Filter::allow(&groups[..count])
 }
 
-/// Requests and answers. There is no way to another socket.
+/// Requests and answers. No other socket can be opened.
 const ANSWERS: Group = &[
     Any(libc::SYS_recvmsg),
     Any(libc::SYS_sendmsg),
-    // Whether a removal of a tree is cancelled.
+    // Polls whether the removal of a tree is cancelled.
     Any(libc::SYS_recvfrom),
-    // The words of a panic, on standard error.
+    // The message of a panic, on standard error.
     If(libc::SYS_write, &[&[Argument::is(0, STANDARD_ERROR)]]),
-    // std asks whether descriptors are still open in debug builds; nothing else is done with fcntl.
+    // In debug builds std checks whether descriptors are open. No other command is used.
     If(libc::SYS_fcntl, &[&[Argument::is(1, GET_FLAGS)]]),
 ];
 
 const STANDARD_ERROR: u64 = 2;
 const GET_FLAGS: u64 = 1;
 
-/// Files are opened, and facts, listings and checksums read.
-const LOOKING: Group = &[
-    // Every path: `openat2` beneath the root.
+/// Opening files, and reading their attributes, listings and checksums.
+const READING: Group = &[
+    // Every path is resolved by `openat2`, beneath the root.
     Any(libc::SYS_openat2),
     Any(libc::SYS_close),
     // Sizes and kinds of opened files.
     Any(libc::SYS_fstat),
     Any(libc::SYS_newfstatat),
-    // Whether a file is one of the kernel's own file systems.
+    // Detects pseudo file systems such as /proc.
     Any(libc::SYS_fstatfs),
     // Facts and listings.
     Any(libc::SYS_statx),
@@ -70,15 +70,15 @@ const LOOKING: Group = &[
     Any(libc::SYS_getdents64),
     Any(libc::SYS_faccessat),
     Any(libc::SYS_faccessat2),
-    // The checksums that files carry.
+    // Checksums in extended attributes.
     Any(libc::SYS_getxattr),
-    // A large file is read from one end to the other.
+    // Announces sequential reading of a large file.
     Any(libc::SYS_fadvise64),
 ];
 
-/// What changes files, and not those of a read-only root.
+/// Changes to files. Not permitted for a read-only root.
 const CHANGING: Group = &[
-    // Removal of trees, which goes by names in held directories.
+    // Removal of trees, which opens names relative to directories.
     Any(libc::SYS_openat),
     Any(libc::SYS_unlinkat),
     Any(libc::SYS_mkdirat),

@@ -1,4 +1,4 @@
-//! A filter of system calls, from groups of calls that are written down with a reason.
+//! Filters of system calls (seccomp), compiled from groups of calls.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,28 @@ use seccompiler::{
     SeccompFilter, SeccompRule, sock_filter,
 };
 
-use crate::SandboxError;
+use crate::error::SandboxError;
 
-/// Calls that belong together. The comment of each says why a process makes them, or must not make them.
+/// System calls for one purpose, which the comment of the group names.
 pub(crate) type Group = &'static [Call];
 
-/// A system call by its number.
+/// A system call, by its number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call {
-    /// Whatever its arguments are. The kernel decides these by number, without running the filter (Linux 5.11
-    /// and later), so calls that are made for each block of data are all of this kind.
+    /// With any arguments. The kernel decides these from a cache by number, without running the filter (Linux 5.11 and
+    /// later), so all calls that are made for each block of data are of this kind.
     Any(i64),
-    /// If all arguments of one of the alternatives are as said.
+    /// If all conditions of one of the alternatives hold.
     If(i64, &'static [&'static [Argument]]),
-    /// If the first argument is this process.
+    /// If the first argument is the id of this process.
     OnSelf(i64),
+}
+
+/// The bits of a C flag as a register holds them.
+pub(crate) const fn flag(bits: i32) -> u64 {
+    #[expect(clippy::cast_sign_loss, reason = "flags are bits")]
+    let bits = bits as u32 as u64;
+    bits
 }
 
 /// A condition on an argument.
@@ -35,9 +42,9 @@ pub(crate) struct Argument {
 
 #[derive(Debug, Clone, Copy)]
 enum Test {
-    /// The bits of this mask are those of the value.
+    /// The bits of this mask are equal to those of the value.
     Bits(u64),
-    /// It is another value.
+    /// It is different from the value.
     IsNot,
 }
 
@@ -50,12 +57,12 @@ enum Width {
 }
 
 impl Argument {
-    /// The `int` is this value.
+    /// The `int` is equal to this value.
     pub(crate) const fn is(index: u8, value: u64) -> Self {
         Self::bits(index, 0xffff_ffff, value)
     }
 
-    /// The `int` is another value.
+    /// The `int` is different from this value.
     pub(crate) const fn is_not(index: u8, value: u64) -> Self {
         Self {
             index,
@@ -65,7 +72,7 @@ impl Argument {
         }
     }
 
-    /// These bits of the `int` are those of the value.
+    /// These bits of the `int` are equal to those of the value.
     pub(crate) const fn bits(index: u8, mask: u64, value: u64) -> Self {
         Self {
             index,
@@ -98,12 +105,12 @@ impl Argument {
     }
 }
 
-/// What happens to calls that are in none of the groups.
+/// Whether the groups list what is allowed or what is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// They fail.
+    /// Calls outside of the groups fail.
     Allow,
-    /// They are made.
+    /// Calls outside of the groups are permitted.
     Deny,
 }
 
@@ -112,30 +119,30 @@ enum Kind {
 pub struct Filter(BpfProgram);
 
 impl Filter {
-    /// The calls of the groups may be made, and no others.
+    /// Permits only the calls of these groups.
     pub(crate) fn allow(groups: &[Group]) -> Result<Self, SandboxError> {
         Self::compile(groups, Kind::Allow)
     }
 
-    /// The calls of the groups fail, and all others may be made.
+    /// Permits all calls except those of these groups.
     pub(crate) fn deny(groups: &[Group]) -> Result<Self, SandboxError> {
         Self::compile(groups, Kind::Deny)
     }
 
-    /// Enforces it for all threads of this process, for good.
+    /// Installs the filter for all threads of this process. It cannot be removed.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses.
+    /// When a system call fails.
     pub fn enforce(&self) -> Result<(), SandboxError> {
         seccompiler::apply_filter_all_threads(&self.0).map_err(error)
     }
 
-    /// Enforces it for the calling thread and those that it starts, for good.
+    /// Installs the filter for this thread and those that it starts. It cannot be removed.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses.
+    /// When a system call fails.
     pub fn enforce_on_this_thread(&self) -> Result<(), SandboxError> {
         seccompiler::apply_filter(&self.0).map_err(error)
     }
@@ -147,9 +154,9 @@ impl Filter {
             Kind::Allow => (refused, SeccompAction::Allow),
             Kind::Deny => (SeccompAction::Allow, refused),
         };
-        let mut program = other_numbers_are_unknown();
+        let mut program = refuse_x32_calls();
         if kind == Kind::Allow {
-            program.extend(later_calls_are_unknown(rules.keys().copied()));
+            program.extend(refuse_later_calls(rules.keys().copied()));
         }
         let architecture = std::env::consts::ARCH.try_into().map_err(error)?;
         let filter = SeccompFilter::new(rules, others, listed, architecture).map_err(error)?;
@@ -162,13 +169,13 @@ fn error(error: impl std::fmt::Display) -> SandboxError {
     SandboxError::Calls(error.to_string())
 }
 
-/// The rules of each call; none at all is any arguments.
+/// The rules of each call. An empty list permits any arguments.
 fn rules(groups: &[Group]) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let mut always = Vec::new();
+    let mut unconditional = Vec::new();
     for call in groups.iter().copied().flatten() {
         match *call {
-            Call::Any(number) => always.push(number),
+            Call::Any(number) => unconditional.push(number),
             Call::If(number, alternatives) => {
                 for arguments in alternatives {
                     rules.entry(number).or_default().push(rule(arguments)?);
@@ -180,7 +187,7 @@ fn rules(groups: &[Group]) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendErr
             }
         }
     }
-    rules.extend(always.into_iter().map(|number| (number, Vec::new())));
+    rules.extend(unconditional.into_iter().map(|number| (number, Vec::new())));
     Ok(rules)
 }
 
@@ -195,48 +202,49 @@ const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-/// Where the number is in `struct seccomp_data`.
+/// The offset of the call's number in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 
 const fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// On x86-64, where some kernels have each call a second time, with 32-bit pointers: its number has bit 30 set, and the
-/// architecture is the same (`__X32_SYSCALL_BIT` of asm/unistd.h). A list of forbidden numbers would not find these calls.
-/// No processor has calls with such numbers otherwise.
-const OTHER_NUMBERS: u32 = 0x4000_0000;
+/// The first number of the x32 ABI: on x86-64 some kernels have each call a second time, with bit 30 of the number set
+/// and the same architecture (`__X32_SYSCALL_BIT` of asm/unistd.h). A list of denied numbers would not match these calls.
+/// No other architecture uses such numbers.
+const X32_NUMBERS: u32 = 0x4000_0000;
 
-/// The beginning of every program: calls with these numbers do not exist. The end of the program refuses other architectures
-/// (seccompiler ends the process).
-fn other_numbers_are_unknown() -> BpfProgram {
+/// The first instructions of every program: x32 calls fail with `ENOSYS`. The part that seccompiler makes ends the process
+/// on calls of other architectures.
+fn refuse_x32_calls() -> BpfProgram {
     vec![
         instruction(LOAD_WORD, 0, 0, NUMBER),
-        instruction(JUMP_IF_AT_LEAST, 0, 1, OTHER_NUMBERS),
+        instruction(JUMP_IF_AT_LEAST, 0, 1, X32_NUMBERS),
         instruction(RETURN, 0, 0, unknown()),
     ]
 }
 
+/// The call fails with `ENOSYS`.
 fn unknown() -> u32 {
     libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()
 }
 
-/// Calls have had the same number on all processors since Linux 5.1, which began at this one.
+/// Calls that were added in Linux 5.1 and later have the same number on all architectures, from this one on.
 const LATER: u32 = 424;
-/// Where x86-64 has other numbers again. Linux 6.18 has used them up to 470.
+/// The end of the range: x86-64 uses 512 and above for x32. Linux 6.18 has numbers up to 470.
 const LATER_END: u32 = 512;
 
-/// The beginning of a program of allowed calls: those of Linux 5.1 and later that are not among them do not
-/// exist. Programs have to do without them on older kernels anyway, and know how. glibc starts threads by
-/// `clone3`, whose flags are in memory that a filter cannot see, and uses `clone` where that does not exist.
-fn later_calls_are_unknown(allowed: impl Iterator<Item = i64>) -> BpfProgram {
+/// Further instructions of an allow list: calls of Linux 5.1 and later that are not on it fail with `ENOSYS`, because
+/// libraries have a fallback for older kernels. glibc starts threads with `clone3`, whose flags are in memory that a filter
+/// cannot read, and falls back to `clone`.
+fn refuse_later_calls(allowed: impl Iterator<Item = i64>) -> BpfProgram {
     let later = LATER..LATER_END;
     let allowed: Vec<u32> = allowed
         .filter_map(|number| u32::try_from(number).ok())
         .filter(|number| later.contains(number))
         .collect();
-    // How far it is from the first comparison with an allowed call to behind the last instruction. There
-    // are not 100 such calls at all.
+    // The jump distance from the first comparison with an allowed call to the end of these instructions. There are fewer
+    // than 100 such calls.
     let length = u8::try_from(allowed.len() + 1).unwrap_or(u8::MAX);
     let mut program = vec![
         instruction(LOAD_WORD, 0, 0, NUMBER),
@@ -254,8 +262,8 @@ fn later_calls_are_unknown(allowed: impl Iterator<Item = i64>) -> BpfProgram {
 mod tests {
     use super::*;
 
-    /// What a program answers to a call by its number, with arguments of zeros: the kernel's machine, as far as programs of
-    /// this module use it (linux/filter.h).
+    /// The verdict of a program on a call whose arguments are zero: an interpreter of the BPF instructions that programs of
+    /// this module consist of (linux/filter.h).
     fn verdict(filter: &Filter, number: u32) -> u32 {
         const ARCHITECTURE: u32 = 4;
         const AND: u16 = 0x54;
@@ -298,7 +306,7 @@ mod tests {
         assert_eq!(verdict(&allows, mount), libc::SECCOMP_RET_ALLOW);
         assert_eq!(verdict(&allows, mount + 1), refused);
         for filter in [denies, allows] {
-            for other in [mount | OTHER_NUMBERS, OTHER_NUMBERS, u32::MAX] {
+            for other in [mount | X32_NUMBERS, X32_NUMBERS, u32::MAX] {
                 assert_eq!(verdict(&filter, other), unknown(), "{other:#x}");
             }
         }

@@ -1,36 +1,37 @@
-//! The process that holds the host key and decides who a client is.
+//! The process that holds the host key and authenticates clients.
 //!
-//! It reads the files that it was configured with again while it runs, computes on several threads, and answers
-//! over sockets that it was started with. It cannot make another socket, and changes no file but its log.
+//! It rereads its configured files while it runs, computes on several threads, and answers over sockets that it was
+//! started with. It cannot create another socket, and writes no file except its log.
 
 use crate::calls::{Filter, Group};
+use crate::confinement::{self, Confinement};
+use crate::error::SandboxError;
 use crate::files::Files;
 use crate::groups::{
-    DESCRIPTORS, EVENTS, FACTS, MEMORY, MESSAGES, NEW_THREADS, READING, SENDING_TO_PEERS, THREADS,
+    DESCRIPTORS, EVENTS, MEMORY, MESSAGES, NEW_THREADS, QUERIES, READING, SENDING_TO_PEERS, THREADS,
 };
-use crate::{Confinement, SandboxError};
 
 /// Confines this process, which must have one thread, beneath `files`; see [`Files::without_network`].
 ///
 /// # Errors
 ///
-/// When there is a second thread, or the kernel refuses. A kernel that has no filters or no Landlock is no
-/// error: the result says what holds.
+/// When there is a second thread, or a system call fails. A kernel without seccomp filters or Landlock is not an error:
+/// [`Confinement::missing`] lists what is not enforced.
 pub fn confine(files: Files) -> Result<Confinement, SandboxError> {
-    crate::confine(&filter()?, files)
+    confinement::confine(&filter()?, files)
 }
 
-/// The calls that it needs.
+/// The system calls that the process makes.
 ///
 /// # Errors
 ///
-/// When this processor is not known.
+/// When this processor is not supported.
 pub fn filter() -> Result<Filter, SandboxError> {
     const GROUPS: &[Group] = &[
         MEMORY,
         THREADS,
         NEW_THREADS,
-        FACTS,
+        QUERIES,
         DESCRIPTORS,
         EVENTS,
         READING,

@@ -1,41 +1,42 @@
-//! The process that keeps root's rights, to start brokers.
+//! The process that keeps root's privileges, to start brokers.
 //!
-//! Its children look accounts up and may ask PAM, which is foreign code with needs that cannot be listed (name
-//! services of every kind, helper programs of PAM), before they confine themselves further. So its filter names what
-//! none of them does, and there is no Landlock: a child opens any directory that an account may have, and a domain
-//! could never be left again.
+//! Its children look accounts up and may call PAM before they confine themselves further. Name service and PAM modules
+//! are foreign code whose system calls cannot be listed, so the filter denies the calls that none of them needs. Landlock
+//! is not used: a child opens any directory that an account may have, and a Landlock domain cannot be left.
 
 use crate::calls::{Argument, Call, Filter, Group};
-use crate::{SandboxError, give_up_new_rights};
+use crate::error::SandboxError;
+use crate::kernel::has_seccomp_filters;
+use crate::privileges::give_up_new_rights;
 use Call::{Any, If};
 
 /// Confines this process and its children.
 ///
-/// `executes` is whether a child may execute programs, as some PAM modules do (`unix_chkpwd`).
+/// With `executes` a child may execute programs, which some PAM modules do (`unix_chkpwd`).
 ///
 /// # Errors
 ///
-/// When the kernel refuses. One without filters is no error; see [`crate::has_seccomp_filters`].
+/// When a system call fails. A kernel without seccomp filters is not an error; see [`crate::has_seccomp_filters`].
 pub fn confine(executes: bool) -> Result<(), SandboxError> {
     give_up_new_rights()?;
-    match crate::has_seccomp_filters() {
+    match has_seccomp_filters() {
         true => filter(executes)?.enforce(),
         false => Ok(()),
     }
 }
 
-/// All calls but those that none of its work needs.
+/// All system calls except those that neither the monitor nor its children need.
 ///
 /// # Errors
 ///
-/// When this processor is not known.
+/// When this processor is not supported.
 pub fn filter(executes: bool) -> Result<Filter, SandboxError> {
-    let groups = [PROCESSES, NAMESPACES, KERNEL, MACHINE, AROUND, PROGRAMS];
+    let groups = [PROCESSES, NAMESPACES, KERNEL, MACHINE, BYPASSES, PROGRAMS];
     let count = if executes { 5 } else { 6 };
     Filter::deny(&groups[..count])
 }
 
-/// Looking into other processes, and taking their descriptors.
+/// Access to the memory and descriptors of other processes.
 const PROCESSES: Group = &[
     Any(libc::SYS_ptrace),
     Any(libc::SYS_process_vm_readv),
@@ -45,7 +46,7 @@ const PROCESSES: Group = &[
     Any(libc::SYS_kcmp),
 ];
 
-/// Other roots, mounts and namespaces.
+/// Changes of the root, mounts and namespaces.
 const NAMESPACES: Group = &[
     Any(libc::SYS_mount),
     Any(libc::SYS_umount2),
@@ -66,7 +67,7 @@ const NAMESPACES: Group = &[
 /// `open_tree_attr` of Linux 6.15.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
-/// Code in the kernel, and a look at it.
+/// Loading code into the kernel, and tracing it.
 const KERNEL: Group = &[
     Any(libc::SYS_init_module),
     Any(libc::SYS_finit_module),
@@ -80,7 +81,7 @@ const KERNEL: Group = &[
     Any(libc::SYS_syslog),
 ];
 
-/// Clocks, names, swap, accounting and the power of the machine; input and output ports.
+/// Administration of the machine: clock, names, swap, accounting, power, I/O ports.
 const MACHINE: Group = &[
     Any(libc::SYS_reboot),
     Any(libc::SYS_swapon),
@@ -103,9 +104,9 @@ const MACHINE: Group = &[
     Any(libc::SYS_modify_ldt),
 ];
 
-/// Ways around the rules: files by numbers in place of paths, calls that a filter does not see, other
-/// personalities, another owner's keys, terminals that are typed into.
-const AROUND: Group = &[
+/// Ways around the confinement: opening files by handle, operations that a filter does not see (io_uring), execution
+/// domains, kernel keyrings, inserting input into terminals.
+const BYPASSES: Group = &[
     Any(libc::SYS_open_by_handle_at),
     Any(libc::SYS_io_uring_setup),
     Any(libc::SYS_io_uring_enter),
@@ -123,5 +124,5 @@ const AROUND: Group = &[
     ),
 ];
 
-/// Other programs.
+/// Executing programs.
 const PROGRAMS: Group = &[Any(libc::SYS_execve), Any(libc::SYS_execveat)];

@@ -1,48 +1,49 @@
-//! The process that talks to the network: control channels, data channels and their files.
+//! The process that runs sessions: control channels, data channels and their files.
 //!
-//! It connects to any host, as third-party copies want, and so Landlock's rules about ports are not used.
+//! Third-party copies connect to any host and port, so Landlock's rules about TCP ports are not used.
 
 use crate::calls::{Argument, Call, Filter, Group};
+use crate::confinement::{self, Confinement};
+use crate::error::SandboxError;
 use crate::files::Files;
 use crate::groups::{
-    ATTRIBUTES, CHANGING, CONNECTIONS, DESCRIPTORS, EVENTS, FACTS, LIBRARIES, MEMORY, MESSAGES,
-    MOVING, NEW_THREADS, READING, SENDING, THREADS,
+    ATTRIBUTES, CHANGING, CONNECTIONS, DESCRIPTORS, EVENTS, LIBRARIES, MEMORY, MESSAGES, MOVING,
+    NEW_THREADS, QUERIES, READING, SENDING, THREADS,
 };
-use crate::{Confinement, SandboxError};
 use Call::{Any, If};
 
-/// What not every server needs.
+/// System calls that only some configurations need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// Adapters for RDMA.
+    /// RDMA adapters.
     pub rdma: bool,
-    /// Files past the page cache over io_uring. What is asked of io_uring is not seen by a filter of
-    /// system calls, so it is for servers whose administrator named it.
+    /// File access past the page cache with io_uring. A filter of system calls does not see the operations of io_uring,
+    /// so it is permitted only if the administrator has enabled it.
     pub io_uring: bool,
 }
 
-/// Confines this process, which must have one thread, to what serving needs, beneath `files`.
+/// Confines this process, which must have one thread, to the calls of [`filter`] and to `files`.
 ///
 /// # Errors
 ///
-/// When there is a second thread, or the kernel refuses. A kernel that has no filters or no Landlock is no
-/// error: the result says what holds.
+/// When there is a second thread, or a system call fails. A kernel without seccomp filters or Landlock is not an error:
+/// [`Confinement::missing`] lists what is not enforced.
 pub fn confine(needs: Needs, files: Files) -> Result<Confinement, SandboxError> {
-    crate::confine(&filter(needs)?, files)
+    confinement::confine(&filter(needs)?, files)
 }
 
-/// The calls that serving needs.
+/// The system calls that the process makes.
 ///
 /// # Errors
 ///
-/// When this processor is not known.
+/// When this processor is not supported.
 pub fn filter(needs: Needs) -> Result<Filter, SandboxError> {
     let mut groups = vec![
         MEMORY,
         LIBRARIES,
         THREADS,
         NEW_THREADS,
-        FACTS,
+        QUERIES,
         DESCRIPTORS,
         EVENTS,
         READING,
@@ -62,8 +63,8 @@ pub fn filter(needs: Needs) -> Result<Filter, SandboxError> {
     Filter::allow(&groups)
 }
 
-/// Adapters, by libibverbs and librdmacm: the devices of `/dev/infiniband` take commands by `write` and by ioctls
-/// of one type (RDMA_IOCTL_MAGIC of rdma/rdma_user_ioctl_cmds.h), and a netlink socket tells which there are.
+/// RDMA adapters, by libibverbs and librdmacm: the devices of `/dev/infiniband` take commands by `write` and by ioctls of
+/// one type (RDMA_IOCTL_MAGIC of rdma/rdma_user_ioctl_cmds.h), and a netlink socket lists the devices.
 const RDMA: Group = &[
     If(libc::SYS_ioctl, &[&[Argument::bits(1, 0xff00, 0x1b00)]]),
     If(
