@@ -1,4 +1,4 @@
-//! Local accounts, as the machine's account database has them.
+//! Local accounts from the machine's account database.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -8,9 +8,9 @@ use gridhaul_storage::{FileKind, Storage};
 use nix::unistd::{Gid, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
 use rustix::io::Errno;
 
-use crate::policy::{Refusal, words};
+use crate::refusal::{Refusal, os_error};
 
-/// What the account database says of an account.
+/// An entry of the account database (passwd(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LocalAccount {
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub(crate) struct LocalAccount {
 }
 
 impl LocalAccount {
-    /// Looks an account up by name. This can mean a round trip to a directory service.
+    /// Looks an account up by name. May block on a directory service.
     pub(crate) fn find(name: &str) -> Result<Self, Refusal> {
         match User::from_name(name) {
             Ok(Some(user)) => Ok(user.into()),
@@ -30,14 +30,15 @@ impl LocalAccount {
         }
     }
 
-    /// The account of this process, if the database knows it.
+    /// The account of this process, if it is in the database.
     pub(crate) fn own() -> Option<Self> {
         let user = User::from_uid(Uid::effective()).ok().flatten();
         user.map(Self::from)
     }
 
-    /// Becomes the account, with all its groups and for good.
-    pub(crate) fn become_it(&self) -> Result<(), Refusal> {
+    /// Sets all user and group ids of this process, and its supplementary groups, to those of the account. This cannot be
+    /// undone.
+    pub(crate) fn assume(&self) -> Result<(), Refusal> {
         let refused = |what| move |error| refused(&self.name, what, error);
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         let name =
@@ -53,7 +54,7 @@ impl LocalAccount {
         Ok(())
     }
 
-    /// A root with the account's home directory for `$HOME` and its name for `$USER`.
+    /// Replaces `$HOME` and `$USER` in a root.
     pub(crate) fn expand(&self, root: &Path) -> PathBuf {
         let home = self.home.as_os_str().as_bytes();
         let expanded = replace(root.as_os_str().as_bytes(), b"$HOME", home);
@@ -61,10 +62,10 @@ impl LocalAccount {
         PathBuf::from(OsString::from_vec(expanded))
     }
 
-    /// The home directory as a path beneath `root`, if it lies there and can be entered; else `/`.
+    /// The home directory as a path beneath `root`, if it lies there and can be searched; else `/`.
     pub(crate) fn home_beneath(&self, root: &Path, storage: &dyn Storage) -> PathBuf {
         let start = Path::new("/");
-        // Either may be reached over links: what they lead to is compared as well.
+        // Either path may contain symbolic links, so the resolved paths are compared as well.
         let resolved = || {
             let home = self.home.canonicalize().ok()?;
             beneath(&root.canonicalize().ok()?, &home)
@@ -96,11 +97,11 @@ fn refused(account: &str, what: &str, error: nix::Error) -> Refusal {
     Refusal::Machine {
         account: account.to_owned(),
         what: what.to_owned(),
-        reason: words(Errno::from_raw_os_error(error as i32)),
+        reason: os_error(Errno::from_raw_os_error(error as i32)),
     }
 }
 
-/// A path of the machine as one beneath a root.
+/// An absolute path as a path beneath a root.
 fn beneath(root: &Path, path: &Path) -> Option<PathBuf> {
     let inside = path.strip_prefix(root).ok()?;
     let plain = |part| matches!(part, Component::Normal(_));

@@ -26,17 +26,21 @@ pub mod fuzzing;
 mod listed;
 mod messages;
 mod monitor;
+mod options;
 mod own;
 mod pam;
 mod policy;
 pub mod process;
+mod refusal;
 pub mod socket;
 
 pub use client::{
     AccountError, AccountRequest, AccountStorage, Accounts, BrokerLimits, BrokerSource,
 };
 pub use listed::{OpenError, may_be_opened};
-pub use monitor::{Monitor, MonitorError, MonitorOptions};
+pub use monitor::{Monitor, MonitorError};
+pub use options::MonitorOptions;
 pub use own::{open_own, own_directory};
 pub use pam::pam_service_is_described;
-pub use policy::{AccountPolicy, Refusal};
+pub use policy::AccountPolicy;
+pub use refusal::Refusal;

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::words;
+use crate::refusal::os_error;
 
 /// Symbolic links on the way to a file; path_resolution(7) has as many.
 const MOST_LINKS: usize = 40;
@@ -32,7 +32,7 @@ pub enum OpenError {
     #[error("it is no file")]
     NoFile,
     /// The kernel refused, or the monitor is gone.
-    #[error("{}", words(Errno::from_raw_os_error(*.0)))]
+    #[error("{}", os_error(Errno::from_raw_os_error(*.0)))]
     Kernel(i32),
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::{Entry, Facts, Time};
 use crate::listed::OpenError;
-use crate::policy::Refusal;
+use crate::refusal::Refusal;
 
 /// Bytes of the longest path: that of the kernel, without the zero at its end.
 pub(crate) const LONGEST_PATH: usize = 4095;

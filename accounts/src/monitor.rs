@@ -26,7 +26,7 @@ use crate::children::{Children, Work};
 use crate::client::{AccountRequest, BrokerSource, brokers_of_account};
 use crate::listed::{self, OpenError};
 use crate::messages::{Opened, Order, REQUEST_BYTES, Start, Started};
-use crate::policy::AccountPolicy;
+use crate::options::MonitorOptions;
 use crate::process;
 use crate::socket::{self, Received};
 
@@ -44,19 +44,6 @@ pub struct Monitor {
     socket: Mutex<OwnedFd>,
     files: Vec<PathBuf>,
     pid: Pid,
-}
-
-/// What brokers are started with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MonitorOptions {
-    /// Which accounts may be used.
-    pub policy: AccountPolicy,
-    /// The PAM service whose account stage is asked as well.
-    pub pam_service: Option<String>,
-    /// The umask of brokers; `None` is that of this process.
-    pub umask: Option<u32>,
-    /// How many brokers there are meant to be at a time, as in [`BrokerLimits`](crate::BrokerLimits).
-    pub brokers: usize,
 }
 
 impl Monitor {

@@ -7,7 +7,7 @@ use nix::unistd::Uid;
 
 use crate::account::LocalAccount;
 use crate::client::{AccountError, AccountRequest};
-use crate::policy::Refusal;
+use crate::refusal::Refusal;
 
 /// Opens the files of the account that this process runs as, and tells where its sessions begin, as a
 /// path beneath the root.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::policy::{Refusal, words};
 use crate::process;
+use crate::refusal::{Refusal, os_error};
 use crate::socket::{self, Received};
 
 /// How long modules may take: they ask directory services.
@@ -47,7 +47,7 @@ pub(crate) fn check(service: &str, account: &str) -> Result<(), Refusal> {
         let places = DIRECTORIES.join(" or ");
         return Err(unasked(format!("it is not described in {places}")));
     }
-    let (ours, theirs) = socket::pair().map_err(|errno| unasked(words(errno)))?;
+    let (ours, theirs) = socket::pair().map_err(|errno| unasked(os_error(errno)))?;
     process::fork(|| {
         // A module that hangs would stay when the broker has given up, and nothing would count it.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));

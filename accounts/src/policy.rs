@@ -1,34 +1,32 @@
-//! Which local accounts may be used, and why one may not.
+//! Which local accounts may be used.
 //!
-//! The rules are those of globus-gridftp-server, so that a site's map keeps its meaning: root is refused,
-//! and so is an account whose shell is no program. A shell like `nologin` is one, and a locked
-//! password says nothing: pool accounts have both. Stricter than there, an account that has expired is
-//! refused, and so are accounts of the system, by their number.
+//! The rules are those of globus-gridftp-server, so that a site's map keeps its meaning: root is refused, and so is an
+//! account whose shell is not an executable file. `nologin` is executable, and a locked password is not examined: pool
+//! accounts have both. Stricter than there, expired accounts and system accounts (by uid) are refused as well.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridhaul_storage::StorageError;
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
 use crate::account::LocalAccount;
 use crate::process;
+use crate::refusal::{Refusal, os_error};
 
 /// Which local accounts may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountPolicy {
-    /// Accounts with the number 0 as well.
+    /// Allows accounts with uid 0.
     pub allow_root: bool,
-    /// Accounts that are disabled as well: that have expired, or whose shell is no program.
+    /// Allows disabled accounts: expired ones, and those whose shell is not an executable file.
     pub allow_disabled_login: bool,
-    /// Accounts with a lower number are refused, root apart, which has its own rule.
+    /// Refuses accounts with a lower uid. Root has its own rule, [`allow_root`](Self::allow_root).
     pub least_uid: u32,
 }
 
-/// The first number that distributions give to people and pool accounts (`UID_MIN` of login.defs(5)). Accounts below it are
-/// those of services, which a mistake in a map must not hand out.
+/// The first uid of people and pool accounts (`UID_MIN` of login.defs(5)). Lower ones belong to services, which a
+/// mistake in a map must not make accessible.
 const LEAST_UID: u32 = 1000;
 
 impl Default for AccountPolicy {
@@ -41,87 +39,18 @@ impl Default for AccountPolicy {
     }
 }
 
-/// Why a local account cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Refusal {
-    /// The account database does not know it.
-    #[error("there is no local account '{0}': make one, or map to another")]
-    Unknown(String),
-    /// It is root, or another account with root's number.
-    #[error("'{0}' is root, and root is not allowed: map to another account, or set allow-root")]
-    Root(String),
-    /// It is a system account.
-    #[error(
-        "the account '{account}' has the number {uid}, and least-uid allows {least} and above: map to another account, or \
-         lower least-uid"
-    )]
-    System {
-        /// The account.
-        account: String,
-        /// Its number.
-        uid: u32,
-        /// The least number that is allowed.
-        least: u32,
-    },
-    /// Its shell is no program.
-    #[error(
-        "the account '{account}' is disabled: its shell '{shell}' {why} (allow-disabled-login skips \
-         this check)"
-    )]
-    Shell {
-        /// The account.
-        account: String,
-        /// Its shell.
-        shell: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// It has expired.
-    #[error("the account '{account}' has expired (allow-disabled-login skips this check)")]
-    Expired {
-        /// The account.
-        account: String,
-    },
-    /// PAM's account stage refuses it.
-    #[error("PAM's service '{service}' refuses the account '{account}': {reason}")]
-    Pam {
-        /// The account.
-        account: String,
-        /// The service.
-        service: String,
-        /// PAM's words.
-        reason: String,
-    },
-    /// Its root cannot be opened, as this account.
-    #[error("the account '{account}' cannot open its root {root}: {reason}")]
-    Directory {
-        /// The account.
-        account: String,
-        /// The directory.
-        root: String,
-        /// The kernel's words.
-        reason: String,
-    },
-    /// The machine refuses what it takes to act as the account.
-    #[error("the server cannot act as '{account}': {what}: {reason}")]
-    Machine {
-        /// The account.
-        account: String,
-        /// What was refused.
-        what: String,
-        /// The kernel's words.
-        reason: String,
-    },
-}
-
 impl AccountPolicy {
-    /// Whether the account of this name may be used now, as far as the rights of this process show:
-    /// when an account expires is for root to read.
+    /// Checks whether the account of this name may be used now. Expiry is checked only if this process may read the
+    /// shadow database.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such account, or it may not be used.
     pub fn check_name(&self, name: &str) -> Result<(), Refusal> {
         self.check(&LocalAccount::find(name)?)
     }
 
-    /// Whether an account may be used now. Reads the shadow database, which takes root's rights.
+    /// Checks whether an account may be used now. Reads the shadow database, which only root may do.
     pub(crate) fn check(&self, account: &LocalAccount) -> Result<(), Refusal> {
         let name = || account.name.clone();
         match account.uid {
@@ -152,12 +81,12 @@ impl AccountPolicy {
     }
 }
 
-/// As globus-gridftp-server 13.24 does: the shell exists, is a file, and has an execute bit.
+/// The check of globus-gridftp-server 13.24: the shell exists, is a file, and has an execute bit.
 fn check_shell(shell: &Path) -> Result<(), String> {
     let facts = std::fs::metadata(shell).map_err(|error| match error.raw_os_error() {
         Some(number) => format!(
             "cannot be used: {}",
-            words(Errno::from_raw_os_error(number))
+            os_error(Errno::from_raw_os_error(number))
         ),
         None => "cannot be used".to_owned(),
     })?;
@@ -170,18 +99,13 @@ fn check_shell(shell: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The day, in days since 1970.
+/// Days since 1970.
 fn today() -> i64 {
     const DAY: u64 = 24 * 60 * 60;
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         i64::try_from(since.as_secs() / DAY).unwrap_or(i64::MAX)
     })
-}
-
-/// The operating system's words for an error.
-pub(crate) fn words(errno: Errno) -> String {
-    StorageError::new("", errno).reason()
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ pub(crate) use self::confine::ROOTS_RIGHTS;
 pub(crate) use self::serve::Broker;
 use crate::account::LocalAccount;
 use crate::messages::{Hello, Ready, Start, path};
-use crate::monitor::MonitorOptions;
+use crate::options::MonitorOptions;
 use crate::pam;
-use crate::policy::{Refusal, words};
+use crate::refusal::{Refusal, os_error};
 use crate::socket::{self, MOST_DESCRIPTORS};
 
 /// How many calls of one account are answered at a time: as many as may hang in a file system before
@@ -82,7 +82,7 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
         what: what.to_owned(),
         reason,
     };
-    account.become_it()?;
+    account.assume()?;
     confine::keep_rights_of(account.uid)
         .map_err(|error| machine("giving rights up", error.to_string()))?;
     if let Some(umask) = options.umask {
@@ -93,7 +93,7 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
         maximum: Some(DESCRIPTORS),
     };
     rustix::process::setrlimit(Resource::Nofile, limit)
-        .map_err(|error| machine("setrlimit", words(error)))?;
+        .map_err(|error| machine("setrlimit", os_error(error)))?;
 
     // From here on the kernel judges as it does for any program of the account.
     let root = account.expand(path(start.root));
@@ -114,7 +114,8 @@ fn prepare(start: &Start<'_>, options: &MonitorOptions) -> Result<Prepared, Refu
     let mut sockets = Vec::with_capacity(CALLS);
     let mut threads = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
-        let (ours, theirs) = socket::pair().map_err(|error| machine("socketpair", words(error)))?;
+        let (ours, theirs) =
+            socket::pair().map_err(|error| machine("socketpair", os_error(error)))?;
         let (broker, begun) = (Arc::clone(&broker), Arc::clone(&begun));
         let thread = std::thread::Builder::new()
             .stack_size(serve::STACK)

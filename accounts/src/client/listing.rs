@@ -1,4 +1,4 @@
-//! A listing that a broker reads, a message of entries at a time.
+//! A directory listing that a broker reads and sends in several messages.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,17 +14,17 @@ use crate::messages::{Reply, Request};
 
 const CALL: &str = "scandir";
 
-/// The rest of a listing: what came already, and where the broker keeps what is left.
+/// The rest of a listing: the entries received so far, and the number under which the broker keeps the others.
 pub(super) struct Listing {
     broker: Arc<Broker>,
-    /// The process that reads the directory; another one knows nothing of it.
+    /// The process that reads the directory. A successor does not have the listing.
     generation: u64,
     waiting: std::vec::IntoIter<Entry>,
     more: Option<u32>,
 }
 
 impl Listing {
-    /// Takes the first answer.
+    /// Begins with the first answer.
     pub(super) fn new(first: Answered) -> Result<Self, StorageError> {
         let (broker, generation) = (Arc::clone(&first.broker), first.generation);
         let (entries, more) = entries(first)?;
@@ -36,12 +36,12 @@ impl Listing {
         })
     }
 
-    /// Asks for what comes next.
+    /// Requests the next entries.
     fn fill(&mut self, number: u32) -> Result<(), StorageError> {
-        let here = Repeat::NeverElsewhere(self.generation);
+        let here = Repeat::SameProcess(self.generation);
         let answered = self
             .broker
-            .call_for_much(CALL, Request::Continue(number), here)
+            .call_with_long_answer(CALL, Request::Continue(number), here)
             .and_then(entries);
         // After an error the broker has forgotten the listing.
         self.more = answered.as_ref().map_or(None, |(_, more)| *more);
@@ -66,11 +66,11 @@ impl DirectoryStream for Listing {
     }
 }
 
-/// Entries that came, whose accounts have no names yet.
+/// Received entries, whose owners are still numbers.
 struct Run(Vec<Entry>);
 
 impl Run {
-    /// Messages are sorted already, which a stable sort makes use of.
+    /// Sorts the entries. The entries of each message are sorted already, which makes a stable sort fast.
     fn sort(&mut self) {
         self.0.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -109,8 +109,8 @@ impl Drop for Listing {
     fn drop(&mut self) {
         if let Some(number) = self.more {
             self.broker.end_listing(self.generation);
-            let here = Repeat::NeverElsewhere(self.generation);
-            // If this fails the broker is gone, and the listing with it.
+            let here = Repeat::SameProcess(self.generation);
+            // This fails only if the broker has ended, and its listings with it.
             let _ = self.broker.call(CALL, Request::Forget(number), here);
         }
     }

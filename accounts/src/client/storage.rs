@@ -1,4 +1,4 @@
-//! `Storage` by way of a broker: one message there and one back for each call.
+//! `Storage` by way of a broker: each call is one request and one answer.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,8 +19,8 @@ use crate::messages::{LONGEST_PATH, Reply, Request};
 
 /// The files of a local account beneath its root, used with the rights of the account.
 ///
-/// The broker that opens them is started again when it has ended, whether it was idle or died. A call
-/// that it had received when it died is made again if that is without harm; else it fails with `EIO`.
+/// A broker that has ended, because it was idle or died, is started again. A call that it had received when it died is
+/// repeated if the call is idempotent; otherwise it fails with `EIO`.
 #[derive(Debug)]
 pub struct AccountStorage {
     broker: Arc<Broker>,
@@ -31,13 +31,13 @@ impl AccountStorage {
         Self { broker }
     }
 
-    /// Where sessions of the account begin, as a path beneath the root: its home directory if it lies
-    /// there, else `/`.
+    /// The initial directory of the account's sessions, as a path beneath the root: its home directory if that lies
+    /// beneath the root, else `/`.
     pub fn home(&self) -> PathBuf {
         self.broker.home()
     }
 
-    /// The number of the broker's process, if it runs now.
+    /// The process id of the broker, if it runs now.
     pub fn broker(&self) -> Option<u32> {
         self.broker.pid()
     }
@@ -53,7 +53,8 @@ impl AccountStorage {
         let stat = |file: &OwnedFd| {
             rustix::fs::fstat(file).map_err(|errno| StorageError::new(CALL, errno))
         };
-        // A mover reads and writes without fear of waiting, whatever a broker sent.
+        // Transfer threads assume that reads and writes do not block indefinitely, so a pipe or device from a compromised
+        // broker is refused here.
         let facts = stat(&file)?;
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
             return Err(StorageError::new(CALL, Errno::PROTO));
@@ -126,7 +127,9 @@ impl Storage for AccountStorage {
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {
         const CALL: &str = "scandir";
         let request = Request::List(bytes(CALL, path)?);
-        let first = self.broker.call_for_much(CALL, request, Repeat::Safe)?;
+        let first = self
+            .broker
+            .call_with_long_answer(CALL, request, Repeat::Safe)?;
         Ok(Box::new(Listing::new(first)?))
     }
 
@@ -223,7 +226,7 @@ impl Storage for AccountStorage {
     }
 }
 
-/// A path as a message has it. One that the kernel would refuse for its length is not sent.
+/// The bytes of a path for a message. Paths that the kernel would refuse for their length are refused here.
 fn bytes<'path>(call: &'static str, path: &'path Path) -> Result<&'path [u8], StorageError> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > LONGEST_PATH {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use super::Input;
-use crate::client::talk::{ask, discard, greet};
+use crate::client::exchange::{ask, discard, greet};
 use crate::facts::Facts;
 use crate::messages::{Failure, Hello, REPLY_BYTES, Ready, Reply, Request};
 use crate::socket::{pair, send};

@@ -1,34 +1,34 @@
-//! What goes over the sockets of a broker.
+//! Exchanges of messages over the sockets of a broker.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::AccountError;
+use super::error::AccountError;
 use crate::messages::{Hello, LONGEST_PATH, REPLY_BYTES, Ready, Reply, Request};
 use crate::socket::{self, Received, readable};
 
-/// How long the account database and the root's file system may take.
+/// The time limit of a start: the account database and the root's file system.
 const START: Duration = Duration::from_secs(30);
 
-/// How often a call that can be cancelled looks whether it is.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often a call polls whether it is cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(100);
 
-/// Why a request has no answer.
+/// Why an exchange failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The broker never had the request.
+    /// The broker did not receive the request.
     Unsent,
-    /// It had it, and is gone.
+    /// The broker ended after it received the request.
     Unanswered,
-    /// What came is no answer.
+    /// The answer is not a valid message.
     Garbled,
-    /// It has not answered in time, and may still do so.
+    /// The time limit was exceeded. The answer may still arrive.
     Late,
 }
 
-/// Waits for the first message of a broker: how it is, and the sockets for requests.
+/// Waits for the first message of a broker: whether it could start, and the sockets for requests.
 pub(crate) fn greet(socket: &OwnedFd) -> Result<(Ready, Vec<OwnedFd>), AccountError> {
     /// Room for a refusal with a path in it.
     const HELLO_BYTES: usize = LONGEST_PATH + 1024;
@@ -46,15 +46,15 @@ pub(crate) fn greet(socket: &OwnedFd) -> Result<(Ready, Vec<OwnedFd>), AccountEr
     let hello = postcard::from_bytes(&buffer[..bytes]);
     let Hello(ready) = hello.map_err(|_| AccountError::Monitor(Errno::PROTO))?;
     let ready = ready?;
-    // Descriptors that this process has no room for are left out by the kernel.
+    // The kernel drops descriptors that exceed this process's limit.
     if sockets.is_empty() {
         return Err(AccountError::Monitor(Errno::MFILE));
     }
     Ok((ready, sockets))
 }
 
-/// Sends a request and waits for its answer for `time`. With `cancelled` there is no limit before that
-/// says so: then the broker is told to stop, and has as long for its answer.
+/// Sends a request and waits for its answer for `time`. With `cancelled` the time limit begins when it returns true:
+/// then the broker is asked to stop.
 pub(crate) fn ask(
     socket: &OwnedFd,
     message: &[u8],
@@ -65,7 +65,7 @@ pub(crate) fn ask(
     let mut deadline = Instant::now() + time;
     socket::send(socket, message, &[]).map_err(|_| Broken::Unsent)?;
     if let Some(cancelled) = cancelled {
-        while !readable(socket, LOOK).map_err(|_| Broken::Unanswered)? {
+        while !readable(socket, CANCEL_POLL).map_err(|_| Broken::Unanswered)? {
             if cancelled() {
                 let cancel = postcard::to_stdvec(&Request::Cancel).map_err(|_| Broken::Garbled)?;
                 socket::send(socket, &cancel, &[]).map_err(|_| Broken::Unanswered)?;
@@ -89,18 +89,18 @@ pub(crate) fn ask(
     }
 }
 
-/// What became of an answer whose caller has given up.
+/// The state of an answer that its caller no longer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discarded {
-    /// It has not come.
+    /// It has not arrived.
     NotYet,
-    /// It came, and the socket can be used again.
+    /// It was discarded, and the socket is reusable.
     Answer,
-    /// The socket is of no use.
+    /// The socket is closed or out of step, and cannot be reused.
     End,
 }
 
-/// Throws away a late answer if it has come.
+/// Discards a late answer if it has arrived.
 pub(crate) fn discard(socket: &OwnedFd) -> Discarded {
     match readable(socket, Duration::ZERO) {
         Ok(true) => {}
@@ -112,16 +112,16 @@ pub(crate) fn discard(socket: &OwnedFd) -> Discarded {
         return Discarded::End;
     };
     match postcard::from_bytes(&buffer[..bytes]) {
-        // The broker would keep the rest of the listing.
+        // The broker keeps the rest of the listing until it is told to forget it.
         Ok(Reply::Entries { more: Some(_), .. }) => forget(socket, &buffer[..bytes]),
         Ok(_) => Discarded::Answer,
         Err(_) => Discarded::End,
     }
 }
 
-/// Ends a listing whose first answer came too late.
+/// Ends a listing whose first answer arrived too late.
 fn forget(socket: &OwnedFd, first: &[u8]) -> Discarded {
-    /// The broker answers again, and this needs no file.
+    /// The broker has just answered, and this request accesses no file.
     const TIME: Duration = Duration::from_millis(100);
 
     let Ok(Reply::Entries {

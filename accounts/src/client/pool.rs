@@ -1,8 +1,8 @@
-//! All brokers of a server: which one serves which login, how many there may be, and which one ends.
+//! The pool of brokers: assigns a broker to each login, limits their number, and ends idle ones.
 //!
-//! For each root that an account is granted one broker serves its sessions. When a login needs a newer one, sessions go
-//! over to that, and the older one finishes the calls and listings that it has begun. The number of those is bounded
-//! for each account, and so is its part of all brokers.
+//! Each root that an account is granted has one broker, which serves all its sessions. A login that needs a newer
+//! broker replaces it: sessions move to the new one, and the old one finishes the calls and listings that it has begun.
+//! The number of such old brokers is bounded for each account, and so is the account's share of the pool.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -11,25 +11,19 @@ use std::time::{Duration, Instant};
 
 use tracing::debug;
 
-use super::broker::Broker;
-use super::{AccountError, AccountRequest, BrokerLimits, BrokerSource};
+use super::broker::{Broker, Launcher};
+use super::error::AccountError;
+use super::limits::{BrokerLimits, MOST_FINISHING, brokers_of_account};
+use super::source::{AccountRequest, BrokerSource};
 
-/// How many brokers of an account may finish what they began while others serve its sessions.
-const MOST_FINISHING: usize = 2;
+/// How long a broker serves new logins at most if it cannot be replaced because too many old ones are still busy.
+const LONGEST_SERVICE: Duration = Duration::from_secs(600);
 
-/// For how long a broker serves new logins if it cannot be replaced, because too many finish what they began.
-const LONGEST: Duration = Duration::from_secs(600);
-
-/// How many of so many brokers one account may have at work: others get theirs whatever it does. It has more than one
-/// where it is granted several roots, and while older ones finish what they began.
-pub(crate) fn brokers_of_account(brokers: usize) -> usize {
-    (brokers / 4).max(1 + MOST_FINISHING)
-}
-
+/// All brokers of a server.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct BrokerPool {
     source: Arc<dyn BrokerSource>,
-    pub(super) limits: BrokerLimits,
+    limits: BrokerLimits,
     table: Mutex<Table>,
     /// Wakes the thread that ends idle brokers.
     changed: Condvar,
@@ -37,18 +31,18 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// What new logins get.
+    /// The brokers of new logins.
     newest: HashMap<AccountRequest, Arc<Broker>>,
-    /// All that are still in use.
+    /// All brokers that are in use.
     all: Vec<Weak<Broker>>,
-    /// Brokers that are older serve no new logins.
+    /// Brokers that were started before this time serve no new logins.
     renewed: Option<Instant>,
-    /// The thread that ends idle brokers is there.
-    watched: bool,
+    /// The thread that ends idle brokers runs.
+    has_reaper: bool,
     closed: bool,
 }
 
-impl Shared {
+impl BrokerPool {
     pub(super) fn new(source: Arc<dyn BrokerSource>, limits: BrokerLimits) -> Self {
         Self {
             source,
@@ -59,11 +53,11 @@ impl Shared {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change of the table is whole, so a panic elsewhere does not spoil it.
+        // The table is consistent whenever the lock is released, so poisoning is harmless.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The broker for a new login: the newest one, or another if that is too old.
+    /// The broker for a new login: the newest one, or a new one if that is too old.
     pub(super) fn newest(
         self: &Arc<Self>,
         request: &AccountRequest,
@@ -80,14 +74,16 @@ impl Shared {
             return Ok(newest);
         }
         match table.begin(self, request) {
-            Err(AccountError::Finishing(_)) if !is_renewed && started.elapsed() < LONGEST => {
+            Err(AccountError::Finishing(_))
+                if !is_renewed && started.elapsed() < LONGEST_SERVICE =>
+            {
                 Ok(newest)
             }
             begun => begun,
         }
     }
 
-    /// Another broker in place of one whose root has gone.
+    /// A new broker in place of one whose root was replaced in the file system.
     pub(super) fn replace(
         self: &Arc<Self>,
         request: &AccountRequest,
@@ -95,14 +91,14 @@ impl Shared {
     ) -> Result<Arc<Broker>, AccountError> {
         let mut table = self.table();
         match table.newest.get(request) {
-            // Another login has replaced it meanwhile.
+            // Another login has replaced it already.
             Some(newest) if !Arc::ptr_eq(newest, gone) => Ok(Arc::clone(newest)),
             _ => table.begin(self, request),
         }
     }
 
-    /// Leaves the sessions of a request to the broker that new logins get, now that it runs. So an account has one for
-    /// each root, and others only as long as they finish something.
+    /// Moves the sessions of a request to the broker of new logins, now that it runs. The others remain only until
+    /// their calls and listings are finished.
     pub(super) fn retire_others(&self, serving: &Arc<Broker>) {
         let table = self.table();
         let newest = table.newest.get(serving.request());
@@ -114,14 +110,14 @@ impl Shared {
         }
     }
 
-    /// How many brokers there are.
+    /// The number of brokers that run.
     pub(super) fn running(&self) -> usize {
         let table = self.table();
         let brokers = table.all.iter().filter_map(Weak::upgrade);
         brokers.filter(|broker| broker.counts()).count()
     }
 
-    /// Lets those brokers that there are serve no new logins.
+    /// Excludes all current brokers from new logins.
     pub(super) fn renew(&self) {
         let mut table = self.table();
         table.renewed = Some(Instant::now());
@@ -130,7 +126,7 @@ impl Shared {
             .retain(|_, broker| Arc::strong_count(broker) > 1);
     }
 
-    /// There are no new logins any more, and idle brokers end with their sessions.
+    /// Ends the thread that ends idle brokers. The brokers end with their sessions.
     pub(super) fn close(&self) {
         let mut table = self.table();
         table.closed = true;
@@ -138,7 +134,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Keeps no broker for an account that may not be used.
+    /// Removes the broker of an account that may not be used.
     pub(super) fn forget(&self, request: &AccountRequest, broker: &Arc<Broker>) {
         let mut table = self.table();
         let same = |newest: &Arc<Broker>| Arc::ptr_eq(newest, broker);
@@ -147,23 +143,12 @@ impl Shared {
         }
     }
 
-    /// Asks the monitor for a broker, ending an idle one if there are too many.
-    pub(super) fn start(
-        self: &Arc<Self>,
-        broker: &Broker,
-        request: &AccountRequest,
-    ) -> Result<OwnedFd, AccountError> {
-        self.make_room(broker)?;
-        self.watch();
-        self.source.broker(request).map_err(AccountError::Monitor)
-    }
-
-    /// Ends the broker that has been idle for longest, if there are as many as there may be: of the account, or in all.
+    /// Ends the broker that has been idle for longest if a limit is reached: that of the account, or that of all.
     fn make_room(&self, newcomer: &Broker) -> Result<(), AccountError> {
         let mut table = self.table();
-        // Brokers without a session are not needed to know that an account is new.
-        let used = |broker: &Arc<Broker>| Arc::strong_count(broker) > 1 || broker.counts();
-        table.newest.retain(|_, broker| used(broker));
+        // A broker without a process or a session holds no state that a new one would not have.
+        let is_used = |broker: &Arc<Broker>| Arc::strong_count(broker) > 1 || broker.counts();
+        table.newest.retain(|_, broker| is_used(broker));
         let others: Vec<_> = table
             .others(newcomer)
             .filter(|broker| broker.counts())
@@ -187,17 +172,17 @@ impl Shared {
         Err(AccountError::Busy(self.limits.brokers))
     }
 
-    /// Starts the thread that ends idle brokers, or tells it that there is one more.
-    fn watch(self: &Arc<Self>) {
+    /// Starts the thread that ends idle brokers, or wakes it for a new one.
+    fn ensure_reaper(self: &Arc<Self>) {
         let mut table = self.table();
-        if !table.watched {
-            let shared = Arc::clone(self);
+        if !table.has_reaper {
+            let pool = Arc::clone(self);
             let thread = std::thread::Builder::new()
                 .name("gridhaul-idle".to_owned())
-                .spawn(move || shared.end_idle());
+                .spawn(move || pool.end_idle());
             match thread {
-                Ok(_) => table.watched = true,
-                // The next one tries again; until then brokers end when they are too many.
+                Ok(_) => table.has_reaper = true,
+                // The next start tries again; until then idle brokers end only when a limit is reached.
                 Err(error) => debug!(%error, "idle brokers are not ended"),
             }
         }
@@ -213,7 +198,7 @@ impl Shared {
                 if broker.end_if_idle(self.limits.idle) || !broker.counts() {
                     continue;
                 }
-                // One that is at work is looked at again when it could have been idle for long enough.
+                // A busy broker is examined again at the earliest time at which it could have been idle for long enough.
                 let since = broker.idle_since().unwrap_or(now);
                 let wait = (since + self.limits.idle).saturating_duration_since(now);
                 next = Some(next.map_or(wait, |next| next.min(wait)));
@@ -232,7 +217,17 @@ impl Shared {
     }
 }
 
-/// Ends the one that has been idle for longest; false if there is none.
+impl Launcher for BrokerPool {
+    fn launch(self: Arc<Self>, broker: &Broker) -> Result<OwnedFd, AccountError> {
+        self.make_room(broker)?;
+        self.ensure_reaper();
+        self.source
+            .broker(broker.request())
+            .map_err(AccountError::Monitor)
+    }
+}
+
+/// Ends the broker that has been idle for longest; false if none is idle.
 fn end_an_idle(brokers: &[Arc<Broker>]) -> bool {
     let idle = brokers
         .iter()
@@ -242,25 +237,26 @@ fn end_an_idle(brokers: &[Arc<Broker>]) -> bool {
 }
 
 impl Table {
-    /// Another broker for new logins. Those that there are will finish what they began.
+    /// Adds a broker for new logins. The previous one will finish its calls and listings.
     fn begin(
         &mut self,
-        shared: &Arc<Shared>,
+        pool: &Arc<BrokerPool>,
         request: &AccountRequest,
     ) -> Result<Arc<Broker>, AccountError> {
         let finishing = self.finishing(request);
         if finishing > MOST_FINISHING {
             return Err(AccountError::Finishing(finishing));
         }
-        let broker = Arc::new(Broker::new(shared, request.clone()));
+        let launcher = Arc::downgrade(pool) as Weak<dyn Launcher>;
+        let broker = Arc::new(Broker::new(launcher, request.clone(), pool.limits.call));
         self.all.retain(|broker| broker.strong_count() > 0);
         self.all.push(Arc::downgrade(&broker));
         self.newest.insert(request.clone(), Arc::clone(&broker));
         Ok(broker)
     }
 
-    /// How many brokers of an account would finish what they began, if a new one took the place of that which serves
-    /// the request.
+    /// The number of the account's replaced brokers that would still be busy if a new one replaced the broker of this
+    /// request.
     fn finishing(&self, request: &AccountRequest) -> usize {
         let serves_others = |broker: &Arc<Broker>| {
             let newest = self.newest.get(broker.request());
@@ -268,11 +264,11 @@ impl Table {
         };
         let all = self.all.iter().filter_map(Weak::upgrade);
         all.filter(|broker| broker.request().account == request.account)
-            .filter(|broker| !serves_others(broker) && broker.is_at_work())
+            .filter(|broker| !serves_others(broker) && broker.is_busy())
             .count()
     }
 
-    /// All brokers but one.
+    /// All brokers except this one.
     fn others(&self, one: &Broker) -> impl Iterator<Item = Arc<Broker>> {
         let all = self.all.iter().filter_map(Weak::upgrade);
         all.filter(move |broker| !std::ptr::eq(Arc::as_ptr(broker), one))

@@ -1,32 +1,32 @@
-//! A broker's process, as long as it runs: its sockets, and what it is at.
+//! The running process of a broker: its sockets, and the calls and listings that occupy it.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use super::talk::{self, Discarded};
+use super::exchange::{self, Discarded};
 
-/// How often a call is tried at a broker that does not answer.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// The interval at which a broker that does not answer is tried with a call.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A process.
+/// A running process.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct BrokerProcess {
     pub(super) pid: u32,
     pub(super) started: Instant,
     pub(super) used: Instant,
     pub(super) free: Vec<OwnedFd>,
-    /// Sockets of calls whose answer did not come in time. They can be used again when it has come.
+    /// Sockets of calls that exceeded their time limit. A socket is reusable once its late answer has arrived.
     pub(super) overdue: Vec<OwnedFd>,
-    /// Since when calls fail at once: the last one that was tried had no answer in time.
+    /// Set while calls fail at once: the time of the last call that exceeded its limit.
     pub(super) silent: Option<Instant>,
-    /// Calls that wait for an answer.
+    /// Calls without an answer yet.
     pub(super) calls: usize,
     /// Listings under way.
     pub(super) listings: usize,
 }
 
-impl Running {
-    /// One that was started now.
+impl BrokerProcess {
+    /// A process that was just started.
     pub(super) fn new(pid: u32, sockets: Vec<OwnedFd>) -> Self {
         let now = Instant::now();
         Self {
@@ -41,27 +41,27 @@ impl Running {
         }
     }
 
-    /// Whether it has nothing to do.
+    /// Whether no call or listing is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.calls == 0 && self.listings == 0
     }
 
-    /// Whether calls fail at once. From time to time one of them is tried.
+    /// Whether this call fails at once. Every [`RETRY_INTERVAL`] one call is tried.
     pub(super) fn is_silent(&mut self) -> bool {
         let Some(since) = self.silent else {
             return false;
         };
-        let tries_one = since.elapsed() >= TRY_AGAIN;
-        if tries_one {
+        let is_retry = since.elapsed() >= RETRY_INTERVAL;
+        if is_retry {
             self.silent = Some(Instant::now());
         }
-        !tries_one
+        !is_retry
     }
 
-    /// Takes sockets back whose late answer has come.
+    /// Reclaims sockets whose late answer has arrived.
     pub(super) fn collect_overdue(&mut self) {
         for socket in std::mem::take(&mut self.overdue) {
-            match talk::discard(&socket) {
+            match exchange::discard(&socket) {
                 Discarded::NotYet => self.overdue.push(socket),
                 Discarded::Answer => {
                     self.silent = None;

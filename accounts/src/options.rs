@@ -1,0 +1,17 @@
+//! What the monitor, and the brokers that it starts, are configured with.
+
+use crate::policy::AccountPolicy;
+
+/// Options of all brokers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MonitorOptions {
+    /// Which accounts may be used.
+    pub policy: AccountPolicy,
+    /// The PAM service whose account stage must accept the account as well.
+    pub pam_service: Option<String>,
+    /// The umask of brokers; `None` leaves that of this process.
+    pub umask: Option<u32>,
+    /// The number of brokers at a time, as in [`BrokerLimits`](crate::BrokerLimits). The monitor allows twice as many,
+    /// because a broker that was told to end may still run when its successor starts.
+    pub brokers: usize,
+}
