@@ -15,6 +15,8 @@ mod debts;
 mod drivers;
 mod front;
 #[cfg(any(test, fuzzing))]
+mod fuzz_input;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handover;

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::config::{self, Config, HostFiles, KeyKind, Rule, ServeArguments, Settings};
-use crate::fuzzing::Input;
+use crate::fuzz_input::Input;
 use crate::security::Opener;
 use crate::wire::{receive_message, send_message};
 
@@ -553,7 +553,7 @@ fn raw_piece(input: &mut Input<'_>, socket: &OwnedFd) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuzzing::tests::over_arbitrary_bytes;
+    use crate::fuzz_input::tests::over_arbitrary_bytes;
 
     #[test]
     fn no_questions_get_what_no_client_has_a_right_to() {

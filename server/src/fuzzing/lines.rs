@@ -1,6 +1,6 @@
 //! Lines that a client may send: commands with likely arguments, and anything else.
 
-use crate::fuzzing::Input;
+use crate::fuzz_input::Input;
 
 /// Paths, most of which are meant to lead out of the root.
 const PATHS: &[&str] = &[

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::fuzzing::Input;
+use crate::fuzz_input::Input;
 use crate::session::listing::Pattern;
 
 /// The most texts that braces are expanded into. Patterns with more are tried without the comparison.
@@ -94,7 +94,7 @@ fn fits_wildcards(pattern: &[char], name: &[char]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuzzing::tests::over_arbitrary_bytes;
+    use crate::fuzz_input::tests::over_arbitrary_bytes;
 
     /// Bytes that make patterns more often than arbitrary ones.
     fn likely(input: &[u8]) {

@@ -14,9 +14,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use crate::config::{Config, ServeArguments, Settings};
-use crate::fuzzing::Input;
+use crate::fuzz_input::Input;
+use crate::server::{PreparedServer, Server};
 use crate::session::Stream;
-use crate::{PreparedServer, Server};
 
 use super::client::{Client, PATIENCE, SECRET};
 
@@ -169,7 +169,7 @@ impl Served {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuzzing::tests::over_arbitrary_bytes;
+    use crate::fuzz_input::tests::over_arbitrary_bytes;
 
     #[test]
     fn sessions_answer_every_command_and_stay_within_their_root() {

@@ -1,10 +1,4 @@
-//! What strangers and other processes send, for the fuzz targets in `fuzz/` and for tests with arbitrary bytes.
-//!
-//! Programs do not have this: cargo-fuzz sets the `cfg` that it needs. Each function takes bytes that say what is sent, and
-//! panics when that has an effect that it may not have.
-
-pub use crate::login::fuzzing::questions;
-pub use crate::session::fuzzing::{pattern, session};
+//! The input of the fuzz targets, read as numbers and choices.
 
 /// Takes numbers and bytes off the input; zeros follow its end.
 #[derive(Debug)]

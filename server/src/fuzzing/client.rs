@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::fuzzing::Input;
+use crate::fuzz_input::Input;
 
 use super::lines::line;
 
