@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the crates are whose directories have another name than the threat model gives them.
-const DIRECTORIES: [(&str, &str); 3] = [
+const DIRECTORIES: [(&str, &str); 4] = [
     ("interop", "interop-tests"),
+    ("iwarp", "drivers/iwarp"),
     ("rdma", "drivers/rdma"),
     ("splice", "drivers/splice"),
 ];

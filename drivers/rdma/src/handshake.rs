@@ -9,11 +9,10 @@ mod inline;
 mod record;
 mod way;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
+use gridhaul_stack::exact::{ReadError, read_exact, write_all};
 use gridhaul_stack::{ChannelError, Operation};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 pub(crate) use self::inline::{MAX_INLINE_BYTES, USUAL_INLINE_BYTES, messages};
 pub(crate) use self::record::{Answer, Mode, Offer, Record, RingRecord, Token};
@@ -31,9 +30,7 @@ const MAX_RECORD_BYTES: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
     #[error(transparent)]
-    Channel(#[from] ChannelError),
-    #[error("the other end closed the connection instead of answering")]
-    Closed,
+    Read(#[from] ReadError),
     #[error("the other end does not speak this protocol: is its stack rdma as well?")]
     Name,
     #[error("the other end speaks version {0} of the protocol, this one version {VERSION}")]
@@ -66,7 +63,7 @@ pub(crate) fn write(
 /// When the other end does not speak the protocol, refuses, or is silent until the deadline.
 pub(crate) fn read(socket: &OwnedFd, operation: &Operation<'_>) -> Result<Record, RecordError> {
     let mut head = [0; HEAD_BYTES];
-    read_all(socket, &mut head, operation)?;
+    read_exact(socket, &mut head, operation)?;
     let [.., version, kind, high, low] = head;
     if !head.starts_with(NAME) {
         return Err(RecordError::Name);
@@ -79,54 +76,9 @@ pub(crate) fn read(socket: &OwnedFd, operation: &Operation<'_>) -> Result<Record
         return Err(RecordError::Length(length));
     }
     let mut content = vec![0; length];
-    read_all(socket, &mut content, operation)?;
+    read_exact(socket, &mut content, operation)?;
     match Record::decode(kind, &content)? {
         Record::Refusal(reason) => Err(RecordError::Refused(reason)),
         record => Ok(record),
     }
-}
-
-/// Receives all of `bytes` from a non-blocking socket.
-///
-/// # Errors
-///
-/// When the connection ends or fails before, or the operation does.
-pub(crate) fn read_all(
-    socket: &OwnedFd,
-    mut bytes: &mut [u8],
-    operation: &Operation<'_>,
-) -> Result<(), RecordError> {
-    while !bytes.is_empty() {
-        operation.check()?;
-        match recv(socket, &mut *bytes, RecvFlags::empty()) {
-            Ok((_, 0)) => return Err(RecordError::Closed),
-            Ok((_, count)) => bytes = &mut bytes[count..],
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => operation.wait_readable(socket.as_fd())?,
-            Err(errno) => return Err(ChannelError::from_socket(errno.into()).into()),
-        }
-    }
-    Ok(())
-}
-
-/// Sends all of `bytes` over a non-blocking socket.
-///
-/// # Errors
-///
-/// When the connection or the operation fails.
-pub(crate) fn write_all(
-    socket: &OwnedFd,
-    mut bytes: &[u8],
-    operation: &Operation<'_>,
-) -> Result<(), ChannelError> {
-    while !bytes.is_empty() {
-        operation.check()?;
-        match send(socket, bytes, SendFlags::NOSIGNAL) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => operation.wait_writable(socket.as_fd())?,
-            Err(errno) => return Err(ChannelError::from_socket(errno.into())),
-        }
-    }
-    Ok(())
 }

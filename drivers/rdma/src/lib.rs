@@ -49,6 +49,7 @@ mod finding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod handshake;
+mod iwarp;
 mod loan;
 mod memory;
 mod open;
@@ -62,7 +63,6 @@ mod sections;
 mod settings;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
-mod soft;
 mod streams;
 mod verbs;
 

@@ -11,6 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use gridhaul_iwarp::HandshakeError;
+use gridhaul_stack::exact::ReadError;
 use gridhaul_stack::{ChannelError, Operation, Side, SocketOptions};
 use gridhaul_tcp::{TcpChannel, TcpListener};
 
@@ -23,7 +25,6 @@ use crate::outgoing::Outgoing;
 use crate::provider::{Endpoint, Remote};
 use crate::random::random_bytes;
 use crate::settings::Settings;
-use crate::soft::HandshakeError;
 use crate::verbs::Listener;
 
 /// A channel that is ready for data.
@@ -93,9 +94,9 @@ pub(crate) fn open(
     };
     opened.map_err(|error| match error {
         OpenError::Channel(error)
-        | OpenError::Record(RecordError::Channel(error))
-        | OpenError::Handshake(HandshakeError::Channel(error)) => error,
-        OpenError::Record(RecordError::Closed) => ChannelError::Aborted,
+        | OpenError::Record(RecordError::Read(ReadError::Channel(error)))
+        | OpenError::Handshake(HandshakeError::Write(error)) => error,
+        OpenError::Record(RecordError::Read(ReadError::Closed)) => ChannelError::Aborted,
         other => ChannelError::Protocol {
             driver: "rdma",
             reason: other.to_string(),

@@ -14,6 +14,7 @@ pub mod conformance;
 mod detail;
 mod driver;
 mod error;
+pub mod exact;
 mod fault;
 mod file_range;
 mod memory;

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridhaul_iwarp::establish;
+use gridhaul_stack::exact::write_all;
 use gridhaul_stack::{Cancel, Driver as _, Operation, Side, SocketOptions};
 use gridhaul_tcp::TcpListener;
 
@@ -20,11 +22,11 @@ use crate::Rdma;
 use crate::clock;
 use crate::engine::{Fault, Message};
 use crate::handshake::{self, Mode, Offer, Record, RingRecord, Way, Ways};
+use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Memory, Pool, Span};
 use crate::open::{Opened, open, private_data};
 use crate::provider::{Access, Completion, Endpoint, Remote, Request, Work};
 use crate::settings::Settings;
-use crate::soft::{self, SoftEndpoint, establish};
 
 /// The content of another session's rings.
 const SECRET: u8 = 0xa5;
@@ -154,7 +156,7 @@ impl Meeting {
             let theirs = match records {
                 None => greet(socket.into(), mode, &operation),
                 Some(records) => {
-                    let _ = handshake::write_all(&socket.into(), records, &operation);
+                    let _ = write_all(socket, records, &operation);
                     None
                 }
             };
@@ -328,7 +330,7 @@ fn greet(
     let Record::Ring(ring) = handshake::read(&socket, operation).ok()? else {
         return None;
     };
-    let offer = soft::Offer {
+    let offer = gridhaul_iwarp::Offer {
         checksum: false,
         revision: 2,
         segment_bytes: usize::MAX,

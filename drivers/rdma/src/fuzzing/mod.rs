@@ -1,17 +1,16 @@
-//! What a peer's bytes reach, for the fuzz targets in `fuzz/` and for tests with arbitrary bytes.
+//! Functions over the bytes of a peer, for the fuzz targets in `fuzz/` and for tests with arbitrary
+//! bytes.
 //!
-//! It is not part of programs: cargo-fuzz sets the `cfg` that it needs. Each function takes what a
-//! peer could send, and panics if that has an effect that no peer may have.
+//! They are not part of programs: cargo-fuzz sets the `cfg` that they need. Each function takes
+//! bytes that a peer could send, and panics if they have a forbidden effect.
 
 mod liar;
 mod messages;
 mod records;
-mod segments;
 
 pub use liar::liar;
 pub use messages::messages;
-pub use records::{frame, records};
-pub use segments::segments;
+pub use records::records;
 
 /// Takes numbers from the input; zeros follow its end.
 #[derive(Debug)]
@@ -32,13 +31,6 @@ impl<'a> Input<'a> {
         self.0 = rest;
         bytes
     }
-
-    fn u64(&mut self) -> u64 {
-        let mut number = [0; 8];
-        let bytes = self.bytes(8);
-        number[..bytes.len()].copy_from_slice(bytes);
-        u64::from_be_bytes(number)
-    }
 }
 
 #[cfg(test)]
@@ -53,8 +45,6 @@ mod tests {
             input in proptest::collection::vec(any::<u8>(), 0..400),
         ) {
             records(&input);
-            frame(&input);
-            segments(&input);
             messages(&input);
             liar(&input);
         }

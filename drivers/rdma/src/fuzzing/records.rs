@@ -1,5 +1,4 @@
-//! Everything before there is a queue pair: records on the data connection, and the frames that
-//! open an iWARP connection.
+//! The records of the handshake on the data connection.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +8,6 @@ use rustix::net::{
 };
 
 use crate::handshake::{self, Record};
-use crate::soft::mpa::{FRAME_BYTES, Frame, FrameKind};
 
 /// Records of the handshake in sequence.
 pub fn records(input: &[u8]) {
@@ -34,26 +32,8 @@ pub fn records(input: &[u8]) {
     }
 }
 
-/// A frame of the connecting or the accepting end.
-pub fn frame(input: &[u8]) {
-    let Some((head, rest)) = input.split_first_chunk::<FRAME_BYTES>() else {
-        return;
-    };
-    for kind in [FrameKind::Request, FrameKind::Reply] {
-        let Ok(length) = Frame::tail_bytes(kind, head) else {
-            continue;
-        };
-        let tail = &rest[..length.min(rest.len())];
-        if let Ok(frame) = Frame::decode(kind, head, tail) {
-            let bytes = frame.encode();
-            let (head, tail) = bytes.split_first_chunk().expect("a frame has a head");
-            assert_eq!(Frame::decode(kind, head, tail), Ok(frame));
-        }
-    }
-}
-
 /// The end of a connection over which `input` has arrived, followed by its end.
-pub(super) fn filled(input: &[u8]) -> OwnedFd {
+fn filled(input: &[u8]) -> OwnedFd {
     let (ours, theirs) = connection();
     // Bytes without room in the socket are left out.
     let _ = send(&theirs, input, SendFlags::NOSIGNAL);

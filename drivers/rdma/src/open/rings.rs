@@ -8,12 +8,12 @@ use gridhaul_stack::{ChannelError, Side};
 use super::abilities::{self, Abilities};
 use super::{OpenError, Opening, local_error};
 use crate::handshake::{Mode, Offer, RingRecord, Way, Ways, messages};
+use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
 use crate::provider::{Endpoint, Fabric, Wanted};
 use crate::round_trip::round_trip;
 use crate::sections::Sections;
-use crate::soft::SoftEndpoint;
 use crate::verbs::{Place, VerbsEndpoint};
 
 /// This end of a channel before its queue pairs are connected.

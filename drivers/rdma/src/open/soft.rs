@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use gridhaul_iwarp::Connection;
 use gridhaul_stack::{AcceptError, ConnectError, Side};
 use gridhaul_tcp::TcpListener;
 
 use super::{Door, OpenError, Opening, local_error, private_data};
 use crate::handshake::{Answer, Token, Way};
-use crate::soft::{self, Established, SoftEndpoint};
+use crate::iwarp::SoftEndpoint;
 
 impl Opening<'_> {
     /// Connects all queue pairs. If the other end is a program too, the data connection is the
@@ -58,7 +59,7 @@ impl Opening<'_> {
     }
 
     /// Opens the connection of a further queue pair.
-    fn connect_further(&self, answer: Answer, number: u16) -> Result<Established, OpenError> {
+    fn connect_further(&self, answer: Answer, number: u16) -> Result<Connection, OpenError> {
         let address = SocketAddr::new(self.peer.ip(), answer.port);
         let further =
             gridhaul_tcp::connect(&self.settings.tcp, address, self.options, self.operation);
@@ -72,7 +73,7 @@ impl Opening<'_> {
         listener: &mut TcpListener,
         token: Token,
         number: u16,
-    ) -> Result<Established, OpenError> {
+    ) -> Result<Connection, OpenError> {
         loop {
             let connection = match listener.accept_channel(self.operation) {
                 Ok(connection) => connection,
@@ -96,16 +97,17 @@ impl Opening<'_> {
         side: Side,
         token: Token,
         number: u16,
-    ) -> Result<Established, OpenError> {
+    ) -> Result<Connection, OpenError> {
         let private = private_data(token, number);
-        let offer = soft::Offer {
+        let offer = gridhaul_iwarp::Offer {
             checksum: self.settings.checksum,
             revision: 2,
             segment_bytes: usize::MAX,
             private,
         };
         let accepts = |theirs: &[u8]| theirs == offer.private;
-        let established = soft::establish(socket, side, &offer, &accepts, self.operation)?;
+        let established =
+            gridhaul_iwarp::establish(socket, side, &offer, &accepts, self.operation)?;
         Ok(established)
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use proptest::prelude::*;
 
 use super::*;
-use crate::soft::SoftEndpoint;
+use crate::iwarp::SoftEndpoint;
 
 const MIB: usize = 1 << 20;
 

@@ -5,22 +5,22 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::mpa::{Checksum, LENGTH_BYTES, Trailer};
-use super::segment::{Header, Queue, Tagged, UNTAGGED_BYTES};
-use super::socket::{self, Piece};
-use crate::memory::{Memory, Span};
-use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
+use crate::buffer::{Buffer, Span};
+use crate::mpa::fpdu::{Checksum, LENGTH_BYTES, Trailer};
+use crate::request::{MAX_MESSAGE_BYTES, Message, Remote};
+use crate::segment::{Header, Queue, Tagged, UNTAGGED_BYTES};
+use crate::socket::{self, Piece};
 
 /// The most segments that are prepared: as many as one call sends.
 const MAX_SEGMENTS: usize = socket::MAX_PIECES / 3;
 
-/// What is sent.
+/// A message or a transfer to send.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(crate) enum Job {
     /// Our memory to memory of the peer.
     Tagged {
         kind: Tagged,
-        memory: Arc<Memory>,
+        memory: Arc<dyn Buffer>,
         span: Span,
         to: Remote,
     },
@@ -28,13 +28,13 @@ pub(super) enum Job {
     Untagged {
         queue: Queue,
         message: Message,
-        payload: Option<(Arc<Memory>, Span)>,
+        payload: Option<(Arc<dyn Buffer>, Span)>,
     },
 }
 
 impl Job {
     /// A message without a payload.
-    pub(super) fn untagged(queue: Queue, message: Message) -> Self {
+    pub(crate) fn untagged(queue: Queue, message: Message) -> Self {
         Self::Untagged {
             queue,
             message,
@@ -45,11 +45,11 @@ impl Job {
 
 /// The sending half of a queue pair.
 #[derive(Debug)]
-pub(super) struct Transmit {
+pub(crate) struct Transmit {
     /// The largest payload of a tagged segment in bytes.
     segment_bytes: usize,
     has_checksum: bool,
-    /// What was not cut into segments yet, each with the request that it completes.
+    /// Jobs that were not cut into segments completely, each with the request that it completes.
     jobs: VecDeque<(Job, Option<u64>)>,
     /// The payload of each segment of the first job but its last, once that job has begun.
     cut: Option<usize>,
@@ -66,7 +66,7 @@ struct Segment {
     /// Length, header and message.
     head: [u8; MAX_HEAD_BYTES],
     head_bytes: usize,
-    payload: Option<(Arc<Memory>, Span)>,
+    payload: Option<(Arc<dyn Buffer>, Span)>,
     trailer: Trailer,
     /// The request that completes when this FPDU was sent.
     completes: Option<u64>,
@@ -75,7 +75,7 @@ struct Segment {
 const MAX_HEAD_BYTES: usize = LENGTH_BYTES + UNTAGGED_BYTES + MAX_MESSAGE_BYTES;
 
 impl Transmit {
-    pub(super) fn new(segment_bytes: usize, has_checksum: bool) -> Self {
+    pub(crate) fn new(segment_bytes: usize, has_checksum: bool) -> Self {
         Self {
             segment_bytes,
             has_checksum,
@@ -88,23 +88,23 @@ impl Transmit {
         }
     }
 
-    /// Adds a job; [`Transmit::send`] returns `completes` when all of it was sent.
-    pub(super) fn push(&mut self, job: Job, completes: Option<u64>) {
+    /// Adds a job; [`Transmit::send`] reports `completes` when all of it was sent.
+    pub(crate) fn push(&mut self, job: Job, completes: Option<u64>) {
         self.jobs.push_back((job, completes));
     }
 
     /// Whether everything was sent.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.jobs.is_empty() && self.segments.is_empty()
     }
 
     /// Sends as much as the socket takes with one call, and appends completed requests. Returns
-    /// `false` when the socket has no room or nothing is left.
+    /// `false` when the socket has no room or everything was sent.
     ///
     /// # Errors
     ///
     /// Those of sendmsg(2): the connection is lost.
-    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, done: &mut Vec<u64>) -> io::Result<bool> {
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, done: &mut Vec<u64>) -> io::Result<bool> {
         self.fill();
         if self.segments.is_empty() {
             return Ok(false);
@@ -200,7 +200,7 @@ impl Segment {
     fn new(
         header: &Header,
         message: &[u8],
-        payload: Option<(Arc<Memory>, Span)>,
+        payload: Option<(Arc<dyn Buffer>, Span)>,
         has_checksum: bool,
         completes: Option<u64>,
     ) -> Self {
@@ -210,17 +210,17 @@ impl Segment {
         let length = u16::try_from(header.len() + message.len() + payload_bytes)
             .expect("a segment's payload is bounded by MAX_PAYLOAD_BYTES");
         let mut head = [0; MAX_HEAD_BYTES];
-        let says = LENGTH_BYTES + header.len();
-        let head_bytes = says + message.len();
+        let header_end = LENGTH_BYTES + header.len();
+        let head_bytes = header_end + message.len();
         head[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-        head[LENGTH_BYTES..says].copy_from_slice(header);
-        head[says..head_bytes].copy_from_slice(message);
+        head[LENGTH_BYTES..header_end].copy_from_slice(header);
+        head[header_end..head_bytes].copy_from_slice(message);
         let covered = usize::from(length);
         let checksum = has_checksum.then(|| {
             let mut checksum = Checksum::new();
             checksum.update(&head[..head_bytes]);
             if let Some((memory, span)) = &payload {
-                checksum.update_memory(memory, *span);
+                checksum.update_buffer(&**memory, *span);
             }
             checksum.finish(covered)
         });
@@ -243,7 +243,7 @@ impl Segment {
 
     fn pieces(&self) -> [Piece<'_>; 3] {
         let payload = match &self.payload {
-            Some((memory, span)) => Piece::Memory(memory, *span),
+            Some((memory, span)) => Piece::Buffer(&**memory, *span),
             None => Piece::Bytes(&[]),
         };
         [
@@ -263,12 +263,12 @@ fn skip(pieces: &mut Vec<Piece<'_>>, mut count: usize) {
                 *bytes = &bytes[count..];
                 break;
             }
-            Piece::Memory(_, span) if span.length > count => {
+            Piece::Buffer(_, span) if span.length > count => {
                 *span = span.skip(count);
                 break;
             }
             Piece::Bytes(bytes) => count -= bytes.len(),
-            Piece::Memory(_, span) => count -= span.length,
+            Piece::Buffer(_, span) => count -= span.length,
         }
         gone += 1;
     }
@@ -280,17 +280,18 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::soft::mpa::MAX_PAYLOAD_BYTES;
+    use crate::buffer::HeapBuffer;
+    use crate::mpa::fpdu::MAX_PAYLOAD_BYTES;
 
     #[test]
     fn a_message_is_cut_into_equal_segments() {
         let bytes = 512 * 1024;
-        let memory = Arc::new(Memory::new(NonZeroUsize::new(bytes).unwrap()).unwrap());
+        let memory = Arc::new(HeapBuffer::new(NonZeroUsize::new(bytes).unwrap()));
         let mut transmit = Transmit::new(MAX_PAYLOAD_BYTES, false);
         for length in [bytes, 384 * 1024] {
             let job = Job::Tagged {
                 kind: Tagged::Write,
-                memory: Arc::clone(&memory),
+                memory: memory.clone(),
                 span: Span::new(0, length),
                 to: Remote { address: 0, key: 0 },
             };

@@ -1,10 +1,4 @@
-//! MPA: how iWARP frames messages in a TCP stream (RFC 5044, and RFC 6581 for revision 2).
-//!
-//! Two frames open a connection; then every byte belongs to an FPDU: a length, a payload, padding
-//! and a checksum. Markers are not supported: neither the Linux kernel nor common hardware asks for
-//! them, and a request for them is refused.
-
-use crate::memory::{Memory, Span};
+//! The request and the reply that open a connection (RFC 5044 7.1, RFC 6581 4.1).
 
 /// The length of a request or reply before its private data.
 pub(crate) const FRAME_BYTES: usize = 20;
@@ -12,15 +6,6 @@ pub(crate) const FRAME_BYTES: usize = 20;
 /// The most private data that is sent or accepted: as much as Linux's rdma_cm carries for iWARP.
 /// RFC 5044 7.1 allows 512.
 pub(crate) const MAX_PRIVATE_BYTES: usize = 256;
-
-/// The bytes of an FPDU before its payload.
-pub(crate) const LENGTH_BYTES: usize = 2;
-
-/// The bytes of an FPDU's checksum.
-pub(crate) const CHECKSUM_BYTES: usize = 4;
-
-/// The largest payload of an FPDU: its length is a 16-bit number, and the padded whole stays below 64 KiB.
-pub(crate) const MAX_PAYLOAD_BYTES: usize = 65_000;
 
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
 const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
@@ -46,16 +31,16 @@ pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
     /// 1, or 2 with [`Frame::depths`].
     pub(crate) revision: u8,
-    /// FPDUs carry a checksum in both directions if either end says so.
+    /// FPDUs carry a checksum in both directions if either end asks for it.
     pub(crate) checksum: bool,
     /// The reply rejects the connection.
     pub(crate) rejected: bool,
-    /// READs that the sender of the frame answers, and that it would request, at a time.
+    /// The READ depths of the sender of the frame.
     pub(crate) depths: Option<ReadDepths>,
     pub(crate) private: Vec<u8>,
 }
 
-/// RFC 6581 4.1: IRD and ORD.
+/// The outstanding READs that an end answers (IRD) and requests (ORD) at most (RFC 6581 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadDepths {
     pub(crate) inbound: u16,
@@ -67,15 +52,20 @@ const DEPTH_MASK: u16 = 0x3fff;
 
 /// Why a frame is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FrameError {
-    #[error("the other end does not speak MPA: it sent other bytes than \"{}\"", key_text(*.0))]
-    Key(FrameKind),
+pub enum FrameError {
+    /// It does not begin with this key.
+    #[error("the other end does not speak MPA: it sent other bytes than \"{0}\"")]
+    Key(&'static str),
+    /// It requires markers.
     #[error("the other end wants MPA markers, which are not supported (RFC 5044 4.3)")]
     Markers,
+    /// It has an unknown revision.
     #[error("the other end speaks revision {0} of MPA; 1 and 2 are supported")]
     Revision(u8),
+    /// It has too many bytes of private data.
     #[error("the other end sent {0} bytes of private data; {MAX_PRIVATE_BYTES} are the limit")]
     PrivateData(usize),
+    /// It lacks the READ depths of revision 2.
     #[error("revision 2 of MPA without the numbers of RDMA READs (RFC 6581 4.1)")]
     NoDepths,
 }
@@ -101,7 +91,7 @@ impl Frame {
         });
         let extra = depths.as_ref().map_or(&[][..], |depths| &depths[..]);
         let length = u16::try_from(extra.len() + self.private.len())
-            .expect("private data is bounded by whoever made the frame");
+            .expect("private data is at most MAX_PRIVATE_BYTES long");
         let mut flags = 0;
         for (is_set, flag) in [
             (self.checksum, FLAG_CHECKSUM),
@@ -130,7 +120,7 @@ impl Frame {
         head: &[u8; FRAME_BYTES],
     ) -> Result<usize, FrameError> {
         if !head.starts_with(key(kind)) {
-            return Err(FrameError::Key(kind));
+            return Err(FrameError::Key(key_text(kind)));
         }
         let length = usize::from(u16::from_be_bytes([head[18], head[19]]));
         if length > MAX_PRIVATE_BYTES {
@@ -180,79 +170,6 @@ impl Frame {
     }
 }
 
-/// The number of zero bytes after a payload; the length of an FPDU is a multiple of four (RFC 5044
-/// 4.1).
-pub(crate) fn padding(payload_bytes: usize) -> usize {
-    (LENGTH_BYTES + payload_bytes).wrapping_neg() % 4
-}
-
-/// The longest padding, and a checksum.
-pub(crate) const MAX_TRAILER_BYTES: usize = 3 + CHECKSUM_BYTES;
-
-/// The end of an FPDU: padding and checksum.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Trailer {
-    bytes: [u8; MAX_TRAILER_BYTES],
-    length: usize,
-}
-
-impl Trailer {
-    /// The trailer after this many bytes of payload. The checksum field is always present, and zero
-    /// without a checksum.
-    pub(crate) fn new(payload_bytes: usize, checksum: Option<u32>) -> Self {
-        let padding = padding(payload_bytes);
-        let mut bytes = [0; MAX_TRAILER_BYTES];
-        // RFC 5044 4.4 and RFC 3720 12.1: the least significant byte first.
-        bytes[padding..padding + CHECKSUM_BYTES]
-            .copy_from_slice(&checksum.unwrap_or(0).to_le_bytes());
-        Self {
-            bytes,
-            length: padding + CHECKSUM_BYTES,
-        }
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
-/// The length of the trailer.
-pub(crate) fn trailer_bytes(payload_bytes: usize) -> usize {
-    padding(payload_bytes) + CHECKSUM_BYTES
-}
-
-/// Computes the checksum of an FPDU over its length, payload and padding (RFC 5044 4.4).
-#[derive(Debug)]
-pub(crate) struct Checksum(crc_fast::Digest);
-
-impl Checksum {
-    pub(crate) fn new() -> Self {
-        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
-    }
-
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// Adds a part of registered memory, which must be copied for that.
-    pub(crate) fn update_memory(&mut self, memory: &Memory, span: Span) {
-        let mut copy = [0; 4096];
-        let mut rest = span;
-        while rest.length > 0 {
-            let piece = rest.first(copy.len());
-            memory.copy_out(piece.offset, &mut copy[..piece.length]);
-            self.update(&copy[..piece.length]);
-            rest = rest.skip(piece.length);
-        }
-    }
-
-    /// Adds the padding after this many bytes of payload, and returns the checksum.
-    pub(crate) fn finish(mut self, payload_bytes: usize) -> u32 {
-        self.update(&[0; 3][..padding(payload_bytes)]);
-        u32::try_from(self.0.finalize()).expect("a CRC-32 has 32 bits")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -291,7 +208,7 @@ mod tests {
         let decode = |head: &[u8; 20]| Frame::decode(FrameKind::Reply, head, &[]);
         assert_eq!(
             decode(b"MPA ID Req Frame\0\x01\0\0"),
-            Err(FrameError::Key(FrameKind::Reply))
+            Err(FrameError::Key(key_text(FrameKind::Reply)))
         );
         assert_eq!(
             decode(b"MPA ID Rep Frame\x80\x01\0\0"),
@@ -309,29 +226,6 @@ mod tests {
             decode(b"MPA ID Rep Frame\0\x01\x01\x01"),
             Err(FrameError::PrivateData(257))
         );
-    }
-
-    #[test]
-    fn an_fpdu_is_a_multiple_of_four_bytes() {
-        for payload in 0..100 {
-            let whole = LENGTH_BYTES + payload + trailer_bytes(payload);
-            assert_eq!(whole % 4, 0, "{payload}");
-            assert!(padding(payload) < 4);
-            assert_eq!(
-                Trailer::new(payload, None).as_bytes().len(),
-                trailer_bytes(payload)
-            );
-        }
-    }
-
-    #[test]
-    fn the_checksum_is_that_of_iscsi() {
-        // RFC 3720 B.4: 32 bytes of zeros give aa 36 91 8a on the wire.
-        let mut checksum = Checksum::new();
-        checksum.update(&[0; 30]);
-        // Two bytes of padding follow a payload of 28 bytes.
-        let trailer = Trailer::new(28, Some(checksum.finish(28)));
-        assert_eq!(trailer.as_bytes(), b"\0\0\xaa\x36\x91\x8a");
     }
 
     proptest! {

@@ -4,22 +4,21 @@
 //! acknowledge for each, which costs the sender as well. So one call receives as many segments as
 //! the message probably still has, each into the place where it would belong. Their headers are
 //! received between them and checked afterwards; from the first wrong prediction on, the bytes are
-//! taken out of the memory again. This module knows no sockets.
-//! says something else on, what came is taken out again. Nothing here knows of sockets.
+//! taken out of the memory again. This module does no I/O.
 
-use super::mpa::{LENGTH_BYTES, trailer_bytes};
-use super::segment::{Header, TAGGED_BYTES, Tagged};
-use crate::memory::Span;
+use crate::buffer::Span;
+use crate::mpa::fpdu::{LENGTH_BYTES, trailer_bytes};
+use crate::segment::{Header, TAGGED_BYTES, Tagged};
 
 /// The length field and the header of a tagged segment.
-pub(super) const HEAD_BYTES: usize = LENGTH_BYTES + TAGGED_BYTES;
+pub(crate) const HEAD_BYTES: usize = LENGTH_BYTES + TAGGED_BYTES;
 
 /// The most segments that are predicted at a time.
-pub(super) const MAX_GUESSES: usize = 15;
+pub(crate) const MAX_GUESSES: usize = 15;
 
 /// How the messages of a connection are cut into segments.
 #[derive(Debug, Default)]
-pub(super) struct Predictor {
+pub(crate) struct Predictor {
     /// The last complete message.
     known: Cut,
     /// The present message, as far as its segments have begun.
@@ -37,33 +36,33 @@ struct Cut {
 
 /// A tagged segment whose header was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Begun {
-    pub(super) kind: Tagged,
-    pub(super) last: bool,
-    pub(super) key: u32,
+pub(crate) struct Begun {
+    pub(crate) kind: Tagged,
+    pub(crate) last: bool,
+    pub(crate) key: u32,
     /// The peer's address of its end.
-    pub(super) address: u64,
+    pub(crate) address: u64,
     /// The offset of its end in our memory.
-    pub(super) end: usize,
+    pub(crate) end: usize,
     /// How many bytes beyond its end may be overwritten.
-    pub(super) spare: usize,
+    pub(crate) spare: usize,
 }
 
 /// A predicted segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Guess {
+pub(crate) struct Guess {
     /// The place of its payload.
-    pub(super) span: Span,
+    pub(crate) span: Span,
     /// The expected bytes before its payload.
-    pub(super) head: [u8; HEAD_BYTES],
-    pub(super) trailer_bytes: usize,
+    pub(crate) head: [u8; HEAD_BYTES],
+    pub(crate) trailer_bytes: usize,
     /// Its state if the prediction is right.
-    pub(super) begun: Begun,
+    pub(crate) begun: Begun,
 }
 
 impl Predictor {
     /// A tagged segment has begun.
-    pub(super) fn note(&mut self, payload: usize, last: bool) {
+    pub(crate) fn note(&mut self, payload: usize, last: bool) {
         let coming = &mut self.coming;
         if coming.segments == 0 {
             coming.payload = Some(payload);
@@ -79,7 +78,7 @@ impl Predictor {
 
     /// The segments that probably follow the last one noted, with at most `most` bytes of payload
     /// in all.
-    pub(super) fn guesses(&self, mut begun: Begun, most: usize) -> Vec<Guess> {
+    pub(crate) fn guesses(&self, mut begun: Begun, most: usize) -> Vec<Guess> {
         let usual = match (self.coming.payload, self.known.payload) {
             (Some(coming), Some(known)) if coming == known => known,
             _ => return Vec::new(),

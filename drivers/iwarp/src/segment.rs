@@ -1,8 +1,7 @@
 //! DDP and RDMAP: the contents of FPDUs (RFC 5041, RFC 5040).
 //!
 //! A *tagged* segment names its place in the receiver's memory; an *untagged* one goes to the next
-//! receive that was posted on its queue. This module encodes and decodes headers and knows nothing
-//! of memory.
+//! receive that was posted on its queue. This module only encodes and decodes headers.
 
 /// The header of a tagged segment.
 pub(crate) const TAGGED_BYTES: usize = 14;

@@ -3,37 +3,37 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::memory::{Memory, Span};
+use crate::buffer::{Buffer, Span};
 
 /// Data to send next.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// A slice.
     Bytes(&'a [u8]),
     /// A part of registered memory.
-    Memory(&'a Memory, Span),
+    Buffer(&'a dyn Buffer, Span),
 }
 
 /// The destination of received data.
 #[derive(Debug)]
-pub(super) enum Place<'a> {
+pub(crate) enum Place<'a> {
     /// A slice.
     Bytes(&'a mut [u8]),
     /// A part of registered memory.
-    Memory(&'a Memory, Span),
+    Buffer(&'a dyn Buffer, Span),
 }
 
 impl Place<'_> {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
-            Self::Memory(_, span) => span.length,
+            Self::Buffer(_, span) => span.length,
         }
     }
 }
 
 /// Pieces moved with one call; the kernel's limit is 1024 (UIO_MAXIOV).
-pub(super) const MAX_PIECES: usize = 48;
+pub(crate) const MAX_PIECES: usize = 48;
 
 /// Sends the first [`MAX_PIECES`] of `pieces` as far as the socket has room; returns the count of
 /// bytes.
@@ -41,9 +41,8 @@ pub(super) const MAX_PIECES: usize = 48;
 /// # Errors
 ///
 /// Those of sendmsg(2), `EAGAIN` among them.
-/// The kernel's, `EAGAIN` among them.
-pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<usize> {
-    let mut vectors = [NOTHING; MAX_PIECES];
+pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<usize> {
+    let mut vectors = [EMPTY; MAX_PIECES];
     let count = pieces.len().min(MAX_PIECES);
     for (vector, piece) in vectors.iter_mut().zip(pieces) {
         *vector = match *piece {
@@ -51,8 +50,8 @@ pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<u
                 iov_base: bytes.as_ptr().cast_mut().cast(),
                 iov_len: bytes.len(),
             },
-            Piece::Memory(memory, span) => libc::iovec {
-                iov_base: memory.pointer_to_read(span).cast_mut().cast(),
+            Piece::Buffer(buffer, span) => libc::iovec {
+                iov_base: buffer.pointer_to_read(span).cast_mut().cast(),
                 iov_len: span.length,
             },
         };
@@ -70,8 +69,8 @@ pub(super) fn send(socket: BorrowedFd<'_>, pieces: &[Piece<'_>]) -> io::Result<u
 /// # Errors
 ///
 /// Those of recvmsg(2), `EAGAIN` among them.
-pub(super) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::Result<usize> {
-    let mut vectors = [NOTHING; MAX_PIECES];
+pub(crate) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::Result<usize> {
+    let mut vectors = [EMPTY; MAX_PIECES];
     let count = places.len().min(MAX_PIECES);
     for (vector, place) in vectors.iter_mut().zip(places) {
         *vector = match place {
@@ -79,8 +78,8 @@ pub(super) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::R
                 iov_base: bytes.as_mut_ptr().cast(),
                 iov_len: bytes.len(),
             },
-            Place::Memory(memory, span) => libc::iovec {
-                iov_base: memory.pointer(*span).cast(),
+            Place::Buffer(buffer, span) => libc::iovec {
+                iov_base: buffer.pointer(*span).cast(),
                 iov_len: span.length,
             },
         };
@@ -92,7 +91,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, places: &mut [Place<'_>]) -> io::R
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
-const NOTHING: libc::iovec = libc::iovec {
+const EMPTY: libc::iovec = libc::iovec {
     iov_base: std::ptr::null_mut(),
     iov_len: 0,
 };

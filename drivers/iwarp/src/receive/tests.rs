@@ -3,12 +3,15 @@
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
 
 use super::*;
-use crate::provider::Message;
-use crate::soft::placed::Placed;
-use crate::soft::transmit::{Job, Transmit};
+use crate::buffer::{HeapBuffer, Span};
+use crate::placed::Placed;
+use crate::request::Message;
+use crate::transmit::{Job, Transmit};
 
 /// As much as a socket holds. The payloads of its 15 segments cannot all be equal.
 const BYTES: usize = 128 * 1024;
@@ -118,7 +121,7 @@ fn segment(queue: Queue, message: u32, offset: u32, last: bool, count: usize) ->
 
 /// A sender and a receiver with a socket pair between them.
 struct Ends {
-    memory: Arc<Memory>,
+    memory: Arc<HeapBuffer>,
     regions: Regions,
     to: Remote,
     transmit: Transmit,
@@ -129,9 +132,9 @@ struct Ends {
 
 impl Ends {
     fn new() -> Self {
-        let memory = Arc::new(Memory::new(NonZeroUsize::new(BYTES).unwrap()).unwrap());
+        let memory = Arc::new(HeapBuffer::new(NonZeroUsize::new(BYTES).unwrap()));
         let mut regions = Regions::default();
-        let region = regions.add(&memory, Access::RemoteWrite);
+        let region = regions.add(memory.clone(), Access::RemoteWrite);
         regions.set_spare([Span::new(0, BYTES), Span::new(0, 0)]);
         Self {
             memory,
@@ -151,7 +154,7 @@ impl Ends {
     fn message(&mut self) -> Vec<u8> {
         let write = Job::Tagged {
             kind: Tagged::Write,
-            memory: Arc::clone(&self.memory),
+            memory: self.memory.clone(),
             span: Span::new(0, BYTES),
             to: self.to,
         };
@@ -179,7 +182,7 @@ impl Ends {
         if has_come {
             self.placed.forget(all);
         }
-        (has_come, CALLS - self.receive.calls)
+        (has_come, CALLS - self.receive.staging.calls)
     }
 
     /// The event of these bytes or earlier ones, except WRITEs.

@@ -1,21 +1,27 @@
 //! Segments over an iWARP connection: a peer that knows the keys tries forbidden accesses.
 
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::net::{
+    AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair,
+};
+
 use super::Input;
-use super::records::filled;
-use crate::memory::Memory;
-use crate::provider::{Access, Completion, Endpoint, Region};
-use crate::soft::SoftEndpoint;
-use crate::soft::mpa::{Checksum, Trailer};
-use crate::soft::segment::{Header, Queue, ReadRequest, Tagged};
+use crate::buffer::{Buffer, HeapBuffer};
+use crate::endpoint::Endpoint;
+use crate::event::Event;
+use crate::handshake::{Connection, READ_DEPTH, Terms};
+use crate::mpa::fpdu::{Checksum, MAX_PAYLOAD_BYTES, Trailer};
+use crate::request::{Access, Region};
+use crate::segment::{Header, Queue, ReadRequest, Tagged};
 
 /// The length of each region in bytes.
 const REGION_BYTES: usize = 4096;
 
-/// Messages of the peer that may be outstanding.
-const MESSAGES: usize = 80;
+/// Places that the peer may write to.
+const PLACES: usize = 80;
 
 /// The longest inline payload in bytes.
 const PAYLOAD_BYTES: usize = 6000;
@@ -25,7 +31,7 @@ const PAYLOAD_BYTES: usize = 6000;
 pub fn segments(input: &[u8]) {
     let mut input = Input(input);
     let has_checksum = input.byte() % 2 == 1;
-    let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, MESSAGES).expect("a descriptor");
+    let mut endpoint = Endpoint::new(PAYLOAD_BYTES, PLACES).expect("a descriptor");
     let rights = [
         Access::RemoteWrite,
         Access::RemoteRead,
@@ -34,8 +40,10 @@ pub fn segments(input: &[u8]) {
     ];
     let regions = rights.map(|access| {
         let length = NonZeroUsize::new(REGION_BYTES).expect("a constant that is not zero");
-        let memory = Arc::new(Memory::new(length).expect("memory"));
-        let region = endpoint.register(&memory, access).expect("registered");
+        let memory = Arc::new(HeapBuffer::new(length));
+        let region = endpoint
+            .register(memory.clone(), access)
+            .expect("registered");
         (memory, region)
     });
     let mut bytes = Vec::new();
@@ -48,27 +56,34 @@ pub fn segments(input: &[u8]) {
             count => bytes.extend(input.bytes(usize::from(count - 199))),
         }
     }
-    endpoint
-        .attach_stranger(filled(&bytes), has_checksum)
-        .expect("watched");
-    let mut completions = Vec::new();
-    while !completions
+    // No handshake: the segments are the first bytes of the connection.
+    let connection = Connection {
+        socket: filled(&bytes),
+        terms: Terms {
+            has_checksum,
+            segment_bytes: MAX_PAYLOAD_BYTES,
+        },
+        reads: READ_DEPTH,
+    };
+    endpoint.attach(connection).expect("watched");
+    let mut events = Vec::new();
+    while !events
         .iter()
-        .any(|completion| matches!(completion, Completion::Lost { .. }))
+        .any(|event| matches!(event, Event::Lost { .. }))
     {
-        endpoint.poll(&mut completions);
+        endpoint.poll(&mut events);
     }
     for (memory, _) in &regions[1..] {
         let mut content = [0; REGION_BYTES];
         memory.copy_out(0, &mut content);
-        assert_eq!(content, [0; REGION_BYTES], "nobody may write there");
+        assert_eq!(content, [0; REGION_BYTES], "the peer may not write there");
     }
 }
 
 fn segment(
     kind: u8,
     input: &mut Input<'_>,
-    regions: &[(Arc<Memory>, Region)],
+    regions: &[(Arc<HeapBuffer>, Region)],
 ) -> (Header, Vec<u8>) {
     let (_, region) = &regions[usize::from(kind) % regions.len()];
     let last = kind & 8 == 0;
@@ -145,4 +160,15 @@ fn put(bytes: &mut Vec<u8>, header: &Header, payload: &[u8], has_checksum: bool)
     bytes.extend(header.as_bytes());
     bytes.extend(payload);
     bytes.extend(Trailer::new(count, checksum).as_bytes());
+}
+
+/// The end of a connection over which `input` has arrived, followed by its end.
+fn filled(input: &[u8]) -> OwnedFd {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("two descriptors");
+    // Bytes without room in the socket are left out.
+    let _ = send(&theirs, input, SendFlags::NOSIGNAL);
+    shutdown(&theirs, Shutdown::Write).expect("it is connected");
+    ours
 }

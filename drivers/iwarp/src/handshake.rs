@@ -2,55 +2,69 @@
 
 use std::os::fd::OwnedFd;
 
+use gridhaul_stack::exact::{ReadError, read_exact, write_all};
 use gridhaul_stack::{ChannelError, Operation, Side};
 
-use super::READ_DEPTH;
-use super::mpa::{FRAME_BYTES, Frame, FrameError, FrameKind, MAX_PAYLOAD_BYTES, ReadDepths};
-use super::queue_pair::Terms;
-use crate::handshake::{RecordError, read_all, write_all};
+use crate::mpa::fpdu::MAX_PAYLOAD_BYTES;
+use crate::mpa::frame::{FRAME_BYTES, Frame, FrameError, FrameKind, ReadDepths};
+
+/// Outstanding READs of one queue pair in each direction.
+pub(crate) const READ_DEPTH: u16 = 64;
 
 /// The parameters of this end.
 #[derive(Debug, Clone)]
-pub(crate) struct Offer {
+pub struct Offer {
     /// FPDUs carry a checksum. They also do if the other end asks for it.
-    pub(crate) checksum: bool,
-    /// MPA revision 1, or 2 with READ depths. The accepting end takes that of the other.
-    pub(crate) revision: u8,
+    pub checksum: bool,
+    /// MPA revision 1, or 2 with READ depths. The accepting end takes that of the request.
+    pub revision: u8,
     /// The largest payload of a sent segment in bytes: hardware may need it to fit into a packet.
-    pub(crate) segment_bytes: usize,
+    pub segment_bytes: usize,
     /// Private data for the other end, at most 256 bytes, of which revision 2 takes four.
-    pub(crate) private: Vec<u8>,
+    pub private: Vec<u8>,
 }
 
 /// An open connection.
 #[derive(Debug)]
-pub(crate) struct Established {
-    pub(super) socket: OwnedFd,
-    pub(super) terms: Terms,
-    /// READs at a time, in each direction.
-    pub(super) reads: u16,
+pub struct Connection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) terms: Terms,
+    /// Outstanding READs in each direction.
+    pub(crate) reads: u16,
+}
+
+/// The negotiated parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) has_checksum: bool,
+    /// The largest payload of a sent tagged segment in bytes.
+    pub(crate) segment_bytes: usize,
 }
 
 /// Why a connection does not open.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HandshakeError {
+pub enum HandshakeError {
+    /// The frame of this end could not be sent.
     #[error(transparent)]
-    Channel(#[from] ChannelError),
+    Write(#[from] ChannelError),
+    /// The frame of the other end did not arrive.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Read(#[from] ReadError),
+    /// The frame of the other end is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// One of the ends rejected the connection.
     #[error("the other end refused the iWARP connection")]
     Rejected,
 }
 
 impl HandshakeError {
-    /// Whether this end is at fault, so that further connections would fail as well.
-    pub(crate) fn is_final(&self) -> bool {
+    /// Whether the operation has ended, so that further connections would fail as well.
+    pub fn is_final(&self) -> bool {
         matches!(
             self,
-            Self::Channel(ChannelError::Cancelled | ChannelError::DeadlineExceeded)
-                | Self::Record(RecordError::Channel(
+            Self::Write(ChannelError::Cancelled | ChannelError::DeadlineExceeded)
+                | Self::Read(ReadError::Channel(
                     ChannelError::Cancelled | ChannelError::DeadlineExceeded
                 ))
         )
@@ -63,13 +77,13 @@ impl HandshakeError {
 /// # Errors
 ///
 /// When the other end does not speak MPA, rejects, or is silent until the deadline.
-pub(crate) fn establish(
+pub fn establish(
     socket: OwnedFd,
     side: Side,
     offer: &Offer,
     accepts: &dyn Fn(&[u8]) -> bool,
     operation: &Operation<'_>,
-) -> Result<Established, HandshakeError> {
+) -> Result<Connection, HandshakeError> {
     let own = Frame {
         kind: FrameKind::Request,
         revision: offer.revision,
@@ -102,7 +116,7 @@ pub(crate) fn establish(
     let reads = peer
         .depths
         .map_or(1, |depths| depths.inbound.min(READ_DEPTH));
-    Ok(Established {
+    Ok(Connection {
         socket,
         terms: Terms {
             // RFC 5044 7.1: either end may ask for it.
@@ -134,8 +148,8 @@ fn read_frame(
     operation: &Operation<'_>,
 ) -> Result<Frame, HandshakeError> {
     let mut head = [0; FRAME_BYTES];
-    read_all(socket, &mut head, operation)?;
+    read_exact(socket, &mut head, operation)?;
     let mut tail = vec![0; Frame::tail_bytes(kind, &head)?];
-    read_all(socket, &mut tail, operation)?;
+    read_exact(socket, &mut tail, operation)?;
     Ok(Frame::decode(kind, &head, &tail)?)
 }

@@ -1,9 +1,6 @@
 //! Two endpoints that are connected over loopback.
 
-mod siw;
-
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
@@ -12,8 +9,9 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
-use crate::memory::Span;
-use crate::provider::{Message, Remote, Work};
+use crate::buffer::HeapBuffer;
+use crate::handshake::{HandshakeError, Offer, Terms, establish};
+use crate::request::{Message, Remote};
 
 const BYTES: usize = 1 << 20;
 
@@ -60,7 +58,7 @@ fn pair(queue_pairs: usize, offer: &Offer) -> [Peer; 2] {
         ends[1].push(acceptor);
     }
     ends.map(|connections| {
-        let mut endpoint = SoftEndpoint::new(PAYLOAD_BYTES, 80).unwrap();
+        let mut endpoint = Endpoint::new(PAYLOAD_BYTES, 80).unwrap();
         for connection in connections {
             endpoint.attach(connection).unwrap();
         }
@@ -69,29 +67,32 @@ fn pair(queue_pairs: usize, offer: &Offer) -> [Peer; 2] {
 }
 
 /// An endpoint with memory of each kind.
-struct Peer<E = SoftEndpoint> {
-    endpoint: E,
-    memory: [Arc<Memory>; 3],
+struct Peer {
+    endpoint: Endpoint,
+    memory: [Arc<HeapBuffer>; 3],
     regions: [Region; 3],
-    completions: Vec<Completion>,
+    events: Vec<Event>,
 }
 
 const LOCAL: usize = 0;
 const WRITABLE: usize = 1;
 const READABLE: usize = 2;
 
-impl<E: Endpoint> Peer<E> {
-    fn new(mut endpoint: E) -> Self {
+impl Peer {
+    fn new(mut endpoint: Endpoint) -> Self {
         let length = NonZeroUsize::new(BYTES).unwrap();
-        let memory = [(); 3].map(|()| Arc::new(Memory::new(length).unwrap()));
+        let memory = [(); 3].map(|()| Arc::new(HeapBuffer::new(length)));
         let access = [Access::Sink, Access::RemoteWrite, Access::RemoteRead];
-        let regions = [LOCAL, WRITABLE, READABLE]
-            .map(|kind| endpoint.register(&memory[kind], access[kind]).unwrap());
+        let regions = [LOCAL, WRITABLE, READABLE].map(|kind| {
+            endpoint
+                .register(memory[kind].clone(), access[kind])
+                .unwrap()
+        });
         Self {
             endpoint,
             memory,
             regions,
-            completions: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -103,9 +104,8 @@ impl<E: Endpoint> Peer<E> {
         }
     }
 
-    fn post(&mut self, id: u64, work: Work) {
-        self.endpoint.post(0, Request { id, work }).unwrap();
-        self.endpoint.ring_doorbell();
+    fn post(&mut self, id: u64, request: Request) {
+        self.endpoint.post(0, id, request).unwrap();
     }
 
     fn content(&self, kind: usize, span: Span) -> Vec<u8> {
@@ -119,7 +119,7 @@ impl<E: Endpoint> Peer<E> {
 fn run(peers: &mut [Peer; 2], is_done: impl Fn(&[Peer; 2]) -> bool) {
     loop {
         for peer in &mut *peers {
-            peer.endpoint.poll(&mut peer.completions);
+            peer.endpoint.poll(&mut peer.events);
         }
         if is_done(peers) {
             return;
@@ -136,6 +136,13 @@ fn run(peers: &mut [Peer; 2], is_done: impl Fn(&[Peer; 2]) -> bool) {
     }
 }
 
+fn send(message: &[u8]) -> Request {
+    Request::Send {
+        message: Message::new(message).unwrap(),
+        payload: None,
+    }
+}
+
 fn noise(seed: u8, length: usize) -> Vec<u8> {
     (0..length)
         .map(|index| (index.wrapping_mul(31) ^ (index >> 8)).to_le_bytes()[0] ^ seed)
@@ -143,16 +150,14 @@ fn noise(seed: u8, length: usize) -> Vec<u8> {
 }
 
 fn lost(peer: &Peer) -> Option<&str> {
-    peer.completions
-        .iter()
-        .find_map(|completion| match completion {
-            Completion::Lost { loss, .. } => Some(match loss {
-                Loss::Closed => "closed",
-                Loss::Reset => "reset",
-                Loss::Failed(reason) => reason,
-            }),
-            _ => None,
-        })
+    peer.events.iter().find_map(|event| match event {
+        Event::Lost { loss, .. } => Some(match loss {
+            Loss::Closed => "closed",
+            Loss::Reset => "reset",
+            Loss::Failed(reason) => reason,
+        }),
+        _ => None,
+    })
 }
 
 #[test]
@@ -162,22 +167,21 @@ fn a_message_comes_after_the_writes_before_it() {
             let mut peers = pair(1, &offer(checksum, revision, 60_000));
             let bytes = noise(7, BYTES);
             peers[0].memory[LOCAL].copy_in(0, &bytes);
-            let work = Work::Write {
+            let request = Request::Write {
                 region: peers[0].regions[LOCAL].id,
                 span: Span::new(0, BYTES),
                 to: peers[1].at(WRITABLE, 0),
-                immediate: None,
             };
-            peers[0].post(1, work);
-            peers[0].post(2, Work::Send(Message::new(b"there").unwrap()));
-            run(&mut peers, |[_, other]| !other.completions.is_empty());
-            let received = Completion::Received {
+            peers[0].post(1, request);
+            peers[0].post(2, send(b"there"));
+            run(&mut peers, |[_, other]| !other.events.is_empty());
+            let received = Event::Received {
                 queue_pair: 0,
                 message: b"there".to_vec(),
             };
-            assert_eq!(peers[1].completions, [received]);
+            assert_eq!(peers[1].events, [received]);
             assert_eq!(peers[1].content(WRITABLE, Span::new(0, BYTES)), bytes);
-            run(&mut peers, |[one, _]| one.completions.len() == 2);
+            run(&mut peers, |[one, _]| one.events.len() == 2);
         }
     }
 }
@@ -193,19 +197,17 @@ fn a_read_brings_what_is_there() {
             .into_iter()
             .enumerate()
         {
-            let work = Work::Read {
+            let request = Request::Read {
                 region: peers[0].regions[LOCAL].id,
                 span: Span::new(start, end - start),
                 from: peers[1].at(READABLE, start),
             };
-            peers[0].post(id as u64, work);
-            run(&mut peers, |[one, _]| {
-                one.completions.len() + depth > id + 1
-            });
+            peers[0].post(id as u64, request);
+            run(&mut peers, |[one, _]| one.events.len() + depth > id + 1);
         }
-        run(&mut peers, |[one, _]| one.completions.len() == 3);
-        let done = [0, 1, 2].map(|id| Completion::Done { queue_pair: 0, id });
-        assert_eq!(peers[0].completions, done);
+        run(&mut peers, |[one, _]| one.events.len() == 3);
+        let done = [0, 1, 2].map(|id| Event::Done { queue_pair: 0, id });
+        assert_eq!(peers[0].events, done);
         assert_eq!(peers[0].content(LOCAL, Span::new(0, BYTES)), bytes);
     }
 }
@@ -213,13 +215,12 @@ fn a_read_brings_what_is_there() {
 #[test]
 fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
     let offer = offer(false, 2, 60_000);
-    let write = |peers: &[Peer; 2], to| Work::Write {
+    let write = |peers: &[Peer; 2], to| Request::Write {
         region: peers[0].regions[LOCAL].id,
         span: Span::new(0, 100),
         to,
-        immediate: None,
     };
-    type Attempt<'a> = &'a dyn Fn(&[Peer; 2]) -> Work;
+    type Attempt<'a> = &'a dyn Fn(&[Peer; 2]) -> Request;
     let attempts: [(Attempt<'_>, &str); 4] = [
         (
             &|peers| write(peers, peers[1].at(READABLE, 0)),
@@ -243,7 +244,7 @@ fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
             "no memory has the key",
         ),
         (
-            &|peers| Work::Read {
+            &|peers| Request::Read {
                 region: peers[0].regions[LOCAL].id,
                 span: Span::new(0, 100),
                 from: peers[1].at(WRITABLE, 0),
@@ -253,8 +254,8 @@ fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
     ];
     for (attempt, words) in attempts {
         let mut peers = pair(1, &offer);
-        let work = attempt(&peers);
-        peers[0].post(1, work);
+        let request = attempt(&peers);
+        peers[0].post(1, request);
         run(&mut peers, |[one, other]| {
             lost(one).is_some() && lost(other).is_some()
         });
@@ -266,8 +267,7 @@ fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
             peers[1].content(WRITABLE, Span::new(0, BYTES)),
             vec![0; BYTES]
         );
-        let request = Request { id: 2, work };
-        assert_eq!(peers[0].endpoint.post(0, request), Err(PostError::Lost));
+        assert_eq!(peers[0].endpoint.post(0, 2, request), Err(PostError::Lost));
     }
 }
 
@@ -277,7 +277,7 @@ fn an_end_of_the_connection_is_told() {
     let [_, other] = &mut peers;
     other.endpoint.queue_pairs[0] = QueuePair::new(
         sockets().0,
-        queue_pair::Terms {
+        Terms {
             has_checksum: false,
             segment_bytes: 1,
         },
@@ -293,18 +293,17 @@ fn a_message_takes_memory_along() {
         let mut peers = pair(1, &offer(checksum, 2, 60_000));
         let bytes = noise(7, PAYLOAD_BYTES);
         peers[0].memory[LOCAL].copy_in(5, &bytes);
-        let work = Work::Carry {
+        let request = Request::Send {
             message: Message::new(b"there").unwrap(),
-            region: peers[0].regions[LOCAL].id,
-            span: Span::new(5, PAYLOAD_BYTES),
+            payload: Some((peers[0].regions[LOCAL].id, Span::new(5, PAYLOAD_BYTES))),
         };
-        peers[0].post(1, work);
-        run(&mut peers, |[_, other]| !other.completions.is_empty());
-        let received = Completion::Received {
+        peers[0].post(1, request);
+        run(&mut peers, |[_, other]| !other.events.is_empty());
+        let received = Event::Received {
             queue_pair: 0,
             message: [&b"there"[..], &bytes].concat(),
         };
-        assert_eq!(peers[1].completions, [received]);
+        assert_eq!(peers[1].events, [received]);
     }
 }
 
@@ -313,17 +312,16 @@ fn what_was_sent_arrives_after_the_end() {
     let mut peers = pair(1, &offer(false, 2, 60_000));
     let [one, other] = &mut peers;
     let socket = one.endpoint.queue_pairs[0].socket().unwrap();
-    sockopt::set_socket_send_buffer_size(socket, BYTES).unwrap();
-    let work = Work::Write {
+    rustix::net::sockopt::set_socket_send_buffer_size(socket, BYTES).unwrap();
+    let request = Request::Write {
         region: one.regions[LOCAL].id,
         span: Span::new(0, 150_000),
         to: other.at(WRITABLE, 0),
-        immediate: None,
     };
-    one.post(1, work);
-    one.post(2, Work::Send(Message::new(b"there").unwrap()));
-    one.endpoint.poll(&mut one.completions);
-    assert_eq!(one.completions.len(), 2, "all is in the socket");
+    one.post(1, request);
+    one.post(2, send(b"there"));
+    one.endpoint.poll(&mut one.events);
+    assert_eq!(one.events.len(), 2, "all is in the socket");
     // A socket that is closed with unread data discards what it has to send.
     let socket = other.endpoint.queue_pairs[0].socket().unwrap();
     rustix::net::send(socket, b"unread", rustix::net::SendFlags::empty()).unwrap();
@@ -331,10 +329,7 @@ fn what_was_sent_arrives_after_the_end() {
     run(&mut peers, |[one, other]| {
         lost(one).is_some() && lost(other).is_some()
     });
-    assert!(matches!(
-        peers[1].completions[0],
-        Completion::Received { .. }
-    ));
+    assert!(matches!(peers[1].events[0], Event::Received { .. }));
     assert_eq!(lost(&peers[1]), Some("closed"));
     assert_eq!(lost(&peers[0]), Some("closed"));
 }
@@ -377,21 +372,20 @@ proptest! {
             let span = Span::new(at + gap, *length);
             at = span.offset + span.length;
             expected[span.offset..at].copy_from_slice(&source[span.offset..at]);
-            let work = Work::Write {
+            let request = Request::Write {
                 region: peers[0].regions[LOCAL].id,
                 span,
                 to: peers[1].at(WRITABLE, span.offset),
-                immediate: None,
             };
-            peers[0].endpoint.post(id % 2, Request { id: id as u64, work }).unwrap();
+            peers[0].endpoint.post(id % 2, id as u64, request).unwrap();
         }
         for queue_pair in 0..2 {
-            let work = Work::Send(Message::new(b"end").unwrap());
-            peers[0].endpoint.post(queue_pair, Request { id: 99, work }).unwrap();
+            let request = send(b"end");
+            peers[0].endpoint.post(queue_pair, 99, request).unwrap();
         }
-        run(&mut peers, |[_, other]| other.completions.len() == 2);
+        run(&mut peers, |[_, other]| other.events.len() == 2);
         prop_assert!(peers[1].content(WRITABLE, Span::new(0, BYTES)) == expected);
-        run(&mut peers, |[one, _]| one.completions.len() == writes.len() + 2);
+        run(&mut peers, |[one, _]| one.events.len() == writes.len() + 2);
     }
 
     /// WRITEs one after the other, of equal or different lengths, with free memory behind them.
@@ -414,23 +408,22 @@ proptest! {
         for (number, length) in lengths.iter().enumerate() {
             let span = Span::new(at, length.unwrap_or(usual).min(BYTES - at));
             at += span.length;
-            let work = Work::Write {
+            let request = Request::Write {
                 region: peers[0].regions[LOCAL].id,
                 span,
                 to: peers[1].at(WRITABLE, span.offset),
-                immediate: None,
             };
-            peers[0].post(0, work);
+            peers[0].post(0, request);
             posted += 1;
             if messages >> number & 1 == 1 {
-                peers[0].post(0, Work::Send(Message::new(b"one of them").unwrap()));
+                peers[0].post(0, send(b"one of them"));
                 posted += 1;
             }
         }
-        peers[0].post(0, Work::Send(Message::new(b"end").unwrap()));
-        let end = Completion::Received { queue_pair: 0, message: b"end".to_vec() };
+        peers[0].post(0, send(b"end"));
+        let end = Event::Received { queue_pair: 0, message: b"end".to_vec() };
         run(&mut peers, |[one, other]| {
-            one.completions.len() == posted + 1 && other.completions.last() == Some(&end)
+            one.events.len() == posted + 1 && other.events.last() == Some(&end)
         });
         let content = peers[1].content(WRITABLE, Span::new(0, BYTES));
         prop_assert!(content[..at] == source[..at]);

@@ -5,11 +5,17 @@
 //! server confirms by a SEND.
 
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::num::NonZeroUsize;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridhaul_iwarp::{Offer, establish};
+use gridhaul_stack::{Cancel, Operation, Side};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
-use crate::provider::Wanted;
+use crate::provider::{Message, Wanted};
 use crate::verbs::{Listener, Place, VerbsEndpoint, Wishes};
 
 /// Our end of the cable; the devices at both ends are siw.
@@ -22,6 +28,12 @@ const PORT: u16 = 7174;
 /// The largest buffer of rping.
 const BUFFER_BYTES: usize = 65_535;
 const ROUNDS: usize = 50;
+
+/// The length of each region.
+const BYTES: usize = 1 << 20;
+
+/// The longest inline payload.
+const PAYLOAD_BYTES: usize = 10_000;
 
 /// Small segments, and the largest ones.
 const SEGMENT_BYTES: [usize; 3] = [1400, 8000, 65_000];
@@ -58,6 +70,15 @@ fn the_kernel_speaks_revision_1() {
         for segment_bytes in SEGMENT_BYTES {
             talk(&listener, &offer(checksum, 1, segment_bytes));
         }
+    }
+}
+
+fn offer(checksum: bool, revision: u8, segment_bytes: usize) -> Offer {
+    Offer {
+        checksum,
+        revision,
+        segment_bytes,
+        private: b"hello".to_vec(),
     }
 }
 
@@ -219,7 +240,58 @@ fn peer(socket: TcpStream, side: Side, offer: &Offer) -> Peer {
     Peer::new(endpoint)
 }
 
+fn noise(seed: u8, length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|index| (index.wrapping_mul(31) ^ (index >> 8)).to_le_bytes()[0] ^ seed)
+        .collect()
+}
+
+/// An endpoint with memory of each kind.
+struct Peer<E = SoftEndpoint> {
+    endpoint: E,
+    memory: [Arc<Memory>; 3],
+    regions: [Region; 3],
+    completions: Vec<Completion>,
+}
+
+const LOCAL: usize = 0;
+const WRITABLE: usize = 1;
+const READABLE: usize = 2;
+
 impl<E: Endpoint> Peer<E> {
+    fn new(mut endpoint: E) -> Self {
+        let length = NonZeroUsize::new(BYTES).unwrap();
+        let memory = [(); 3].map(|()| Arc::new(Memory::new(length).unwrap()));
+        let access = [Access::Sink, Access::RemoteWrite, Access::RemoteRead];
+        let regions = [LOCAL, WRITABLE, READABLE]
+            .map(|kind| endpoint.register(&memory[kind], access[kind]).unwrap());
+        Self {
+            endpoint,
+            memory,
+            regions,
+            completions: Vec::new(),
+        }
+    }
+
+    fn at(&self, kind: usize, offset: usize) -> Remote {
+        let region = self.regions[kind];
+        Remote {
+            address: region.address + offset as u64,
+            key: region.key,
+        }
+    }
+
+    fn post(&mut self, id: u64, work: Work) {
+        self.endpoint.post(0, Request { id, work }).unwrap();
+        self.endpoint.ring_doorbell();
+    }
+
+    fn content(&self, kind: usize, span: Span) -> Vec<u8> {
+        let mut bytes = vec![0; span.length];
+        self.memory[kind].copy_out(span.offset, &mut bytes);
+        bytes
+    }
+
     /// WRITEs memory that the peer may read, and sends where it begins.
     fn give(&mut self, to: Remote) {
         let write = Work::Write {

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| gridhaul_rdma::fuzzing::segments(input));
+fuzz_target!(|input: &[u8]| gridhaul_iwarp::fuzzing::segments(input));

@@ -1,21 +1,21 @@
-//! Which bytes of the peer's window were written since the peer was last given their place.
+//! The bytes of the peer's window that were written since the peer last got credit for them.
 //!
 //! A peer announces its bytes after it has written them. If it announces bytes that it has not
 //! written, the memory holds older content: an earlier file of the same channel, or zeros. Ranges
-//! are added when all their bytes have arrived, and removed when the peer is told that it may fill
-//! them again.
+//! are added when all their bytes have arrived, and removed when the peer gets credit to fill them
+//! again.
 //!
-//! An engine writes each piece from its beginning to its end, so there are at most as many runs as
-//! pieces in flight. A peer that writes to more places at a time is refused, so it cannot use up
+//! A correct peer writes each piece from its beginning to its end, so there are at most as many runs
+//! as pieces in flight. A peer that writes to more places at a time is refused, so it cannot use up
 //! our memory.
 
 use std::collections::BTreeMap;
 
-use crate::memory::Span;
+use crate::buffer::Span;
 
 /// The written bytes as runs that do not touch.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     /// Start and end.
     runs: BTreeMap<usize, usize>,
     most_runs: usize,
@@ -24,10 +24,10 @@ pub(super) struct Placed {
 /// The peer wrote to more places than pieces can be in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("WRITEs to more than {0} places that do not touch each other")]
-pub(super) struct Scattered(usize);
+pub(crate) struct Scattered(usize);
 
 impl Placed {
-    pub(super) fn new(most_runs: usize) -> Self {
+    pub(crate) fn new(most_runs: usize) -> Self {
         Self {
             runs: BTreeMap::new(),
             most_runs,
@@ -39,7 +39,7 @@ impl Placed {
     /// # Errors
     ///
     /// When there are too many runs.
-    pub(super) fn add(&mut self, part: Span) -> Result<(), Scattered> {
+    pub(crate) fn add(&mut self, part: Span) -> Result<(), Scattered> {
         if part.length == 0 {
             return Ok(());
         }
@@ -58,14 +58,14 @@ impl Placed {
     }
 
     /// Whether all bytes of a part have arrived.
-    pub(super) fn covers(&self, part: Span) -> bool {
+    pub(crate) fn covers(&self, part: Span) -> bool {
         let (start, end) = (part.offset, part.offset + part.length);
         let run = self.runs.range(..=start).next_back();
         part.length == 0 || run.is_some_and(|(_, &run_end)| end <= run_end)
     }
 
     /// The bytes of a part must be written again.
-    pub(super) fn forget(&mut self, part: Span) {
+    pub(crate) fn forget(&mut self, part: Span) {
         if part.length == 0 {
             return;
         }

@@ -1,30 +1,31 @@
-//! The registered memory of an endpoint, as peers may use it.
+//! The registered memory of an endpoint, and the peer's access to it.
 
 use std::sync::Arc;
 
-use crate::memory::{Memory, Span};
-use crate::provider::{Access, Region, Remote};
-use crate::random::random_bytes;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::buffer::{Buffer, Span};
+use crate::request::{Access, Region, Remote};
 
 /// The regions of an endpoint. Keys of another endpoint are invalid here.
 #[derive(Debug, Default)]
-pub(super) struct Regions {
+pub(crate) struct Regions {
     /// By number.
     regions: Vec<Option<Registered>>,
-    /// See [`crate::provider::Endpoint::spare`].
+    /// See [`crate::Endpoint::spare`].
     spare: [Span; 2],
 }
 
 #[derive(Debug)]
 struct Registered {
-    memory: Arc<Memory>,
+    memory: Arc<dyn Buffer>,
     access: Access,
     key: u32,
 }
 
 /// Why a peer's access is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AccessError {
+pub(crate) enum AccessError {
     #[error("no memory has the key {0:#x}")]
     Key(u32),
     #[error("{length} bytes at {address:#x} are not all within the memory of the key {key:#x}")]
@@ -39,9 +40,9 @@ pub(super) enum AccessError {
 
 impl Regions {
     /// Registers memory under an unpredictable key.
-    pub(super) fn add(&mut self, memory: &Arc<Memory>, access: Access) -> Region {
+    pub(crate) fn add(&mut self, memory: Arc<dyn Buffer>, access: Access) -> Region {
         let key = loop {
-            let key = u32::from_ne_bytes(random_bytes());
+            let key = random();
             if self.registered().all(|region| region.key != key) {
                 break key;
             }
@@ -51,26 +52,23 @@ impl Regions {
         if free.is_none() {
             self.regions.push(None);
         }
+        let address = memory.address();
         self.regions[id] = Some(Registered {
-            memory: Arc::clone(memory),
+            memory,
             access,
             key,
         });
-        Region {
-            id,
-            address: memory.address(),
-            key,
-        }
+        Region { id, address, key }
     }
 
-    /// See [`crate::provider::Endpoint::spare`]; an endpoint has one region that its peer may write
+    /// See [`crate::Endpoint::spare`]; an endpoint has one region that its peer may write
     /// to.
-    pub(super) fn set_spare(&mut self, parts: [Span; 2]) {
+    pub(crate) fn set_spare(&mut self, parts: [Span; 2]) {
         self.spare = parts;
     }
 
     /// How many bytes beyond this offset of the memory that the peer writes to are free.
-    pub(super) fn spare_behind(&self, memory: &Memory, end: usize) -> usize {
+    pub(crate) fn spare_behind(&self, memory: &dyn Buffer, end: usize) -> usize {
         let ends = self
             .spare
             .map(|part| (part.offset, part.offset + part.length));
@@ -79,7 +77,7 @@ impl Regions {
     }
 
     /// Removes a region; its key becomes invalid.
-    pub(super) fn remove(&mut self, id: usize) {
+    pub(crate) fn remove(&mut self, id: usize) {
         self.regions[id] = None;
     }
 
@@ -88,7 +86,7 @@ impl Regions {
     /// # Panics
     ///
     /// When nothing was registered under this number.
-    pub(super) fn memory(&self, id: usize) -> &Arc<Memory> {
+    pub(crate) fn memory(&self, id: usize) -> &Arc<dyn Buffer> {
         &self.region(id).memory
     }
 
@@ -97,18 +95,18 @@ impl Regions {
     /// # Panics
     ///
     /// When nothing was registered under this number.
-    pub(super) fn key(&self, id: usize) -> u32 {
+    pub(crate) fn key(&self, id: usize) -> u32 {
         self.region(id).key
     }
 
     /// Finds the memory that a peer names, if the access is allowed. RFC 5040 8.1: key, bounds and
     /// rights are checked before a byte is placed.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         remote: Remote,
         length: usize,
         wanted: Access,
-    ) -> Result<(&Arc<Memory>, Span), AccessError> {
+    ) -> Result<(&Arc<dyn Buffer>, Span), AccessError> {
         let Remote { address, key } = remote;
         let region = self
             .registered()
@@ -143,17 +141,35 @@ fn span_within((start, bytes): (u64, usize), address: u64, length: usize) -> Opt
     (end <= bytes).then_some(Span::new(offset, length))
 }
 
+/// An unpredictable number.
+///
+/// # Panics
+///
+/// When getrandom(2) is missing: on kernels older than 3.17.
+fn random() -> u32 {
+    let mut bytes = [0; 4];
+    // getrandom(2): so few bytes come at once. Soon after boot a signal may interrupt the call.
+    rustix::io::retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))
+        .expect("getrandom(2) is there");
+    u32::from_ne_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
+    use crate::buffer::HeapBuffer;
+
+    fn buffer() -> Arc<dyn Buffer> {
+        Arc::new(HeapBuffer::new(NonZeroUsize::new(4096).unwrap()))
+    }
 
     #[test]
     fn a_peer_gets_what_it_may_have_and_no_byte_more() {
-        let memory = Arc::new(Memory::new(NonZeroUsize::new(4096).unwrap()).unwrap());
+        let memory = buffer();
         let mut regions = Regions::default();
-        let region = regions.add(&memory, Access::RemoteWrite);
+        let region = regions.add(Arc::clone(&memory), Access::RemoteWrite);
         let at = |offset: u64| Remote {
             address: region.address.wrapping_add(offset),
             key: region.key,
@@ -194,7 +210,10 @@ mod tests {
         regions.remove(region.id);
         let late = regions.find(at(0), 1, Access::RemoteWrite);
         assert_eq!(late.map(drop), Err(AccessError::Key(region.key)));
-        assert_eq!(regions.add(&memory, Access::Local).id, region.id);
+        assert_eq!(
+            regions.add(Arc::clone(&memory), Access::Local).id,
+            region.id
+        );
     }
 
     /// Every place and length near the ends of small memories, of the address space and of the
@@ -240,8 +259,8 @@ mod tests {
             .into_iter()
             .chain(ALL)
             .map(|access| {
-                let memory = Arc::new(Memory::new(NonZeroUsize::new(4096).unwrap()).unwrap());
-                let region = regions.add(&memory, access);
+                let memory = buffer();
+                let region = regions.add(Arc::clone(&memory), access);
                 (memory, access, region)
             })
             .collect();

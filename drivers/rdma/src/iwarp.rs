@@ -1,0 +1,242 @@
+//! The provider `soft`: iWARP in user space (`gridhaul-iwarp`), which needs no adapter.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridhaul_iwarp as iwarp;
+use gridhaul_stack::Detail;
+use rustix::net::sockopt;
+
+use crate::memory::{Memory, Span};
+use crate::provider::{
+    Access, Completion, Endpoint, Limits, Loss, Message, PostError, Region, Remote, Request, Work,
+};
+
+/// One channel's queue pairs, each a TCP connection.
+#[derive(Debug)]
+pub(crate) struct SoftEndpoint {
+    endpoint: iwarp::Endpoint,
+    /// The events of one poll.
+    events: Vec<iwarp::Event>,
+    /// The data connection, if it is no queue pair.
+    data_connection: Option<OwnedFd>,
+}
+
+impl SoftEndpoint {
+    /// An endpoint without queue pairs. Inline payloads are bounded in bytes, equally at both ends,
+    /// however many segments an adapter makes of them. The peer has up to `messages` in flight, and
+    /// each announces one written piece at most.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no descriptor left.
+    pub(crate) fn new(payload_bytes: usize, messages: usize) -> io::Result<Self> {
+        Ok(Self {
+            endpoint: iwarp::Endpoint::new(payload_bytes, messages)?,
+            events: Vec::new(),
+            data_connection: None,
+        })
+    }
+
+    /// Makes a connection the next queue pair.
+    ///
+    /// # Errors
+    ///
+    /// When epoll cannot watch it.
+    pub(crate) fn attach(&mut self, connection: iwarp::Connection) -> io::Result<()> {
+        self.endpoint.attach(connection)
+    }
+
+    /// Keeps the data connection open; an adapter at the other end learns from it whether this end
+    /// finished or failed.
+    pub(crate) fn keep(&mut self, data_connection: OwnedFd) {
+        self.data_connection = Some(data_connection);
+    }
+}
+
+impl Endpoint for SoftEndpoint {
+    fn limits(&self) -> Limits {
+        let limits = self.endpoint.limits();
+        Limits {
+            queue_pairs: limits.queue_pairs,
+            depth: limits.requests,
+            reads: limits.reads,
+            message_bytes: limits.transfer_bytes,
+            payload_bytes: limits.payload_bytes,
+            immediate: false,
+            over_tcp: true,
+            needs_polling: true,
+            replaces: false,
+        }
+    }
+
+    fn details(&self) -> Vec<Detail> {
+        vec![Detail::text("provider", "soft")]
+    }
+
+    fn register(&mut self, memory: &Arc<Memory>, access: Access) -> io::Result<Region> {
+        let access = match access {
+            Access::Local => iwarp::Access::Local,
+            Access::Sink => iwarp::Access::Sink,
+            Access::RemoteWrite => iwarp::Access::RemoteWrite,
+            Access::RemoteRead => iwarp::Access::RemoteRead,
+        };
+        let memory = Arc::<Memory>::clone(memory);
+        let iwarp::Region { id, address, key } = self.endpoint.register(memory, access)?;
+        Ok(Region { id, address, key })
+    }
+
+    fn deregister(&mut self, region: usize) {
+        self.endpoint.deregister(region);
+    }
+
+    fn spare(&mut self, parts: [Span; 2]) {
+        self.endpoint.spare(parts.map(span));
+    }
+
+    fn is_written(&self, part: Span) -> bool {
+        self.endpoint.is_written(span(part))
+    }
+
+    fn expect_anew(&mut self, part: Span) {
+        self.endpoint.expect_anew(span(part));
+    }
+
+    fn post(&mut self, queue_pair: usize, request: Request) -> Result<(), PostError> {
+        let posted = self
+            .endpoint
+            .post(queue_pair, request.id, work(&request.work));
+        posted.map_err(|error| match error {
+            iwarp::PostError::Lost => PostError::Lost,
+            iwarp::PostError::Full => PostError::Full,
+        })
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.endpoint.poll(&mut self.events);
+        completions.extend(self.events.drain(..).map(completion));
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.endpoint.descriptor()
+    }
+
+    fn close(&mut self, queue_pair: usize) -> bool {
+        self.endpoint.close(queue_pair)
+    }
+
+    fn end(&mut self) {
+        self.endpoint.end();
+    }
+
+    fn abort(&mut self) {
+        if let Some(data_connection) = self.data_connection.take() {
+            // With a linger time of zero, close sends a reset (socket(7)).
+            let _ = sockopt::set_socket_linger(&data_connection, Some(Duration::ZERO));
+        }
+        self.endpoint.abort();
+    }
+}
+
+// SAFETY: the pages stay mapped while the value lives, no slice of them exists, and `Memory` checks
+// every span.
+unsafe impl iwarp::Buffer for Memory {
+    fn length(&self) -> usize {
+        Self::length(self)
+    }
+
+    fn address(&self) -> u64 {
+        Self::address(self)
+    }
+
+    fn pointer(&self, span: iwarp::Span) -> *mut u8 {
+        Self::pointer(self, Span::new(span.offset, span.length))
+    }
+
+    fn pointer_to_read(&self, span: iwarp::Span) -> *const u8 {
+        Self::pointer_to_read(self, Span::new(span.offset, span.length))
+    }
+
+    fn is_for_system_calls(&self) -> bool {
+        self.is_file()
+    }
+}
+
+fn span(span: Span) -> iwarp::Span {
+    iwarp::Span::new(span.offset, span.length)
+}
+
+fn remote(remote: Remote) -> iwarp::Remote {
+    iwarp::Remote {
+        address: remote.address,
+        key: remote.key,
+    }
+}
+
+fn message(message: &Message) -> iwarp::Message {
+    const { assert!(crate::provider::MAX_MESSAGE_BYTES <= iwarp::MAX_MESSAGE_BYTES) };
+    iwarp::Message::new(message.as_bytes()).expect("messages of both have the same bound")
+}
+
+/// Immediate data is not supported; see [`Limits::immediate`].
+fn work(work: &Work) -> iwarp::Request {
+    match *work {
+        Work::Write {
+            region,
+            span: part,
+            to,
+            immediate: _,
+        } => iwarp::Request::Write {
+            region,
+            span: span(part),
+            to: remote(to),
+        },
+        Work::Read {
+            region,
+            span: part,
+            from,
+        } => iwarp::Request::Read {
+            region,
+            span: span(part),
+            from: remote(from),
+        },
+        Work::Send(ref text) => iwarp::Request::Send {
+            message: message(text),
+            payload: None,
+        },
+        Work::Carry {
+            message: ref text,
+            region,
+            span: part,
+        } => iwarp::Request::Send {
+            message: message(text),
+            payload: Some((region, span(part))),
+        },
+    }
+}
+
+fn completion(event: iwarp::Event) -> Completion {
+    match event {
+        iwarp::Event::Done { queue_pair, id } => Completion::Done { queue_pair, id },
+        iwarp::Event::Received {
+            queue_pair,
+            message,
+        } => Completion::Received {
+            queue_pair,
+            message,
+        },
+        iwarp::Event::Lost { queue_pair, loss } => Completion::Lost {
+            queue_pair,
+            loss: match loss {
+                iwarp::Loss::Closed => Loss::Closed,
+                iwarp::Loss::Reset => Loss::Reset,
+                iwarp::Loss::Failed(reason) => Loss::Failed(reason),
+            },
+        },
+    }
+}
+
+#[cfg(test)]
+mod siw;
