@@ -1,6 +1,6 @@
 //! Memory for workers, with a hard limit.
 //!
-//! Buffers are mapped pages, not heap memory: what is given back is really given back, so that the
+//! Buffers are mapped pages, not heap memory: unmapping returns them to the system at once, so that the
 //! process is as small after a busy hour as before it.
 
 use std::io;
@@ -19,12 +19,12 @@ use crate::sync::lock;
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     buffer_bytes: usize,
-    /// One unit for each buffer that may be lent.
+    /// One unit for each buffer.
     shares: Pool,
     idle: Mutex<Vec<Pages>>,
 }
 
-/// How many buffers are kept for the next transfer.
+/// How many unused buffers stay mapped for the next transfer.
 const KEPT_IDLE: usize = 4;
 
 impl BufferPool {
@@ -42,7 +42,7 @@ impl BufferPool {
         self.buffer_bytes
     }
 
-    /// What the buffers on loan take, and what they may take, in bytes.
+    /// The memory of the buffers in use and its limit, in bytes.
     pub(crate) fn load(&self) -> (usize, usize) {
         let load = self.shares.load();
         (
@@ -51,7 +51,7 @@ impl BufferPool {
         )
     }
 
-    /// A buffer; waits while all of them are lent out, or the client has its share.
+    /// Takes a buffer; waits while all are in use, or the client has its share.
     pub(crate) fn take(
         self: &Arc<Self>,
         source: &Source,
@@ -67,7 +67,7 @@ impl BufferPool {
             .map_err(|error| TransferError::Local(format!("no memory for a buffer: {error}")))
     }
 
-    /// A buffer for optional use: one for which no worker waits, while less than half of all are lent out. Never
+    /// Takes a buffer for optional use: only if no worker waits for one and less than half of all are in use. Never
     /// waits.
     pub(crate) fn take_spare(self: &Arc<Self>, source: &Source) -> Option<Buffer> {
         self.lend(self.shares.try_take_spare(source, 1)?).ok()
@@ -87,20 +87,20 @@ impl BufferPool {
     }
 }
 
-/// What a buffer holds in debug builds after it went back.
+/// The content of an unused buffer in debug builds.
 const STALE: u8 = 0xdb;
 
-/// A buffer on loan; goes back when it is dropped. Its content is whatever it was before, and that may be another session's.
+/// A buffer in use; returns to its pool when it is dropped. It is not cleared: at first it may hold data of another session.
 ///
-/// No peer decides how much of it is used. Bytes leave a buffer only up to the count that the kernel has put there with a read
-/// or a receive, or that was written there by this program; a driver that is lent one as scratch memory does the same. In
-/// debug builds a buffer that goes back is filled with [`STALE`], so that every test that compares contents notices who does not.
+/// Therefore bytes leave a buffer only up to the count that a read or receive has placed there or that this program has written,
+/// never up to a length that the peer sent. Drivers that use one as scratch memory observe the same rule. In debug builds a
+/// returned buffer is filled with [`STALE`], so that every test that compares contents detects a violation.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     /// `None` only while it is dropped.
     pages: Option<Pages>,
     pool: Arc<BufferPool>,
-    /// Given back after the pages are kept or unmapped, so that there are never more than may be lent.
+    /// Dropped after the pages are kept or unmapped, so that the mapped pages never exceed the limit.
     _share: Grant,
 }
 
@@ -169,8 +169,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` and no slice of it outlives `self`. It cannot fail for
-        // a whole mapping; if it did, the pages would stay mapped and unused.
+        // SAFETY: the mapping was made by `map` and no slice of it outlives `self`. Unmapping a whole mapping
+        // cannot fail; if it did, the pages would stay mapped and unused.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
@@ -218,9 +218,9 @@ mod tests {
         assert!(pool.take_spare(&client(9)).is_some());
     }
 
-    /// Tests would not notice bytes of a transfer before if those were the same.
+    /// Without this, tests that transfer the same content twice would not detect stale bytes.
     #[test]
-    fn what_was_in_a_buffer_is_not_there_in_debug_builds() {
+    fn returned_buffers_are_overwritten_in_debug_builds() {
         let pool = BufferPool::new(4096, 4096);
         let cancel = Cancel::new();
         pool.take(&client(5), &cancel).expect("a buffer").fill(1);
@@ -257,7 +257,7 @@ mod tests {
         drop(held);
         assert_eq!(
             pool.take(&client(9), &Cancel::new())
-                .expect("nobody is ahead")
+                .expect("the queue is empty")
                 .len(),
             4096
         );

@@ -1,6 +1,6 @@
 //! Why a transfer failed, split by the party at fault.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gridhaul_protocol::block::{BlockError, EodError};
@@ -11,10 +11,10 @@ use gridhaul_storage::StorageError;
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// The session asked for what cannot be done as things stand.
+    /// The transfer does not fit the state of the session.
     #[error(transparent)]
     Sequence(#[from] SequenceError),
-    /// The file could not be opened, created or listed; nothing was moved.
+    /// The file could not be opened, created or listed; no data was moved.
     #[error("Unable to open file {}: {error}", path.display())]
     Open {
         /// The file.
@@ -34,7 +34,7 @@ pub enum TransferError {
     /// A data channel failed.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// The peer broke the rules of MODE E.
+    /// The peer violated the rules of MODE E.
     #[error(transparent)]
     Peer(#[from] PeerError),
     /// The session ended the transfer.
@@ -45,12 +45,17 @@ pub enum TransferError {
         CancelReason::Shutdown => "the server is shutting down",
     })]
     Cancelled(CancelReason),
-    /// The server lacks something: a thread, memory, a descriptor.
+    /// The server is out of a resource: threads, memory, descriptors.
     #[error("the server cannot serve the transfer: {0}")]
     Local(String),
 }
 
 impl TransferError {
+    pub(crate) fn open(path: &Path, error: StorageError) -> Self {
+        let path = path.to_owned();
+        Self::Open { path, error }
+    }
+
     /// A defect of the server; the panic message is in the log.
     pub(crate) fn panicked() -> Self {
         Self::Local("a worker thread panicked".to_owned())
@@ -70,10 +75,10 @@ pub enum CancelReason {
     Shutdown,
 }
 
-/// A transfer that does not fit what went before it.
+/// Why a transfer does not fit the commands before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
-    /// Neither listening nor connecting was asked for.
+    /// The client has requested neither listening nor connecting.
     #[error("no data port: send PASV or PORT (or EPSV, EPRT, SPAS, SPOR) first")]
     NoDataPort,
     /// GFD.20 3.4: in MODE E the sender of the data connects.
@@ -82,77 +87,77 @@ pub enum SequenceError {
     /// GFD.20 3.4: in MODE E the receiver of the data listens.
     #[error("in MODE E the receiver listens: send PASV or SPAS before STOR")]
     ReceiverMustListen,
-    /// A stream has one start: only the bytes before it can be there already.
+    /// A stream resumes at one offset: only the bytes before it can be present already.
     #[error(
         "stream mode cannot restart with more than one range, or one that does not begin at 0: use MODE E"
     )]
     StreamRestart,
-    /// RFC 1123 4.1.3.4: the file cannot be positioned where a restart says. The end itself is a place.
+    /// RFC 1123 4.1.3.4: the file cannot be positioned at the restart. The end of the file is a valid position.
     #[error("the restart at byte {offset} is behind the end of the file, which has {size} bytes")]
     RestartPastEnd {
-        /// Where the restart would go on, in bytes.
+        /// Where the transfer would resume, in bytes.
         offset: u64,
         /// How long the file is, in bytes.
         size: u64,
     },
-    /// There is another transfer in this session.
+    /// Another transfer is running in this session.
     #[error("another transfer is running in this session")]
     Busy,
 }
 
-/// How a peer broke the rules of a transfer.
+/// How a peer violated the protocol.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// A header that cannot be.
+    /// An invalid block header.
     #[error("bad block header: {0}")]
     Header(#[from] BlockError),
-    /// EOD or EOF that do not add up.
+    /// EOD and EOF contradict each other.
     #[error("bad end of data: {0}")]
     EndOfData(#[from] EodError),
-    /// Two blocks claim the same bytes.
+    /// Two blocks contain the same bytes of the file.
     #[error("blocks overlap: {0}")]
     Overlap(#[from] Overlap),
-    /// So many holes that keeping account of them is refused.
+    /// The received ranges are too fragmented to record.
     #[error("the blocks leave more than {limit} holes in the file")]
     TooManyHoles {
-        /// How many holes are accepted.
+        /// The largest accepted number of holes.
         limit: usize,
     },
     /// A data connection ended in the middle of a block or before its EOD.
     #[error("an end-of-file was reached on a data channel before its end of data (EOD)")]
     EndedBeforeEod,
-    /// The connections that EOF announced did not come.
+    /// Some of the EODs that EOF announced did not come.
     #[error(
         "EOF announced {announced} data connections with an EOD each, but only {seen} EODs came within {} seconds",
         waited.as_secs()
     )]
     MissingEods {
-        /// As EOF said.
+        /// The number in EOF.
         announced: u64,
-        /// How many came.
+        /// The EODs received.
         seen: u64,
-        /// How long they were waited for.
+        /// The time limit.
         waited: Duration,
     },
-    /// Every connection is done, and none said EOF.
+    /// Every connection has sent its EOD, and none sent EOF.
     #[error(
         "no EOF came: {seen} data connections ended their data, but none said how many there are"
     )]
     MissingEof {
-        /// How many EODs came.
+        /// The EODs received.
         seen: u64,
     },
-    /// Fewer bytes than promised.
+    /// Fewer bytes arrived than announced.
     #[error(
         "{arrived} bytes arrived of {promised} that were announced by ALLO; missing: {}",
         summary(missing)
     )]
     Incomplete {
-        /// What ALLO said, in bytes.
+        /// The size in ALLO, in bytes.
         promised: u64,
-        /// How many bytes came, with those of earlier attempts.
+        /// The bytes received, including those of earlier attempts.
         arrived: u64,
-        /// What did not come.
+        /// The missing ranges.
         missing: RangeSet,
     },
 }

@@ -1,23 +1,22 @@
-//! The account of what has arrived: the receiver's proof that a file is complete.
+//! The record of received ranges, from which a receiver concludes that a file is complete.
 //!
-//! A block is claimed before a byte of it is written, so that two blocks that overlap are refused
-//! before they can spoil each other, and recorded as arrived once storage has it. Memory is bounded by
-//! the number of holes, which is bounded.
+//! A block is claimed before its first byte is written, so that an overlapping block is refused before it
+//! overwrites data, and recorded as arrived once storage has accepted it. The number of holes is limited,
+//! and therefore the memory.
 
 use std::ops::{DerefMut, Range};
-use std::sync::PoisonError;
 
 use gridhaul_protocol::block::{EndOfDataCount, EodError};
 use gridhaul_protocol::ranges::RangeSet;
 
 use crate::error::PeerError;
-use crate::sync::CheckedMutex;
+use crate::sync::{CheckedMutex, ignore_poison};
 
-/// How fragmented a file may be while it arrives. Sixty-four channels with blocks in flight make some
-/// hundreds of holes; this many are made by a peer that sends every other byte.
+/// How fragmented a file may be while it arrives. Sixty-four channels with blocks in flight cause some
+/// hundreds of holes; only a peer that sends every other byte or the like causes this many.
 const MAX_RANGES: usize = 65_536;
 
-/// What arrived, shared by all workers of a transfer.
+/// The received ranges and ends of data, shared by all workers of a transfer.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     state: CheckedMutex<State>,
@@ -29,7 +28,7 @@ struct State {
     arrived: RangeSet,
     /// Arrived, and not yet reported by a restart marker.
     unreported: RangeSet,
-    /// One for each stripe.
+    /// The EOD count of each stripe.
     ends: Vec<EndOfDataCount>,
 }
 
@@ -47,7 +46,11 @@ impl Ledger {
         }
     }
 
-    /// Takes possession of a block's bytes before they are written.
+    /// Reserves the bytes of a block before they are written.
+    ///
+    /// # Errors
+    ///
+    /// When another block has claimed some of them, or there are too many holes.
     pub(crate) fn claim(&self, block: Range<u64>) -> Result<(), PeerError> {
         if block.is_empty() {
             return Ok(());
@@ -75,12 +78,12 @@ impl Ledger {
         std::mem::take(&mut self.lock().unreported)
     }
 
-    /// A copy of all that was recorded.
+    /// A copy of all recorded ranges.
     pub(crate) fn arrived(&self) -> RangeSet {
         self.lock().arrived.clone()
     }
 
-    /// EOF on a stripe: so many EODs will come in all.
+    /// EOF on a stripe, with the total number of EODs to expect.
     pub(crate) fn end_of_file(&self, stripe: usize, eods: u64) -> Result<(), EodError> {
         self.lock().ends[stripe].on_end_of_file(eods)
     }
@@ -90,19 +93,19 @@ impl Ledger {
         self.lock().ends[stripe].on_end_of_data()
     }
 
-    /// Whether every stripe has its EOF, and all the EODs that it announced.
+    /// Whether every stripe has received its EOF and all announced EODs.
     pub(crate) fn complete(&self) -> bool {
         self.lock().ends.iter().all(EndOfDataCount::complete)
     }
 
-    /// What EOF said and how many EODs came, on one stripe.
+    /// The EODs announced by EOF, if it came, and the EODs received, on one stripe.
     pub(crate) fn end_of_data_count(&self, stripe: usize) -> (Option<u64>, u64) {
         let state = self.lock();
         (state.ends[stripe].expected(), state.ends[stripe].seen())
     }
 
     fn lock(&self) -> impl DerefMut<Target = State> + '_ {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 }
 

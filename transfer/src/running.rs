@@ -1,4 +1,4 @@
-//! A transfer under way, as its workers and its session share it.
+//! The state of a transfer, shared by its workers and its session.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,24 +18,24 @@ use crate::sync::lock;
 
 /// The shared state of one transfer.
 pub(crate) struct Running {
-    /// Ends every call of every worker.
+    /// Cancels every blocking call of every worker.
     pub(crate) cancel: Cancel,
-    /// Ends the wait for further data connections.
+    /// Cancels waiting for further data connections.
     pub(crate) accepting: Cancel,
-    /// What has arrived; stays empty where nothing is received.
+    /// The received ranges; empty when sending.
     pub(crate) ledger: Ledger,
     events: EventSink,
     started: AtomicBool,
-    /// The first failure; what fails after it fails because of it.
+    /// The first failure, which is the cause of later ones.
     failure: Mutex<Option<TransferError>>,
-    /// For each stripe the counters of its channels.
+    /// The byte counters of the channels, by stripe.
     stripes: Vec<Mutex<Vec<Arc<AtomicU64>>>>,
     tally: Mutex<Tally>,
-    /// All has arrived, and is being put on the disk.
+    /// All data has arrived and is being synced or hashed.
     settling: AtomicBool,
 }
 
-/// What the transfer log wants to know of the channels.
+/// Facts about the channels for the transfer log.
 #[derive(Debug, Default)]
 struct Tally {
     channels: usize,
@@ -49,15 +49,15 @@ struct Tally {
     last_refusal: Option<Refusal>,
 }
 
-/// The use that a transfer makes of a channel.
+/// A transfer's use of a channel.
 pub(crate) struct ChannelUse {
-    /// Bytes of the file that the channel moved.
+    /// Bytes of the file moved over the channel.
     pub(crate) moved: Arc<AtomicU64>,
-    /// What the driver told when the transfer began to use the channel.
+    /// The driver's counters when the transfer began to use the channel.
     before: Vec<Detail>,
 }
 
-/// Each address is remembered once; more than the number of stripes is of no use.
+/// The number of different peer addresses for the log; a transfer has at most this many stripes.
 const MAX_PEERS: usize = 64;
 
 impl Running {
@@ -75,7 +75,7 @@ impl Running {
         })
     }
 
-    /// A blocking call without a time limit of its own: the session watches over stalls.
+    /// A blocking call without a time limit: the session detects stalls.
     pub(crate) fn operation(&self) -> Operation<'_> {
         Operation {
             deadline: None,
@@ -83,29 +83,33 @@ impl Running {
         }
     }
 
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn report(&self, event: Event) {
         (self.events)(event);
     }
 
-    /// Tells of the start, unless that was told before.
+    /// Reports the start, once.
     pub(crate) fn start(&self, reused: bool) {
         if !self.started.swap(true, Ordering::AcqRel) {
-            self.tell(Event::Started { reused });
+            self.report(Event::Started { reused });
         }
     }
 
-    /// Ends the transfer with `error`, unless it failed before.
+    pub(crate) fn has_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
+    }
+
+    /// Ends the transfer with `error`, unless it has failed already.
     pub(crate) fn fail(&self, error: TransferError) {
         lock(&self.failure).get_or_insert(error);
         self.cancel.cancel();
         self.accepting.cancel();
     }
 
-    pub(crate) fn failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         lock(&self.failure).is_some()
     }
 
-    /// Begins to use a channel, whose bytes are seen by [`RunningTransfer::progress`].
+    /// Adds a channel to the transfer, so that [`RunningTransfer::progress`] includes its bytes.
     pub(crate) fn count_channel(&self, stripe: usize, channel: &dyn Channel) -> ChannelUse {
         let moved = Arc::new(AtomicU64::new(0));
         lock(&self.stripes[stripe]).push(moved.clone());
@@ -128,7 +132,7 @@ impl Running {
         lock(&self.tally).channels > 0
     }
 
-    /// Remembers the largest block, for the transfer log: to be called once for a channel, not for each
+    /// Records the size of the largest block for the transfer log. Called once per channel, not for every
     /// block.
     pub(crate) fn note_block(&self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -136,8 +140,8 @@ impl Running {
         tally.block_bytes = tally.block_bytes.max(bytes);
     }
 
-    /// Remembers how a channel moved its bytes, for the log: the choice of the first channel that made one, and
-    /// the details of all. To be called when it has moved some, or failed.
+    /// Records for the log how a channel moved its bytes: the choice of the first channel that made one, and
+    /// the details of all. Called when the channel is done or has failed.
     pub(crate) fn note_use(&self, used: &ChannelUse, channel: &dyn Channel) {
         let info = channel.info();
         let mut tally = lock(&self.tally);
@@ -147,12 +151,12 @@ impl Running {
         }
     }
 
-    /// From here on no byte moves: the transfer waits for the disk.
+    /// Marks the end of the data: from now on the transfer waits for the disk or for hashes.
     pub(crate) fn settle(&self) {
         self.settling.store(true, Ordering::Release);
     }
 
-    /// Tells the checksums of what was received.
+    /// Records the checksums of the received file.
     pub(crate) fn note_checksums(&self, checksums: Vec<(ChecksumAlgorithm, String)>) {
         lock(&self.tally).checksums = checksums;
     }
@@ -162,7 +166,7 @@ impl Running {
         lock(&self.tally).refused += 1;
     }
 
-    /// Counts a connection whose handshake failed, and remembers why.
+    /// Counts a connection whose handshake failed, and records the error.
     pub(crate) fn note_failed_handshake(&self, peer: SocketAddr, error: &ChannelError) {
         let reason = error.to_string();
         let mut tally = lock(&self.tally);
@@ -170,7 +174,7 @@ impl Running {
         tally.last_refusal = Some(Refusal { peer, reason });
     }
 
-    /// The end: what the session is told, once.
+    /// Reports the end of the transfer. Called once.
     pub(crate) fn finish(&self) {
         let progress = self.progress();
         let failure = lock(&self.failure).take();
@@ -190,10 +194,10 @@ impl Running {
             last_refusal: tally.last_refusal.take(),
         };
         drop(tally);
-        self.tell(Event::Finished(Box::new(outcome)));
+        self.report(Event::Finished(Box::new(outcome)));
     }
 
-    /// The error that says which ends of data a stripe still misses.
+    /// The error for the EOF or EODs that a stripe still misses.
     pub(crate) fn missing_ends(&self, stripe: usize, waited: Duration) -> PeerError {
         match self.ledger.end_of_data_count(stripe) {
             (Some(announced), seen) => PeerError::MissingEods {

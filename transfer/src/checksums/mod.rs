@@ -1,12 +1,11 @@
 //! Checksums of a file while it arrives.
 //!
-//! A file is summed up where its bytes are anyway: Adler-32 and the CRCs by the workers, each for the runs
-//! of bytes that it receives, put together at the end. Hashes want the bytes in order; a thread follows
-//! what has arrived and reads it back ([`stage`]). Only whole files that are received from their
-//! beginning are summed; the rest of others is unknown.
+//! Workers compute Adler-32 and the CRCs of the runs of bytes that they receive; the results are combined
+//! at the end. Hashes need the bytes in order: a thread follows the received data and reads it back from the
+//! file ([`hash_stage`]). Only files that are received as a whole have checksums, because the bytes from before a
+//! restart do not pass through here.
 
-mod asked;
-mod stage;
+mod hash_stage;
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -14,19 +13,18 @@ use std::sync::{Arc, Mutex};
 use gridhaul_stack::Tap;
 use gridhaul_storage::{ChecksumAlgorithm, ChecksumPieces, OpenedFile, PartialChecksum};
 
+use crate::context::Context;
 use crate::error::TransferError;
-use crate::local::Context;
 use crate::sync::lock;
 
-pub(crate) use asked::Asked;
-use stage::HashStage;
+use hash_stage::HashStage;
 
-/// The checksums of one file that arrives.
+/// The checksums of one file while it arrives.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     context: Context,
     sums: Mutex<Vec<Sum>>,
-    /// With nothing in them: what each run begins with.
+    /// The checksums of no bytes, with which each run starts.
     empty: Vec<PartialChecksum>,
     hashes: Option<Arc<HashStage>>,
 }
@@ -38,13 +36,13 @@ struct Sum {
 }
 
 impl Arrival {
-    /// Whether some of `algorithms` want the bytes in order, and so have a thread that is waited for.
+    /// Whether some of `algorithms` need the bytes in order, and therefore a thread.
     pub(crate) fn needs_thread(algorithms: &[ChecksumAlgorithm]) -> bool {
         let mut algorithms = algorithms.iter();
         algorithms.any(|&algorithm| PartialChecksum::new(algorithm).is_none())
     }
 
-    /// Prepares for `algorithms`. `open` opens the file that arrives for reading; where it cannot be read,
+    /// Prepares `algorithms`. `open` opens the arriving file for reading; if that fails,
     /// there are no hashes.
     pub(crate) fn new(
         context: &Context,
@@ -76,7 +74,7 @@ impl Arrival {
         })
     }
 
-    /// What a worker shows its bytes to.
+    /// A tap for the bytes that one worker receives.
     pub(crate) fn watch(&self) -> Watcher<'_> {
         Watcher {
             arrival: self,
@@ -84,8 +82,7 @@ impl Arrival {
         }
     }
 
-    /// The checksums of the file, of which `length` bytes have arrived, all from its beginning. Waits for
-    /// the hashes.
+    /// The checksums of the file after all its `length` bytes have arrived. Waits for the hashes.
     pub(crate) fn finish(&self, length: u64) -> Vec<(ChecksumAlgorithm, String)> {
         let sums = mem::take(&mut *lock(&self.sums));
         let empty = self.empty.iter();
@@ -101,7 +98,7 @@ impl Arrival {
             })
             .collect();
         if let Some(hashes) = &self.hashes {
-            // The client may wait for longer than a stall may last.
+            // The wait may exceed the time limit for stalls.
             self.context.running.settle();
             finished.extend(hashes.finish(length));
         }
@@ -117,15 +114,15 @@ impl Drop for Arrival {
     }
 }
 
-/// Sees the bytes that one worker receives.
+/// Computes the checksums of the bytes that one worker receives.
 #[derive(Debug)]
 pub(crate) struct Watcher<'a> {
     arrival: &'a Arrival,
-    /// Of one thread; the lock is never waited for.
+    /// Used by one thread, so the lock is free.
     run: Mutex<Run>,
 }
 
-/// Bytes behind each other.
+/// A contiguous run of bytes.
 #[derive(Debug)]
 struct Run {
     start: u64,

@@ -9,37 +9,37 @@ use gridhaul_stack::{ChannelError, Operation};
 
 use super::gatherer::{Gatherer, Piece};
 use super::part::Part;
-use super::reader::NextHeader;
 use crate::buffers::Buffer;
+use crate::channels::{DataChannel, NextHeader};
 use crate::checksums::Watcher;
+use crate::context::Context;
 use crate::error::{PeerError, TransferError};
-use crate::local::{Context, DataChannel};
 
-/// Payloads are moved in ranges of this size, so that restart markers keep up with a block of any size.
+/// Payloads are moved in ranges of this size, so that restart markers make progress within large blocks.
 const RANGE_BYTES: u64 = 1024 * 1024;
 
-/// The blocks that come on one channel.
+/// Receives the blocks of one channel.
 pub(super) struct Blocks<'a> {
     context: &'a Context,
     part: &'a Part,
     stripe: usize,
     channel: &'a mut DataChannel,
-    /// Counts what the file has.
+    /// Counts the bytes written to the file.
     moved: &'a Arc<AtomicU64>,
-    /// Keeps the order of the file, if that was configured.
+    /// Restores the order of the file, if configured.
     gatherer: Option<&'a Gatherer>,
-    /// Whether a header came: before, the channel has no part in the transfer.
+    /// Whether a header was received: without one, the channel is not used by the transfer.
     used: bool,
     watcher: Option<Watcher<'a>>,
-    /// Taken when the first payload comes: a channel that waits needs none.
+    /// Taken with the first payload: an idle channel needs none.
     buffer: Option<Buffer>,
-    /// How long the longest block is, in bytes.
+    /// The length of the largest block, in bytes.
     largest: u64,
 }
 
-/// What becomes of a channel after its part in a transfer.
+/// The state of a channel after its end of data.
 pub(super) enum ChannelEnd {
-    /// It stays open, for the next transfer.
+    /// Open for the next transfer.
     Open,
     /// The peer closes it.
     Closed,
@@ -79,8 +79,8 @@ impl<'a> Blocks<'a> {
         loop {
             let header = match self.next_header()? {
                 Some(NextHeader::Header(header)) => header,
-                // A port scan, a health check, or a channel that the peer gave up between two
-                // transfers: it has no part in this one.
+                // A port scan, a health check, or a channel that the peer closed between two
+                // transfers.
                 Some(NextHeader::EndOfStream) if !self.used => {
                     return Ok(ChannelEnd::Closed);
                 }
@@ -96,8 +96,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The next header; `None` for a channel that has no part in a transfer which is complete without
-    /// it.
+    /// The next header; `None` if the transfer is complete without this channel.
     fn next_header(&mut self) -> Result<Option<NextHeader>, TransferError> {
         let running = &self.context.running;
         let cancel = if self.used {
@@ -115,12 +114,12 @@ impl<'a> Blocks<'a> {
             .header(&mut *self.channel.channel, &operation)
         {
             Ok(header) => Ok(Some(header)),
-            Err(ChannelError::Cancelled) if !self.used && !running.failed() => Ok(None),
+            Err(ChannelError::Cancelled) if !self.used && !running.has_failed() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Does what a block says; returns what becomes of the channel if it is its last.
+    /// Processes a block; returns the state of the channel after its last block.
     fn receive_block(&mut self, block: Block) -> Result<Option<ChannelEnd>, TransferError> {
         let ledger = &self.context.running.ledger;
         let (end_of_data, close) = match block {
@@ -169,10 +168,7 @@ impl<'a> Blocks<'a> {
         self.largest = self.largest.max(block.end - block.start);
         let mut buffer = match self.buffer.take() {
             Some(buffer) => buffer,
-            None => {
-                let buffers = &self.context.shared.buffers;
-                buffers.take(&self.context.account.source, &self.context.running.cancel)?
-            }
+            None => self.context.buffer()?,
         };
         buffer = match self.gatherer {
             Some(gatherer) => self.receive_in_order(block, gatherer, buffer)?,
@@ -182,7 +178,7 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Receives a block straight to its place in the file.
+    /// Receives a block straight into the file.
     fn receive_in_place(
         &mut self,
         block: Range<u64>,
@@ -200,7 +196,7 @@ impl<'a> Blocks<'a> {
                 .range(place + done, length, &mut buffer, self.moved, watcher);
             let DataChannel { channel, reader } = &mut *self.channel;
             let received = reader.payload_into(&mut **channel, range, &running.operation());
-            // Also what came before a failure is in the file, and a restart need not send it again.
+            // Bytes written before a failure count as well, so that a restart does not send them again.
             let written = self.moved.load(Ordering::Acquire) - before;
             let start = block.start + done;
             running.ledger.record(start..start + written);
@@ -213,7 +209,7 @@ impl<'a> Blocks<'a> {
         Ok(buffer)
     }
 
-    /// Receives a block into memory, from where it goes to the file when its turn has come.
+    /// Receives a block into memory; the gatherer writes it in the order of the file.
     fn receive_in_order(
         &mut self,
         block: Range<u64>,

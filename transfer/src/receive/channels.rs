@@ -1,6 +1,5 @@
 //! MODE E: any number of channels, on any number of stripes (GFD.20 3.4).
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -10,15 +9,14 @@ use gridhaul_stack::{ChannelError, Incoming, StackListener};
 use super::blocks::{Blocks, ChannelEnd};
 use super::gatherer::Gatherer;
 use super::part::Part;
+use crate::channels::{DataChannel, DataChannels, DataPort, Handshakes, Permit, accept};
+use crate::context::Context;
 use crate::error::{SequenceError, TransferError};
-use crate::handshakes::Handshakes;
-use crate::local::{Context, DataChannel, DataChannels, DataPort};
-use crate::node::Event;
 use crate::sync::lock;
-use crate::workers::{Permit, WorkerGroup};
+use crate::workers::WorkerGroup;
 
-/// Receives until every stripe has its EOF and all its EODs; returns what is in the file then. A
-/// failure of a worker is the transfer's failure, not an error of this call.
+/// Receives until every stripe has its EOF and all EODs; returns the received ranges. If a
+/// worker fails, the transfer fails, but this call returns no error.
 pub(super) fn receive(
     context: &Context,
     part: &Arc<Part>,
@@ -34,10 +32,9 @@ pub(super) fn receive(
         context: context.clone(),
         part: part.clone(),
         gatherer,
-        workers: WorkerGroup::new(&context.shared, &context.running),
-        started: AtomicBool::new(reused),
+        workers: context.workers(),
         handshakes: listeners.iter().map(|_| Handshakes::new(context)).collect(),
-        turn: Mutex::default(),
+        queue: Mutex::default(),
         served: listeners
             .iter()
             .map(|_| Mutex::new(Served::new()))
@@ -66,18 +63,16 @@ pub(super) fn receive(
     Ok(context.running.ledger.arrived())
 }
 
-/// What all workers of a transfer share.
+/// The state that all workers of a receiving transfer share.
 struct Receiving {
     context: Context,
     part: Arc<Part>,
     gatherer: Option<Gatherer>,
     workers: WorkerGroup,
-    /// The session was told that data comes.
-    started: AtomicBool,
-    /// Those of each stripe's listener.
+    /// The handshakes of each stripe's listener.
     handshakes: Vec<Handshakes>,
-    /// Held by the channel that waits for its permit.
-    turn: Mutex<()>,
+    /// Held by the channel that waits for its worker permit.
+    queue: Mutex<()>,
     served: Vec<Mutex<Served>>,
 }
 
@@ -85,9 +80,9 @@ struct Receiving {
 struct Served {
     /// Channels that are being received from.
     active: usize,
-    /// Since when there is none.
-    quiet_since: Instant,
-    /// Channels that said EOD, open for the next transfer.
+    /// When the last active channel ended.
+    idle_since: Instant,
+    /// Channels that have sent EOD and are open for the next transfer.
     done: Vec<DataChannel>,
 }
 
@@ -95,18 +90,20 @@ impl Served {
     fn new() -> Self {
         Self {
             active: 0,
-            quiet_since: Instant::now(),
+            idle_since: Instant::now(),
             done: Vec::new(),
         }
     }
 }
 
 impl Receiving {
-    /// Receives from the channels that an earlier transfer left open; the first is served here.
+    /// Receives from the channels that an earlier transfer left open, from the first one on the calling thread.
     fn serve_kept(self: &Arc<Self>, kept: Vec<Vec<DataChannel>>) -> Result<(), TransferError> {
         self.context.running.start(true);
         let count = kept.iter().map(Vec::len).sum();
-        let _permit = self.context.permit(&self.context.shared.receivers, count)?;
+        let _permit = self
+            .context
+            .permit(&self.context.resources.receivers, count)?;
         let mut channels = kept
             .into_iter()
             .enumerate()
@@ -123,7 +120,7 @@ impl Receiving {
         }
     }
 
-    /// Accepts the channels of all stripes, the first stripe's here.
+    /// Accepts the channels of all stripes, those of the first one on the calling thread.
     fn accept_all(
         self: &Arc<Self>,
         listeners: &mut Vec<StackListener>,
@@ -165,13 +162,12 @@ impl Receiving {
         listener: &mut StackListener,
     ) -> Result<(), TransferError> {
         let running = &self.context.running;
-        let timeout = self.context.shared.config.data_timeout;
+        let timeout = self.context.resources.data_timeout;
         let mut deadline = Instant::now() + timeout;
         let handshakes = &self.handshakes[stripe];
         loop {
             let accepted = handshakes.slot().and_then(|slot| {
-                let context = &self.context;
-                let incoming = context.accept(listener, &running.accepting, deadline)?;
+                let incoming = accept(&self.context, listener, &running.accepting, deadline)?;
                 Ok(incoming.map(|incoming| (slot, incoming)))
             });
             match accepted {
@@ -181,18 +177,18 @@ impl Receiving {
                         .spawn(move || receiving.establish(stripe, incoming, slot))?;
                 }
                 Ok(None) => {
-                    // A connection whose handshake is in progress came in time.
+                    // Connections whose handshakes are in progress came in time.
                     match handshakes.settle() {
                         Err(ChannelError::Cancelled) => continue,
                         settled => settled?,
                     }
                     let served = lock(&self.served[stripe]);
-                    let quiet_until = served.quiet_since + timeout;
+                    let idle_deadline = served.idle_since + timeout;
                     if served.active > 0 {
                         deadline = Instant::now() + timeout;
-                    } else if quiet_until > Instant::now() {
-                        deadline = quiet_until;
-                    } else if self.started.load(Ordering::Acquire) {
+                    } else if idle_deadline > Instant::now() {
+                        deadline = idle_deadline;
+                    } else if running.has_started() {
                         return Err(running.missing_ends(stripe, timeout).into());
                     } else {
                         return Err(handshakes.none_accepted(timeout));
@@ -204,18 +200,17 @@ impl Receiving {
         }
     }
 
-    /// A connection that came in the last moment, more than EOF announced, would carry data that is not counted: it
-    /// is served, so that its EOD is noticed as one too many.
+    /// Serves connections that are still in the accept queue. There are more of them than EOF announced, and
+    /// counting their EODs detects that; otherwise their data would be lost without an error.
     fn accept_late(
         self: &Arc<Self>,
         stripe: usize,
         listener: &mut StackListener,
     ) -> Result<(), TransferError> {
         let running = &self.context.running;
-        while !running.failed()
+        while !running.has_failed()
             && let Some(incoming) =
-                self.context
-                    .accept(listener, &running.cancel, Instant::now())?
+                accept(&self.context, listener, &running.cancel, Instant::now())?
         {
             let receiving = self.clone();
             self.workers.spawn(move || {
@@ -228,8 +223,8 @@ impl Receiving {
         Ok(())
     }
 
-    /// Receives from a connection once it has proved itself. It keeps its slot until it has a permit,
-    /// so that few threads wait for one.
+    /// Receives from a connection after its handshake. It keeps its slot until it has a worker permit,
+    /// which limits the number of waiting threads.
     fn establish(
         &self,
         stripe: usize,
@@ -240,15 +235,13 @@ impl Receiving {
             return Ok(());
         };
         let permit = {
-            // One transfer stands in the queue for permits once, not with all its channels.
-            let _turn = lock(&self.turn);
-            self.context.permit(&self.context.shared.receivers, 1)
+            // Only one channel of a transfer waits in the queue for permits at a time.
+            let _queue = lock(&self.queue);
+            self.context.permit(&self.context.resources.receivers, 1)
         };
         let _permit = permit?;
         // GFD.20 3.4, and observed: 150 comes with the first data connection.
-        if !self.started.swap(true, Ordering::AcqRel) {
-            self.context.running.tell(Event::Started { reused: false });
-        }
+        self.context.running.start(false);
         lock(&self.served[stripe]).active += 1;
         drop(slot);
         self.receive_and_count(stripe, DataChannel::new(channel))
@@ -261,14 +254,11 @@ impl Receiving {
 
     fn receive_and_count(&self, stripe: usize, channel: DataChannel) -> Result<(), TransferError> {
         let result = self.receive_channel(stripe, channel);
-        self.quiet(stripe);
-        result
-    }
-
-    fn quiet(&self, stripe: usize) {
         let mut served = lock(&self.served[stripe]);
         served.active -= 1;
-        served.quiet_since = Instant::now();
+        served.idle_since = Instant::now();
+        drop(served);
+        result
     }
 
     /// Receives a channel's blocks up to its EOD, and keeps the channel if it stays open.

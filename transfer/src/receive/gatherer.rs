@@ -1,18 +1,18 @@
-//! Puts what many channels receive into the order of the file, for storage that wants to be written from
-//! one end to the other (the gatherer of the RFTP paper).
+//! Restores the order of the file from blocks of many channels, for storage that must be written
+//! sequentially (the gatherer of the RFTP paper).
 //!
-//! A worker receives into its buffer and hands it over. Who brings the bytes that are wanted next writes
-//! them, and after them what waits behind them. Who is ahead leaves its buffer here and goes on with another
-//! one, until the window is full; then it waits, does not read, and TCP holds its peer back. The worker with
-//! the bytes that are wanted next has them in a buffer already, so it never waits for memory.
+//! A worker receives into its buffer and hands it over. If the buffer holds the next bytes of the file, the worker
+//! writes them and the queued pieces that follow. Otherwise the gatherer queues the buffer, and the worker continues
+//! with another one until the window is full; then it stops reading, and TCP flow control stops its peer. A
+//! worker with the next bytes never waits for memory, because it has them in a buffer already.
 //!
-//! The order is not worth a transfer: bytes that do not come for [`PATIENCE`] while others wait for
-//! them are passed over, and are written when they come. Whether they had to come is for the ledger to say.
+//! The order must not block a transfer: bytes that do not arrive within [`PATIENCE`] while others wait are
+//! skipped, and are written out of order when they arrive. The ledger detects bytes that never arrive.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use gridhaul_protocol::ranges::RangeSet;
@@ -21,23 +21,23 @@ use gridhaul_stack::{Cancel, ChannelError};
 
 use crate::buffers::{Buffer, BufferPool};
 use crate::error::TransferError;
-use crate::sync::lock;
+use crate::sync::{ignore_poison, lock};
 
-/// Received bytes on their way to the file.
+/// Received bytes that are not written yet.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Where they belong, from the start of the part.
+    /// Their offsets from the start of the part.
     pub(super) range: Range<u64>,
-    /// They are at its start.
+    /// Holds them at its start.
     pub(super) buffer: Buffer,
-    /// The counter of the channel that they came on.
+    /// The byte counter of their channel.
     pub(super) moved: Arc<AtomicU64>,
 }
 
 impl Piece {
     pub(super) fn bytes(&self) -> &[u8] {
         let length = self.range.end - self.range.start;
-        // The code that made the piece has filled this much of the buffer.
+        // The code that makes a piece fills this much of the buffer.
         usize::try_from(length).map_or(&[], |length| &self.buffer[..length])
     }
 }
@@ -48,40 +48,40 @@ pub(super) type Write = dyn Fn(&Piece) -> Result<(), TransferError> + Send + Syn
 /// The window between what is received and what is written.
 pub(super) struct Gatherer {
     pool: Arc<BufferPool>,
-    /// Whose buffers they are.
+    /// The client that the buffers count for.
     source: Source,
     write: Box<Write>,
-    /// How many pieces may wait.
+    /// The maximum number of queued pieces.
     window: usize,
     patience: Duration,
     state: Mutex<State>,
-    /// Something was written, or passed over.
+    /// Signalled after a write.
     changed: Condvar,
 }
 
 struct State {
-    /// All before it was written, was there before, or was passed over.
+    /// All bytes before this offset were written, were present before, or were skipped.
     next: u64,
-    /// What the file had before: it does not come again.
+    /// The ranges that the file had before the transfer.
     present: RangeSet,
-    waiting: BTreeMap<u64, Piece>,
-    /// Buffers of pieces that waited and were written.
+    queued: BTreeMap<u64, Piece>,
+    /// Buffers of queued pieces that were written.
     free: Vec<Buffer>,
     /// A worker is writing.
     writing: bool,
 }
 
-/// What waits takes at most this much memory, and half of the pool.
+/// Queued pieces take at most this much memory, and at most half of the pool.
 const WINDOW_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long the bytes that are wanted next may keep others waiting.
+/// How long other pieces wait for the next bytes of the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a waiting worker looks whether its transfer was cancelled.
+/// How often a waiting worker checks for cancellation.
 const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
 impl Gatherer {
-    /// For a file that has `present` already.
+    /// A gatherer for a file that already has the ranges `present`.
     pub(super) fn new(
         (pool, source): (&Arc<BufferPool>, &Source),
         present: &RangeSet,
@@ -90,7 +90,7 @@ impl Gatherer {
         let mut state = State {
             next: 0,
             present: present.clone(),
-            waiting: BTreeMap::new(),
+            queued: BTreeMap::new(),
             free: Vec::new(),
             writing: false,
         };
@@ -106,11 +106,11 @@ impl Gatherer {
         }
     }
 
-    /// Takes a piece, and returns a buffer for the next one. Waits while the window is full.
+    /// Accepts a piece, and returns a buffer for the next one. Waits while the window is full.
     ///
     /// # Errors
     ///
-    /// When writing fails, which may be that of other pieces, or the transfer is cancelled.
+    /// When writing this or a queued piece fails, or the transfer is cancelled.
     pub(super) fn hand_over(&self, piece: Piece, cancel: &Cancel) -> Result<Buffer, TransferError> {
         let mut state = lock(&self.state);
         let (mut seen, mut since) = (state.next, Instant::now());
@@ -118,23 +118,23 @@ impl Gatherer {
             if !state.writing {
                 if piece.range.start <= state.next {
                     state = self.write(state, &piece)?;
-                    drop(self.write_waiting(state)?);
+                    drop(self.write_queued(state)?);
                     return Ok(piece.buffer);
                 }
-                // After something was passed over, what waits is wanted, and no worker may come for it.
-                if let Some(wanted) = state.take_wanted() {
-                    state = self.write(state, &wanted)?;
-                    state.free.push(wanted.buffer);
+                // After bytes were skipped, a queued piece may be next without a worker to write it.
+                if let Some(next) = state.take_next() {
+                    state = self.write(state, &next)?;
+                    state.free.push(next.buffer);
                     continue;
                 }
             }
-            if state.waiting.len() < self.window
+            if state.queued.len() < self.window
                 && let Some(free) = state
                     .free
                     .pop()
                     .or_else(|| self.pool.take_spare(&self.source))
             {
-                state.waiting.insert(piece.range.start, piece);
+                state.queued.insert(piece.range.start, piece);
                 return Ok(free);
             }
             if cancel.is_cancelled() {
@@ -143,38 +143,36 @@ impl Gatherer {
             if state.next != seen {
                 (seen, since) = (state.next, Instant::now());
             } else if !state.writing && since.elapsed() >= self.patience {
-                state.pass_over(piece.range.start);
+                state.skip_gap(piece.range.start);
                 continue;
             }
-            (state, _) = self
-                .changed
-                .wait_timeout(state, CANCEL_CHECK.min(self.patience))
-                .unwrap_or_else(PoisonError::into_inner);
+            let interval = CANCEL_CHECK.min(self.patience);
+            (state, _) = ignore_poison(self.changed.wait_timeout(state, interval));
         }
     }
 
-    /// Writes what waits for bytes that did not come, when no more will.
+    /// Writes the queued pieces at the end, when the bytes before them did not arrive.
     pub(super) fn finish(&self) -> Result<(), TransferError> {
         let mut state = lock(&self.state);
-        while let Some((_, piece)) = state.waiting.pop_first() {
+        while let Some((_, piece)) = state.queued.pop_first() {
             state = self.write(state, &piece)?;
         }
         Ok(())
     }
 
-    /// Writes all that waits and is wanted.
-    fn write_waiting<'a>(
+    /// Writes all queued pieces up to the next gap.
+    fn write_queued<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
     ) -> Result<MutexGuard<'a, State>, TransferError> {
-        while let Some(piece) = state.take_wanted() {
+        while let Some(piece) = state.take_next() {
             state = self.write(state, &piece)?;
             state.free.push(piece.buffer);
         }
         Ok(state)
     }
 
-    /// Writes a piece, without the lock.
+    /// Writes a piece, with the lock released.
     fn write<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -192,22 +190,22 @@ impl Gatherer {
 }
 
 impl State {
-    /// The first piece that waits, if nothing before it is waited for.
-    fn take_wanted(&mut self) -> Option<Piece> {
-        let first = self.waiting.first_entry()?;
+    /// The first queued piece, if it continues the file without a gap.
+    fn take_next(&mut self) -> Option<Piece> {
+        let first = self.queued.first_entry()?;
         (*first.key() <= self.next).then(|| first.remove())
     }
 
-    /// All before `end` is in the file, or will not be waited for.
+    /// Records that all bytes before `end` were written or skipped.
     fn advance(&mut self, end: u64) {
         let next = self.next.max(end);
         let gap = self.present.missing_in(next..u64::MAX).next();
         self.next = gap.map_or(next, |gap| gap.start);
     }
 
-    /// Goes on with what is there: with a piece that starts at `start`, or with what waits before it.
-    fn pass_over(&mut self, start: u64) {
-        let first = self.waiting.keys().next().copied();
+    /// Skips the gap before a piece that starts at `start`, or before the first queued piece.
+    fn skip_gap(&mut self, start: u64) {
+        let first = self.queued.keys().next().copied();
         self.advance(first.map_or(start, |first| first.min(start)));
     }
 }
@@ -220,15 +218,14 @@ mod tests {
 
     use super::*;
 
-    /// A piece is so long.
+    /// The length of a piece.
     const PIECE: u64 = 10;
 
     fn client(host: u8) -> Source {
         Source::at([192, 0, 2, host].into())
     }
 
-    /// Runs channels that hand their pieces over in the order that they have them, and returns the
-    /// order in which those were written.
+    /// Hands over the pieces of several channels, and returns the order in which they were written.
     fn gather(
         channels: Vec<Vec<u64>>,
         present: &RangeSet,
@@ -277,7 +274,7 @@ mod tests {
         lock(&written).clone()
     }
 
-    /// Deals the pieces of a file to channels.
+    /// Distributes the pieces of a file among channels.
     fn dealt(choices: &[usize], channels: usize, present: &RangeSet) -> Vec<Vec<u64>> {
         let mut dealt = vec![Vec::new(); channels];
         for (number, choice) in (0..).zip(choices) {
@@ -289,17 +286,17 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_from_the_end_is_served_out_of_order() {
+    fn a_file_that_is_sent_backwards_is_written_out_of_order() {
         let backwards = vec![(0..50).rev().collect()];
         let patience = Duration::from_millis(1);
         let mut written = gather(backwards, &RangeSet::new(), 4, patience);
-        assert_ne!(written[0], 0, "it was waited for in vain");
+        assert_ne!(written[0], 0, "the first bytes were skipped");
         written.sort_unstable();
         assert_eq!(written, (0..50).collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_worker_that_waits_ends_when_the_transfer_does() {
+    fn a_cancelled_worker_stops_waiting() {
         let pool = BufferPool::new(4096, 4096);
         let gatherer = Gatherer::new((&pool, &client(0)), &RangeSet::new(), Box::new(|_| Ok(())));
         let cancel = Cancel::new();
@@ -319,8 +316,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whichever channel has which piece, and however little memory there is: the file is written
-        /// from one end to the other.
+        /// For every distribution of the pieces and any amount of memory.
         #[test]
         fn pieces_are_written_in_the_order_of_the_file(
             choices in proptest::collection::vec(0_usize..100, 0..200),

@@ -1,10 +1,17 @@
-//! Receives files, and proves that they are complete.
+//! Receives files, and checks that they are complete.
+//!
+//! ```text
+//!   file ──┬─> stream      stream mode: one channel
+//!          └─> channels    MODE E: accepts channels, one worker each
+//!                └─> blocks      the blocks of one channel
+//!                      └─> gatherer    restores the order of the file, if configured
+//!   all of them write to part (the file), which reserves its blocks with reserve
+//! ```
 
 mod blocks;
 mod channels;
 mod gatherer;
 mod part;
-mod reader;
 mod reserve;
 mod stream;
 
@@ -17,15 +24,15 @@ use gridhaul_storage::{OpenedFile, StoredFile, WriteMode, Writing};
 
 use gatherer::{Gatherer, Piece};
 use part::Part;
-pub(crate) use reader::{BlockReader, READ_AHEAD_BYTES};
 
+use crate::channels::{DataChannels, Role};
 use crate::checksums::Arrival;
+use crate::context::Context;
 use crate::error::{PeerError, TransferError};
-use crate::local::{Context, DataChannels, Role};
 use crate::node::{Placement, Plan};
-use crate::send::{open_error, stream_start};
+use crate::restart::stream_start;
 
-/// The file, or the part of it, that a session wants to receive.
+/// The file to receive, or the part of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path,
@@ -38,14 +45,14 @@ pub(crate) struct Target<'a> {
 pub(crate) struct OpenedTarget {
     part: Arc<Part>,
     path: PathBuf,
-    /// Keeps others from believing what they know of the file.
+    /// Invalidates cached checksums of the file.
     writing: Writing,
-    /// Where a stream starts, in the transfer.
+    /// Where a stream starts, as an offset of the transfer.
     start: u64,
     ascii: bool,
-    /// What arrived earlier.
+    /// The ranges that arrived earlier.
     restart: RangeSet,
-    /// How many bytes there must be in the end, where that is known.
+    /// The expected size of the file, where the client announced it.
     promised: Option<u64>,
 }
 
@@ -57,7 +64,7 @@ pub(crate) fn open(
     channels: &DataChannels,
 ) -> Result<OpenedTarget, TransferError> {
     let ascii = plan.mode == TransferMode::Stream && plan.representation == Representation::Ascii;
-    // All that can be refused is refused before the old content is cut away.
+    // All checks come before the open, which truncates the file.
     let start = match plan.mode {
         TransferMode::Stream => stream_start(target.restart)?,
         TransferMode::Extended => {
@@ -76,9 +83,9 @@ pub(crate) fn open(
     } else {
         context.storage.open_write(target.path, mode)
     }
-    .map_err(|error| open_error(target.path, error))?;
-    // Writing to a file invalidates what was known of it.
-    let writing = context.shared.checksums.memory().begin_writing(&file)?;
+    .map_err(|error| TransferError::open(target.path, error))?;
+    // Writing to a file invalidates its cached checksums.
+    let writing = context.resources.checksums.memory().begin_writing(&file)?;
     let arrival = match plan.handling.checksums.as_slice() {
         [] => None,
         algorithms if fresh && !ascii => {
@@ -87,8 +94,8 @@ pub(crate) fn open(
         }
         _ => None,
     };
-    let mut part = Part::new(file, target.placement, &plan.handling).summed(arrival);
-    // TYPE A changes the number of bytes, so ALLO says nothing about the file there.
+    let mut part = Part::new(file, target.placement, &plan.handling).with_checksums(arrival);
+    // TYPE A changes the number of bytes, so ALLO does not give the size of the file.
     let promised = target.promised.filter(|&bytes| bytes > 0 && !ascii);
     part.reserve(promised)?;
     Ok(OpenedTarget {
@@ -98,13 +105,13 @@ pub(crate) fn open(
         start,
         ascii,
         restart: target.restart.clone(),
-        // A client that stores a part announces what it was asked for, and sends what its file has of it
-        // (observed from globus-url-copy 10.12): only for a whole file is ALLO a promise.
+        // A client that stores a part announces the length that its user requested, and sends less if its file is
+        // shorter (observed from globus-url-copy 10.12): ALLO is reliable only for a whole file.
         promised: promised.filter(|_| target.placement == Placement::Replace),
     })
 }
 
-/// `STOR`, `ESTO A` and `APPE`: receives into `opened`, and proves that it is complete.
+/// `STOR`, `ESTO A` and `APPE`: receives into `opened`, and checks that it is complete.
 pub(crate) fn file(
     context: &Context,
     plan: &Plan,
@@ -131,7 +138,7 @@ pub(crate) fn file(
             length.map(|length| RangeSet::from(start..start.saturating_add(length)))
         }
         TransferMode::Extended => {
-            // A stream comes in order by itself.
+            // Only MODE E needs this: a stream is in order.
             let gatherer = plan
                 .handling
                 .ordered
@@ -145,23 +152,23 @@ pub(crate) fn file(
     let mut present = restart.clone();
     present.extend_from(&arrived);
     part.lengthen(&present)?;
-    if context.running.failed() {
-        // What was received stays in the file; the worker that noticed the failure reports it.
+    if context.running.has_failed() {
+        // The received bytes stay in the file; the worker that failed has recorded the error.
         return Ok(());
     }
     if let Some(promised) = promised {
-        prove_complete(promised, &restart, &arrived)?;
+        check_complete(promised, &restart, &arrived)?;
     }
     let stored = StoredFile {
         storage: &*context.storage,
         path: &path,
     };
-    let sums = part.sum_up(&arrived, writing, &stored);
+    let sums = part.finish_checksums(&arrived, writing, &stored);
     context.running.note_checksums(sums);
-    if context.running.failed() {
+    if context.running.has_failed() {
         return Ok(());
     }
-    // The workers are done, and their shares of the file dropped.
+    // The workers have finished and dropped their references to the file.
     match Arc::into_inner(part) {
         Some(part) => part.close(&arrived, &context.running),
         None => Err(TransferError::Local(
@@ -170,14 +177,14 @@ pub(crate) fn file(
     }
 }
 
-/// Opens for reading what is being written, for those who want to see what has arrived. The name may be that
-/// of another file by now, or the account may not read its own file.
+/// Opens the arriving file for reading, for the hashes. `None` if the name belongs to another file by now, or the
+/// account may not read its own file.
 fn open_again(context: &Context, path: &Path, writing: &Writing) -> Option<OpenedFile> {
     let file = context.storage.open_read(path).ok()?;
     writing.is_of(&file).then_some(file)
 }
 
-/// Brings what many channels receive into the order of the file.
+/// The gatherer for the file, which writes to it in order.
 fn gatherer(context: &Context, part: &Arc<Part>, present: &RangeSet) -> Gatherer {
     let (part, running) = (part.clone(), context.running.clone());
     let write = move |piece: &Piece| {
@@ -189,16 +196,16 @@ fn gatherer(context: &Context, part: &Arc<Part>, present: &RangeSet) -> Gatherer
         part.note_stored(piece.bytes().len() as u64)
     };
     Gatherer::new(
-        (&context.shared.buffers, &context.account.source),
+        (&context.resources.buffers, &context.account.source),
         present,
         Box::new(write),
     )
 }
 
-/// RFC 959 4.1.3 has `ALLO` reserve room; the clients of this field announce the exact number of bytes
-/// that they will send, or that the file will have after a restart. A client that dies in stream mode
-/// ends its stream like one that is done, and this is the only way to tell them apart.
-fn prove_complete(promised: u64, restart: &RangeSet, arrived: &RangeSet) -> Result<(), PeerError> {
+/// Compares the received ranges with the size in `ALLO`. By RFC 959 4.1.3 `ALLO` only reserves storage; GridFTP
+/// clients announce the exact number of bytes that they will send, or the size of the file after a restart. In stream
+/// mode a client that crashes ends its stream like one that has sent everything, and only the size shows the difference.
+fn check_complete(promised: u64, restart: &RangeSet, arrived: &RangeSet) -> Result<(), PeerError> {
     if arrived.covered() >= promised {
         return Ok(());
     }
@@ -224,16 +231,16 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_kept_by_all_bytes_or_by_the_rest_of_them() {
-        assert!(prove_complete(100, &RangeSet::new(), &ranges("0-100")).is_ok());
-        assert!(prove_complete(100, &ranges("0-40"), &ranges("40-100")).is_ok());
-        assert!(prove_complete(60, &ranges("0-40"), &ranges("40-100")).is_ok());
-        assert!(prove_complete(100, &RangeSet::new(), &ranges("0-200")).is_ok());
+    fn a_file_with_the_announced_bytes_is_complete() {
+        assert!(check_complete(100, &RangeSet::new(), &ranges("0-100")).is_ok());
+        assert!(check_complete(100, &ranges("0-40"), &ranges("40-100")).is_ok());
+        assert!(check_complete(60, &ranges("0-40"), &ranges("40-100")).is_ok());
+        assert!(check_complete(100, &RangeSet::new(), &ranges("0-200")).is_ok());
     }
 
     #[test]
-    fn a_broken_promise_says_what_is_missing() {
-        let error = prove_complete(100, &ranges("0-10"), &ranges("20-30,40-100"))
+    fn an_incomplete_file_is_an_error_with_the_missing_ranges() {
+        let error = check_complete(100, &ranges("0-10"), &ranges("20-30,40-100"))
             .expect_err("20 bytes are missing");
         let text = error.to_string();
         assert!(text.contains("80 bytes arrived of 100"), "{text}");

@@ -1,4 +1,4 @@
-//! The file that receives: where the transfer's bytes go in it, and how safe they are there.
+//! The file that a transfer writes to: offsets, reservation, write-back, and closing.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -15,22 +15,22 @@ use crate::error::TransferError;
 use crate::node::{Handling, Placement, SyncPolicy};
 use crate::running::Running;
 
-/// Where a file shall be on the disk at the end, the kernel is told to write whenever so much has come:
-/// often enough that little is left for the end, and seldom enough for large writes.
+/// How often write-back is started for a file that must be on disk at the end: often enough to leave little for
+/// the end, and seldom enough for large writes.
 const WRITE_BACK_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A file that receives, and where the transfer's offsets begin in it.
+/// The file that a transfer writes to, and where the transfer's offsets begin in it.
 #[derive(Debug)]
 pub(super) struct Part {
     file: OpenedFile,
     base: u64,
     sync: SyncPolicy,
     sparse: Option<Sparse>,
-    /// Blocks for what was announced.
+    /// The reserved blocks for the announced bytes.
     reserve: Option<Reserve>,
-    /// Bytes that the file has got.
+    /// Bytes written by this transfer.
     stored: AtomicU64,
-    /// Where what arrives is summed up.
+    /// Computes checksums of the arriving bytes.
     arrival: Option<Arrival>,
 }
 
@@ -53,18 +53,18 @@ impl Part {
         }
     }
 
-    /// Sums up what arrives.
-    pub(super) fn summed(self, arrival: Option<Arrival>) -> Self {
+    /// Adds checksums of the arriving bytes.
+    pub(super) fn with_checksums(self, arrival: Option<Arrival>) -> Self {
         Self { arrival, ..self }
     }
 
-    /// What a worker shows its bytes to.
+    /// A tap for the bytes that one worker receives.
     pub(super) fn watch(&self) -> Option<Watcher<'_>> {
         self.arrival.as_ref().map(Arrival::watch)
     }
 
-    /// The checksums of the whole file, of which all has arrived. From here on they are remembered.
-    pub(super) fn sum_up(
+    /// The checksums of a file that has arrived as a whole; caches them.
+    pub(super) fn finish_checksums(
         &self,
         arrived: &RangeSet,
         writing: Writing,
@@ -83,7 +83,7 @@ impl Part {
         sums
     }
 
-    /// A range of the file that receives.
+    /// A range of the file to receive into.
     pub(super) fn range<'a>(
         &'a self,
         offset: u64,
@@ -94,14 +94,14 @@ impl Part {
     ) -> FileRange<'a> {
         FileRange {
             tap: watcher.map(|watcher| watcher as &dyn Tap),
-            // Holes come of what is not written, and past the page cache all of a block is.
+            // Direct I/O writes whole blocks, and would fill the holes.
             direct: self.file.direct().filter(|_| self.sparse.is_none()),
             sparse: self.sparse,
             ..FileRange::new(self.file.as_fd(), offset, length, scratch, moved)
         }
     }
 
-    /// Writes to the file from `offset` on.
+    /// A writer to the file from `offset` on.
     pub(super) fn writer<'a>(
         &'a self,
         offset: u64,
@@ -111,7 +111,7 @@ impl Part {
         self.range(offset, 0, &mut [], moved, watcher).writer()
     }
 
-    /// Whether a block of the transfer has a place in the largest file there can be.
+    /// The offset in the file of a block of the transfer; an error if it exceeds the largest possible file.
     pub(super) fn place(&self, block: &Range<u64>) -> Result<u64, TransferError> {
         let fits = |offset: u64| {
             self.base
@@ -124,8 +124,8 @@ impl Part {
         }
     }
 
-    /// Refuses what was announced if the disk cannot hold it, and reserves blocks from here on as bytes come.
-    /// Where holes shall stay, it is not known how much room is needed.
+    /// Checks that the announced bytes fit on the disk, and reserves blocks as bytes arrive. Not for sparse
+    /// files, whose disk usage is unknown.
     pub(super) fn reserve(&mut self, promised: Option<u64>) -> Result<(), TransferError> {
         if let Some(bytes) = promised.filter(|_| self.sparse.is_none()) {
             self.place(&(0..bytes))?;
@@ -134,7 +134,7 @@ impl Part {
         Ok(())
     }
 
-    /// Gives back the reserved blocks behind the end of the file.
+    /// Frees the reserved blocks behind the end of the file.
     pub(super) fn release_reserve(&self) -> Result<(), TransferError> {
         if let Some(reserve) = &self.reserve {
             reserve.release()?;
@@ -142,8 +142,8 @@ impl Part {
         Ok(())
     }
 
-    /// To be told of bytes that were written: of any that shall be on the disk at the end, the kernel
-    /// begins to write while others still come.
+    /// Records written bytes. Extends the reservation, and starts write-back if the file must be on disk
+    /// at the end.
     pub(super) fn note_stored(&self, bytes: u64) -> Result<(), TransferError> {
         if self.sync == SyncPolicy::None && self.reserve.is_none() {
             return Ok(());
@@ -161,8 +161,8 @@ impl Part {
         Ok(())
     }
 
-    /// Makes the file as long as it must be for what it has, where zeros at its end were not written.
-    /// After a failure as well: a peer that was told of them does not send them again.
+    /// Extends a sparse file over zeros at its end that were not written. Also after a
+    /// failure: the restart markers included them, so the peer does not send them again.
     pub(super) fn lengthen(&self, present: &RangeSet) -> Result<(), TransferError> {
         let needed = self.base.saturating_add(present.end());
         if self.sparse.is_some() && self.file.size()? < needed {
@@ -171,8 +171,8 @@ impl Part {
         Ok(())
     }
 
-    /// The last doubts: the file is as long as it must be, as safe as was asked for, and closing it
-    /// reports no error.
+    /// Checks the length of the file, syncs it as configured, and closes it. An error of any step fails the
+    /// transfer.
     pub(super) fn close(self, arrived: &RangeSet, running: &Running) -> Result<(), TransferError> {
         let needed = if arrived.is_empty() {
             0
@@ -201,8 +201,8 @@ mod tests {
 
     use super::*;
 
-    /// A device that takes everything, and that cannot be put on a disk.
-    fn nothing(sync: SyncPolicy) -> Part {
+    /// A device that accepts all writes and does not support fdatasync.
+    fn null_device(sync: SyncPolicy) -> Part {
         let device = File::options().write(true).open("/dev/null");
         let file = OpenedFile::new(device.expect("every system has it").into(), 0);
         let handling = Handling {
@@ -213,17 +213,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_on_the_disk_is_an_error_where_that_was_asked_for() {
+    fn a_failed_sync_is_an_error_if_sync_is_configured() {
         let running = Running::new(1, Box::new(|_| {}));
-        let close = |sync| nothing(sync).close(&RangeSet::new(), &running);
-        close(SyncPolicy::None).expect("nobody asked");
-        close(SyncPolicy::Close).expect("a device writes when it likes");
+        let close = |sync| null_device(sync).close(&RangeSet::new(), &running);
+        close(SyncPolicy::None).expect("no sync configured");
+        close(SyncPolicy::Close).expect("write-back is optional");
         let error = close(SyncPolicy::Data).expect_err("fdatasync is refused");
         assert!(error.to_string().contains("Invalid argument"), "{error}");
     }
 
     #[test]
-    fn parts_begin_where_they_were_placed() {
+    fn the_placement_determines_the_offset() {
         let file = || OpenedFile::new(File::open("/dev/null").expect("there").into(), 70);
         let place = |placement, block| {
             let part = Part::new(file(), placement, &Handling::default());

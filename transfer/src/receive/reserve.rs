@@ -1,40 +1,43 @@
-//! Blocks that are reserved for what `ALLO` announced.
+//! Reservation of disk blocks for the size in `ALLO`.
 //!
-//! A reservation keeps a file in one piece and tells of a full disk early, but an announcement costs a client
-//! nothing. So nothing is reserved for a client that sends nothing, later about as much as has come, and
-//! never more than [`MOST_AHEAD_BYTES`] beyond it. What is left is given back however the transfer ends, when the
-//! reservation is dropped.
+//! A reservation avoids fragmentation and detects a full disk early, but an announcement costs the client
+//! nothing. So the reservation starts with the first byte, grows with the received bytes to about twice their
+//! number, and never exceeds them by more than [`MOST_AHEAD_BYTES`]. Unused blocks are freed when the reservation is
+//! dropped, however the transfer ends.
 
 use std::os::fd::AsFd as _;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use gridhaul_storage::{OpenedFile, StorageError};
 
-/// From this size on, blocks are reserved.
+use crate::sync::lock;
+
+/// Blocks are reserved for files of at least this size.
 const FROM_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The least and the most that is reserved beyond what has come.
+/// The limits of the reservation beyond the received bytes.
 const LEAST_AHEAD_BYTES: u64 = 16 * 1024 * 1024;
 const MOST_AHEAD_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The reservation of one file.
 #[derive(Debug)]
 pub(super) struct Reserve {
-    /// A descriptor of its own, which is closed after the rest is given back.
+    /// A separate descriptor, closed after the unused blocks are freed.
     file: OpenedFile,
     /// Where the announced bytes begin in the file.
     base: u64,
-    /// How many are announced.
+    /// The number of announced bytes.
     promised: u64,
-    /// When so many bytes have come, more is reserved.
+    /// The number of received bytes at which the reservation grows.
     due: AtomicU64,
-    /// How many bytes are reserved from `base` on.
+    /// The number of reserved bytes from `base` on.
     reserved: Mutex<u64>,
 }
 
 impl Reserve {
-    /// Looks whether there is room for what is announced; `None` where nothing is to be reserved.
+    /// Checks that there is room for the announced bytes; `None` if the file is small or the file system cannot
+    /// reserve blocks.
     ///
     /// # Errors
     ///
@@ -56,7 +59,7 @@ impl Reserve {
             due: AtomicU64::new(1),
             reserved: Mutex::new(1),
         };
-        // One block shows whether the file system can.
+        // Reserving one block shows whether the file system supports it.
         if !file.preallocate(base, 1)? {
             return Ok(None);
         }
@@ -64,12 +67,12 @@ impl Reserve {
         Ok(Some(reserve))
     }
 
-    /// To be told how many bytes have come in all.
+    /// Grows the reservation after `stored` bytes have been received.
     pub(super) fn follow(&self, stored: u64) -> Result<(), StorageError> {
         if stored < self.due.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = lock(&self.reserved);
         let ahead = stored.clamp(LEAST_AHEAD_BYTES, MOST_AHEAD_BYTES);
         let wanted = stored.saturating_add(ahead).min(self.promised);
         if wanted > *reserved {
@@ -80,20 +83,20 @@ impl Reserve {
         let due = if wanted == self.promised {
             u64::MAX
         } else {
-            // Half of it is left then.
+            // Then half of the reservation is unused.
             stored.saturating_add(ahead / 2)
         };
         self.due.store(due, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Gives back the reserved blocks behind the end of the file.
+    /// Frees the reserved blocks behind the end of the file.
     ///
     /// # Errors
     ///
     /// When the file cannot be cut to its size.
     pub(super) fn release(&self) -> Result<(), StorageError> {
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = lock(&self.reserved);
         self.due.store(u64::MAX, Ordering::Relaxed);
         if std::mem::take(&mut *reserved) == 0 {
             return Ok(());
@@ -104,7 +107,7 @@ impl Reserve {
 
 impl Drop for Reserve {
     fn drop(&mut self) {
-        // The transfer has failed, and says why; what this would add is seen by those who look at the disk.
+        // The transfer has already failed and reports its own error; blocks that cannot be freed are only wasted.
         let _ = self.release();
     }
 }
@@ -117,10 +120,10 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    /// Blocks of file systems, and what they need to find them again.
+    /// Rounding to blocks, and metadata of the file system.
     const LITTLE: u64 = 1 << 20;
 
-    /// A file, and what shows its blocks; `None` where blocks cannot be reserved.
+    /// A file, opened twice; `None` where blocks cannot be reserved.
     fn file() -> Option<(OpenedFile, File)> {
         let file = tempfile::tempfile().expect("a file");
         let opened = OpenedFile::new(file.try_clone().expect("twice").into(), 0);
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_reserved_as_has_come() {
+    fn the_reservation_follows_the_received_bytes() {
         let Some((opened, file)) = file() else {
             return;
         };
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_given_back_however_the_transfer_ends() {
+    fn a_dropped_reservation_frees_its_blocks() {
         let Some((opened, file)) = file() else {
             return;
         };
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_disk_cannot_hold_is_refused_and_reserves_nothing() {
+    fn more_than_the_disk_can_hold_is_refused() {
         let Some((opened, file)) = file() else {
             return;
         };

@@ -1,17 +1,18 @@
-//! Stream mode: one channel, whose end is the end of the data (RFC 959 3.4.1).
+//! Stream mode: one channel; its end is the end of the data (RFC 959 3.4.1).
 
 use std::sync::atomic::Ordering;
 
 use gridhaul_stack::{Channel, Received};
 
 use super::part::Part;
+use crate::channels::{DataChannels, stream_channel};
+use crate::context::Context;
 use crate::error::TransferError;
-use crate::local::{Context, DataChannels};
 
-/// A stream has no length; a channel is asked for this much at a time.
+/// The length of a stream is unknown; a channel receives up to this much per call.
 const RANGE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Receives a file from `offset` on; returns how many bytes came.
+/// Receives a file from `offset` on; returns the number of received bytes.
 pub(super) fn receive_file(
     context: &Context,
     part: &Part,
@@ -20,13 +21,10 @@ pub(super) fn receive_file(
 ) -> Result<u64, TransferError> {
     let running = &context.running;
     let (_permit, mut channel) =
-        context.stream_channel(&mut channels.port, &context.shared.receivers)?;
+        stream_channel(context, &mut channels.port, &context.resources.receivers)?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
-    let mut buffer = context
-        .shared
-        .buffers
-        .take(&context.account.source, &running.cancel)?;
+    let mut buffer = context.buffer()?;
     running.note_block(buffer.len() as u64);
     let watcher = part.watch();
     loop {
@@ -51,8 +49,8 @@ pub(super) fn receive_file(
     }
 }
 
-/// Receives text, whose line ends become those of this system (RFC 959 3.1.1.1); returns how many bytes
-/// were written.
+/// Receives text and converts its line ends to those of this system (RFC 959 3.1.1.1); returns the number of bytes
+/// written.
 pub(super) fn receive_text(
     context: &Context,
     part: &Part,
@@ -61,13 +59,10 @@ pub(super) fn receive_text(
 ) -> Result<u64, TransferError> {
     let running = &context.running;
     let (_permit, mut channel) =
-        context.stream_channel(&mut channels.port, &context.shared.receivers)?;
+        stream_channel(context, &mut channels.port, &context.resources.receivers)?;
     let used = running.count_channel(0, &*channel);
     let moved = &used.moved;
-    let mut buffer = context
-        .shared
-        .buffers
-        .take(&context.account.source, &running.cancel)?;
+    let mut buffer = context.buffer()?;
     let mut lines = LineEnds::default();
     let mut text = Vec::new();
     loop {
@@ -97,13 +92,13 @@ fn receive(
     Ok(channel.receive(buffer, &context.running.operation())?)
 }
 
-/// Ends our direction as well: senders over TLS may wait for that (observed from Python's ftplib). Those
-/// that are gone already lose nothing.
+/// Ends the other direction as well: senders over TLS may wait for it (observed from Python's ftplib). An
+/// error is irrelevant, because all data has arrived.
 fn answer_end(channel: &mut dyn Channel, context: &Context) {
     let _ = channel.finish(&context.running.operation());
 }
 
-/// Turns CRLF into LF; a CR that stands alone stays.
+/// Converts CRLF to LF; a CR without LF stays.
 #[derive(Debug, Default)]
 struct LineEnds {
     pending_cr: bool,
@@ -134,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_ends_are_converted_wherever_the_stream_is_cut() {
+    fn line_ends_are_converted_across_reads() {
         let wire = b"a\r\nb\rc\r\r\nd\n\r";
         for cut in 0..=wire.len() {
             let mut lines = LineEnds::default();

@@ -1,7 +1,7 @@
 //! The data and the holes of a file that is sent.
 //!
-//! A hole is not read: reading it would fill the page cache with zeros. What is sent for it are zeros from
-//! memory, which any peer understands.
+//! Reading a hole would fill the page cache with zeros. Instead, zeros are sent from memory; the peer sees no
+//! difference.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -14,17 +14,17 @@ use rustix::io::Errno;
 
 use crate::sync::lock;
 
-/// What all workers of a transfer know of a file.
+/// The cached extents of a file, shared by all workers of a transfer.
 ///
-/// To look for the end of an extent may take time in proportion to its length (tmpfs looks at each page), so the last
-/// one that was found is remembered: a file without holes is looked through once, and not for every block.
+/// Finding the end of an extent may take time in proportion to its length (tmpfs checks each page), so the last
+/// data extent is cached: a file without holes is searched once, and not for every block.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     data: Mutex<Range<u64>>,
 }
 
 impl Extents {
-    /// Sends `head` and a range of the file, whose holes are not read.
+    /// Sends `head` and a range of the file without reading its holes.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Extents {
         channel.send(head, Body::Memory(&[]), operation)
     }
 
-    /// What begins at `offset`, and ends at `end` at the latest; at least a byte.
+    /// The extent that begins at `offset`, cut off at `end`; at least one byte long.
     fn next(&self, file: BorrowedFd<'_>, offset: u64, end: u64) -> Extent {
         let mut data = lock(&self.data);
         if !data.contains(&offset) {
@@ -73,7 +73,7 @@ impl Extents {
     }
 }
 
-/// A part of a file: so many bytes.
+/// A number of bytes of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Data(u64),
@@ -88,26 +88,26 @@ impl Extent {
     }
 }
 
-/// Shorter holes are read: to go round them costs more.
+/// Shorter holes are read, which costs less than skipping them.
 const LEAST_HOLE_BYTES: u64 = 64 * 1024;
 
-/// What is known of the bytes from some place on.
+/// The result of a search for an extent.
 enum Found {
-    /// So many bytes of a hole.
+    /// A hole of this length.
     Hole(u64),
-    /// Data, up to a place that may lie behind what was asked for.
+    /// Data up to this offset, which may lie behind the end of the search.
     DataUntil(u64),
-    /// The file system does not say. Whatever is not surely a hole is read.
+    /// The file system gives no answer, so the bytes have to be read.
     Unknown,
 }
 
-/// Looks at what begins at `offset`; a hole ends at `end` at the latest.
+/// Finds the extent that begins at `offset`; a hole is cut off at `end`.
 fn find(file: BorrowedFd<'_>, offset: u64, end: u64) -> Found {
     let all = end - offset;
     let data = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
         Ok(data) => data.min(end),
-        // lseek(2): behind `offset` there is a hole and then the end of the file. Reading will notice if
-        // that is too early.
+        // lseek(2): from `offset` on there is a hole up to the end of the file. If the file is too short,
+        // reading it reports that.
         Err(Errno::NXIO) if size(file) >= end => end,
         Err(_) => return Found::Unknown,
     };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_found_where_they_are() {
+    fn holes_are_found() {
         let file = file(12, &[0, 1, 5, 11]);
         assert_eq!(
             extents(&file, 0, 12 * UNIT),
@@ -204,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_is_looked_for_once() {
+    fn an_extent_is_searched_once() {
         let file = file(8, &[0, 1, 2, 3, 6]);
         let known = Extents::default();
         let next = |unit| known.next(file.as_fd(), unit * UNIT, (unit + 1) * UNIT);
         assert_eq!(next(0), Extent::Data(UNIT));
         assert_eq!(*lock(&known.data), 0..4 * UNIT);
-        // What became a hole meanwhile is read: its extent is still cached as data.
+        // A new hole is read: its extent is still cached as data.
         file.set_len(2 * UNIT).expect("shorter");
         file.set_len(8 * UNIT).expect("longer");
         assert_eq!(next(3), Extent::Data(UNIT));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrinks_is_for_reading_to_complain_about() {
+    fn bytes_cut_from_a_file_count_as_data_so_that_reading_fails() {
         let file = file(8, &[0, 1, 2, 3, 4, 5, 6, 7]);
         let known = Extents::default();
         assert_eq!(known.next(file.as_fd(), 0, UNIT), Extent::Data(UNIT));
@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_at_the_end_ends_where_the_file_does() {
+    fn a_hole_at_the_end_ends_with_the_file() {
         let file = file(4, &[0]);
         assert_eq!(
             extents(&file, 0, 4 * UNIT),
             [Extent::Data(UNIT), Extent::Hole(3 * UNIT)]
         );
-        // What is behind the end is for reading to complain about.
+        // Bytes past the end count as data, so that reading them fails.
         assert_eq!(
             extents(&file, 0, 5 * UNIT),
             [Extent::Data(UNIT), Extent::Data(4 * UNIT)]

@@ -1,9 +1,19 @@
 //! Sends files and listings.
 //!
-//! What is sent is decided here; `stream` and `blocks` know how a mode puts it on channels.
+//! This module opens what is sent; `stream` and `blocks` implement the two transfer modes.
+//!
+//! ```text
+//!   file, lines ──┬─> stream    stream mode: one channel
+//!                 └─> blocks    MODE E: many channels
+//!                       ├─> dispenser ─> portion    which block is next, and its size
+//!                       └─> file_part ─> extents    reads it, without the holes
+//! ```
 
 mod blocks;
+mod dispenser;
 mod extents;
+mod file_part;
+mod portion;
 mod stream;
 mod text;
 
@@ -11,16 +21,16 @@ use std::path::Path;
 
 use gridhaul_protocol::command::{Representation, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
-use gridhaul_storage::StorageError;
-
-pub(crate) use blocks::FilePart;
 
 use self::extents::Extents;
-use crate::error::{SequenceError, TransferError};
-use crate::local::{Context, DataChannels, Role};
+pub(crate) use self::file_part::FilePart;
+use crate::channels::{DataChannels, Role};
+use crate::context::Context;
+use crate::error::TransferError;
 use crate::node::{LineSource, Plan};
+use crate::restart;
 
-/// The part of a file that a session asked for.
+/// The requested part of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) path: &'a Path,
@@ -44,14 +54,17 @@ pub(crate) fn open(
     } else {
         context.storage.open_read(part.path)
     };
-    let file = opened.map_err(|error| open_error(part.path, error))?;
-    // Past the page cache, nothing can be there before its time.
+    let file = opened.map_err(|error| TransferError::open(part.path, error))?;
+    // Direct I/O bypasses the page cache, so reading ahead is useless.
     if !channels.wants_direct() {
-        context.ahead.note(&file);
+        context.look_ahead.note(&file);
     }
-    // A file that grows while it is sent is sent as long as it was.
+    // A file that grows during the transfer is sent with its size at the start.
     let size = file.size_at_open();
-    check_restart(&part, size)?;
+    // A part (`ERET`) may begin past the end of the file; it is empty then.
+    if part.length.is_none() {
+        restart::check_within(part.restart, size)?;
+    }
     let offset = part.offset.min(size);
     let length = part
         .length
@@ -65,16 +78,6 @@ pub(crate) fn open(
     })
 }
 
-/// A file that is shorter than what the receiver has of it is not the one that it began with. Of a part of a file
-/// (`ERET`), what is behind the end is empty.
-fn check_restart(part: &Part<'_>, size: u64) -> Result<(), SequenceError> {
-    let offset = part.restart.end();
-    if part.length.is_none() && offset > size {
-        return Err(SequenceError::RestartPastEnd { offset, size });
-    }
-    Ok(())
-}
-
 /// `RETR` and `ERET P`.
 pub(crate) fn file(
     context: &Context,
@@ -85,17 +88,16 @@ pub(crate) fn file(
     if plan.mode == TransferMode::Extended {
         return blocks::send_file(context, plan, part, channels);
     }
-    let start = stream_start(&part.restart)?.min(part.length);
+    let start = restart::stream_start(&part.restart)?.min(part.length);
     let (offset, length) = (part.offset + start, part.length - start);
     match plan.representation {
         Representation::Image => {
-            let source = stream::FilePart {
-                file: part.file,
+            let rest = FilePart {
                 offset,
                 length,
-                extents: part.extents,
+                ..part
             };
-            stream::send_file(context, &source, channels)
+            stream::send_file(context, &rest, channels)
         }
         Representation::Ascii => {
             let text = text::AsciiFile::new(part.file, offset, length);
@@ -118,21 +120,5 @@ pub(crate) fn lines(
     match plan.mode {
         TransferMode::Stream => stream::send_text(context, lines, channels),
         TransferMode::Extended => blocks::send_text(context, plan, lines, channels),
-    }
-}
-
-/// RFC 3659 5: a stream restarts at one place, and all before it is there.
-pub(crate) fn stream_start(restart: &RangeSet) -> Result<u64, SequenceError> {
-    match (restart.len(), restart.iter().next()) {
-        (0, _) => Ok(0),
-        (1, Some(range)) if range.start == 0 => Ok(range.end),
-        _ => Err(SequenceError::StreamRestart),
-    }
-}
-
-pub(crate) fn open_error(path: &Path, error: StorageError) -> TransferError {
-    TransferError::Open {
-        path: path.to_owned(),
-        error,
     }
 }

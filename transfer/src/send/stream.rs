@@ -1,25 +1,14 @@
-//! Stream mode: one channel, whose end is the end of the data (RFC 959 3.4.1).
+//! Stream mode: one channel; its end is the end of the data (RFC 959 3.4.1).
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use gridhaul_stack::{Body, Channel, ChannelError, FileRange, Operation};
-use gridhaul_storage::OpenedFile;
+use gridhaul_stack::{Body, Channel, ChannelError, Operation};
 
-use super::extents::Extents;
+use super::file_part::FilePart;
 use super::text::Text;
+use crate::channels::{DataChannels, stream_channel};
+use crate::context::Context;
 use crate::error::TransferError;
-use crate::local::{Context, DataChannels};
-
-/// The part of a file that is sent.
-#[derive(Debug)]
-pub(super) struct FilePart {
-    pub(super) file: OpenedFile,
-    pub(super) offset: u64,
-    pub(super) length: u64,
-    /// Holes are not read.
-    pub(super) extents: Option<Extents>,
-}
 
 pub(super) fn send_file(
     context: &Context,
@@ -28,33 +17,23 @@ pub(super) fn send_file(
 ) -> Result<(), TransferError> {
     let running = &context.running;
     let (_permit, mut channel) =
-        context.stream_channel(&mut channels.port, &context.shared.senders)?;
+        stream_channel(context, &mut channels.port, &context.resources.senders)?;
     let used = running.count_channel(0, &*channel);
     let operation = running.operation();
-    let mut buffer = context
-        .shared
-        .buffers
-        .take(&context.account.source, &running.cancel)?;
+    let mut buffer = context.buffer()?;
     running.note_block(buffer.len() as u64);
-    let file = part.file.as_fd();
-    let range = FileRange {
-        direct: part.file.direct(),
-        ..FileRange::new(file, part.offset, part.length, &mut buffer, &used.moved)
-    };
-    let sent = match &part.extents {
-        Some(extents) => extents.send(&mut *channel, &[], range, &operation),
-        None => channel.send(&[], Body::File(range), &operation),
-    };
-    let sent = sent.and_then(|()| finish(&mut *channel, &operation));
+    let sent = part
+        .send_stream(&mut *channel, &mut buffer, &used.moved, &operation)
+        .and_then(|()| finish(&mut *channel, &operation));
     running.note_use(&used, &*channel);
-    // A stream that just ends would look complete to the receiver.
+    // To the receiver, an orderly end after a failure would look like the end of the file.
     sent.inspect_err(|_| channel.abort())?;
     Ok(())
 }
 
-/// Ends a stream of which everything was sent. A peer that closes when it has all that it wants, without waiting for the
-/// end, may reset the connection before or after we end it; which of the two it is does not change what it got. So only
-/// bytes that its host did not acknowledge make a failure of it.
+/// Ends a stream after its last byte. A peer that closes as soon as it has all bytes may reset the connection before or
+/// after we end it; it has received the same data in both cases. So a reset is an error only if the peer's host has not
+/// acknowledged all bytes.
 fn finish(channel: &mut dyn Channel, operation: &Operation<'_>) -> Result<(), ChannelError> {
     match channel.finish(operation) {
         Err(ChannelError::Aborted | ChannelError::PeerClosed) if channel.is_delivered() => Ok(()),
@@ -69,7 +48,7 @@ pub(super) fn send_text(
 ) -> Result<(), TransferError> {
     let running = &context.running;
     let (_permit, mut channel) =
-        context.stream_channel(&mut channels.port, &context.shared.senders)?;
+        stream_channel(context, &mut channels.port, &context.resources.senders)?;
     let used = running.count_channel(0, &*channel);
     let operation = running.operation();
     let mut piece = Vec::new();
@@ -99,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A channel that cannot be finished, because the peer was quicker.
+    /// A channel that cannot be finished, because the peer has reset it.
     #[derive(Debug)]
     struct Closed {
         is_delivered: bool,
@@ -134,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_closed_first_has_everything_if_its_host_says_so() {
+    fn a_reset_is_no_error_if_all_bytes_were_acknowledged() {
         let cancel = Cancel::new();
         let operation = Operation {
             deadline: None,

@@ -1,4 +1,4 @@
-//! Text that is made while it is sent: listings, and files in TYPE A.
+//! Text that is produced while it is sent: listings, and files in TYPE A.
 
 use std::os::fd::AsFd;
 
@@ -8,16 +8,16 @@ use rustix::io::Errno;
 use crate::error::TransferError;
 use crate::node::LineIterator;
 
-/// Text that comes in pieces and has no length before its end.
+/// Text in pieces, of a length that is unknown before the end.
 pub(super) trait Text: Send {
-    /// Puts the next piece in place of `piece`; `false` at the end.
+    /// Replaces `piece` with the next piece; `false` at the end.
     fn next_piece(&mut self, piece: &mut Vec<u8>) -> Result<bool, TransferError>;
 }
 
-/// The lines of a listing, several of them in one piece.
+/// The lines of a listing, several in a piece.
 pub(super) struct Lines(pub(super) LineIterator);
 
-/// Pieces are gathered to this size, so that a listing is not a system call for each entry.
+/// Lines are collected up to this size, to avoid a system call for each entry of a listing.
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl Text for Lines {
@@ -34,12 +34,12 @@ impl Text for Lines {
     }
 }
 
-/// A file whose line ends are written as the network wants them (RFC 959 3.1.1.1: CRLF).
+/// A file with its line ends converted for the network (RFC 959 3.1.1.1: CRLF).
 pub(super) struct AsciiFile {
     file: OpenedFile,
     offset: u64,
     left: u64,
-    /// The last byte of the piece before: a line end that is CRLF already stays as it is.
+    /// The last byte of the previous piece: a line end that is CRLF already is not converted.
     last: u8,
     raw: Vec<u8>,
 }

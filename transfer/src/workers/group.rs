@@ -1,16 +1,17 @@
 //! The workers of one transfer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
+use super::threads::Threads;
 use crate::error::TransferError;
-use crate::local::NodeShared;
 use crate::running::Running;
+use crate::sync::{ignore_poison, lock};
 
-/// Runs the workers of one transfer beside its first thread, and waits for them.
+/// Runs the workers of one transfer in addition to its first thread, and joins them.
 #[derive(Debug)]
 pub(crate) struct WorkerGroup {
-    shared: Arc<NodeShared>,
+    threads: Arc<Threads>,
     running: Arc<Running>,
     active: Arc<Active>,
 }
@@ -22,64 +23,48 @@ struct Active {
 }
 
 impl WorkerGroup {
-    pub(crate) fn new(shared: &Arc<NodeShared>, running: &Arc<Running>) -> Self {
+    pub(crate) fn new(threads: &Arc<Threads>, running: &Arc<Running>) -> Self {
         Self {
-            shared: shared.clone(),
+            threads: threads.clone(),
             running: running.clone(),
             active: Arc::default(),
         }
     }
 
-    /// Runs `worker` on a thread of its own. Its failure is the transfer's failure.
+    /// Runs `work` on a thread of its own. If it fails, the transfer fails.
     pub(crate) fn spawn(
         &self,
-        worker: impl FnOnce() -> Result<(), TransferError> + Send + 'static,
+        work: impl FnOnce() -> Result<(), TransferError> + Send + 'static,
     ) -> Result<(), TransferError> {
-        *self
-            .active
-            .count
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) += 1;
+        *lock(&self.active.count) += 1;
         let finished = Finished(self.active.clone());
         let running = self.running.clone();
-        let job = move || {
-            // Dropped last: a thread that waits for the workers then sees everything that this one did.
+        self.threads.run(move || {
+            // Dropped last, so that a thread that joins the workers sees all effects of this one.
             let _finished = finished;
-            match catch_unwind(AssertUnwindSafe(worker)) {
+            match catch_unwind(AssertUnwindSafe(work)) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => running.fail(error),
                 Err(_) => running.fail(TransferError::panicked()),
             }
-        };
-        self.shared
-            .threads
-            .run(Box::new(job))
-            .map_err(|error| TransferError::Local(format!("no thread is left: {error}")))
+        })
     }
 
-    /// Waits until all workers are done.
+    /// Waits until all workers have finished.
     pub(crate) fn join(&self) {
-        let mut count = self
-            .active
-            .count
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut count = lock(&self.active.count);
         while *count > 0 {
-            count = self
-                .active
-                .changed
-                .wait(count)
-                .unwrap_or_else(PoisonError::into_inner);
+            count = ignore_poison(self.active.changed.wait(count));
         }
     }
 }
 
-/// A worker at work, until it is dropped.
+/// Counts a worker as active until it is dropped.
 struct Finished(Arc<Active>);
 
 impl Drop for Finished {
     fn drop(&mut self) {
-        *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *lock(&self.0.count) -= 1;
         self.0.changed.notify_all();
     }
 }

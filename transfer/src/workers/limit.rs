@@ -1,9 +1,9 @@
-//! The workers of one direction, dealt out in fair shares.
+//! The limit of workers for one direction, with fair shares.
 //!
-//! Sending and receiving have workers of their own: a copy from one gridhaul session to another needs one of each, and
-//! could otherwise wait for itself. A receiver asks for its worker when it has a connection, not while it waits for
-//! one, so a transfer that holds a worker has a connected peer. A transfer waits once, for as many as there are
-//! then.
+//! Sending and receiving have separate limits: a copy between two sessions of the same server needs a worker for each,
+//! and could otherwise wait for itself. A receiver takes its permit when a connection is open, not while it waits
+//! for one, so a transfer with a permit has a connected peer. A transfer queues once; it gets as many workers as are
+//! free then.
 
 use gridhaul_shares::{Allocation, Grant, Pool, Source};
 use gridhaul_stack::{Cancel, ChannelError};
@@ -14,7 +14,7 @@ use crate::node::WorkerLoad;
 #[derive(Debug)]
 pub(crate) struct WorkerLimit(Pool);
 
-/// The right to run so many workers; goes back when it is dropped.
+/// The permission to run a number of workers; returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkerPermit(Grant);
 
@@ -23,8 +23,8 @@ impl WorkerLimit {
         Self(Pool::new(total.max(1)))
     }
 
-    /// Up to `count` workers, as many as the client may have now; waits while that is none. `queued` is told how many
-    /// wait before, if any waiting is needed.
+    /// Takes up to `count` workers, as many as the client may have now; waits while it may have none. If it has to wait,
+    /// it calls `queued` first, with the number of transfers ahead.
     pub(crate) fn take(
         &self,
         source: &Source,
@@ -44,12 +44,12 @@ impl WorkerLimit {
         }
     }
 
-    /// Up to `count` workers that the client may have now; never waits.
+    /// Takes up to `count` workers that the client may have now, possibly none; never waits.
     pub(crate) fn take_free(&self, source: &Source, count: usize) -> WorkerPermit {
         WorkerPermit(self.0.take_some(source, count))
     }
 
-    /// How many are given out, and who waits.
+    /// Permits in use, and transfers that wait for some.
     pub(crate) fn load(&self) -> WorkerLoad {
         let load = self.0.load();
         WorkerLoad {

@@ -2,10 +2,8 @@
 
 mod group;
 mod limit;
-mod permits;
 mod threads;
 
 pub(crate) use group::WorkerGroup;
 pub(crate) use limit::{WorkerLimit, WorkerPermit};
-pub(crate) use permits::{Permit, Permits};
 pub(crate) use threads::Threads;

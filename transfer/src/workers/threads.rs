@@ -1,13 +1,15 @@
-//! The threads that workers run on.
+//! The thread pool of the workers.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Threads that are kept for a while after their work, for the next transfer.
+use crate::error::TransferError;
+use crate::sync::{ignore_poison, lock};
+
+/// Threads that stay idle for a while after a job, for the next transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     shared: Arc<Shared>,
@@ -15,12 +17,12 @@ pub(crate) struct Threads {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<ThreadState>,
+    state: Mutex<State>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct ThreadState {
+struct State {
     jobs: VecDeque<Job>,
     idle: usize,
     closed: bool,
@@ -28,10 +30,10 @@ struct ThreadState {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How long a thread waits for more work before it ends.
+/// How long an idle thread waits for a job before it exits.
 const KEPT_IDLE: Duration = Duration::from_secs(10);
 
-/// Workers use their buffers, not their stacks; drivers get room for a handshake.
+/// Workers keep data in their buffers, not on their stacks; a driver's handshake needs some room.
 const STACK_BYTES: usize = 512 * 1024;
 
 impl Threads {
@@ -39,13 +41,10 @@ impl Threads {
     ///
     /// # Errors
     ///
-    /// When the system has no thread left.
-    pub(crate) fn run(&self, job: Job) -> io::Result<()> {
-        let mut state = self
-            .shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    /// When the system cannot create another thread.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), TransferError> {
+        let job = Box::new(job);
+        let mut state = lock(&self.shared.state);
         if state.idle > state.jobs.len() {
             state.jobs.push_back(job);
             drop(state);
@@ -59,16 +58,13 @@ impl Threads {
             .stack_size(STACK_BYTES)
             .spawn(move || shared.serve(job))
             .map(drop)
+            .map_err(|error| TransferError::Local(format!("no thread is left: {error}")))
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closed = true;
+        lock(&self.shared.state).closed = true;
         self.shared.work.notify_all();
     }
 }
@@ -82,14 +78,11 @@ impl Shared {
     }
 
     fn next_job(&self) -> Option<Job> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.idle += 1;
-        let (mut state, _) = self
-            .work
-            .wait_timeout_while(state, KEPT_IDLE, |state| {
-                state.jobs.is_empty() && !state.closed
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let is_waiting = |state: &mut State| state.jobs.is_empty() && !state.closed;
+        let waited = self.work.wait_timeout_while(state, KEPT_IDLE, is_waiting);
+        let (mut state, _) = ignore_poison(waited);
         state.idle -= 1;
         state.jobs.pop_front()
     }
@@ -115,9 +108,7 @@ mod tests {
         for _ in 0..3 {
             let report = report.clone();
             threads
-                .run(Box::new(move || {
-                    report.send(thread::current().id()).expect("the test waits")
-                }))
+                .run(move || report.send(thread::current().id()).expect("the test waits"))
                 .expect("a thread");
             names.push(reports.recv().expect("the job runs"));
             while threads.shared.state.lock().expect("not poisoned").idle == 0 {

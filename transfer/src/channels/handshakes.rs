@@ -1,9 +1,9 @@
-//! Handshakes on accepted connections: several at a time, and none holds up another.
+//! Handshakes on accepted connections, several in parallel.
 //!
-//! A data port is open to every host. A peer that proves the right identity is accepted; any other connection is
-//! closed and counted, and the transfer continues to wait. A peer that proves an identity which is not the expected
-//! one may be the right host with the wrong credential, and its user waits for the reason: so
-//! from then on the right peer has little time left to come.
+//! A data port is open to every host. A peer with the expected identity is accepted; any other connection is
+//! closed and counted, and the transfer continues to wait. A peer with another identity
+//! may be the intended host with the wrong credential, and its user waits for the error message: so
+//! from then on the transfer waits for the expected peer only for a short time.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,30 +12,30 @@ use std::time::{Duration, Instant};
 
 use gridhaul_stack::{Channel, ChannelError, Incoming, Operation};
 
+use super::semaphore::{Permit, Semaphore};
+use crate::context::Context;
 use crate::error::TransferError;
-use crate::local::Context;
 use crate::sync::lock;
-use crate::workers::{Permit, Permits};
 
-/// Connections of one listener that were accepted and are not served yet. Further ones wait in the
-/// kernel.
+/// Connections of one listener that were accepted and have no worker permit yet. Further ones wait in the
+/// kernel's accept queue.
 const MAX_PENDING: usize = 16;
 
-/// A listener with more failed handshakes accepts no further peer, since each costs a signature. A
-/// transfer that has no channel until then ends.
+/// After more failed handshakes a listener accepts no further peer, since each costs a signature. A
+/// transfer without a channel fails then.
 const MAX_FAILED: usize = 256;
 
-/// The time that one handshake may take: far longer than the slowest honest one.
+/// The time limit of one handshake, far longer than a slow peer needs.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
-/// How long the right peer may let itself be waited for after another one was refused.
+/// How long a transfer waits for the expected peer after another one was refused.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The handshakes of one listener in one transfer.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     context: Context,
-    slots: Arc<Permits>,
+    slots: Arc<Semaphore>,
     /// A peer was accepted.
     has_succeeded: AtomicBool,
     failures: Mutex<Failures>,
@@ -44,7 +44,7 @@ pub(crate) struct Handshakes {
 #[derive(Debug, Default)]
 struct Failures {
     count: usize,
-    /// A peer with another identity was refused, and the remaining time for the right peer is limited.
+    /// A peer with another identity was refused, so the time for the expected peer is limited.
     is_limited: bool,
     last: Option<ChannelError>,
 }
@@ -53,30 +53,30 @@ impl Handshakes {
     pub(crate) fn new(context: &Context) -> Self {
         Self {
             context: context.clone(),
-            slots: Permits::new(MAX_PENDING),
+            slots: Semaphore::new(MAX_PENDING),
             has_succeeded: AtomicBool::new(false),
             failures: Mutex::default(),
         }
     }
 
-    /// The right to accept a connection, held until it is served or closed.
+    /// Takes a slot for a connection, held until it is served or closed.
     pub(crate) fn slot(&self) -> Result<Permit, ChannelError> {
         let accepting = &self.context.running.accepting;
-        self.slots.take(1, accepting, &|_| {})
+        self.slots.take(1, accepting)
     }
 
-    /// Waits until every connection that has a slot is served or closed.
+    /// Waits until every connection with a slot is served or closed.
     pub(crate) fn settle(&self) -> Result<(), ChannelError> {
         let accepting = &self.context.running.accepting;
-        self.slots.take(MAX_PENDING, accepting, &|_| {}).map(drop)
+        self.slots.take(MAX_PENDING, accepting).map(drop)
     }
 
-    /// Lets a connection prove itself; `None` if it did not, and was closed, or if no further channel
-    /// is wanted.
+    /// Performs the handshake of a connection; `None` if it failed and the connection was closed, or if no
+    /// further channel is needed.
     ///
     /// # Errors
     ///
-    /// When the transfer must not wait any longer for a better one.
+    /// When the transfer must not wait any longer for another peer.
     pub(crate) fn establish(
         &self,
         incoming: Incoming,
@@ -86,7 +86,7 @@ impl Handshakes {
             self.context.running.note_refused();
             return Ok(None);
         }
-        let time = MAX_TIME.min(self.context.shared.config.data_timeout);
+        let time = MAX_TIME.min(self.context.resources.data_timeout);
         let operation = Operation {
             deadline: Some(Instant::now() + time),
             cancel: &self.context.running.accepting,
@@ -101,7 +101,7 @@ impl Handshakes {
         }
     }
 
-    /// Why no peer was accepted within `waited`.
+    /// The error if no peer was accepted within `waited`.
     pub(crate) fn none_accepted(&self, waited: Duration) -> TransferError {
         match lock(&self.failures).last.take() {
             Some(error) => error.into(),
@@ -132,7 +132,7 @@ impl Handshakes {
             deadline: None,
             cancel: &running.accepting,
         };
-        let outcome = operation.sleep(GRACE.min(self.context.shared.config.data_timeout));
+        let outcome = operation.sleep(GRACE.min(self.context.resources.data_timeout));
         if outcome.is_err() || self.has_succeeded.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! Permits in the order of asking, for the handshakes of one transfer.
+//! A fair semaphore, for the handshakes of one transfer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use gridhaul_stack::{Cancel, ChannelError};
 
 use crate::sync::lock;
 
-/// A bounded number of permits, given out in the order of asking.
+/// A semaphore that serves requests in FIFO order.
 ///
-/// A thread that returns permits hands them to the next waiters, and wakes only these: with a thousand
-/// in the queue, each step of it costs as much as with two.
+/// A thread that returns permits hands them to the next waiters and wakes only these, so the cost does not
+/// grow with the length of the queue.
 #[derive(Debug)]
-pub(crate) struct Permits {
+pub(crate) struct Semaphore {
     total: usize,
     state: Mutex<State>,
 }
@@ -30,15 +30,15 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     count: usize,
-    /// The permits are this waiter's; set under the lock.
+    /// The waiter has its permits; set under the lock.
     is_served: AtomicBool,
     thread: Thread,
 }
 
-/// How often a waiting transfer looks whether it was cancelled.
+/// How often a waiting thread checks for cancellation.
 const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
-impl Permits {
+impl Semaphore {
     pub(crate) fn new(total: usize) -> Arc<Self> {
         let total = total.max(1);
         let state = State {
@@ -51,16 +51,14 @@ impl Permits {
         })
     }
 
-    /// Waits for `count` permits together; one that wants more than there are gets all of them.
-    /// `queued` is told how many wait before, if any waiting is needed.
+    /// Waits for `count` permits together, or for all of them if there are fewer.
     pub(crate) fn take(
         self: &Arc<Self>,
         count: usize,
         cancel: &Cancel,
-        queued: &dyn Fn(usize),
     ) -> Result<Permit, ChannelError> {
         let count = count.min(self.total);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.take(count) {
             return Ok(self.permit(count));
         }
@@ -69,10 +67,8 @@ impl Permits {
             is_served: AtomicBool::new(false),
             thread: thread::current(),
         });
-        let ahead = state.waiting.len();
         state.waiting.push_back(waiter.clone());
         drop(state);
-        queued(ahead);
         while !waiter.is_served.load(Ordering::Acquire) {
             if cancel.is_cancelled() {
                 self.leave(&waiter);
@@ -83,18 +79,18 @@ impl Permits {
         Ok(self.permit(count))
     }
 
-    /// Up to `count` free permits, if there is no waiter; never waits.
+    /// Takes up to `count` free permits, or none if there is a waiter; never waits.
     #[cfg(test)]
     pub(crate) fn take_free(self: &Arc<Self>, count: usize) -> Permit {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let count = count.min(state.free);
         let count = if state.take(count) { count } else { 0 };
         self.permit(count)
     }
 
-    /// Gives up a place in the queue, or the permits that came at the last moment.
+    /// Leaves the queue, and returns the permits if they were granted meanwhile.
     fn leave(&self, waiter: &Arc<Waiter>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if waiter.is_served.load(Ordering::Acquire) {
             state.free += waiter.count;
         } else {
@@ -106,23 +102,19 @@ impl Permits {
     fn permit(self: &Arc<Self>, count: usize) -> Permit {
         Permit {
             count,
-            permits: self.clone(),
+            semaphore: self.clone(),
         }
     }
 
-    /// How many wait.
+    /// The length of the queue.
     #[cfg(test)]
-    fn awaited(&self) -> usize {
-        self.lock().waiting.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    fn waiting(&self) -> usize {
+        lock(&self.state).waiting.len()
     }
 }
 
 impl State {
-    /// Takes free permits, unless there is an earlier waiter.
+    /// Takes free permits, unless another thread is waiting.
     fn take(&mut self, count: usize) -> bool {
         let is_free = self.waiting.is_empty() && count <= self.free;
         if is_free {
@@ -131,7 +123,7 @@ impl State {
         is_free
     }
 
-    /// Hands free permits to those who have waited longest.
+    /// Hands free permits to the first waiters.
     fn serve(&mut self) {
         while let Some(waiter) = self.waiting.pop_front_if(|next| next.count <= self.free) {
             self.free -= waiter.count;
@@ -141,11 +133,11 @@ impl State {
     }
 }
 
-/// The right to run so many workers; goes back when it is dropped.
+/// A number of permits; returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     count: usize,
-    permits: Arc<Permits>,
+    semaphore: Arc<Semaphore>,
 }
 
 impl Permit {
@@ -158,7 +150,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut state = self.permits.lock();
+        let mut state = lock(&self.semaphore.state);
         state.free += self.count;
         state.serve();
     }
@@ -167,79 +159,84 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::thread;
 
     use super::*;
 
+    fn wait_until_queued(semaphore: &Semaphore, count: usize) {
+        while semaphore.waiting() < count {
+            thread::yield_now();
+        }
+    }
+
     #[test]
-    fn permits_are_given_in_the_order_of_asking() {
-        let permits = Permits::new(1);
-        let held = permits.take(1, &Cancel::new(), &|_| {}).expect("free");
-        assert_eq!(permits.take_free(1).count(), 0);
+    fn requests_are_served_in_order() {
+        let semaphore = Semaphore::new(1);
+        let held = semaphore.take(1, &Cancel::new()).expect("free");
+        assert_eq!(semaphore.take_free(1).count(), 0);
         let (order, seen) = mpsc::channel();
         let mut waiters = Vec::new();
         for name in 0..4 {
-            let (queued, wait) = mpsc::channel();
-            let (permits, order) = (permits.clone(), order.clone());
+            assert_eq!(semaphore.waiting(), name);
+            let (semaphore_of_waiter, order) = (semaphore.clone(), order.clone());
             waiters.push(thread::spawn(move || {
-                let permit = permits.take(1, &Cancel::new(), &|ahead| {
-                    queued.send(ahead).expect("the test waits");
-                });
+                let permit = semaphore_of_waiter.take(1, &Cancel::new());
                 order.send(name).expect("the test waits");
                 drop(permit);
             }));
-            assert_eq!(wait.recv().expect("it queues"), name);
+            wait_until_queued(&semaphore, name + 1);
         }
         drop(held);
         for waiter in waiters {
             waiter.join().expect("no panic");
         }
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
-        assert_eq!(permits.take_free(1).count(), 1);
+        assert_eq!(semaphore.take_free(1).count(), 1);
     }
 
     #[test]
-    fn a_cancelled_waiter_does_not_hold_up_the_next() {
-        let permits = Permits::new(2);
-        let held = permits.take(1, &Cancel::new(), &|_| {}).expect("free");
+    fn a_cancelled_waiter_does_not_block_the_next() {
+        let semaphore = Semaphore::new(2);
+        let held = semaphore.take(1, &Cancel::new()).expect("free");
         let cancel = Cancel::new();
-        let result = permits.take(2, &cancel, &|_| cancel.cancel());
+        let waiter = thread::spawn({
+            let (semaphore, cancel) = (semaphore.clone(), cancel.clone());
+            move || semaphore.take(2, &cancel).map(drop)
+        });
+        wait_until_queued(&semaphore, 1);
+        cancel.cancel();
+        let result = waiter.join().expect("no panic");
         assert!(matches!(result, Err(ChannelError::Cancelled)));
         drop(held);
-        assert_eq!(permits.take_free(9).count(), 2);
+        assert_eq!(semaphore.take_free(9).count(), 2);
     }
 
     #[test]
-    fn who_leaves_lets_those_behind_through() {
-        let permits = Permits::new(2);
-        let held = permits.take(1, &Cancel::new(), &|_| {}).expect("free");
+    fn a_request_behind_a_cancelled_one_is_served() {
+        let semaphore = Semaphore::new(2);
+        let held = semaphore.take(1, &Cancel::new()).expect("free");
         let cancel = Cancel::new();
         let wants_both = thread::spawn({
-            let (permits, cancel) = (permits.clone(), cancel.clone());
-            move || permits.take(2, &cancel, &|_| {}).is_err()
+            let (semaphore, cancel) = (semaphore.clone(), cancel.clone());
+            move || semaphore.take(2, &cancel).is_err()
         });
-        while permits.awaited() < 1 {
-            thread::yield_now();
-        }
+        wait_until_queued(&semaphore, 1);
         let wants_one = thread::spawn({
-            let permits = permits.clone();
-            move || permits.take(1, &Cancel::new(), &|_| {}).is_ok()
+            let semaphore = semaphore.clone();
+            move || semaphore.take(1, &Cancel::new()).is_ok()
         });
-        while permits.awaited() < 2 {
-            thread::yield_now();
-        }
+        wait_until_queued(&semaphore, 2);
         cancel.cancel();
         assert!(wants_both.join().expect("no panic"));
         assert!(wants_one.join().expect("no panic"));
         drop(held);
-        assert_eq!(permits.take_free(9).count(), 2);
+        assert_eq!(semaphore.take_free(9).count(), 2);
     }
 
     #[test]
-    fn who_wants_more_than_there_are_gets_all() {
-        let permits = Permits::new(3);
-        let all = permits.take(64, &Cancel::new(), &|_| {}).expect("free");
+    fn a_request_for_more_than_the_total_gets_all() {
+        let semaphore = Semaphore::new(3);
+        let all = semaphore.take(64, &Cancel::new()).expect("free");
         assert_eq!(all.count(), 3);
-        assert_eq!(permits.take_free(1).count(), 0);
+        assert_eq!(semaphore.take_free(1).count(), 0);
     }
 }

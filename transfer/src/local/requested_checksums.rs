@@ -1,29 +1,29 @@
-//! Which checksums clients ask for after they have stored a file.
+//! The checksums that clients request after they have stored a file.
 //!
-//! Computing a checksum while a file arrives slows the transfer down, and is wasted if no client asks for it.
-//! Clients of a site do the same thing over and over: who asked for a checksum of a file just stored will
-//! ask for that of the next.
+//! Computing a checksum while a file arrives slows the transfer down, and is wasted if no client requests it.
+//! The clients of a site repeat themselves: after a request for the checksum of a new file, requests
+//! for those of the next files are likely.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use gridhaul_storage::{ChecksumAlgorithm, OpenedFile};
 
-/// For so long one question stands for others to come.
+/// How long a request makes further ones likely.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
 
-/// A file that was modified so shortly before was just stored.
+/// The age up to which a file counts as just stored.
 const JUST_STORED: Duration = Duration::from_secs(5 * 60);
 
-/// What was asked for lately.
+/// The recent requests of all clients.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedChecksums {
     began: Instant,
-    /// For each algorithm until when it counts, in seconds after `began`.
+    /// For each algorithm until when its last request counts, in seconds after `began`.
     until: [AtomicU64; ChecksumAlgorithm::ALL.len()],
 }
 
-impl Asked {
+impl RequestedChecksums {
     pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
@@ -31,7 +31,7 @@ impl Asked {
         }
     }
 
-    /// A client asked for the checksum of a whole file.
+    /// Records a request for the checksum of a whole file.
     pub(crate) fn note(&self, algorithm: ChecksumAlgorithm, file: &OpenedFile) {
         if was_just_stored(file) {
             let until = (self.began.elapsed() + MEMORY).as_secs();
@@ -39,8 +39,8 @@ impl Asked {
         }
     }
 
-    /// What was asked for, and may be asked for again.
-    pub(crate) fn lately(&self) -> impl Iterator<Item = ChecksumAlgorithm> {
+    /// The algorithms that were requested recently.
+    pub(crate) fn recent(&self) -> impl Iterator<Item = ChecksumAlgorithm> {
         let now = self.began.elapsed().as_secs();
         let counts =
             move |algorithm: &ChecksumAlgorithm| now < self.of(*algorithm).load(Ordering::Relaxed);
@@ -78,15 +78,15 @@ mod tests {
     }
 
     #[test]
-    fn a_question_about_a_new_file_stands_for_others() {
-        let asked = Asked::new();
+    fn requests_count_only_for_new_files() {
+        let requested = RequestedChecksums::new();
         let file = tempfile::tempfile().expect("a temporary file");
-        assert_eq!(asked.lately().count(), 0);
-        asked.note(ChecksumAlgorithm::Crc32c, &opened(&file));
-        assert!(asked.lately().eq([ChecksumAlgorithm::Crc32c]));
+        assert_eq!(requested.recent().count(), 0);
+        requested.note(ChecksumAlgorithm::Crc32c, &opened(&file));
+        assert!(requested.recent().eq([ChecksumAlgorithm::Crc32c]));
         let old = SystemTime::now() - JUST_STORED;
         file.set_modified(old).expect("our file");
-        asked.note(ChecksumAlgorithm::Md5, &opened(&file));
-        assert!(asked.lately().eq([ChecksumAlgorithm::Crc32c]));
+        requested.note(ChecksumAlgorithm::Md5, &opened(&file));
+        assert!(requested.recent().eq([ChecksumAlgorithm::Crc32c]));
     }
 }

@@ -5,10 +5,12 @@
 //! interface, or on the link, and those that trust the machine's own addresses. So these addresses are refused, unless the
 //! client is there already, or the administrator has named them. RFC 2577 3 calls the attack "bounce".
 
+mod embedded;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use self::embedded::{Carried, carried};
 use crate::admission::AddressBlock;
-use crate::embedded::{Carried, carried};
 
 /// What decides about a destination: where the client is, where this machine is, and what the administrator has named.
 #[derive(Debug, Clone, Copy)]

@@ -1,19 +1,19 @@
-//! Where a session's data channels come from, and those that are kept for the next transfer.
+//! The data port of a session, and the open channels that the next transfer reuses.
 
 use std::net::SocketAddr;
 
 use gridhaul_stack::{Channel, SocketOptions, Stack, StackListener};
 
-use super::OpenPort;
+use super::block_reader::BlockReader;
+use super::open_ports::OpenPort;
 use crate::error::SequenceError;
-use crate::receive::BlockReader;
 
-/// What `PASV` or `PORT` arranged.
+/// The data port of `PASV`, `PORT` and their variants.
 #[derive(Debug)]
 pub(crate) enum DataPort {
-    /// We listen, one listener for each stripe.
+    /// The server listens, with one listener for each stripe.
     Passive(Vec<StackListener>),
-    /// We connect, one peer for each stripe.
+    /// The server connects, to one peer for each stripe.
     Active {
         stack: Stack,
         peers: Vec<SocketAddr>,
@@ -37,7 +37,7 @@ impl DataPort {
     }
 }
 
-/// An open channel with what was read ahead from it.
+/// An open channel with its read-ahead.
 #[derive(Debug)]
 pub(crate) struct DataChannel {
     pub(crate) channel: Box<dyn Channel>,
@@ -53,7 +53,7 @@ impl DataChannel {
     }
 }
 
-/// The direction of a transfer, as the node sees it.
+/// The role of the node in a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Sender,
@@ -64,9 +64,9 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct DataChannels {
     pub(crate) port: DataPort,
-    /// Open channels by stripe. Their direction is that of the port: who connects sends.
+    /// Open channels by stripe. The port determines their direction: the end that connects sends.
     pub(crate) kept: Vec<Vec<DataChannel>>,
-    /// What others know of the listeners of the port, for as long as it is there.
+    /// Registers the listeners of the port while it exists.
     _open: Vec<OpenPort>,
 }
 
@@ -84,17 +84,17 @@ impl DataChannels {
         self.port.stripes()
     }
 
-    /// Whether files should be opened past the page cache as well.
+    /// Whether a driver uses direct I/O, so that files should be opened for it as well.
     pub(crate) fn wants_direct(&self) -> bool {
         self.port.wants_direct()
     }
 
-    /// Whether channels of an earlier transfer are there.
+    /// Whether an earlier transfer left channels open.
     pub(crate) fn reused(&self) -> bool {
         self.kept.iter().any(|stripe| !stripe.is_empty())
     }
 
-    /// The channel of an earlier transfer, if it is the only one.
+    /// The channel that an earlier transfer left open, if it is the only one.
     pub(crate) fn only_kept(&self) -> Option<&DataChannel> {
         match self.kept.as_slice() {
             [stripe] => stripe.first().filter(|_| stripe.len() == 1),
@@ -110,7 +110,7 @@ impl DataChannels {
         }
     }
 
-    /// Whether a MODE E transfer in this direction can use the port.
+    /// Checks that a MODE E transfer with this role can use the port.
     ///
     /// # Errors
     ///

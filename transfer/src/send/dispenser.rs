@@ -1,68 +1,68 @@
-//! Deals a file out to the workers that send it.
+//! Divides a file among the workers that send it.
 //!
-//! All channels of a stripe draw from one counter, so that a slow channel takes less and no lock is on
-//! the way. Pieces are computed, not stored: nothing grows with the size of the file.
+//! All channels of a stripe take pieces from one atomic counter, so a slow channel takes less, and there is no
+//! lock. Pieces are computed, not stored, so the memory does not depend on the size of the file.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use gridhaul_protocol::command::StripeLayout;
 
-use crate::portion::Portion;
+use super::portion::Portion;
 use crate::sync::AtomicU64;
 
 /// The pieces of a part of a file, by stripe. Offsets count from the start of the part.
 #[derive(Debug)]
 pub(crate) struct Dispenser {
-    /// How long the part is, in bytes.
+    /// The length of the part, in bytes.
     length: u64,
     stripes: u64,
     layout: StripeLayout,
-    /// For each stripe, how many bytes of its share are dealt out.
-    dealt: Vec<AtomicU64>,
+    /// For each stripe, how many bytes of its share were taken.
+    taken: Vec<AtomicU64>,
 }
 
 impl Dispenser {
     pub(crate) fn new(length: u64, stripes: usize, layout: StripeLayout) -> Self {
-        // A single stripe is a file in one part, whatever the layout.
+        // With a single stripe, all layouts are the same.
         let layout = match layout {
             StripeLayout::Blocked { block_bytes } if stripes > 1 => StripeLayout::Blocked {
                 block_bytes: block_bytes.max(1),
             },
             _ => StripeLayout::Partitioned,
         };
-        let dealt = (0..stripes.max(1))
+        let taken = (0..stripes.max(1))
             .map(|_| AtomicU64::new(0))
             .collect::<Vec<_>>();
         Self {
             length,
-            stripes: dealt.len() as u64,
+            stripes: taken.len() as u64,
             layout,
-            dealt,
+            taken,
         }
     }
 
-    /// The next piece of `stripe`, as large as `portion` says; `None` when all is dealt out.
+    /// The next piece of `stripe`, with the size that `portion` gives; `None` when all are taken.
     pub(crate) fn next(&self, stripe: usize, portion: &Portion) -> Option<Range<u64>> {
         let share = self.share(stripe as u64);
-        let dealt = &self.dealt[stripe];
-        let mut at = dealt.load(Ordering::Relaxed);
+        let taken = &self.taken[stripe];
+        let mut at = taken.load(Ordering::Relaxed);
         loop {
             let left = share.checked_sub(at).filter(|&left| left > 0)?;
             let bytes = portion.of(left).clamp(1, left).min(self.contiguous(at));
-            match dealt.compare_exchange_weak(at, at + bytes, Ordering::Relaxed, Ordering::Relaxed)
+            match taken.compare_exchange_weak(at, at + bytes, Ordering::Relaxed, Ordering::Relaxed)
             {
                 Ok(_) => {
                     let start = self.place(stripe as u64, at);
                     return Some(start..start + bytes);
                 }
-                // Another channel was quicker.
+                // Another channel took a piece first.
                 Err(now) => at = now,
             }
         }
     }
 
-    /// How many bytes of the part belong to a stripe.
+    /// The number of bytes of the part that belong to a stripe.
     fn share(&self, stripe: u64) -> u64 {
         match self.layout {
             // GFD.20 3.2, layout Partitioned: contiguous parts, one for each stripe.
@@ -82,7 +82,7 @@ impl Dispenser {
         }
     }
 
-    /// Where a byte of a stripe's share, which has it, lies in the part.
+    /// The offset in the part of the byte `at` of a stripe's share.
     fn place(&self, stripe: u64, at: u64) -> u64 {
         match self.layout {
             StripeLayout::Partitioned => self.length.div_ceil(self.stripes) * stripe + at,
@@ -93,7 +93,7 @@ impl Dispenser {
         }
     }
 
-    /// How many bytes of a stripe's share lie behind each other in the part from `at` on, at least.
+    /// A lower bound for the number of bytes of a stripe's share that are contiguous in the part from `at` on.
     fn contiguous(&self, at: u64) -> u64 {
         match self.layout {
             StripeLayout::Partitioned => u64::MAX,

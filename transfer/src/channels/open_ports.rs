@@ -1,17 +1,19 @@
-//! The data ports at which the sessions of a node listen at this moment.
+//! The data ports on which the sessions of a node currently listen.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::sync::lock;
 
 /// The ports of all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct OpenPorts {
-    /// With the number of listeners of each: an address that is advertised may stand for several.
+    /// The number of listeners by advertised address, which several listeners may share.
     ports: Mutex<HashMap<SocketAddr, usize>>,
 }
 
-/// One of them, for as long as its session has it.
+/// A registered port; dropping it removes the entry.
 #[derive(Debug)]
 pub(crate) struct OpenPort {
     ports: Arc<OpenPorts>,
@@ -19,29 +21,25 @@ pub(crate) struct OpenPort {
 }
 
 impl OpenPorts {
-    /// Notes that a session listens, and tells that address to peers.
+    /// Registers a listener by the address that peers get.
     pub(crate) fn open(self: &Arc<Self>, address: SocketAddr) -> OpenPort {
         let address = canonical(address);
-        *self.lock().entry(address).or_insert(0) += 1;
+        *lock(&self.ports).entry(address).or_insert(0) += 1;
         OpenPort {
             ports: Arc::clone(self),
             address,
         }
     }
 
-    /// Whether a session listens there.
+    /// Whether a session listens on `address`.
     pub(crate) fn has(&self, address: SocketAddr) -> bool {
-        self.lock().contains_key(&canonical(address))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, usize>> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ports).contains_key(&canonical(address))
     }
 }
 
 impl Drop for OpenPort {
     fn drop(&mut self) {
-        let mut ports = self.ports.lock();
+        let mut ports = lock(&self.ports.ports);
         if let Some(count) = ports.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -71,6 +69,6 @@ mod tests {
         assert!(!ports.has("192.0.2.1:5001".parse().unwrap()));
         drop(second);
         assert!(!ports.has(address));
-        assert!(ports.lock().is_empty());
+        assert!(lock(&ports.ports).is_empty());
     }
 }

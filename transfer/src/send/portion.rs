@@ -1,43 +1,42 @@
-//! How much of a file a channel sends with one block.
+//! How much of a file a channel sends in one block.
 //!
-//! Large blocks cost fewer headers and system calls; small ones let all channels end together. So a channel
-//! that is quick draws larger pieces than one that is slow, and towards the end of the file all pieces get
-//! small.
+//! Large blocks cost fewer headers and system calls; with small ones all channels finish at about the same time. So a
+//! fast channel takes larger pieces than a slow one, and towards the end of the file all pieces get smaller.
 
 use std::time::Duration;
 
 /// The size of a channel's next piece.
 #[derive(Debug)]
 pub(crate) struct Portion {
-    /// All pieces but the last are multiples of this, so that they begin at pages of the file.
+    /// All pieces except the last are multiples of this, so that they start at page boundaries of the file.
     least_bytes: u64,
     most_bytes: u64,
     wanted_bytes: u64,
-    /// The channels that draw from the same share.
+    /// The channels of the stripe.
     channels: u64,
 }
 
-/// The largest piece, in least ones: 16 MiB of 256 KiB.
+/// The largest piece as a multiple of the smallest: 16 MiB for 256 KiB.
 const MOST: u64 = 64;
 
-/// What all channels of a transfer have at most in their hands together, in least pieces: 64 MiB of 256 KiB.
-/// A receiver that keeps the order of the file has to hold that much.
+/// The limit for the pieces of all channels of a transfer together, as a multiple of the smallest piece: 64 MiB for
+/// 256 KiB. A receiver that writes in order has to buffer that much.
 const MOST_TOGETHER: u64 = 256;
 
-/// A piece that a channel begins with, in least ones.
+/// The first piece of a channel as a multiple of the smallest.
 const FIRST: u64 = 4;
 
-/// A channel that sends a piece in less time gets larger ones.
-const QUICK: Duration = Duration::from_millis(25);
+/// A channel that sends a piece in less time takes larger ones.
+const FAST: Duration = Duration::from_millis(25);
 
-/// A channel that sends a piece in more time gets smaller ones.
+/// A channel that sends a piece in more time takes smaller ones.
 const SLOW: Duration = Duration::from_millis(100);
 
 impl Portion {
-    /// For one of `channels` channels that share a stripe, of `channels_in_all` that share the file.
-    pub(crate) fn new(least_bytes: u64, channels: usize, channels_in_all: usize) -> Self {
+    /// For one of the `channels` of a stripe, when all stripes have `all_channels` together.
+    pub(crate) fn new(least_bytes: u64, channels: usize, all_channels: usize) -> Self {
         let least_bytes = least_bytes.max(1);
-        let most = (MOST_TOGETHER / channels_in_all.max(1) as u64).clamp(1, MOST);
+        let most = (MOST_TOGETHER / all_channels.max(1) as u64).clamp(1, MOST);
         Self {
             least_bytes,
             most_bytes: least_bytes.saturating_mul(most),
@@ -46,7 +45,7 @@ impl Portion {
         }
     }
 
-    /// How much to take of what is left.
+    /// The size of the next piece when `left_bytes` of the stripe remain.
     pub(crate) fn of(&self, left_bytes: u64) -> u64 {
         let fair = match self.channels {
             1 => left_bytes,
@@ -56,16 +55,16 @@ impl Portion {
         (bytes - bytes % self.least_bytes).max(self.least_bytes)
     }
 
-    /// Learns from a piece that went.
-    pub(crate) fn learn(&mut self, taken: Duration) {
-        if taken < QUICK {
+    /// Adapts to the time that sending a piece took.
+    pub(crate) fn adapt(&mut self, taken: Duration) {
+        if taken < FAST {
             self.wanted_bytes = self.wanted_bytes.saturating_mul(2).min(self.most_bytes);
         } else if taken > SLOW {
             self.wanted_bytes = (self.wanted_bytes / 2).max(self.least_bytes);
         }
     }
 
-    /// Pieces of one size.
+    /// Pieces of a fixed size.
     #[cfg(test)]
     pub(crate) fn fixed(bytes: u64) -> Self {
         Self {
@@ -85,17 +84,17 @@ mod tests {
     const MUCH: u64 = 1 << 40;
 
     #[test]
-    fn a_quick_channel_gets_large_pieces_and_a_slow_one_small_ones() {
+    fn a_fast_channel_takes_large_pieces_and_a_slow_one_small_ones() {
         let mut portion = Portion::new(LEAST, 4, 4);
         assert_eq!(portion.of(MUCH), 1 << 20);
         for _ in 0..10 {
-            portion.learn(Duration::from_millis(1));
+            portion.adapt(Duration::from_millis(1));
         }
         assert_eq!(portion.of(MUCH), 16 << 20);
-        portion.learn(Duration::from_millis(50));
+        portion.adapt(Duration::from_millis(50));
         assert_eq!(portion.of(MUCH), 16 << 20);
         for _ in 0..10 {
-            portion.learn(Duration::from_secs(1));
+            portion.adapt(Duration::from_secs(1));
         }
         assert_eq!(portion.of(MUCH), LEAST);
     }
@@ -105,7 +104,7 @@ mod tests {
         for channels in [1, 4, 16, 64, 4096] {
             let mut portion = Portion::new(LEAST, channels, channels);
             for _ in 0..10 {
-                portion.learn(Duration::ZERO);
+                portion.adapt(Duration::ZERO);
             }
             let together = portion.of(MUCH) * channels as u64;
             assert!(together <= (64 << 20).max(LEAST * channels as u64));
@@ -113,16 +112,16 @@ mod tests {
     }
 
     #[test]
-    fn the_last_pieces_are_small_and_no_piece_is_uneven() {
+    fn the_last_pieces_are_small_and_all_are_multiples_of_the_smallest() {
         let mut portion = Portion::new(LEAST, 4, 4);
         for _ in 0..10 {
-            portion.learn(Duration::ZERO);
+            portion.adapt(Duration::ZERO);
         }
         assert_eq!(portion.of(32 << 20), 4 << 20);
         assert_eq!(portion.of((9 << 20) + 5), 1 << 20);
         assert_eq!(portion.of(1), LEAST);
         let mut alone = Portion::new(LEAST, 1, 1);
-        alone.learn(Duration::ZERO);
+        alone.adapt(Duration::ZERO);
         assert_eq!(alone.of((2 << 20) - 1) % LEAST, 0);
     }
 }

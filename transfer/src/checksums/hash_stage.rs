@@ -1,25 +1,25 @@
 //! Hashes of a file while it arrives.
 //!
-//! MD5 and its successors want the bytes in order, and are slower than a network. So they have a thread of
-//! their own, which reads back what has arrived without a hole: from the kernel's cache, because it is never
-//! far behind. Workers that get too far ahead wait for it.
+//! MD5 and the SHA family need the bytes in order, and are slower than a network. They run on a separate
+//! thread, which reads back the bytes before the first hole. It is never far behind, so these are still in the page
+//! cache. Workers that are too far ahead wait for it.
 
 use std::ops::Range;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_storage::{Checksum, ChecksumAlgorithm, OpenedFile};
 
+use crate::context::Context;
 use crate::error::TransferError;
-use crate::local::Context;
-use crate::sync::lock;
+use crate::sync::{ignore_poison, lock};
 
-/// How far workers may be ahead of the hashes: the client waits for this much when all has arrived.
+/// How far workers may be ahead of the hashes. After the last byte the client waits until at most this much is hashed.
 const MOST_BEHIND_BYTES: u64 = 256 * 1024 * 1024;
 
-/// How often a waiting worker looks whether its transfer was cancelled.
+/// How often a waiting worker checks for cancellation.
 const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
 /// The hashes of one file, shared by its workers and the thread that computes them.
@@ -35,16 +35,16 @@ struct State {
     arrived: RangeSet,
     hashed: u64,
     /// The thread has a buffer. Until then workers do not wait for it, because they may hold the buffer that it waits for.
-    began: bool,
-    /// Nothing more will arrive.
-    over: bool,
-    /// The thread has ended; what it has is in `sums`, unless it failed.
-    ended: bool,
+    has_buffer: bool,
+    /// All data has arrived, or the transfer has failed.
+    is_complete: bool,
+    /// The thread has ended; its results are in `sums`, unless it failed.
+    has_ended: bool,
     sums: Vec<(ChecksumAlgorithm, String)>,
 }
 
 impl State {
-    /// Where the first hole is.
+    /// The offset of the first hole.
     fn ready(&self) -> u64 {
         let first = self.arrived.iter().next();
         first
@@ -65,73 +65,61 @@ impl HashStage {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let job = {
-            let stage = stage.clone();
-            move || {
-                let ended = Ended(&stage);
-                let sums = stage.hash(&algorithms, &file);
-                lock(&ended.0.state).sums = sums.unwrap_or_default();
-            }
-        };
-        context
-            .shared
-            .threads
-            .run(Box::new(job))
-            .map_err(|error| TransferError::Local(format!("no thread is left: {error}")))?;
+        let hashing = stage.clone();
+        context.resources.threads.run(move || {
+            let ended = Ended(&hashing);
+            let sums = hashing.hash(&algorithms, &file);
+            lock(&ended.0.state).sums = sums.unwrap_or_default();
+        })?;
         Ok(stage)
     }
 
-    /// Bytes that the file has. Waits while the hashes are too far behind.
+    /// Records bytes that were written to the file. Waits while the hashes are too far behind.
     pub(super) fn arrived(&self, bytes: Range<u64>) {
         let mut state = lock(&self.state);
         state.arrived.insert(bytes);
         self.changed.notify_all();
-        // Only for what can be hashed without any more bytes: to wait for others would be to wait for
-        // oneself, should they come on the same channel.
+        // Counts only bytes before the first hole: the bytes that fill the hole may come on the caller's
+        // own channel, so waiting for them would be a deadlock.
         while state.ready() - state.hashed > MOST_BEHIND_BYTES
-            && state.began
-            && !state.ended
+            && state.has_buffer
+            && !state.has_ended
             && !self.context.running.cancel.is_cancelled()
         {
             let waited = self.changed.wait_timeout(state, CANCEL_CHECK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            (state, _) = ignore_poison(waited);
         }
     }
 
-    /// All has arrived: waits for the thread. The hashes of `length` bytes; none if there are not as many,
-    /// or they could not be read, or the transfer was cancelled.
+    /// Waits for the thread after all data has arrived, and returns the hashes of `length` bytes. There are none if
+    /// fewer bytes arrived, or they could not be read, or the transfer was cancelled.
     pub(super) fn finish(&self, length: u64) -> Vec<(ChecksumAlgorithm, String)> {
         self.end();
         let mut state = lock(&self.state);
-        while !state.ended && !self.context.running.cancel.is_cancelled() {
+        while !state.has_ended && !self.context.running.cancel.is_cancelled() {
             let waited = self.changed.wait_timeout(state, CANCEL_CHECK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            (state, _) = ignore_poison(waited);
         }
-        if !state.ended || state.hashed != length {
+        if !state.has_ended || state.hashed != length {
             return Vec::new();
         }
         std::mem::take(&mut state.sums)
     }
 
-    /// Nothing more will arrive.
+    /// Marks the end of the data.
     pub(super) fn end(&self) {
-        lock(&self.state).over = true;
+        lock(&self.state).is_complete = true;
         self.changed.notify_all();
     }
 
-    /// Hashes what arrives until nothing more does; `None` if it cannot be read.
+    /// Hashes the data while it arrives, up to its end; `None` if it cannot be read.
     fn hash(
         &self,
         algorithms: &[ChecksumAlgorithm],
         file: &OpenedFile,
     ) -> Option<Vec<(ChecksumAlgorithm, String)>> {
-        let mut buffer = self
-            .context
-            .shared
-            .buffers
-            .take(&self.context.account.source, &self.context.running.cancel)
-            .ok()?;
-        lock(&self.state).began = true;
+        let mut buffer = self.context.buffer().ok()?;
+        lock(&self.state).has_buffer = true;
         let mut hashes: Vec<_> = algorithms
             .iter()
             .map(|&algorithm| (algorithm, Checksum::new(algorithm)))
@@ -157,7 +145,7 @@ impl HashStage {
         )
     }
 
-    /// Waits for bytes that can be hashed; `None` when there will be no more.
+    /// Waits for bytes that can be hashed; `None` at the end.
     fn next(&self) -> Option<Range<u64>> {
         let mut state = lock(&self.state);
         loop {
@@ -168,21 +156,20 @@ impl HashStage {
             if !ready.is_empty() {
                 return Some(ready);
             }
-            if state.over {
+            if state.is_complete {
                 return None;
             }
-            let waited = self.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            state = ignore_poison(self.changed.wait(state));
         }
     }
 }
 
-/// Tells those who wait, also when the thread has panicked.
+/// Marks the thread as ended when it is dropped, also after a panic.
 struct Ended<'a>(&'a HashStage);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).ended = true;
+        lock(&self.0.state).has_ended = true;
         self.0.changed.notify_all();
     }
 }

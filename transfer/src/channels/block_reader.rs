@@ -3,25 +3,27 @@
 use gridhaul_protocol::block::{Block, HEADER_BYTES, Header};
 use gridhaul_stack::{Channel, ChannelError, FileRange, Operation, Received};
 
-/// Bytes of a channel that were received and not used yet.
+/// Reads headers and payloads of blocks, with read-ahead.
 ///
-/// While blocks are small, one call receives a header together with what follows it: a small file with
-/// its header and its EOD is then one system call, not four. While blocks are large, nothing is read
-/// ahead, so that payloads go from the channel straight to the file.
+/// While blocks are small, one call receives a header together with the bytes that follow it: a small file with
+/// its header and its EOD is then one system call, not four. While blocks are large, there is no
+/// read-ahead, so that payloads go from the channel straight to the file.
 #[derive(Debug, Default)]
 pub(crate) struct BlockReader {
+    /// Received bytes.
     ahead: Vec<u8>,
+    /// How many of them were consumed.
     used: usize,
     large_blocks: bool,
 }
 
-/// How much is received at once while blocks are small.
+/// The size of a receive call while blocks are small.
 pub(crate) const READ_AHEAD_BYTES: usize = 16 * 1024;
 
-/// Blocks from this size are received without reading ahead.
+/// Blocks of at least this size are received without read-ahead.
 const LARGE_BLOCK_BYTES: u64 = 64 * 1024;
 
-/// What comes where a header is expected.
+/// What a channel yields where a header is expected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextHeader {
     /// A header.
@@ -53,14 +55,14 @@ impl BlockReader {
         bytes.copy_from_slice(&self.unused()[..HEADER_BYTES]);
         self.used += HEADER_BYTES;
         let header = Header::decode(&bytes);
-        // EOD and EOF carry no payload, and say nothing about the size of the blocks that do.
+        // EOD and EOF carry no payload, so they do not indicate the size of data blocks.
         if header.count > 0 {
             self.large_blocks = header.count >= LARGE_BLOCK_BYTES;
         }
         Ok(NextHeader::Header(header))
     }
 
-    /// Moves a part of a block's payload to a range of a file. Returns how many bytes came: fewer than
+    /// Moves a part of a block's payload to a range of a file. Returns the number of bytes moved: less than
     /// `range.length` only if the stream ended.
     pub(crate) fn payload_into(
         &mut self,
@@ -83,8 +85,8 @@ impl BlockReader {
         Ok(taken + channel.receive_into(rest, operation)?)
     }
 
-    /// Receives a part of a block's payload into memory. Returns how many bytes came: fewer than there is
-    /// room for only if the stream ended.
+    /// Receives a part of a block's payload into memory. Returns the number of bytes received: less than the
+    /// size of `buffer` only if the stream ended.
     pub(crate) fn payload(
         &mut self,
         channel: &mut dyn Channel,
@@ -104,7 +106,7 @@ impl BlockReader {
         Ok(done)
     }
 
-    /// Receives and forgets `length` bytes; `false` if the stream ended before.
+    /// Receives and discards `length` bytes; `false` if the stream ended before.
     pub(crate) fn skip(
         &mut self,
         channel: &mut dyn Channel,
@@ -124,8 +126,8 @@ impl BlockReader {
         }
     }
 
-    /// Receives ahead until all of a small transfer that uses no other channel is there. `false` if it is
-    /// not that, or does not come in time; nothing is lost then.
+    /// Reads ahead a small transfer on a single channel as a whole. `false` if it is larger, uses more channels,
+    /// or does not arrive in time; the bytes received so far stay available.
     pub(crate) fn receive_whole(
         &mut self,
         channel: &mut dyn Channel,
@@ -140,7 +142,7 @@ impl BlockReader {
         true
     }
 
-    /// Whether what is there goes to the end of the data, and no other channel is announced.
+    /// Whether the read-ahead contains all data up to EOD, and EOF announces no other channel.
     fn holds_whole(&self) -> bool {
         let mut rest = self.unused();
         let mut is_only_channel = false;
@@ -182,7 +184,7 @@ impl BlockReader {
         &unused[..count]
     }
 
-    /// Receives more: what is missing of `wanted` bytes, or as much as there is while blocks are
+    /// Receives more bytes: the remainder of `wanted` bytes, or all available ones while blocks are
     /// small. `false` at the end of the stream.
     fn fill(
         &mut self,
@@ -234,7 +236,7 @@ mod tests {
                 &[header(Descriptor::EOF, 0, 1), header(Descriptor::EOD, 0, 0)],
                 true,
             ),
-            // Further channels are announced, or nothing is.
+            // Further channels are announced, or no EOF came.
             (&[header(both, 0, 2)], false),
             (&[header(Descriptor::EOD, 0, 0)], false),
             (&[header(Descriptor::EOF, 0, 1)], false),

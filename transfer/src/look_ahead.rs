@@ -1,10 +1,9 @@
-//! Has the files that a session will send next read from the disk while others are sent.
+//! Reads ahead the files that a session will send next.
 //!
-//! Clients that pipeline say early what they want to fetch, and a disk that has several files to read is quicker than one
-//! that is asked for each when the one before is gone. Nothing is kept of these files but their pages in the
-//! kernel's memory: each is opened anew when its turn comes, so whatever happens to its name until then,
-//! the read-ahead has no effect on the result. Files that are in memory gain nothing, so looking begins with a file that is
-//! not, and ends after some that are.
+//! Clients that pipeline name several files early, and a disk is faster with several files to read than with one request
+//! at a time. Only the page cache keeps anything of these files: each is opened again for its transfer, so the read-ahead
+//! has no effect on the result, even if the name stands for another file by then. Files in the page cache gain nothing,
+//! so looking ahead begins with a file that is not in the cache, and ends after several that are.
 
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -20,19 +19,19 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::sync::lock;
 use crate::workers::Threads;
 
-/// Files that are read ahead of the one that is sent, at most.
+/// The maximum number of files that are read ahead.
 pub const LOOK_AHEAD_FILES: usize = 8;
 
-/// How much of each is read, in bytes: what comes later the kernel reads ahead of the worker.
+/// How much of each file is read, in bytes: the kernel's own read-ahead covers the rest.
 const AHEAD_BYTES: u64 = 4 * 1024 * 1024;
 
-/// After a file that was not in memory, so many that are do not end the looking.
+/// After a file that was not cached, looking ahead ends with this many cached ones.
 const WARM_FILES: u32 = 16;
 
-/// What one session looks ahead for.
+/// The read-ahead of one session.
 #[derive(Debug, Default)]
 pub(crate) struct LookAhead {
-    /// Files to look at until there is one that is not in memory.
+    /// How many more cached files end the looking ahead; 0 while it is off.
     left: AtomicU32,
     queue: Mutex<Queue>,
 }
@@ -40,27 +39,27 @@ pub(crate) struct LookAhead {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<PathBuf>,
-    /// The last ones that were asked for, which are not asked for again.
+    /// The latest requested files, which are not read again.
     known: VecDeque<PathBuf>,
-    /// A thread is at work.
+    /// A thread serves the queue.
     is_served: bool,
 }
 
 impl LookAhead {
-    /// Whether it is worth while.
-    pub(super) fn is_wanted(&self) -> bool {
+    /// Whether reading ahead is likely to help.
+    pub(crate) fn is_wanted(&self) -> bool {
         self.left.load(Ordering::Relaxed) > 0
     }
 
-    /// A file was opened to be sent.
+    /// Records that a file was opened for sending; one that is not cached turns looking ahead on.
     pub(crate) fn note(&self, file: &OpenedFile) {
         if !self.is_wanted() && is_cold(file) {
             self.left.store(WARM_FILES, Ordering::Relaxed);
         }
     }
 
-    /// Has `paths` read on a thread of the node, unless they were asked for lately.
-    pub(super) fn begin(
+    /// Reads `paths` on a thread of the node, except those requested recently.
+    pub(crate) fn begin(
         self: &Arc<Self>,
         paths: Vec<PathBuf>,
         storage: &Arc<dyn Storage>,
@@ -76,16 +75,15 @@ impl LookAhead {
         queue.is_served = true;
         drop(queue);
         let (ahead, storage) = (self.clone(), storage.clone());
-        let serve = Box::new(move || ahead.serve(&*storage));
-        if threads.run(serve).is_err() {
-            // Without a thread it takes longer, and that is all.
+        if threads.run(move || ahead.serve(&*storage)).is_err() {
+            // Without a thread the files are not read ahead, which only costs time.
             *lock(&self.queue) = Queue::default();
         }
     }
 
     fn serve(&self, storage: &dyn Storage) {
         while let Some(path) = lock(&self.queue).next() {
-            // Why it cannot be opened, the client hears when its turn comes.
+            // An error is reported by the transfer that needs the file.
             if let Ok(file) = storage.open_read(&path) {
                 self.read(&file);
             }
@@ -96,7 +94,7 @@ impl LookAhead {
         if is_cold(file) {
             self.left.store(WARM_FILES, Ordering::Relaxed);
             let length = file.size_at_open().min(AHEAD_BYTES);
-            // It is a hint.
+            // A hint: failure has no effect on the transfer.
             let _ = rustix::fs::fadvise(file, 0, length.try_into().ok(), Advice::WillNeed);
         } else {
             let less = |left: u32| left.checked_sub(1);
@@ -116,14 +114,14 @@ impl Queue {
             self.known.pop_front();
         }
         if self.waiting.len() >= LOOK_AHEAD_FILES {
-            // Its turn may have come already.
+            // The oldest file may be under way already.
             self.waiting.pop_front();
         }
         self.known.push_back(path.clone());
         self.waiting.push_back(path);
     }
 
-    /// The next one; the thread ends without.
+    /// The next file to read; `None` ends the thread.
     fn next(&mut self) -> Option<PathBuf> {
         let path = self.waiting.pop_front();
         self.is_served = path.is_some();
@@ -131,11 +129,11 @@ impl Queue {
     }
 }
 
-/// Whether the first bytes of a file must be read from the disk, which the kernel then begins to do. File systems
-/// that cannot tell have everything in memory, or on another machine.
+/// Whether the first bytes of a file are not in the page cache; if so, the kernel begins to read them. File systems
+/// without this call keep their files in memory or on another machine.
 fn is_cold(file: &OpenedFile) -> bool {
     let mut byte = [0];
-    // preadv2(2): with RWF_NOWAIT, EAGAIN if the data is not there at once.
+    // preadv2(2): with RWF_NOWAIT, EAGAIN if the data is not immediately available.
     let read = rustix::io::preadv2(
         file.as_fd(),
         &mut [IoSliceMut::new(&mut byte)],
@@ -181,7 +179,7 @@ mod tests {
                 .expect("it is there")
         }
 
-        /// Makes a file whose bytes are on the disk only, where there is a disk.
+        /// Makes a file that is not in the page cache, where temporary files are on a disk.
         fn make_cold(&self, name: &str) {
             let path = self.directory.path().join(name);
             fs::write(&path, vec![1; 100_000]).expect("room");
@@ -191,17 +189,17 @@ mod tests {
         }
 
         fn has_disk(&self) -> bool {
-            // To look has the kernel begin to read.
-            let has = self.comes_true_of_a_cold_file(|name| is_cold(&self.open(name)));
+            // The check itself starts a read, so each check needs another file.
+            let has = self.holds_for_a_cold_file(|name| is_cold(&self.open(name)));
             if !has {
                 eprintln!("skipped: temporary files are always in memory here");
             }
             has
         }
 
-        /// Whether `what` comes true of one of some files that were made cold: the kernel keeps pages of one that is busy
-        /// elsewhere, posix_fadvise(2).
-        fn comes_true_of_a_cold_file(&self, what: impl Fn(&str) -> bool) -> bool {
+        /// Whether `what` holds for one of several cold files: the kernel may keep pages that are in use, see
+        /// posix_fadvise(2).
+        fn holds_for_a_cold_file(&self, what: impl Fn(&str) -> bool) -> bool {
             (0..100).any(|number| {
                 let name = format!("cold-{number}");
                 self.make_cold(&name);
@@ -219,7 +217,7 @@ mod tests {
             while !done() {
                 assert!(
                     begun.elapsed() < Duration::from_secs(60),
-                    "it never happens"
+                    "it does not happen"
                 );
                 std::thread::yield_now();
             }
@@ -231,25 +229,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_on_the_disk_begins_it() {
+    fn an_uncached_file_turns_looking_ahead_on() {
         let fixture = Fixture::new();
         if !fixture.has_disk() {
             return;
         }
         assert!(!fixture.ahead.is_wanted());
-        assert!(fixture.comes_true_of_a_cold_file(|name| {
+        assert!(fixture.holds_for_a_cold_file(|name| {
             fixture.ahead.note(&fixture.open(name));
             fixture.ahead.is_wanted()
         }));
     }
 
     #[test]
-    fn files_on_the_disk_are_read_and_those_that_are_missing_passed_over() {
+    fn uncached_files_are_read_and_missing_ones_skipped() {
         let fixture = Fixture::new();
         if !fixture.has_disk() {
             return;
         }
-        assert!(fixture.comes_true_of_a_cold_file(|name| {
+        assert!(fixture.holds_for_a_cold_file(|name| {
             fixture.ahead.left.store(1, Ordering::Relaxed);
             fixture.begin(&["missing", name]);
             fixture.wait_until_idle();
@@ -262,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn files_in_memory_end_it() {
+    fn cached_files_turn_looking_ahead_off() {
         let fixture = Fixture::new();
         fixture.ahead.left.store(WARM_FILES, Ordering::Relaxed);
         for number in 0..WARM_FILES {
             assert!(fixture.ahead.is_wanted());
             let name = number.to_string();
             fs::write(fixture.directory.path().join(&name), "x").expect("room");
-            // Who asks twice is served once.
+            // A file that is named twice is read once.
             fixture.begin(&[&name, &name]);
             fixture.wait_until_idle();
         }
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn the_queue_is_bounded() {
         let mut queue = Queue::default();
         for number in 0..100 {
             queue.add(PathBuf::from(number.to_string()));

@@ -1,0 +1,70 @@
+//! The two halves of a transfer: opening the file, and moving the data.
+
+use crate::channels::DataChannels;
+use crate::context::Context;
+use crate::error::TransferError;
+use crate::node::{LineSource, Plan, Task};
+use crate::{receive, send};
+
+/// The open file of a transfer, or the source of its lines.
+pub(super) enum Opened {
+    Send(send::FilePart),
+    /// Opened when the lines are sent.
+    Lines(LineSource),
+    Receive(receive::OpenedTarget),
+}
+
+impl Opened {
+    /// Opens the file of a transfer.
+    pub(super) fn open(
+        context: &Context,
+        plan: &Plan,
+        channels: &DataChannels,
+    ) -> Result<Self, TransferError> {
+        Ok(match &plan.task {
+            Task::SendFile {
+                path,
+                offset,
+                length,
+                restart,
+            } => {
+                let part = send::Part {
+                    path,
+                    offset: *offset,
+                    length: *length,
+                    restart,
+                };
+                Self::Send(send::open(context, plan, part, channels)?)
+            }
+            Task::SendLines(source) => Self::Lines(source.clone()),
+            Task::ReceiveFile {
+                path,
+                placement,
+                restart,
+                promised,
+            } => {
+                let target = receive::Target {
+                    path,
+                    placement: *placement,
+                    restart,
+                    promised: *promised,
+                };
+                Self::Receive(receive::open(context, plan, target, channels)?)
+            }
+        })
+    }
+
+    /// Moves the data.
+    pub(super) fn transfer(
+        self,
+        context: &Context,
+        plan: &Plan,
+        channels: &mut DataChannels,
+    ) -> Result<(), TransferError> {
+        match self {
+            Self::Send(part) => send::file(context, plan, part, channels),
+            Self::Lines(source) => send::lines(context, plan, &source, channels),
+            Self::Receive(target) => receive::file(context, plan, target, channels),
+        }
+    }
+}
