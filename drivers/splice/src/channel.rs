@@ -1,4 +1,4 @@
-//! One connection, and the ways in which it moves ranges of files.
+//! A connection, and how it moves ranges of files.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,21 +11,22 @@ use gridhaul_stack::{
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
-use crate::direct::{Direct, Wish};
-use crate::judge::{self, Direction, MEASURED_BYTES, Peer, Record, Watch, Way};
-use crate::pipes::Keeper;
+use crate::direct::{Direct, EngineChoice};
+use crate::pipes::PipeUser;
+use crate::progress::{Progress, rest};
 use crate::readahead::ReadAhead;
+use crate::selection::{self, Direction, MEASURED_BYTES, Method, Peer, Record, Stopwatch};
 use crate::{receiving, sending};
 
-/// A channel decides anew after so many bytes.
+/// The method is chosen again for each piece of this length.
 const PIECE_BYTES: u64 = 1024 * 1024;
 
-/// What is shorter goes through memory: a copy costs less than the calls that avoid it. `sendfile` pays from
-/// the second page on, a pipe later.
+/// Shorter pieces go through memory: a copy costs less than the calls that avoid it. `sendfile` pays off from the second
+/// page on, a pipe later.
 const SHORT_TO_SEND_BYTES: u64 = 8 * 1024;
 const SHORT_TO_RECEIVE_BYTES: u64 = 64 * 1024;
 
-/// A transfer is long when a channel has moved so much.
+/// A transfer counts as long once a channel has moved this much.
 const LONG_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A channel over TCP that can move file ranges past memory.
@@ -36,54 +37,45 @@ pub(crate) struct SpliceChannel {
     /// Whether the peer is on this machine.
     is_local: bool,
     read_ahead: ReadAhead,
-    _pipes: Keeper,
-    /// Of the file and the direction that were asked about last.
+    _pipes: PipeUser,
+    /// The record for the last file and direction.
     record: Option<((RawFd, Direction), Arc<Record>)>,
-    /// Bytes of ranges, in both directions.
+    /// Bytes of ranges so far, in both directions.
     moved: u64,
     last: Option<Last>,
-    /// If the stack asks for files past the page cache.
+    /// Set if the stack asks for direct I/O.
     direct: Option<Direct>,
 }
 
-/// Who chooses the way of a range.
+/// How the method for a range is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The stack: past memory, wherever that is possible.
+    /// By the stack: `sendfile` or `splice` wherever possible.
     Splice,
-    /// What was measured.
+    /// By measurement.
     Measured,
 }
 
-/// How far the kernel came with a range.
+/// The decision for one piece.
 #[derive(Debug)]
-pub(crate) enum Part {
-    /// To its end.
-    Whole,
-    /// So many bytes; the rest must go through memory, for this reason if there is one.
-    Refused(u64, Option<Errno>),
-}
-
-/// How a piece is moved.
-#[derive(Debug)]
-struct Turn {
+struct Decision {
     direction: Direction,
-    way: Way,
-    why: Why,
-    /// If it is measured.
-    watch: Option<Watch>,
+    method: Method,
+    reason: Reason,
+    /// Set if the piece is measured.
+    stopwatch: Option<Stopwatch>,
 }
 
 /// How the last piece was moved.
 #[derive(Debug)]
 struct Last {
     call: &'static str,
-    why: Why,
+    reason: Reason,
 }
 
 #[derive(Debug)]
-enum Why {
-    Asked,
+enum Reason {
+    Requested,
     Tapped,
     Short,
     Failed(&'static str, Errno),
@@ -91,7 +83,7 @@ enum Why {
 }
 
 impl SpliceChannel {
-    pub(crate) fn new(tcp: TcpChannel, choice: Choice, direct: Option<Wish>) -> Self {
+    pub(crate) fn new(tcp: TcpChannel, choice: Choice, direct: Option<EngineChoice>) -> Self {
         let local = rustix::net::getsockname(tcp.socket()).and_then(SocketAddr::try_from);
         let peer = tcp.peer().ip();
         let is_local = peer.is_loopback() || local.is_ok_and(|local| local.ip() == peer);
@@ -100,7 +92,7 @@ impl SpliceChannel {
             choice,
             is_local,
             read_ahead: ReadAhead::default(),
-            _pipes: Keeper::new(),
+            _pipes: PipeUser::new(),
             record: None,
             moved: 0,
             last: None,
@@ -115,7 +107,7 @@ impl SpliceChannel {
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
         if let Some(direct) = &mut self.direct
-            && let Some(file) = direct.takes(&range)
+            && let Some(file) = direct.usable_file(&range)
         {
             return direct.send(&mut self.tcp, head, range, file, operation);
         }
@@ -126,15 +118,15 @@ impl SpliceChannel {
             if length >= SHORT_TO_SEND_BYTES {
                 self.read_ahead.prepare(piece.file, piece.offset);
             }
-            let turn = self.turn(&piece, Direction::Sending);
-            let refused = match turn.way {
-                Way::Kernel => self.send_by_kernel(head, piece, operation)?,
-                Way::Memory => {
+            let decision = self.decide(&piece, Direction::Sending);
+            let refused = match decision.method {
+                Method::Kernel => self.send_by_kernel(head, piece, operation)?,
+                Method::Memory => {
                     self.tcp.send(head, Body::File(piece), operation)?;
                     None
                 }
             };
-            self.end(turn, length, refused);
+            self.finish_piece(decision, length, refused);
             head = &[];
             done += length;
         }
@@ -149,8 +141,8 @@ impl SpliceChannel {
     ) -> Result<Option<Errno>, ChannelError> {
         self.tcp.send_ahead(head, operation)?;
         match sending::send(&mut self.tcp, &piece, operation)? {
-            Part::Whole => Ok(None),
-            Part::Refused(done, errno) => {
+            Progress::Complete => Ok(None),
+            Progress::Refused(done, errno) => {
                 let body = Body::File(rest(piece, done));
                 self.tcp.send(&[], body, operation)?;
                 Ok(errno)
@@ -164,7 +156,7 @@ impl SpliceChannel {
         operation: &Operation<'_>,
     ) -> Result<u64, ChannelError> {
         if let Some(direct) = &mut self.direct
-            && let Some(file) = direct.takes(&range)
+            && let Some(file) = direct.usable_file(&range)
         {
             return direct.receive(&mut self.tcp, range, file, operation);
         }
@@ -172,12 +164,12 @@ impl SpliceChannel {
         while done < range.length {
             let piece = piece(&mut range, done);
             let length = piece.length;
-            let turn = self.turn(&piece, Direction::Receiving);
-            let (count, refused) = match turn.way {
-                Way::Kernel => self.receive_by_kernel(piece, operation)?,
-                Way::Memory => (self.tcp.receive_into(piece, operation)?, None),
+            let decision = self.decide(&piece, Direction::Receiving);
+            let (count, refused) = match decision.method {
+                Method::Kernel => self.receive_by_kernel(piece, operation)?,
+                Method::Memory => (self.tcp.receive_into(piece, operation)?, None),
             };
-            self.end(turn, count, refused);
+            self.finish_piece(decision, count, refused);
             done += count;
             if count < length {
                 break;
@@ -192,68 +184,68 @@ impl SpliceChannel {
         operation: &Operation<'_>,
     ) -> Result<(u64, Option<Errno>), ChannelError> {
         match receiving::receive(&mut self.tcp, &mut piece, operation)? {
-            Part::Whole => Ok((piece.length, None)),
-            Part::Refused(done, errno) => {
+            Progress::Complete => Ok((piece.length, None)),
+            Progress::Refused(done, errno) => {
                 let more = self.tcp.receive_into(rest(piece, done), operation)?;
                 Ok((done + more, errno))
             }
         }
     }
 
-    /// Chooses the way of a piece.
-    fn turn(&mut self, piece: &FileRange<'_>, direction: Direction) -> Turn {
+    /// Chooses the method for a piece.
+    fn decide(&mut self, piece: &FileRange<'_>, direction: Direction) -> Decision {
         let short_bytes = match direction {
             Direction::Sending => SHORT_TO_SEND_BYTES,
             Direction::Receiving => SHORT_TO_RECEIVE_BYTES,
         };
-        let (way, why, is_measured) = if piece.goes_through_memory() {
-            (Way::Memory, Why::Tapped, false)
+        let (method, reason, is_measured) = if piece.goes_through_memory() {
+            (Method::Memory, Reason::Tapped, false)
         } else if self.choice == Choice::Splice {
-            (Way::Kernel, Why::Asked, false)
+            (Method::Kernel, Reason::Requested, false)
         } else if piece.length < short_bytes {
-            (Way::Memory, Why::Short, false)
+            (Method::Memory, Reason::Short, false)
         } else {
             let record = self.record(piece.file, direction);
             let is_long = self.moved >= LONG_BYTES;
-            let (way, is_measured) = record.choose(piece.length, is_long);
-            (way, Why::Measured(record), is_measured)
+            let (method, is_measured) = record.choose(piece.length, is_long);
+            (method, Reason::Measured(record), is_measured)
         };
-        Turn {
+        Decision {
             direction,
-            way,
-            why,
-            watch: is_measured.then(Watch::start),
+            method,
+            reason,
+            stopwatch: is_measured.then(Stopwatch::start),
         }
     }
 
-    /// Remembers how a piece went.
-    fn end(&mut self, turn: Turn, bytes: u64, refused: Option<Errno>) {
+    /// Records the result of a piece.
+    fn finish_piece(&mut self, decision: Decision, bytes: u64, refused: Option<Errno>) {
         self.moved += bytes;
         let mut last = Last {
-            call: turn.direction.call(turn.way),
-            why: turn.why,
+            call: decision.direction.call(decision.method),
+            reason: decision.reason,
         };
-        if let (Why::Measured(record), Some(watch)) = (&last.why, &turn.watch)
+        if let (Reason::Measured(record), Some(stopwatch)) = (&last.reason, &decision.stopwatch)
             && refused.is_none()
             && bytes >= MEASURED_BYTES
         {
-            record.note(turn.way, watch.stop(bytes));
+            record.note(decision.method, stopwatch.stop(bytes));
         }
         if let Some(errno) = refused {
-            match &last.why {
-                Why::Measured(record) if is_the_kernels(errno) => record.refuse(errno),
-                _ => last.why = Why::Failed(last.call, errno),
+            match &last.reason {
+                Reason::Measured(record) if is_unsupported(errno) => record.refuse(errno),
+                _ => last.reason = Reason::Failed(last.call, errno),
             }
-            last.call = turn.direction.call(Way::Memory);
+            last.call = decision.direction.call(Method::Memory);
         }
-        // The short block at the end of a long transfer says nothing about it.
-        if self.last.is_none() || !matches!(last.why, Why::Short) {
+        // The short block at the end of a long transfer is not typical of it.
+        if self.last.is_none() || !matches!(last.reason, Reason::Short) {
             self.last = Some(last);
         }
     }
 
-    /// What is known about a file's way. Descriptors are used again, so that this may be about another
-    /// file; of that the next trial takes care.
+    /// The measurements for a file. Descriptors are reused, so the record may be that of another file; the next trial
+    /// corrects that.
     fn record(&mut self, file: BorrowedFd<'_>, direction: Direction) -> Arc<Record> {
         let key = (file.as_raw_fd(), direction);
         match &self.record {
@@ -263,7 +255,7 @@ impl SpliceChannel {
                     is_local: self.is_local,
                     is_protected: self.tcp.is_protected(),
                 };
-                let record = judge::record(file, direction, peer);
+                let record = selection::record(file, direction, peer);
                 self.record = Some((key, Arc::clone(&record)));
                 record
             }
@@ -340,12 +332,12 @@ impl Channel for SpliceChannel {
 
 impl Last {
     fn movement(&self) -> Movement {
-        let reason = match &self.why {
-            Why::Asked => "the stack asks for it".into(),
-            Why::Tapped => "its bytes are looked at on their way".into(),
-            Why::Short => "it is short".into(),
-            Why::Failed(call, errno) => format!("{call}: {}", io::Error::from(*errno)).into(),
-            Why::Measured(record) => record.to_string().into(),
+        let reason = match &self.reason {
+            Reason::Requested => "the stack asks for it".into(),
+            Reason::Tapped => "its bytes are looked at on their way".into(),
+            Reason::Short => "it is short".into(),
+            Reason::Failed(call, errno) => format!("{call}: {}", io::Error::from(*errno)).into(),
+            Reason::Measured(record) => record.to_string().into(),
         };
         Movement {
             way: self.call,
@@ -354,19 +346,19 @@ impl Last {
     }
 }
 
-/// Whether the kernel says that it never moves such files, and not that it cannot at this moment.
-fn is_the_kernels(errno: Errno) -> bool {
+/// Whether the error is permanent for such files, and not a condition of the moment.
+fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// The next piece of a range, of which `done` bytes were moved.
+/// The next piece of a range after its first `done` bytes.
 fn piece<'a>(range: &'a mut FileRange<'_>, done: u64) -> FileRange<'a> {
     let left = range.length - done;
     FileRange {
         file: range.file,
         direct: range.direct,
         offset: range.offset + done,
-        // The last piece is long rather than short.
+        // The remainder joins the last piece, which would be short otherwise.
         length: if left < 2 * PIECE_BYTES {
             left
         } else {
@@ -376,13 +368,5 @@ fn piece<'a>(range: &'a mut FileRange<'_>, done: u64) -> FileRange<'a> {
         moved: range.moved,
         tap: range.tap,
         sparse: range.sparse,
-    }
-}
-
-pub(crate) fn rest(range: FileRange<'_>, done: u64) -> FileRange<'_> {
-    FileRange {
-        offset: range.offset + done,
-        length: range.length - done,
-        ..range
     }
 }

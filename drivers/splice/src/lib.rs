@@ -1,34 +1,57 @@
-//! The drivers `splice` and `auto`: data channels over TCP whose file ranges are moved by the kernel.
+//! The drivers `splice` and `auto`: data channels over TCP whose file ranges the kernel moves.
 //!
-//! On the wire it is plain TCP, and the peer may be anything. A file is sent by `sendfile`, which hands the
-//! pages of the page cache to the socket, and received by `splice`, from the socket through a pipe to the
-//! file. Where the kernel or a file system cannot do that, the rest of the range goes through memory, as
-//! with the driver `tcp`; so does everything that is not a range of a file: small replies, and all bytes of
-//! a transform.
+//! The wire format is plain TCP, so the peer may use any driver for TCP. A file is sent with `sendfile`, which passes pages of
+//! the page cache to the socket, and received with `splice`, from the socket through a pipe into the file. If the kernel or
+//! the file system does not support that, the rest of the range is copied through memory, as with the driver `tcp`. Short
+//! ranges and all bytes outside of files are copied as well.
 //!
-//! `auto` moves ranges in this way or as `tcp` does, whichever costs less: it measures both on the first
-//! mebibytes of long transfers, and remembers what it found.
+//! `auto` measures both methods on the first mebibytes of long transfers and then uses the cheaper one.
 //!
-//! Both have all options of the driver `tcp`, whose settings and sockets they use. `splice` has one more:
+//! ```text
+//!   channel ──> selection           which method is cheaper (auto)
+//!      ├──> sending, readahead      sendfile
+//!      ├──> receiving, pipes        splice
+//!      ├──> direct                  O_DIRECT over io_uring or threads (direct=1)
+//!      └──> gridhaul_tcp            read and write
+//! ```
+//!
+//! Both drivers have all options of the driver `tcp`, whose settings and sockets they use. `splice` has one more, for the
+//! administrator:
 //!
 //! | option | meaning |
 //! | --- | --- |
-//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring where the kernel has it. `threads` does without io_uring, `0` is the default |
+//! | `direct=1` | reads and writes files past the page cache (`O_DIRECT`), over io_uring if available. `threads` uses helper threads, `0` is the default |
 //!
-//! `direct` is the administrator's.
+//! With `direct=1`, bytes that were read are sent without a copy if the kernel supports it (`MSG_ZEROCOPY`). Other sends are
+//! copied: a channel's caller gets its memory back when `send` returns, so every call would have to wait until the peer has
+//! acknowledged the last byte.
 //!
-//! What `direct=1` has read is sent without a copy where the kernel can (`MSG_ZEROCOPY`). Nothing else is: a channel's caller gets
-//! its memory back when `send` returns, so every call would have to wait until the peer has acknowledged the last byte.
+//! `sendfile` to a socket that the peer has closed raises `SIGPIPE`, and has no flag against it. Programs written in Rust
+//! ignore that signal from the start.
 //!
-//! `sendfile` to a socket whose peer is gone raises `SIGPIPE`, and no flag keeps it from doing so. Programs
-//! written in Rust ignore that signal from the start.
+//! # Example
+//!
+//! ```
+//! use gridhaul_protocol::stack::StackSpec;
+//! use gridhaul_splice::{Auto, Splice};
+//! use gridhaul_stack::Registry;
+//!
+//! let mut registry = Registry::new();
+//! registry.register(Auto);
+//! registry.register(Splice);
+//! let spec = StackSpec::parse("splice:direct=1;buffer=4M")?;
+//! let stack = registry.build(&spec)?;
+//! assert!(stack.wants_direct());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod channel;
 mod direct;
-mod judge;
 mod pipes;
+mod progress;
 mod readahead;
 mod receiving;
+mod selection;
 mod sending;
 mod support;
 
@@ -45,7 +68,7 @@ use gridhaul_tcp::{Settings, TcpListener};
 pub use crate::support::{Support, support};
 
 use crate::channel::{Choice, SpliceChannel};
-use crate::direct::Wish;
+use crate::direct::EngineChoice;
 
 /// The driver `splice`; its options are those of the driver `tcp`, and `direct`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -65,7 +88,7 @@ impl Driver for Splice {
         Ok(Built::Transport(Arc::new(SpliceTransport {
             settings: Settings::parse(&options)?,
             choice: Choice::Splice,
-            direct: Wish::parse(&options)?,
+            direct: EngineChoice::parse(&options)?,
         })))
     }
 }
@@ -77,7 +100,7 @@ const OPTIONS: [OptionDoc; gridhaul_tcp::OPTIONS.len() + 1] = {
     options
 };
 
-/// The driver `auto`: `splice` where that is cheaper, as `tcp` otherwise. Its options are those of `tcp`.
+/// The driver `auto`: as `splice` where that is cheaper, as `tcp` otherwise. Its options are those of `tcp`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Auto;
 
@@ -104,7 +127,7 @@ impl Driver for Auto {
 struct SpliceTransport {
     settings: Settings,
     choice: Choice,
-    direct: Option<Wish>,
+    direct: Option<EngineChoice>,
 }
 
 impl Transport for SpliceTransport {
@@ -144,7 +167,7 @@ impl Transport for SpliceTransport {
 struct SpliceListener {
     listener: TcpListener,
     choice: Choice,
-    direct: Option<Wish>,
+    direct: Option<EngineChoice>,
 }
 
 impl Listener for SpliceListener {

@@ -1,4 +1,4 @@
-//! Pipes for `splice`, which are made once and used by one channel after the other.
+//! A pool of pipes for `splice`, which channels reuse.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,38 +14,39 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     channels: 0,
 });
 
-/// So many are kept: each takes two descriptors, and a part of what an account's pipes may hold
+/// The most idle pipes. Each takes two descriptors, and counts towards the pipe memory of the account
 /// (`fs.pipe-user-pages-soft`).
 const MOST_IDLE: usize = 32;
 
-/// The default of `fs.pipe-max-size`, and as much as a socket usually has at once.
+/// The default of `fs.pipe-max-size`, and about as much as a socket usually has ready.
 pub(crate) const WANTED_BYTES: usize = 1024 * 1024;
 
-/// With less, the calls cost more than the copies that they save.
+/// With smaller pipes, the calls cost more than the copies that they save.
 const LEAST_BYTES: usize = 64 * 1024;
 
-/// A pipe that is empty between two calls of a channel, or is thrown away.
+/// A pipe that a channel uses for one call.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// Taken when the pipe is dropped.
+    /// `None` only during drop.
     ends: Option<Ends>,
     held: usize,
 }
 
-/// A channel that may take pipes. As long as there is one they are kept, since a channel takes one for each mebibyte.
+/// Registers a channel that may take pipes. The pool keeps idle pipes while a channel exists, because a channel takes one for
+/// each mebibyte.
 #[derive(Debug)]
-pub(crate) struct Keeper(());
+pub(crate) struct PipeUser(());
 
-/// None is kept without channels: an idle server holds no descriptors of them.
+/// Without channels it is empty, so an idle server holds no descriptors of pipes.
 #[derive(Debug)]
 struct Pool {
-    /// Unused pipes.
+    /// Idle pipes.
     idle: Vec<Empty>,
     /// Channels that may take one.
     channels: usize,
 }
 
-/// A pipe in which there is nothing: one channel after the other may have it.
+/// A pipe that is known to be empty, so that another channel may use it.
 #[derive(Debug)]
 struct Empty(Ends);
 
@@ -61,7 +62,7 @@ impl Pipe {
     ///
     /// # Errors
     ///
-    /// When descriptors or the room for pipes are used up.
+    /// When descriptors or the memory for pipes are exhausted.
     pub(crate) fn take() -> Result<Self, Errno> {
         let idle = pool().idle.pop();
         let ends = match idle {
@@ -74,17 +75,17 @@ impl Pipe {
         })
     }
 
-    /// How many bytes are in it.
+    /// The number of bytes in the pipe.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// How many bytes it can hold.
+    /// Its capacity in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.ends().capacity
     }
 
-    /// The end to take bytes from; [`Pipe::note_taken`] is told how many.
+    /// The end to read from. The caller then calls [`Pipe::note_taken`].
     pub(crate) fn reader(&self) -> BorrowedFd<'_> {
         self.ends().reader.as_fd()
     }
@@ -100,7 +101,7 @@ impl Pipe {
         Ok(count)
     }
 
-    /// Bytes have left the pipe.
+    /// Subtracts bytes that were read from the pipe.
     pub(crate) fn note_taken(&mut self, count: usize) {
         self.held -= count;
     }
@@ -110,7 +111,7 @@ impl Pipe {
     }
 }
 
-/// A pipe with bytes of one channel in it never comes to another.
+/// A pipe that holds bytes of one channel is never given to another.
 impl Drop for Pipe {
     fn drop(&mut self) {
         if let Some(empty) = self.ends.take().and_then(Empty::new) {
@@ -120,21 +121,21 @@ impl Drop for Pipe {
 }
 
 impl Empty {
-    /// The pipe, if nothing is in it. The kernel says so: what is left there by a wrong count would be written to another
-    /// session's file.
+    /// The pipe, if it is empty. The kernel is asked (`FIONREAD`), because bytes that a wrong count left in it would be
+    /// written to another session's file.
     fn new(ends: Ends) -> Option<Self> {
         (ioctl_fionread(&ends.reader) == Ok(0)).then_some(Self(ends))
     }
 }
 
-impl Keeper {
+impl PipeUser {
     pub(crate) fn new() -> Self {
         pool().channels += 1;
         Self(())
     }
 }
 
-impl Drop for Keeper {
+impl Drop for PipeUser {
     fn drop(&mut self) {
         pool().channel_closed();
     }
@@ -162,7 +163,7 @@ fn pool() -> MutexGuard<'static, Pool> {
 impl Ends {
     fn open() -> Result<Self, Errno> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        // The kernel refuses what is over fs.pipe-max-size, or over what the account may have.
+        // The kernel refuses sizes over fs.pipe-max-size, or over the limit of the account.
         let mut wanted = WANTED_BYTES;
         while wanted >= LEAST_BYTES && fcntl_setpipe_size(&writer, wanted).is_err() {
             wanted /= 2;

@@ -1,8 +1,8 @@
-//! Reads files ahead of `sendfile`, so that it seldom sleeps for a disk.
+//! Reads files ahead of `sendfile`, so that it seldom waits for a disk.
 //!
-//! The kernel reads ahead by itself where a file is read in order, through one descriptor, by one reader. The
-//! channels of a transfer share the descriptor and take blocks in turn, which looks like jumping about. What
-//! is in the page cache already is left alone: a read that must not wait tells.
+//! The kernel reads ahead only for sequential reads through one descriptor. The channels of a transfer share a descriptor
+//! and send blocks alternately, which the kernel takes for random access. Pages that are cached already are skipped; a
+//! read with `RWF_NOWAIT` shows whether they are.
 
 use std::io::IoSliceMut;
 use std::num::NonZeroU64;
@@ -11,24 +11,24 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-/// Looks at a file in steps of this size: two of them are on their way from a disk.
+/// The unit of read-ahead. Two steps are requested from the disk at a time.
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What one channel has seen to.
+/// The read-ahead state of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
-    /// Names the file, as far as that matters: taking another for it costs speed only.
+    /// The file. A reused descriptor number costs only speed.
     file: Option<RawFd>,
-    /// Where the last range began, and up to where the file was looked at, in steps.
+    /// The start of the last range in bytes, and the end of the part that was prepared, in steps.
     last: u64,
     prepared: u64,
 }
 
 impl ReadAhead {
-    /// Sees to it that a range, and what probably follows it, is on its way from the disk.
+    /// Requests a range, and the bytes that probably follow it, from the disk.
     pub(crate) fn prepare(&mut self, file: BorrowedFd<'_>, offset: u64) {
         let step = offset / STEP_BYTES;
-        // Files are sent from the start to the end; going back is another file, or another transfer.
+        // Files are sent from start to end; a smaller offset is another file or another transfer.
         if self.file != Some(file.as_raw_fd()) || offset <= self.last {
             self.prepared = step;
         }
@@ -37,7 +37,7 @@ impl ReadAhead {
         while self.prepared < step + 2 {
             let start = self.prepared * STEP_BYTES;
             if !is_cached(file, start.max(offset)) {
-                // It is only advice; what it does not do, the kernel does when the bytes are sent.
+                // Only advice: without it the kernel reads when the bytes are sent.
                 let _ = fadvise(file, start, NonZeroU64::new(STEP_BYTES), Advice::WillNeed);
             }
             self.prepared += 1;
@@ -45,7 +45,7 @@ impl ReadAhead {
     }
 }
 
-/// Whether a byte can be had without waiting. The end of the file can.
+/// Whether a byte can be read without waiting. True at the end of the file.
 fn is_cached(file: BorrowedFd<'_>, offset: u64) -> bool {
     let mut byte = [0];
     let outcome = preadv2(
@@ -54,7 +54,7 @@ fn is_cached(file: BorrowedFd<'_>, offset: u64) -> bool {
         offset,
         ReadWriteFlags::NOWAIT,
     );
-    // EOPNOTSUPP where a file system, or a kernel before 4.14, cannot tell (preadv2(2)).
+    // EOPNOTSUPP: the file system, or a kernel before 4.14, does not support the flag (preadv2(2)).
     !matches!(outcome, Err(Errno::AGAIN | Errno::OPNOTSUPP))
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Up to where the channel has looked after these ranges began, in steps.
+    /// The prepared part after each of these ranges, in steps.
     fn prepared(offsets: &[u64]) -> Vec<u64> {
         let file = File::open("/proc/self/exe").unwrap();
         let mut ahead = ReadAhead::default();

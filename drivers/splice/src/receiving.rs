@@ -1,7 +1,7 @@
-//! From a socket to a file: `splice` through a pipe.
+//! Receives from a socket into a file with `splice`, through a pipe.
 //!
-//! What was taken from the socket is written before anything else happens, so that a pipe holds bytes
-//! only while a call lasts.
+//! Bytes that were taken from the socket are written before anything else happens, so a pipe holds bytes only during a
+//! call.
 
 use std::sync::atomic::Ordering;
 
@@ -10,11 +10,11 @@ use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
-use crate::channel::Part;
 use crate::pipes::Pipe;
+use crate::progress::Progress;
 
-/// Receives a range, until it is done or the kernel finds that it cannot do it, or has nothing more: that is the
-/// end of the stream, or urgent data, which only `recv` can tell apart.
+/// Receives a range, until it is complete, the kernel refuses, or `splice` returns 0: at the end of the stream or before
+/// urgent data, which only `recv` can tell apart.
 ///
 /// # Errors
 ///
@@ -23,35 +23,37 @@ pub(crate) fn receive(
     channel: &mut TcpChannel,
     range: &mut FileRange<'_>,
     operation: &Operation<'_>,
-) -> Result<Part, ChannelError> {
+) -> Result<Progress, ChannelError> {
     let mut pipe = match Pipe::take() {
         Ok(pipe) => pipe,
-        Err(errno) => return Ok(Part::Refused(0, Some(errno))),
+        Err(errno) => return Ok(Progress::Refused(0, Some(errno))),
     };
     let mut done = 0;
     while done < range.length {
         channel.check(operation)?;
         let wanted = usize::try_from(range.length - done).unwrap_or(usize::MAX);
         match pipe.fill(channel.socket(), wanted) {
-            Ok(0) => return Ok(Part::Refused(done, None)),
+            Ok(0) => return Ok(Progress::Refused(done, None)),
             Ok(_) => match drain(&mut pipe, range, &mut done) {
                 Ok(()) => {}
                 Err(errno) if is_not_supported(errno) => {
                     drain_through_memory(&mut pipe, range, &mut done)?;
-                    return Ok(Part::Refused(done, Some(errno)));
+                    return Ok(Progress::Refused(done, Some(errno)));
                 }
                 Err(errno) => return Err(ChannelError::File(errno.into())),
             },
             Err(Errno::AGAIN) => operation.wait_readable(channel.socket())?,
             Err(Errno::INTR) => {}
-            Err(errno) if is_not_supported(errno) => return Ok(Part::Refused(done, Some(errno))),
+            Err(errno) if is_not_supported(errno) => {
+                return Ok(Progress::Refused(done, Some(errno)));
+            }
             Err(errno) => return Err(channel.fail(errno)),
         }
     }
-    Ok(Part::Whole)
+    Ok(Progress::Complete)
 }
 
-/// Moves everything from the pipe to its place in the file.
+/// Moves the content of the pipe to its place in the file.
 fn drain(pipe: &mut Pipe, range: &FileRange<'_>, done: &mut u64) -> Result<(), Errno> {
     while pipe.held() > 0 {
         let mut offset = range.offset + *done;
@@ -62,7 +64,7 @@ fn drain(pipe: &mut Pipe, range: &FileRange<'_>, done: &mut u64) -> Result<(), E
             splice(reader, None, range.file, Some(&mut offset), held, flags)
         };
         match taken {
-            // A file that takes nothing and names no reason: writing names it.
+            // No bytes and no error: `write` will return the error.
             Ok(0) => return Err(Errno::INVAL),
             Ok(written) => {
                 pipe.note_taken(written);
@@ -76,7 +78,7 @@ fn drain(pipe: &mut Pipe, range: &FileRange<'_>, done: &mut u64) -> Result<(), E
     Ok(())
 }
 
-/// Writes what is in the pipe to a file that `splice` does not know.
+/// Writes the content of the pipe to a file that does not support `splice`.
 fn drain_through_memory(
     pipe: &mut Pipe,
     range: &mut FileRange<'_>,
@@ -97,9 +99,9 @@ fn drain_through_memory(
     Ok(())
 }
 
-/// splice(2): EINVAL where a file system, or a file that is open for appending, cannot; ENOSYS and
-/// EOPNOTSUPP from others. Writing will do, or fail in the same way and tell why: a directory is EBADF here
-/// or there.
+/// Whether `write` should be tried instead. splice(2): EINVAL if the file system, or a file that is open for appending,
+/// does not support it; other file systems return ENOSYS or EOPNOTSUPP. `write` then succeeds, or returns the actual
+/// error, such as EBADF for a directory.
 fn is_not_supported(errno: Errno) -> bool {
     matches!(
         errno,

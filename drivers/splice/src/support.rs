@@ -1,8 +1,8 @@
-//! What the kernel can do, for checks before a server starts.
+//! Probes the kernel features that the driver uses, for checks before a server starts.
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use gridhaul_tcp::allow_lending;
+use gridhaul_tcp::enable_zerocopy;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::{
@@ -13,43 +13,43 @@ use rustix::pipe::{SpliceFlags, splice};
 
 use crate::pipes::{Pipe, WANTED_BYTES};
 
-/// Something that the driver uses where the kernel has it.
+/// A kernel feature that the driver uses if it is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Support {
-    /// By the name of its system call.
+    /// The name of its system call or flag.
     pub name: &'static str,
-    /// Whether the kernel has it, and lets this process use it.
+    /// Whether this process can use it.
     pub is_available: bool,
-    /// What is used, or what is done instead, in words for an administrator.
+    /// The effect or the fallback, in words for an administrator.
     pub words: String,
 }
 
-/// Tries everything once, with a few bytes in memory.
+/// Tries each feature once, with a few bytes in memory.
 pub fn support() -> Vec<Support> {
     vec![
-        tell(
+        probe(
             "sendfile",
             try_sendfile(),
             "files are sent without a copy",
             "files are read and sent",
         ),
-        tell(
+        probe(
             "splice",
             try_splice(),
             "files are received without a copy in this process",
             "files are received and written",
         ),
         pipe_size(),
-        tell(
+        probe(
             "MSG_ZEROCOPY",
-            try_lending(),
+            try_zerocopy(),
             "with direct=1 the network may take what was read without a copy",
             "what was read is copied",
         ),
     ]
 }
 
-fn tell(name: &'static str, outcome: Result<(), Errno>, words: &str, instead: &str) -> Support {
+fn probe(name: &'static str, outcome: Result<(), Errno>, words: &str, instead: &str) -> Support {
     Support {
         name,
         is_available: outcome.is_ok(),
@@ -90,14 +90,14 @@ fn try_splice() -> Result<(), Errno> {
     expect(&content[..count] == CONTENT)
 }
 
-fn try_lending() -> Result<(), Errno> {
+fn try_zerocopy() -> Result<(), Errno> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    allow_lending(socket.as_fd())
+    enable_zerocopy(socket.as_fd())
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOTSUP))
 }
 
-/// Pipes that are smaller than wanted still work; with more calls.
+/// Smaller pipes work too, with more system calls.
 fn pipe_size() -> Support {
     let (is_available, words) = match Pipe::take().map(|pipe| pipe.capacity()) {
         Ok(bytes) if bytes >= WANTED_BYTES => (true, format!("pipes hold {bytes} bytes")),
@@ -134,7 +134,7 @@ fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// What comes out must be what went in.
+/// Turns a failed comparison into an error.
 fn expect(is_right: bool) -> Result<(), Errno> {
     if is_right { Ok(()) } else { Err(Errno::IO) }
 }

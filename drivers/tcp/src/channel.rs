@@ -1,7 +1,7 @@
-//! One connection.
+//! A TCP connection.
 //!
-//! The socket never blocks. A call tries, and sleeps beside the operation's switch only when the
-//! kernel has no room or no bytes, so that a bulk transfer costs one system call for each piece.
+//! The socket is non-blocking. A call first tries, and polls (together with the operation's cancellation) only if the kernel
+//! has no space or no bytes, so that a bulk transfer costs one system call for each piece.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -19,21 +19,23 @@ use rustix::net::{
 };
 
 use crate::settings::stream_socket;
-use crate::socket::{Lent, has_protocol_above, next_notice, unacknowledged_bytes};
+use crate::socket::{
+    ZeroCopyCompletion, has_upper_layer_protocol, next_zerocopy_completion, unacknowledged_bytes,
+};
 
-/// One connection, whose bytes go through memory.
+/// A TCP connection whose bytes are copied through memory.
 #[derive(Debug)]
 pub struct TcpChannel {
     socket: OwnedFd,
     peer: SocketAddr,
-    /// The kernel tells an error once and calls it an end of stream after that; we remember.
+    /// The kernel reports an error once, and the end of the stream from then on.
     has_failed: bool,
     /// Whether the last data call sent, for [`Channel::info`].
     is_sending: bool,
 }
 
 impl TcpChannel {
-    /// Takes a connected socket that does not block.
+    /// Wraps a connected non-blocking socket.
     pub(crate) fn new(socket: OwnedFd, peer: SocketAddr) -> Self {
         Self {
             socket,
@@ -43,28 +45,28 @@ impl TcpChannel {
         }
     }
 
-    /// The connected socket, which does not block, and its peer: for drivers that take it over.
+    /// The connected non-blocking socket and its peer, for drivers that take it over.
     pub fn into_parts(self) -> (OwnedFd, SocketAddr) {
         (self.socket, self.peer)
     }
 
-    /// The connected socket, which does not block: for drivers that move bytes in another way.
+    /// The connected non-blocking socket, for drivers that move bytes in another way.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether the kernel has TLS on the connection, in one direction at least.
+    /// Whether the kernel does TLS on the connection, in at least one direction.
     pub fn is_protected(&self) -> bool {
-        has_protocol_above(self.socket())
+        has_upper_layer_protocol(self.socket())
     }
 
-    /// Calls with `MSG_ZEROCOPY` whose memory the kernel needs no more, if there are any that were not told.
-    /// [`crate::allow_lending`] comes before such calls, and the memory must stay as it is until then.
-    pub fn next_given_back(&self) -> Option<Lent> {
-        next_notice(self.socket())
+    /// The next calls with `MSG_ZEROCOPY` whose memory the kernel has released and that were not returned before. Needs
+    /// [`crate::enable_zerocopy`].
+    pub fn next_zerocopy_completion(&self) -> Option<ZeroCopyCompletion> {
+        next_zerocopy_completion(self.socket())
     }
 
-    /// What each call of such a driver begins with.
+    /// Fails if the channel cannot be used. Such a driver calls it first in each call.
     ///
     /// # Errors
     ///
@@ -76,18 +78,17 @@ impl TcpChannel {
         operation.check()
     }
 
-    /// Sorts an error that the socket told, and remembers it: the kernel tells it once.
+    /// Classifies an error of the socket, and remembers it: the kernel reports it once.
     pub fn fail(&mut self, errno: Errno) -> ChannelError {
         self.has_failed = true;
         match errno {
-            // The connection was reset, which was reported before.
+            // The connection was reset, and the reset was reported before.
             Errno::NOTCONN => ChannelError::Aborted,
             _ => ChannelError::from_socket(errno.into()),
         }
     }
 
-    /// Sends `head` and what follows it in memory; more of the same piece comes by another call, so
-    /// that the kernel may hold a short segment back.
+    /// Sends `head`. More of the same piece follows by another call, so the kernel may hold a short segment back (`MSG_MORE`).
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl TcpChannel {
         self.send_all(head, &[], SendFlags::MORE, operation, |_| {})
     }
 
-    /// Sends `head` and `body`, and tells `moved` whenever bytes of the body have gone.
+    /// Sends `head` and `body`, and calls `moved` with the number of body bytes of each system call.
     fn send_all(
         &mut self,
         mut head: &[u8],
@@ -139,7 +140,7 @@ impl TcpChannel {
         Ok(())
     }
 
-    /// Sends a file by reading it piece by piece; the head goes with the first piece.
+    /// Sends a file by reading it piece by piece; the head is sent with the first piece.
     fn send_file(
         &mut self,
         mut head: &[u8],
@@ -151,7 +152,7 @@ impl TcpChannel {
         while done < length {
             let piece = range.read_piece(done)?;
             done += piece.len() as u64;
-            // Pieces are not multiples of the segment size; only the last has a short segment.
+            // Pieces are not multiples of the segment size; MSG_MORE avoids short segments between them.
             let flags = if done < length {
                 SendFlags::MORE
             } else {
@@ -184,8 +185,8 @@ impl Channel for TcpChannel {
     }
 
     fn takes_at_once(&self, bytes: usize) -> bool {
-        // The kernel calls a socket writable while a third of its buffer is free, and counts its own
-        // overhead, which is as much again for small packets (tcp(7)).
+        // A socket is writable while a third of its buffer is free. The buffer also counts the kernel's overhead, which is as
+        // large as the data for small packets (tcp(7)).
         let free = sockopt::socket_send_buffer_size(&self.socket).unwrap_or(0) / 3;
         let mut socket = [PollFd::new(&self.socket, PollFlags::OUT)];
         bytes <= free / 2
@@ -200,7 +201,7 @@ impl Channel for TcpChannel {
     ) -> Result<Received, ChannelError> {
         self.is_sending = false;
         if buffer.is_empty() {
-            // The kernel would wait for bytes.
+            // recv would report bytes or wait, but there is no space for them.
             return self.check(operation).map(|()| Received::EndOfStream);
         }
         loop {
@@ -228,12 +229,12 @@ impl Channel for TcpChannel {
 
     fn abort(&mut self) {
         self.has_failed = true;
-        // Without a linger time a close is a reset (socket(7)). Disconnecting sends the reset now and
-        // not when the channel is dropped.
+        // With a linger time of 0 a close sends a reset (socket(7)). Disconnecting sends it now and not when the channel is
+        // dropped.
         let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
         if rustix::net::connect_unspec(&self.socket).is_err() {
-            // A connection whose records the kernel protects cannot be disconnected, but closed. If there is no other
-            // socket to put in its place, the drop does it.
+            // A connection with kernel TLS cannot be disconnected, only closed. If no socket is available to replace it, the
+            // drop closes it.
             if let Ok(other) = stream_socket(AddressFamily::INET) {
                 self.socket = other;
             }
@@ -248,8 +249,7 @@ impl Channel for TcpChannel {
         self.peer
     }
 
-    /// The buffer of the direction that was used last, as the kernel counts it: twice what was asked
-    /// for.
+    /// The buffer of the direction that was used last, as the kernel counts it: twice the requested size.
     fn info(&self) -> ChannelInfo {
         let size = if self.is_sending {
             sockopt::socket_send_buffer_size(&self.socket)

@@ -43,7 +43,7 @@ pub use crate::channel::TcpChannel;
 pub use crate::connector::connect;
 pub use crate::listener::TcpListener;
 pub use crate::settings::{OPTIONS, Settings};
-pub use crate::socket::{Lent, allow_lending};
+pub use crate::socket::{ZeroCopyCompletion, enable_zerocopy};
 
 /// The driver `tcp`; its options are in the table above.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,120 +1,87 @@
-//! Files that are moved past the page cache (`O_DIRECT`), for disks that are faster than it.
+//! Direct I/O (`O_DIRECT`): moves files past the page cache, for storage that is faster than it.
 //!
-//! Whole blocks are read and written in the memory that a call lends, several at a time, while the network
-//! has the others: over io_uring, or by helper threads where the kernel does not have it. What is no whole
-//! block, at the ends of a range that is received, goes through the page cache; several channels may write
-//! to one file, and no page has bytes of both kinds.
+//! ```text
+//!   send:     file -> reading -> network   (zerocopy, fresh_pages)
+//!   receive:  file <- writing <- network
+//!               engine: ring (io_uring) or threads, both an io_queue
+//! ```
 //!
-//! When a call returns nothing is under way: read-ahead from one range to the next is left to parallel
-//! channels.
+//! The caller's memory is divided into pieces. Some pieces are read or written asynchronously while the network uses the
+//! others. Partial blocks at the ends of a received range go through the page cache; several channels may write to one file,
+//! and no page has bytes of both kinds.
+//!
+//! No request is in flight when a call returns: parallel channels do the read-ahead from one range to the next.
 
-mod lane;
+mod engine;
+mod fresh_pages;
+mod io_queue;
+mod network;
 mod reading;
-mod renewed;
 mod ring;
 mod threads;
-mod uncopied;
 mod writing;
+mod zerocopy;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
-use gridhaul_stack::options::{Audience, OptionDoc, OptionKind, Options};
-use gridhaul_stack::{
-    Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation, Received, StackError,
-};
+use gridhaul_stack::{Body, Channel as _, ChannelError, Detail, FileRange, Movement, Operation};
 use gridhaul_tcp::TcpChannel;
 use rustix::io::Errno;
 
-use self::lane::{Lane, block_bytes, has_pieces, pieces_of};
-use self::reading::Sink;
-use self::ring::Ring;
-use self::uncopied::Uncopied;
+use self::engine::Engine;
+use self::io_queue::{block_bytes, has_pieces, pieces_of};
+use self::network::{Network, receive_until};
 use self::writing::{BlockWriter, Written};
-use crate::channel::{Part, rest};
+use self::zerocopy::ZeroCopy;
+use crate::progress::{Progress, rest};
 
-/// The option of the drivers here.
-pub(crate) const OPTION: OptionDoc = OptionDoc {
-    name: "direct",
-    meaning: "moves files past the page cache: 1 over io_uring where the kernel has it, threads without",
-    example: "1",
-    kind: OptionKind::Word,
-    // Each channel gets stages, a ring or threads of its own, and files that many read come from the disk each time.
-    audience: Audience::Administrator("it takes memory, threads and the disk from other users"),
-};
-
-/// How requests are to be under way beside their caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// In the best way that the kernel has.
-    Best,
-    /// By helper threads.
-    Threads,
-}
-
-impl Wish {
-    /// What the option says; `None` is the page cache.
-    pub(crate) fn parse(options: &Options<'_>) -> Result<Option<Self>, StackError> {
-        let wish = options.value(OPTION.name, |text| match text {
-            "0" => Ok(None),
-            "1" => Ok(Some(Self::Best)),
-            "threads" => Ok(Some(Self::Threads)),
-            _ => Err("it is none of 0, 1 and threads".to_owned()),
-        })?;
-        Ok(wish.flatten())
-    }
-}
+pub(crate) use self::engine::{EngineChoice, OPTION};
 
 /// Moves the files of one channel past the page cache.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    wish: Wish,
+    choice: EngineChoice,
     engine: Option<Engine>,
-    uncopied: Uncopied,
-    /// How ranges went last.
+    zerocopy: ZeroCopy,
+    /// How the last range was moved.
     last: Last,
 }
 
-/// A file that is open past the page cache.
+/// A file that is open with `O_DIRECT`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DirectFile<'a> {
     file: BorrowedFd<'a>,
-    /// What is moved begins and ends at multiples of it.
+    /// Offsets and lengths of requests are multiples of it.
     block_bytes: usize,
 }
 
 #[derive(Debug)]
-enum Engine {
-    Ring(Box<Ring>),
-    /// With the reason why there is no ring, if one was wanted.
-    Threads(Option<io::Error>),
-}
-
-#[derive(Debug)]
 enum Last {
-    Nothing,
+    None,
     Direct,
-    /// What was in the way.
+    /// Through the page cache, for this reason.
     Cached(Cow<'static, str>),
 }
 
 impl Direct {
-    pub(crate) fn new(wish: Wish) -> Self {
+    pub(crate) fn new(choice: EngineChoice) -> Self {
         Self {
-            wish,
+            choice,
             engine: None,
-            uncopied: Uncopied::default(),
-            last: Last::Nothing,
+            zerocopy: ZeroCopy::default(),
+            last: Last::None,
         }
     }
 
-    /// The file of a range, if the range can be moved past the page cache.
-    pub(crate) fn takes<'file>(&mut self, range: &FileRange<'file>) -> Option<DirectFile<'file>> {
+    /// The file of a range, if the range can be moved with direct I/O.
+    pub(crate) fn usable_file<'file>(
+        &mut self,
+        range: &FileRange<'file>,
+    ) -> Option<DirectFile<'file>> {
         if range.sparse.is_some() {
             self.last = Last::Cached("zeros that are received stay holes".into());
             return None;
@@ -134,7 +101,7 @@ impl Direct {
         Some(DirectFile { file, block_bytes })
     }
 
-    /// Sends a range that [`Direct::takes`] has taken.
+    /// Sends a range of a file from [`Direct::usable_file`].
     pub(crate) fn send(
         &mut self,
         channel: &mut TcpChannel,
@@ -146,32 +113,32 @@ impl Direct {
         channel.send_ahead(head, operation)?;
         let span = range.offset..range.offset.saturating_add(range.length);
         let pieces = pieces_of(range.scratch, block_bytes);
-        let mut uncopied = std::mem::take(&mut self.uncopied);
-        let read = self.engine().with_lane(file, pieces, |lane| {
+        let mut zerocopy = std::mem::take(&mut self.zerocopy);
+        let read = self.engine().with_queue(file, pieces, |queue| {
             let mut network = Network {
-                most_lent: lane.pieces() / 2,
+                most_lent: queue.pieces() / 2,
                 channel: &mut *channel,
-                uncopied: &mut uncopied,
+                zerocopy: &mut zerocopy,
                 sent: 0,
                 moved: range.moved,
                 operation,
             };
-            let read = reading::read(lane, span, block_bytes, &mut network);
+            let read = reading::read(queue, span, block_bytes, &mut network);
             let settled = network.settle();
             read.and_then(|part| settled.map(|()| part))
         });
-        if uncopied.lent() > 0 {
-            // The connection was thrown away, and packets of it may be on their way to the device.
-            renewed::renew(range.scratch);
+        if zerocopy.held() > 0 {
+            // The connection was reset, but packets of it may still be queued at the device.
+            fresh_pages::replace(range.scratch);
         }
-        self.uncopied = uncopied;
+        self.zerocopy = zerocopy;
         let done = match read {
             Ok(read) => match read? {
-                Part::Whole => {
+                Progress::Complete => {
                     self.last = Last::Direct;
                     return Ok(());
                 }
-                Part::Refused(done, errno) => {
+                Progress::Refused(done, errno) => {
                     self.last = errno.map_or(Last::Direct, refusal);
                     done
                 }
@@ -184,7 +151,7 @@ impl Direct {
         channel.send(&[], Body::File(rest(range, done)), operation)
     }
 
-    /// Receives a range that [`Direct::takes`] has taken; returns how many bytes came.
+    /// Receives a range of a file from [`Direct::usable_file`], and returns the number of bytes received.
     pub(crate) fn receive(
         &mut self,
         channel: &mut TcpChannel,
@@ -204,7 +171,7 @@ impl Direct {
                     Written::ToTheEnd(count) => return Ok(done + count),
                 }
             } else {
-                // The rest of a block, which others may have begun.
+                // A partial block. Another channel may write the other part.
                 let length = end.min((at / block + 1) * block) - at;
                 let count = channel.receive_into(part_of(&mut range, at, length), operation)?;
                 done += count;
@@ -227,15 +194,15 @@ impl Direct {
         let (through_cache, origin) = (range.writer(), range.offset);
         let (moved, tap) = (range.moved, range.tap);
         let pieces = pieces_of(range.scratch, block_bytes);
-        let written = self.engine().with_lane(file, pieces, |lane| {
+        let written = self.engine().with_queue(file, pieces, |queue| {
             let mut writer = BlockWriter {
-                lane,
+                queue,
                 through_cache,
                 origin,
                 block_bytes,
                 moved,
                 tap,
-                under_way: VecDeque::new(),
+                in_flight: VecDeque::new(),
                 refused: None,
             };
             let written = writer.receive(blocks.clone(), |memory, until| {
@@ -265,15 +232,15 @@ impl Direct {
         }
     }
 
-    /// What is told of the connection besides.
+    /// Details of the connection for the log.
     pub(crate) fn details(&self) -> Vec<Detail> {
-        self.uncopied.details()
+        self.zerocopy.details()
     }
 
-    /// How ranges were moved last, if `cached` is how those were that went another way.
+    /// How the last range was moved; `cached` is the result for ranges that went through the page cache.
     pub(crate) fn movement(&self, cached: Option<Movement>) -> Option<Movement> {
         match &self.last {
-            Last::Nothing => cached,
+            Last::None => cached,
             Last::Direct => Some(match &self.engine {
                 Some(Engine::Threads(Some(error))) => Movement {
                     way: "direct (threads)",
@@ -281,11 +248,11 @@ impl Direct {
                 },
                 Some(Engine::Threads(None)) => Movement {
                     way: "direct (threads)",
-                    reason: ASKED.into(),
+                    reason: REQUESTED.into(),
                 },
                 _ => Movement {
                     way: "direct (io_uring)",
-                    reason: ASKED.into(),
+                    reason: REQUESTED.into(),
                 },
             }),
             Last::Cached(reason) => Some(Movement {
@@ -296,74 +263,12 @@ impl Direct {
     }
 
     fn engine(&mut self) -> &mut Engine {
-        let wish = self.wish;
-        self.engine.get_or_insert_with(|| match wish {
-            Wish::Threads => Engine::Threads(None),
-            Wish::Best => match Ring::open() {
-                Ok(ring) => Engine::Ring(Box::new(ring)),
-                Err(error) => Engine::Threads(Some(error)),
-            },
-        })
+        let choice = self.choice;
+        self.engine.get_or_insert_with(|| Engine::open(choice))
     }
 }
 
-const ASKED: &str = "the stack asks for it";
-
-/// Sends pieces, and lends them where that is possible.
-struct Network<'a> {
-    channel: &'a mut TcpChannel,
-    uncopied: &'a mut Uncopied,
-    /// The number of the next piece.
-    sent: u64,
-    /// How many pieces are lent at most; the others are read meanwhile.
-    most_lent: usize,
-    moved: &'a AtomicU64,
-    operation: &'a Operation<'a>,
-}
-
-impl Sink for Network<'_> {
-    fn send(&mut self, bytes: &[u8], left: u64) -> Result<(), ChannelError> {
-        let is_early = left > self.most_lent as u64;
-        let may_lend = is_early && self.uncopied.lent() < self.most_lent;
-        let piece = (self.sent, bytes);
-        let is_more = left > 0;
-        self.uncopied
-            .send(self.channel, piece, may_lend, is_more, self.operation)?;
-        self.sent += 1;
-        self.moved.fetch_add(bytes.len() as u64, Ordering::Release);
-        Ok(())
-    }
-
-    fn is_free(&mut self, index: u64, must_be: bool) -> Result<bool, ChannelError> {
-        self.uncopied
-            .is_free(self.channel, index, must_be, self.operation)
-    }
-}
-
-impl Network<'_> {
-    /// Waits until all memory is given back. If that cannot be waited for, the connection is thrown away: the kernel would send,
-    /// or send again, what others write there.
-    fn settle(&mut self) -> Result<(), ChannelError> {
-        self.uncopied
-            .settle(self.channel, self.operation)
-            .inspect_err(|_| self.channel.abort())
-    }
-}
-
-impl Engine {
-    /// Does `work` with a lane; the error is that no thread is left for one.
-    fn with_lane<R>(
-        &mut self,
-        file: BorrowedFd<'_>,
-        pieces: Vec<&mut [u8]>,
-        work: impl FnOnce(&mut dyn Lane) -> R,
-    ) -> io::Result<R> {
-        match self {
-            Self::Ring(ring) => Ok(ring.with_lane(file, pieces, work)),
-            Self::Threads(_) => threads::with_lane(file, pieces, work),
-        }
-    }
-}
+const REQUESTED: &str = "the stack asks for it";
 
 fn refusal(errno: Errno) -> Last {
     Last::Cached(format!("direct I/O: {}", io::Error::from(errno)).into())
@@ -371,24 +276,6 @@ fn refusal(errno: Errno) -> Last {
 
 fn no_thread(error: &io::Error) -> Last {
     Last::Cached(format!("direct I/O: no thread is left: {error}").into())
-}
-
-/// Receives, and gives up at a time that is no deadline with nothing.
-fn receive_until(
-    channel: &mut TcpChannel,
-    memory: &mut [u8],
-    until: Option<Instant>,
-    operation: &Operation<'_>,
-) -> Result<Option<Received>, ChannelError> {
-    let deadline = match (operation.deadline, until) {
-        (Some(deadline), Some(until)) => Some(deadline.min(until)),
-        (deadline, until) => deadline.or(until),
-    };
-    let cancel = operation.cancel;
-    match channel.receive(memory, &Operation { deadline, cancel }) {
-        Err(ChannelError::DeadlineExceeded) if operation.check().is_ok() => Ok(None),
-        received => received.map(Some),
-    }
 }
 
 fn part_of<'a>(range: &'a mut FileRange<'_>, offset: u64, length: u64) -> FileRange<'a> {

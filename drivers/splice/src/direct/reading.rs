@@ -1,40 +1,40 @@
-//! From a file to a sender: whole blocks are read ahead of the pieces that are passed on in order.
+//! Reads a range ahead, in whole blocks, and passes the pieces on in order.
 
 use std::ops::Range;
 
 use gridhaul_stack::ChannelError;
 
-use super::lane::{Call, Lane, Request};
-use crate::channel::Part;
+use super::io_queue::{Call, IoQueue, Request};
+use crate::progress::Progress;
 
-/// Takes what was read.
+/// The receiver of pieces that were read.
 pub(crate) trait Sink {
-    /// Takes the next piece, behind which so many follow.
+    /// Sends the next piece; `left` more pieces follow.
     fn send(&mut self, bytes: &[u8], left: u64) -> Result<(), ChannelError>;
 
-    /// Whether the memory of a sent piece, by its number, is free again. With `must_be` it waits until it is.
+    /// Whether the memory of the sent piece `index` is free again. With `must_be`, waits until it is.
     fn is_free(&mut self, index: u64, must_be: bool) -> Result<bool, ChannelError>;
 }
 
-/// Reads a range of a file and gives its bytes to `sink` in order. The blocks at its ends are read whole; what of them
-/// lies outside is not given on.
+/// Reads a range of a file and passes its bytes to `sink` in order. The blocks at its ends are read whole, and the bytes
+/// outside of the range are dropped.
 ///
-/// What cannot be read is left to the page cache, which then says why.
+/// After a failed read the caller reads the rest through the page cache, which returns the actual error if it fails too.
 ///
 /// # Errors
 ///
 /// Those of `sink`.
 pub(crate) fn read(
-    lane: &mut dyn Lane,
+    queue: &mut dyn IoQueue,
     range: Range<u64>,
     block_bytes: usize,
     sink: &mut impl Sink,
-) -> Result<Part, ChannelError> {
-    let piece_bytes = lane.memory(0).len();
+) -> Result<Progress, ChannelError> {
+    let piece_bytes = queue.memory(0).len();
     let start = range.start - range.start % block_bytes as u64;
     let pieces = (range.end - start).div_ceil(piece_bytes as u64);
-    // The last piece is as long as there are blocks to read.
-    let ask = |lane: &mut dyn Lane, index: u64| {
+    // The last piece ends with the last block of the range.
+    let submit = |queue: &mut dyn IoQueue, index: u64| {
         let offset = start + index * piece_bytes as u64;
         let left = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
         let request = Request {
@@ -43,9 +43,9 @@ pub(crate) fn read(
             start: 0,
             length: left.min(piece_bytes).next_multiple_of(block_bytes),
         };
-        lane.begin(place(lane, index), request);
+        queue.submit(place(queue, index), request);
     };
-    let ahead = lane.pieces() as u64;
+    let ahead = queue.pieces() as u64;
     let mut asked = 0;
     for index in 0..pieces {
         while asked < pieces.min(index + ahead) {
@@ -53,22 +53,22 @@ pub(crate) fn read(
             if !is_free {
                 break;
             }
-            ask(lane, asked);
+            submit(queue, asked);
             asked += 1;
         }
-        let piece = place(lane, index);
+        let piece = place(queue, index);
         let offset = start + index * piece_bytes as u64;
         // Both are within the piece.
         let within = |end: u64| usize::try_from(end - offset).unwrap_or(piece_bytes);
         let from = within(range.start.max(offset));
         let to = within(range.end.min(offset + piece_bytes as u64));
-        let read = match lane.end(piece) {
+        let read = match queue.complete(piece) {
             Ok(read) if read >= to => to,
-            // The file has ended, or a file system has given less than it was asked for.
+            // The end of the file, or a short read.
             Ok(read) => read.max(from),
             Err(errno) => {
                 let done = (offset + from as u64) - range.start;
-                return Ok(Part::Refused(done, Some(errno)));
+                return Ok(Progress::Refused(done, Some(errno)));
             }
         };
         if from < read {
@@ -78,18 +78,18 @@ pub(crate) fn read(
             } else {
                 (pieces - index).max(2) - 1
             };
-            sink.send(&lane.memory(piece)[from..read], left)?;
+            sink.send(&queue.memory(piece)[from..read], left)?;
         }
         if read < to {
-            return Ok(Part::Refused(offset + read as u64 - range.start, None));
+            return Ok(Progress::Refused(offset + read as u64 - range.start, None));
         }
     }
-    Ok(Part::Whole)
+    Ok(Progress::Complete)
 }
 
-/// Pieces take turns.
-fn place(lane: &dyn Lane, index: u64) -> usize {
-    usize::try_from(index % lane.pieces() as u64).expect("less than the number of pieces")
+/// Piece `index` of the range uses the pieces of memory in rotation.
+fn place(queue: &dyn IoQueue, index: u64) -> usize {
+    usize::try_from(index % queue.pieces() as u64).expect("less than the number of pieces")
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
     use rustix::io::Errno;
 
-    use super::super::lane::scripted::ScriptedLane;
+    use super::super::io_queue::scripted::ScriptedQueue;
     use super::*;
 
     const BLOCK: usize = 16;
@@ -109,7 +109,7 @@ mod tests {
             .collect()
     }
 
-    /// Keeps the bytes. The network holds on to the memory of so many pieces, as long as it may.
+    /// Keeps the bytes. The memory of the last `held` pieces stays in use as long as allowed.
     #[derive(Default)]
     struct Kept {
         bytes: Vec<u8>,
@@ -133,16 +133,20 @@ mod tests {
         }
     }
 
-    fn read_all(lane: &mut ScriptedLane, range: Range<u64>) -> (Part, Vec<u8>, usize) {
-        read_held(lane, range, 0)
+    fn read_all(queue: &mut ScriptedQueue, range: Range<u64>) -> (Progress, Vec<u8>, usize) {
+        read_held(queue, range, 0)
     }
 
-    fn read_held(lane: &mut ScriptedLane, range: Range<u64>, held: u64) -> (Part, Vec<u8>, usize) {
+    fn read_held(
+        queue: &mut ScriptedQueue,
+        range: Range<u64>,
+        held: u64,
+    ) -> (Progress, Vec<u8>, usize) {
         let mut kept = Kept {
             held,
             ..Kept::default()
         };
-        let part = read(lane, range, BLOCK, &mut kept);
+        let part = read(queue, range, BLOCK, &mut kept);
         (part.unwrap(), kept.bytes, kept.last)
     }
 
@@ -157,19 +161,19 @@ mod tests {
             held in 0..4_u64,
         ) {
             let file = content(size);
-            let mut lane = ScriptedLane::new(file.clone(), pieces, blocks * BLOCK);
+            let mut queue = ScriptedQueue::new(file.clone(), pieces, blocks * BLOCK);
             let end = offset + length;
-            let (part, sent, last) = read_held(&mut lane, offset as u64..end as u64, held);
+            let (part, sent, last) = read_held(&mut queue, offset as u64..end as u64, held);
             let there = &file[offset.min(size)..end.min(size)];
             prop_assert_eq!(&sent, there);
             if end <= size {
-                prop_assert!(matches!(part, Part::Whole));
+                prop_assert!(matches!(part, Progress::Complete));
                 prop_assert_eq!(last, 1);
             } else {
                 let done = there.len() as u64;
-                prop_assert!(matches!(part, Part::Refused(bytes, None) if bytes == done), "{:?}", part);
+                prop_assert!(matches!(part, Progress::Refused(bytes, None) if bytes == done), "{:?}", part);
             }
-            for request in lane.requests {
+            for request in queue.requests {
                 prop_assert_eq!(request.offset % BLOCK as u64, 0);
                 prop_assert_eq!(request.length % BLOCK, 0);
             }
@@ -177,18 +181,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_to_others() {
+    fn after_a_failed_read_the_rest_is_left_to_the_caller() {
         let file = content(200);
-        let mut lane = ScriptedLane::new(file.clone(), 2, 2 * BLOCK);
-        lane.script.extend([Ok(usize::MAX), Ok(20), Ok(usize::MAX)]);
-        let (part, sent, _) = read_all(&mut lane, 5..190);
-        assert!(matches!(part, Part::Refused(47, None)), "{part:?}");
+        let mut queue = ScriptedQueue::new(file.clone(), 2, 2 * BLOCK);
+        queue
+            .script
+            .extend([Ok(usize::MAX), Ok(20), Ok(usize::MAX)]);
+        let (part, sent, _) = read_all(&mut queue, 5..190);
+        assert!(matches!(part, Progress::Refused(47, None)), "{part:?}");
         assert_eq!(sent, file[5..52]);
-        let mut lane = ScriptedLane::new(file.clone(), 2, 2 * BLOCK);
-        lane.script.extend([Ok(usize::MAX), Err(Errno::INVAL)]);
-        let (part, sent, _) = read_all(&mut lane, 5..190);
+        let mut queue = ScriptedQueue::new(file.clone(), 2, 2 * BLOCK);
+        queue.script.extend([Ok(usize::MAX), Err(Errno::INVAL)]);
+        let (part, sent, _) = read_all(&mut queue, 5..190);
         assert!(
-            matches!(part, Part::Refused(27, Some(Errno::INVAL))),
+            matches!(part, Progress::Refused(27, Some(Errno::INVAL))),
             "{part:?}"
         );
         assert_eq!(sent, file[5..32]);

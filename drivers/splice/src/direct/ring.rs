@@ -1,7 +1,7 @@
-//! A lane over io_uring: one thread, and as many requests under way as there is memory for.
+//! An I/O queue over io_uring: one thread, and one request in flight for each piece.
 //!
-//! The kernel writes to memory and reads from it until it says that a request has ended. So a lane is
-//! made, used and dropped within one function here, and its drop waits for every request.
+//! The kernel accesses the memory until a request has completed. So a queue is created, used and dropped within one function
+//! here, and its drop waits for every request.
 
 use std::fmt;
 use std::io;
@@ -12,20 +12,20 @@ use std::time::Duration;
 use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
-use super::lane::{Call, Lane, MOST_PIECES, Request};
+use super::io_queue::{Call, IoQueue, MOST_PIECES, Request};
 
-/// The two queues that are shared with the kernel.
+/// The submission and completion queues that are shared with the kernel.
 pub(crate) struct Ring {
     queues: IoUring,
 }
 
 impl Ring {
-    /// Opens the queues; they cost a descriptor and two pages.
+    /// Opens the queues, which take a descriptor and two pages.
     ///
     /// # Errors
     ///
-    /// When the kernel has no io_uring or does not let this process use it: it came with Linux 5.1, and
-    /// seccomp filters and `kernel.io_uring_disabled` forbid it.
+    /// When the kernel has no io_uring (before Linux 5.1), lacks the requests used here (before 5.6), or forbids it to this
+    /// process (seccomp filters, `kernel.io_uring_disabled`).
     pub(crate) fn open() -> io::Result<Self> {
         static READS_AND_WRITES: OnceLock<bool> = OnceLock::new();
         let entries = u32::try_from(MOST_PIECES).expect("a small number");
@@ -36,20 +36,20 @@ impl Ring {
         Ok(Self { queues })
     }
 
-    /// Does `work` with a lane for `file` in pieces of memory, at most [`MOST_PIECES`].
-    pub(crate) fn with_lane<R>(
+    /// Calls `work` with a queue for `file`, over at most [`MOST_PIECES`] pieces of memory.
+    pub(crate) fn with_queue<R>(
         &mut self,
         file: BorrowedFd<'_>,
         pieces: Vec<&mut [u8]>,
-        work: impl FnOnce(&mut dyn Lane) -> R,
+        work: impl FnOnce(&mut dyn IoQueue) -> R,
     ) -> R {
-        // `work` cannot keep the lane from being dropped here.
-        let mut lane = RingLane {
+        // `work` gets a reference, so the queue is dropped here in any case.
+        let mut queue = RingQueue {
             queues: &mut self.queues,
             file,
             pieces: pieces.into_iter().map(Piece::new).collect(),
         };
-        work(&mut lane)
+        work(&mut queue)
     }
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// Linux 5.6 and newer have the requests that name their memory directly.
+/// Whether the kernel has `IORING_OP_READ` and `IORING_OP_WRITE` (Linux 5.6).
 fn reads_and_writes(queues: &IoUring) -> bool {
     let mut probe = Probe::new();
     queues.submitter().register_probe(&mut probe).is_ok()
@@ -67,7 +67,7 @@ fn reads_and_writes(queues: &IoUring) -> bool {
         && probe.is_supported(opcode::Write::CODE)
 }
 
-struct RingLane<'a> {
+struct RingQueue<'a> {
     queues: &'a mut IoUring,
     file: BorrowedFd<'a>,
     pieces: Vec<Piece<'a>>,
@@ -82,9 +82,9 @@ struct Piece<'a> {
 enum State {
     Free,
     /// The kernel uses the memory.
-    UnderWay,
-    /// What the kernel said: a number of bytes, or an error number below zero.
-    Ended(i32),
+    InFlight,
+    /// The result: a number of bytes, or a negative error number.
+    Completed(i32),
 }
 
 impl<'a> Piece<'a> {
@@ -94,39 +94,39 @@ impl<'a> Piece<'a> {
     }
 }
 
-impl RingLane<'_> {
-    /// Waits until a request has ended, and notes all that have.
+impl RingQueue<'_> {
+    /// Waits until a request has completed, and records all completions.
     fn wait(&mut self) {
-        /// What the kernel cannot take now, for want of memory for example, it takes soon.
-        const BREATH: Duration = Duration::from_millis(1);
+        /// The pause after the kernel could not accept a request, for lack of memory for example.
+        const RETRY_DELAY: Duration = Duration::from_millis(1);
 
         let waited = self.queues.submit_and_wait(1);
         for ended in self.queues.completion() {
-            // Only the indices of pieces are given to the kernel.
+            // The user data of every request is the index of a piece.
             let piece = usize::try_from(ended.user_data()).unwrap_or(usize::MAX);
-            self.pieces[piece].state = State::Ended(ended.result());
+            self.pieces[piece].state = State::Completed(ended.result());
         }
         if waited.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
-            std::thread::sleep(BREATH);
+            std::thread::sleep(RETRY_DELAY);
         }
     }
 
-    fn is_under_way(&self, piece: usize) -> bool {
-        self.pieces[piece].state == State::UnderWay
+    fn is_in_flight(&self, piece: usize) -> bool {
+        self.pieces[piece].state == State::InFlight
     }
 }
 
-impl Lane for RingLane<'_> {
+impl IoQueue for RingQueue<'_> {
     fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
     fn memory(&mut self, piece: usize) -> &mut [u8] {
-        assert!(!self.is_under_way(piece), "the kernel has this memory");
+        assert!(!self.is_in_flight(piece), "a request is in flight");
         self.pieces[piece].memory
     }
 
-    fn begin(&mut self, piece: usize, request: Request) {
+    fn submit(&mut self, piece: usize, request: Request) {
         let file = types::Fd(self.file.as_raw_fd());
         let memory = &mut self.memory(piece)[request.start..][..request.length];
         let length = u32::try_from(memory.len()).expect("a piece is shorter than 4 GiB");
@@ -140,32 +140,32 @@ impl Lane for RingLane<'_> {
                 .build(),
         };
         let entry = entry.user_data(piece as u64);
-        // SAFETY: the file is borrowed for as long as the lane, and so is the memory, which is not accessed while the
-        // piece is in flight; the lane is not dropped before that ends.
+        // SAFETY: the queue borrows the file and the memory. The memory is not accessed while the request is in flight, and the
+        // drop of the queue waits for its completion.
         let pushed = unsafe { self.queues.submission().push(&entry) };
-        pushed.expect("the queue has an entry for each piece");
-        self.pieces[piece].state = State::UnderWay;
-        // What the kernel does not take it is given again with the next wait.
+        pushed.expect("the submission queue has an entry for each piece");
+        self.pieces[piece].state = State::InFlight;
+        // A request that the kernel does not accept now is submitted again by the next wait.
         let _ = self.queues.submit();
     }
 
-    fn end(&mut self, piece: usize) -> Result<usize, Errno> {
-        while self.is_under_way(piece) {
+    fn complete(&mut self, piece: usize) -> Result<usize, Errno> {
+        while self.is_in_flight(piece) {
             self.wait();
         }
         match std::mem::replace(&mut self.pieces[piece].state, State::Free) {
-            State::Ended(result) => {
+            State::Completed(result) => {
                 usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
             }
-            State::Free | State::UnderWay => Ok(0),
+            State::Free | State::InFlight => Ok(0),
         }
     }
 }
 
-impl Drop for RingLane<'_> {
+impl Drop for RingQueue<'_> {
     fn drop(&mut self) {
         for piece in 0..self.pieces.len() {
-            while self.is_under_way(piece) {
+            while self.is_in_flight(piece) {
                 self.wait();
             }
         }

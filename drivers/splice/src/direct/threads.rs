@@ -1,5 +1,5 @@
-//! A lane over helper threads, where there is no io_uring. They live as long as the lane, which is one
-//! call of a channel.
+//! An I/O queue over helper threads, for systems without io_uring. The threads live as long as the queue, which is one call
+//! of a channel.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,35 +9,35 @@ use std::thread;
 
 use rustix::io::Errno;
 
-use super::lane::{Call, Lane, Request};
+use super::io_queue::{Call, IoQueue, Request};
 
-/// So many requests are under way at most.
+/// The most requests in flight.
 const MOST_THREADS: usize = 4;
 
-/// Helpers make one system call after another.
+/// The stack of a helper, which only makes system calls.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Does `work` with a lane for `file` in pieces of memory.
+/// Calls `work` with a queue for `file` over pieces of memory.
 ///
 /// # Errors
 ///
-/// When the system has no thread left; `work` was not begun.
-pub(crate) fn with_lane<R>(
+/// When no thread can be started; `work` was not called.
+pub(crate) fn with_queue<R>(
     file: BorrowedFd<'_>,
     pieces: Vec<&mut [u8]>,
-    work: impl FnOnce(&mut dyn Lane) -> R,
+    work: impl FnOnce(&mut dyn IoQueue) -> R,
 ) -> io::Result<R> {
     let (jobs, waiting) = channel();
     let (results, ended) = channel();
     let waiting = Mutex::new(waiting);
     thread::scope(|scope| {
-        // When it is dropped, the helpers find no more jobs and end, and the scope waits for them.
-        let mut lane = ThreadsLane {
+        // Its drop closes the channel of jobs, so the helpers end, and the scope waits for them.
+        let mut queue = ThreadQueue {
             jobs,
             ended,
             pieces: pieces.into_iter().map(Piece::Free).collect(),
         };
-        for helper in 0..lane.pieces.len().min(MOST_THREADS) {
+        for helper in 0..queue.pieces.len().min(MOST_THREADS) {
             let (waiting, results) = (&waiting, results.clone());
             let started = thread::Builder::new()
                 .name("direct".to_owned())
@@ -46,15 +46,15 @@ pub(crate) fn with_lane<R>(
             match started {
                 Ok(_) => {}
                 Err(error) if helper == 0 => return Err(error),
-                // Fewer do as well.
+                // Fewer helpers are enough.
                 Err(_) => break,
             }
         }
-        Ok(work(&mut lane))
+        Ok(work(&mut queue))
     })
 }
 
-struct ThreadsLane<'a> {
+struct ThreadQueue<'a> {
     jobs: Sender<Job<'a>>,
     ended: Receiver<(usize, Piece<'a>)>,
     pieces: Vec<Piece<'a>>,
@@ -62,8 +62,8 @@ struct ThreadsLane<'a> {
 
 enum Piece<'a> {
     Free(&'a mut [u8]),
-    UnderWay,
-    Ended(&'a mut [u8], Result<usize, Errno>),
+    InFlight,
+    Completed(&'a mut [u8], Result<usize, Errno>),
 }
 
 struct Job<'a> {
@@ -72,21 +72,21 @@ struct Job<'a> {
     request: Request,
 }
 
-impl Lane for ThreadsLane<'_> {
+impl IoQueue for ThreadQueue<'_> {
     fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
     fn memory(&mut self, piece: usize) -> &mut [u8] {
         match &mut self.pieces[piece] {
-            Piece::Free(memory) | Piece::Ended(memory, _) => memory,
-            Piece::UnderWay => panic!("a helper has this memory"),
+            Piece::Free(memory) | Piece::Completed(memory, _) => memory,
+            Piece::InFlight => panic!("a request is in flight"),
         }
     }
 
-    fn begin(&mut self, piece: usize, request: Request) {
-        match std::mem::replace(&mut self.pieces[piece], Piece::UnderWay) {
-            Piece::Free(memory) | Piece::Ended(memory, _) => {
+    fn submit(&mut self, piece: usize, request: Request) {
+        match std::mem::replace(&mut self.pieces[piece], Piece::InFlight) {
+            Piece::Free(memory) | Piece::Completed(memory, _) => {
                 let job = Job {
                     piece,
                     memory,
@@ -94,19 +94,22 @@ impl Lane for ThreadsLane<'_> {
                 };
                 self.jobs
                     .send(job)
-                    .expect("helpers live as long as the lane");
+                    .expect("helpers live as long as the queue");
             }
-            Piece::UnderWay => panic!("a helper has this memory"),
+            Piece::InFlight => panic!("a request is in flight"),
         }
     }
 
-    fn end(&mut self, piece: usize) -> Result<usize, Errno> {
-        while matches!(self.pieces[piece], Piece::UnderWay) {
-            let (piece, ended) = self.ended.recv().expect("helpers live as long as the lane");
+    fn complete(&mut self, piece: usize) -> Result<usize, Errno> {
+        while matches!(self.pieces[piece], Piece::InFlight) {
+            let (piece, ended) = self
+                .ended
+                .recv()
+                .expect("helpers live as long as the queue");
             self.pieces[piece] = ended;
         }
-        match std::mem::replace(&mut self.pieces[piece], Piece::UnderWay) {
-            Piece::Ended(memory, result) => {
+        match std::mem::replace(&mut self.pieces[piece], Piece::InFlight) {
+            Piece::Completed(memory, result) => {
                 self.pieces[piece] = Piece::Free(memory);
                 result
             }
@@ -133,7 +136,7 @@ fn help<'a>(
             Call::Read => rustix::io::pread(file, &mut *memory, job.request.offset),
             Call::Write => rustix::io::pwrite(file, memory, job.request.offset),
         });
-        // The receiver is gone if the caller has failed.
-        let _ = results.send((job.piece, Piece::Ended(job.memory, result)));
+        // The receiver is closed if the caller has failed.
+        let _ = results.send((job.piece, Piece::Completed(job.memory, result)));
     }
 }

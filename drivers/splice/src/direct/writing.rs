@@ -1,7 +1,6 @@
-//! From a receiver to a file: pieces are filled one after another while earlier ones are written.
+//! Writes received bytes: pieces are filled one after another while earlier ones are written.
 //!
-//! What the file has is counted in the order of the file, so that what was counted before a failure is the
-//! beginning of what was to be received.
+//! Bytes are counted in the order of the file, so that the bytes counted before a failure are a prefix of the range.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,75 +11,75 @@ use std::time::{Duration, Instant};
 use gridhaul_stack::{ChannelError, RangeWriter, Received, Tap};
 use rustix::io::Errno;
 
-use super::lane::{Call, Lane, Request};
+use super::io_queue::{Call, IoQueue, Request};
 
-/// What was received is written after so long, whether it fills a piece or not: a slow peer's bytes are
-/// to be seen, and to be safe.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Received bytes are written at least this often, even if they do not fill a piece, so that the bytes of a slow peer are
+/// visible and safe.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes whole blocks of a file.
 pub(crate) struct BlockWriter<'a> {
-    pub(crate) lane: &'a mut dyn Lane,
-    /// For what is no whole block, and for file systems that refuse direct I/O.
+    pub(crate) queue: &'a mut dyn IoQueue,
+    /// For partial blocks, and for file systems that refuse direct I/O.
     pub(crate) through_cache: RangeWriter<'a>,
-    /// Where the range of `through_cache` begins in the file.
+    /// The offset of the range of `through_cache` in the file.
     pub(crate) origin: u64,
     pub(crate) block_bytes: usize,
     pub(crate) moved: &'a AtomicU64,
     pub(crate) tap: Option<&'a dyn Tap>,
-    /// What is being written, in the order of the file, with its piece.
-    pub(crate) under_way: VecDeque<(usize, Request)>,
-    /// What the file system said when it refused direct I/O.
+    /// Writes in flight with their pieces, in the order of the file.
+    pub(crate) in_flight: VecDeque<(usize, Request)>,
+    /// The error with which the file system refused direct I/O.
     pub(crate) refused: Option<Errno>,
 }
 
-/// Why a piece is filled no further.
+/// Why the filling of a piece ended.
 #[derive(Debug)]
 enum Stop {
     Full,
-    /// Nothing came for a while, or too slowly.
+    /// The time limit passed.
     Pause,
     EndOfStream,
     Failed(ChannelError),
 }
 
-/// How far [`BlockWriter::receive`] came.
+/// The result of [`BlockWriter::receive`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// So many bytes; there may be more.
+    /// So many bytes; the stream has not ended.
     Bytes(u64),
     /// So many bytes, and the stream ended.
     ToTheEnd(u64),
 }
 
 impl BlockWriter<'_> {
-    /// Receives whole blocks, or fewer if the peer pauses within one or its stream ends. What is no whole
-    /// block then is written through the page cache.
+    /// Receives whole blocks, or fewer if the peer pauses within a block or its stream ends. A partial block is then written
+    /// through the page cache.
     ///
-    /// `receive` gives up at the time that it is given, with nothing.
+    /// `receive` returns `None` at the time that it is given.
     ///
     /// # Errors
     ///
-    /// Those of `receive`, when all that came before is in the file; and [`ChannelError::File`].
+    /// Those of `receive`, after all bytes received before are in the file; and [`ChannelError::File`].
     pub(crate) fn receive(
         &mut self,
         blocks: Range<u64>,
         mut receive: impl FnMut(&mut [u8], Option<Instant>) -> Result<Option<Received>, ChannelError>,
     ) -> Result<Written, ChannelError> {
         let mut at = blocks.start;
-        for piece in (0..self.lane.pieces()).cycle() {
-            if self.under_way.len() == self.lane.pieces() {
-                self.end_oldest()?;
+        for piece in (0..self.queue.pieces()).cycle() {
+            if self.in_flight.len() == self.queue.pieces() {
+                self.complete_oldest()?;
             }
-            let piece_bytes = self.lane.memory(piece).len();
+            let piece_bytes = self.queue.memory(piece).len();
             let room =
                 usize::try_from(blocks.end - at).map_or(piece_bytes, |left| left.min(piece_bytes));
             let (filled, stop) = self.fill(piece, room, &mut receive);
             let whole = filled - filled % self.block_bytes;
-            self.begin(piece, at, whole);
+            self.submit(piece, at, whole);
             if whole < filled {
-                self.end_all()?;
-                let bytes = &self.lane.memory(piece)[whole..filled];
+                self.complete_all()?;
+                let bytes = &self.queue.memory(piece)[whole..filled];
                 self.through_cache
                     .write(bytes, at + whole as u64 - self.origin)?;
             }
@@ -88,18 +87,18 @@ impl BlockWriter<'_> {
             let done = at - blocks.start;
             match stop {
                 Stop::Full if at < blocks.end => {}
-                // Whole blocks can go on from here.
-                Stop::Pause if whole == filled => self.end_all()?,
+                // The next piece starts at a block.
+                Stop::Pause if whole == filled => self.complete_all()?,
                 Stop::Full | Stop::Pause => {
-                    self.end_all()?;
+                    self.complete_all()?;
                     return Ok(Written::Bytes(done));
                 }
                 Stop::EndOfStream => {
-                    self.end_all()?;
+                    self.complete_all()?;
                     return Ok(Written::ToTheEnd(done));
                 }
                 Stop::Failed(error) => {
-                    self.end_all()?;
+                    self.complete_all()?;
                     return Err(error);
                 }
             }
@@ -107,23 +106,23 @@ impl BlockWriter<'_> {
         Ok(Written::Bytes(at - blocks.start))
     }
 
-    /// Fills the beginning of a piece. While there is something that the file could have, it waits for
-    /// more only so long.
+    /// Fills the start of a piece. While received bytes are not in the file, it waits for more for at most
+    /// [`FLUSH_INTERVAL`].
     fn fill(
         &mut self,
         piece: usize,
         room: usize,
         mut receive: impl FnMut(&mut [u8], Option<Instant>) -> Result<Option<Received>, ChannelError>,
     ) -> (usize, Stop) {
-        let limit = || Some(Instant::now() + PATIENCE);
-        let mut until = if self.under_way.is_empty() {
+        let limit = || Some(Instant::now() + FLUSH_INTERVAL);
+        let mut until = if self.in_flight.is_empty() {
             None
         } else {
             limit()
         };
         let mut filled = 0;
         while filled < room {
-            match receive(&mut self.lane.memory(piece)[filled..room], until) {
+            match receive(&mut self.queue.memory(piece)[filled..room], until) {
                 Ok(Some(Received::Bytes(count))) => filled += count.get(),
                 Ok(Some(Received::EndOfStream)) => return (filled, Stop::EndOfStream),
                 Ok(None) => return (filled, Stop::Pause),
@@ -134,7 +133,7 @@ impl BlockWriter<'_> {
         (filled, Stop::Full)
     }
 
-    fn begin(&mut self, piece: usize, offset: u64, length: usize) {
+    fn submit(&mut self, piece: usize, offset: u64, length: usize) {
         if length > 0 {
             let request = Request {
                 call: Call::Write,
@@ -142,37 +141,37 @@ impl BlockWriter<'_> {
                 start: 0,
                 length,
             };
-            self.lane.begin(piece, request);
-            self.under_way.push_back((piece, request));
+            self.queue.submit(piece, request);
+            self.in_flight.push_back((piece, request));
         }
     }
 
-    fn end_all(&mut self) -> Result<(), ChannelError> {
-        while !self.under_way.is_empty() {
-            self.end_oldest()?;
+    fn complete_all(&mut self) -> Result<(), ChannelError> {
+        while !self.in_flight.is_empty() {
+            self.complete_oldest()?;
         }
         Ok(())
     }
 
-    /// Waits until the file has what was begun first.
-    fn end_oldest(&mut self) -> Result<(), ChannelError> {
-        let Some((piece, mut rest)) = self.under_way.pop_front() else {
+    /// Waits for the oldest write.
+    fn complete_oldest(&mut self) -> Result<(), ChannelError> {
+        let Some((piece, mut rest)) = self.in_flight.pop_front() else {
             return Ok(());
         };
         while rest.length > 0 {
-            match self.lane.end(piece) {
+            match self.queue.complete(piece) {
                 Ok(0) => return Err(ChannelError::File(io::ErrorKind::WriteZero.into())),
                 Ok(count) => {
                     self.count(piece, &mut rest, count);
                     if rest.length > 0 {
-                        // A disk that is nearly full takes a part, and says why with the rest, which
-                        // is refused if it begins within a block.
-                        self.lane.begin(piece, rest);
+                        // A nearly full disk writes a part, and returns its error for the rest, which direct I/O refuses
+                        // if it begins within a block.
+                        self.queue.submit(piece, rest);
                     }
                 }
-                Err(errno) if is_a_refusal(errno) => {
+                Err(errno) if is_refusal(errno) => {
                     self.refused = Some(errno);
-                    let bytes = &self.lane.memory(piece)[rest.start..][..rest.length];
+                    let bytes = &self.queue.memory(piece)[rest.start..][..rest.length];
                     return self.through_cache.write(bytes, rest.offset - self.origin);
                 }
                 Err(errno) => return Err(ChannelError::File(errno.into())),
@@ -181,11 +180,11 @@ impl BlockWriter<'_> {
         Ok(())
     }
 
-    /// The file has the first bytes of a request.
+    /// Counts the first bytes of a request as written.
     fn count(&mut self, piece: usize, request: &mut Request, count: usize) {
         self.moved.fetch_add(count as u64, Ordering::Release);
         if let Some(tap) = self.tap {
-            let bytes = &self.lane.memory(piece)[request.start..][..count];
+            let bytes = &self.queue.memory(piece)[request.start..][..count];
             tap.written(request.offset, bytes);
         }
         request.offset += count as u64;
@@ -194,9 +193,8 @@ impl BlockWriter<'_> {
     }
 }
 
-/// Whether direct I/O is refused, and not the bytes: the page cache takes them. Kernels that have no memory for
-/// a request say so with `EAGAIN`.
-fn is_a_refusal(errno: Errno) -> bool {
+/// Whether direct I/O was refused and the page cache should be used. `EAGAIN`: the kernel has no memory for the request.
+fn is_refusal(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::INVAL | Errno::OPNOTSUPP | Errno::AGAIN | Errno::INTR
@@ -213,11 +211,11 @@ mod tests {
 
     use gridhaul_stack::FileRange;
 
-    use super::super::lane::scripted::ScriptedLane;
+    use super::super::io_queue::scripted::ScriptedQueue;
     use super::*;
 
     const BLOCK: usize = 16;
-    /// Where the blocks begin in the file, and how many of its bytes came before.
+    /// The offset of the first block in the file.
     const START: u64 = 32;
 
     /// What the peer does next.
@@ -242,7 +240,7 @@ mod tests {
         written: Result<Written, ChannelError>,
         moved: u64,
         refused: Option<Errno>,
-        /// What went past the page cache, and what through it.
+        /// The bytes written past the page cache, and through it.
         direct: Vec<u8>,
         cached: Vec<u8>,
         seen: Vec<(u64, Vec<u8>)>,
@@ -251,8 +249,8 @@ mod tests {
     /// Receives ten blocks in pieces of two; the bytes of the stream count up from 1.
     fn receive(peer: &[Peer], script: &[Result<usize, Errno>]) -> Outcome {
         let cache = tempfile::tempfile().unwrap();
-        let mut lane = ScriptedLane::new(Vec::new(), 2, 2 * BLOCK);
-        lane.script.extend(script);
+        let mut queue = ScriptedQueue::new(Vec::new(), 2, 2 * BLOCK);
+        queue.script.extend(script);
         let (moved, seen) = (AtomicU64::new(0), Seen::default());
         let (mut scratch, mut next) = ([0], 0_u8);
         let mut range = FileRange::new(cache.as_fd(), START, 1000, &mut scratch, &moved);
@@ -260,11 +258,11 @@ mod tests {
         let mut writer = BlockWriter {
             through_cache: range.writer(),
             origin: START,
-            lane: &mut lane,
+            queue: &mut queue,
             block_bytes: BLOCK,
             moved: &moved,
             tap: Some(&seen),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             refused: None,
         };
         let mut peer = peer.iter().copied();
@@ -282,19 +280,19 @@ mod tests {
                 Ok(Some(Received::Bytes(count)))
             }
             Peer::Waits => {
-                assert!(until.is_some(), "nobody would wake it up");
+                assert!(until.is_some(), "a wait without a limit");
                 Ok(None)
             }
             Peer::Ends => Ok(Some(Received::EndOfStream)),
             Peer::Aborts => Err(ChannelError::Aborted),
         });
-        assert!(written.is_err() || writer.under_way.is_empty());
+        assert!(written.is_err() || writer.in_flight.is_empty());
         let refused = writer.refused;
         Outcome {
             written,
             moved: moved.into_inner(),
             refused,
-            direct: lane.file,
+            direct: queue.file,
             cached: content_of(&cache),
             seen: seen.0.into_inner().unwrap(),
         }
@@ -307,7 +305,7 @@ mod tests {
         content
     }
 
-    /// What a file has that got the first bytes of the stream, of which these went another way.
+    /// The content of a file that got these bytes of the stream.
     fn file_with(bytes: Range<u8>) -> Vec<u8> {
         let start = usize::try_from(START).unwrap() + usize::from(bytes.start);
         let mut file = vec![0; start];
@@ -337,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_stream_leaves_nothing_behind() {
+    fn all_bytes_before_the_end_of_the_stream_are_written() {
         let outcome = receive(&[Peer::Sends(32), Peer::Sends(20), Peer::Ends], &[]);
         assert_eq!(outcome.written.as_ref().unwrap(), &Written::ToTheEnd(52));
         assert_eq!(outcome.direct, file_with(0..48));
@@ -346,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_pause_is_written() {
+    fn bytes_before_a_pause_are_written() {
         let peer = [Peer::Sends(32), Peer::Waits, Peer::Sends(16), Peer::Waits];
         let outcome = receive(&[&peer[..], &[Peer::Sends(17), Peer::Waits]].concat(), &[]);
         assert_eq!(outcome.written.as_ref().unwrap(), &Written::Bytes(65));
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_an_abort_is_written_and_counted() {
+    fn bytes_before_an_abort_are_written_and_counted() {
         let outcome = receive(&[Peer::Sends(32), Peer::Sends(9), Peer::Aborts], &[]);
         assert!(matches!(outcome.written, Err(ChannelError::Aborted)));
         assert_eq!(outcome.moved, 41);
@@ -365,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_nothing_behind_it_counted() {
+    fn a_full_disk_is_reported_and_later_bytes_are_not_counted() {
         let script = [Ok(usize::MAX), Err(Errno::NOSPC), Ok(usize::MAX)];
         let outcome = receive(&[Peer::Sends(200); 5], &script);
         let Err(ChannelError::File(error)) = outcome.written else {
@@ -376,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_is_written_again() {
+    fn the_rest_of_a_short_write_is_written() {
         let script = [Ok(16), Ok(usize::MAX), Ok(usize::MAX)];
         let outcome = receive(&[Peer::Sends(200); 5], &script);
         assert_eq!(outcome.written.as_ref().unwrap(), &Written::Bytes(160));
@@ -385,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_direct_io_refuses_goes_through_the_page_cache() {
+    fn blocks_that_direct_io_refuses_go_through_the_page_cache() {
         let script = [Ok(usize::MAX), Err(Errno::INVAL)];
         let outcome = receive(&[Peer::Sends(200); 5], &script);
         assert_eq!(outcome.written.as_ref().unwrap(), &Written::Bytes(160));

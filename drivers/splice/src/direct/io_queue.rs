@@ -1,37 +1,36 @@
-//! What moves bytes between memory and a file beside its caller.
+//! Asynchronous reads and writes of one file.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-/// Reads and writes of one file, each in a piece of memory of its own. All pieces are equally long.
+/// Asynchronous reads and writes of one file, each in its own piece of memory. All pieces have the same length.
 ///
-/// Who lends memory to a lane gets it back when nothing is under way in it any more, however the work
-/// on the lane ends.
-pub(crate) trait Lane {
-    /// How many pieces there are: so many reads and writes may be under way.
+/// A queue borrows the memory, and ends only after every request has completed, also when its user fails or panics.
+pub(crate) trait IoQueue {
+    /// The number of pieces, and so of requests that may be in flight.
     fn pieces(&self) -> usize;
 
-    /// The memory of a piece in which nothing is under way.
+    /// The memory of a piece without a request in flight.
     fn memory(&mut self, piece: usize) -> &mut [u8];
 
-    /// Begins to read or write, in a piece in which nothing is under way.
-    fn begin(&mut self, piece: usize, request: Request);
+    /// Submits a request for a piece without one in flight.
+    fn submit(&mut self, piece: usize, request: Request);
 
-    /// Waits for what was begun in a piece; returns how many bytes were moved.
-    fn end(&mut self, piece: usize) -> Result<usize, Errno>;
+    /// Waits for the request of a piece, and returns the number of bytes moved.
+    fn complete(&mut self, piece: usize) -> Result<usize, Errno>;
 }
 
 /// One read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) call: Call,
-    /// Where the bytes are in the file.
+    /// The offset in the file.
     pub(crate) offset: u64,
-    /// Where they are in the piece.
+    /// The offset in the piece.
     pub(crate) start: usize,
-    /// How many they are.
+    /// The number of bytes.
     pub(crate) length: usize,
 }
 
@@ -41,10 +40,10 @@ pub(crate) enum Call {
     Write,
 }
 
-/// Bytes of a piece, if memory is plentiful: disks move larger requests no faster.
+/// The least length of pieces if there is enough memory: disks serve larger requests no faster.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Requests that keep a disk busy. Fewer than two would not move bytes beside anything.
+/// Requests that keep a disk busy. With fewer than two, disk and network would not work at the same time.
 const FEWEST_PIECES: usize = 2;
 pub(crate) const MOST_PIECES: usize = 8;
 
@@ -57,13 +56,13 @@ pub(crate) fn pieces_of(memory: &mut [u8], block_bytes: usize) -> Vec<&mut [u8]>
         .collect()
 }
 
-/// Whether there is room for pieces.
+/// Whether the memory is long enough for pieces.
 pub(crate) fn has_pieces(memory: &[u8], block_bytes: usize) -> bool {
     let (_, count, _) = division(memory, block_bytes);
     count > 0
 }
 
-/// Where pieces begin, how many there are, and how long each of them is.
+/// The offset of the first piece, the number of pieces, and their length.
 fn division(memory: &[u8], block_bytes: usize) -> (usize, usize, usize) {
     let skipped = memory.as_ptr().align_offset(block_bytes).min(memory.len());
     let aligned = memory.len() - skipped;
@@ -74,14 +73,13 @@ fn division(memory: &[u8], block_bytes: usize) -> (usize, usize, usize) {
     }
 }
 
-/// The unit of direct I/O: offsets in the file, lengths and addresses are multiples of it. `None` if the
-/// file system says that this file cannot be moved so.
+/// The unit of direct I/O: offsets in the file, lengths and addresses must be multiples of it. `None` if the file system
+/// does not support direct I/O for this file.
 ///
-/// It is a whole page at least, so that no page of the page cache has bytes that are also written
-/// past it.
+/// It is at least a page, so that no page of the page cache has bytes that are also written past it.
 pub(crate) fn block_bytes(direct: BorrowedFd<'_>) -> Option<usize> {
     let page_bytes = rustix::param::page_size();
-    // statx(2): since Linux 6.1, and not from every file system.
+    // statx(2): STATX_DIOALIGN came with Linux 6.1, and not every file system reports it.
     let facts = statx(direct, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let facts = facts.filter(|facts| {
         StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::DIOALIGN)
@@ -96,52 +94,52 @@ pub(crate) fn block_bytes(direct: BorrowedFd<'_>) -> Option<usize> {
     Some(bytes.max(page_bytes))
 }
 
-/// Lanes for the tests of those who use them.
+/// A simulated queue for the tests of its users.
 #[cfg(test)]
 pub(super) mod scripted {
     use std::collections::VecDeque;
 
     use super::*;
 
-    /// Moves bytes between pieces and a file in memory. What is to go wrong is said beforehand.
-    pub(crate) struct ScriptedLane {
+    /// Moves bytes between pieces and a file in memory, and fails as its script says.
+    pub(crate) struct ScriptedQueue {
         pub(crate) file: Vec<u8>,
-        /// What comes of each request, in the order in which they are begun: it moves so many bytes at
-        /// most, or fails. Requests behind the end of the list are carried out.
+        /// The result of each request in the order of submission: the most bytes that it moves, or an error. Requests
+        /// after the end of the list move all bytes.
         pub(crate) script: VecDeque<Result<usize, Errno>>,
         pub(crate) requests: Vec<Request>,
         memory: Vec<Vec<u8>>,
-        under_way: Vec<Option<Result<usize, Errno>>>,
+        in_flight: Vec<Option<Result<usize, Errno>>>,
     }
 
-    impl ScriptedLane {
+    impl ScriptedQueue {
         pub(crate) fn new(file: Vec<u8>, pieces: usize, piece_bytes: usize) -> Self {
             Self {
                 file,
                 script: VecDeque::new(),
                 requests: Vec::new(),
                 memory: vec![vec![0; piece_bytes]; pieces],
-                under_way: vec![None; pieces],
+                in_flight: vec![None; pieces],
             }
         }
     }
 
-    impl Lane for ScriptedLane {
+    impl IoQueue for ScriptedQueue {
         fn pieces(&self) -> usize {
             self.memory.len()
         }
 
         fn memory(&mut self, piece: usize) -> &mut [u8] {
-            assert!(self.under_way[piece].is_none());
+            assert!(self.in_flight[piece].is_none());
             &mut self.memory[piece]
         }
 
-        fn begin(&mut self, piece: usize, request: Request) {
+        fn submit(&mut self, piece: usize, request: Request) {
             self.requests.push(request);
-            assert!(self.under_way[piece].is_none());
+            assert!(self.in_flight[piece].is_none());
             let memory = &mut self.memory[piece][request.start..][..request.length];
             let most = self.script.pop_front().unwrap_or(Ok(usize::MAX));
-            self.under_way[piece] = Some(most.map(|most| {
+            self.in_flight[piece] = Some(most.map(|most| {
                 let offset = usize::try_from(request.offset).unwrap();
                 let count = most.min(memory.len());
                 match request.call {
@@ -161,8 +159,10 @@ pub(super) mod scripted {
             }));
         }
 
-        fn end(&mut self, piece: usize) -> Result<usize, Errno> {
-            self.under_way[piece].take().expect("something was begun")
+        fn complete(&mut self, piece: usize) -> Result<usize, Errno> {
+            self.in_flight[piece]
+                .take()
+                .expect("a request is in flight")
         }
     }
 }

@@ -1,50 +1,50 @@
-//! What it costs to move a piece, and many of them.
+//! The cost of moving pieces.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Times a piece.
+/// Measures a piece.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Stopwatch {
     busy: Duration,
     begin: Instant,
 }
 
-/// What a piece cost.
+/// The cost of a piece.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     pub(super) bytes: u64,
-    /// Processor time of the thread.
+    /// CPU time of the thread.
     pub(super) busy: Duration,
     pub(super) elapsed: Duration,
 }
 
-/// What one way cost in a trial.
+/// The cost of one method in a trial.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tally {
     pub(super) bytes: u64,
-    /// Processor time of the thread, for all pieces.
+    /// CPU time of the thread, for all pieces.
     busy: Duration,
-    /// From the beginnings to the ends of all pieces.
+    /// Wall-clock time, for all pieces.
     elapsed: Duration,
     /// Seconds per gigabyte, of the fastest piece.
     fastest: f64,
 }
 
-impl Watch {
+impl Stopwatch {
     pub(crate) fn start() -> Self {
         Self {
-            busy: processor_time(),
+            busy: cpu_time(),
             begin: Instant::now(),
         }
     }
 
-    /// What it cost to move so many bytes since the start.
+    /// The cost of moving `bytes` bytes since the start.
     pub(crate) fn stop(&self, bytes: u64) -> Cost {
         Cost {
             bytes,
-            busy: processor_time().saturating_sub(self.busy),
+            busy: cpu_time().saturating_sub(self.busy),
             elapsed: self.begin.elapsed(),
         }
     }
@@ -67,17 +67,17 @@ impl Tally {
         self.fastest = self.fastest.min(per_gigabyte(cost.elapsed, cost.bytes));
     }
 
-    /// Seconds of processor time per gigabyte.
+    /// Seconds of CPU time per gigabyte.
     pub(super) fn busy(&self) -> f64 {
         per_gigabyte(self.busy, self.bytes)
     }
 
-    /// Seconds per gigabyte, with what the pieces waited for.
+    /// Seconds of wall-clock time per gigabyte, waiting included.
     pub(super) fn elapsed(&self) -> f64 {
         per_gigabyte(self.elapsed, self.bytes)
     }
 
-    /// Seconds per gigabyte of the fastest piece: the others had to wait.
+    /// Seconds per gigabyte of the fastest piece, which waited least.
     pub(super) fn fastest(&self) -> f64 {
         self.fastest
     }
@@ -90,7 +90,7 @@ fn per_gigabyte(time: Duration, bytes: u64) -> f64 {
     time.as_secs_f64() / gigabytes
 }
 
-fn processor_time() -> Duration {
+fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

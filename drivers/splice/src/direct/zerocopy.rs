@@ -1,30 +1,30 @@
-//! Memory that the network takes without a copy: `MSG_ZEROCOPY` (Documentation/networking/msg_zerocopy.rst of Linux).
+//! Sending without a copy: `MSG_ZEROCOPY` (Documentation/networking/msg_zerocopy.rst of Linux).
 //!
-//! The kernel sends from the pages themselves, and says in the socket's queue of errors when it needs them no more: the peer has
-//! acknowledged the bytes. Until then they must not be written, so a piece that is lent is not filled again. Half of the pieces
-//! at most are lent, and none of the last ones of a range: over a long path the rest is copied as ever, and the end of a range
-//! does not wait for the peer.
+//! The kernel sends from the pages themselves, and reports in the error queue of the socket when the peer has acknowledged
+//! the bytes. Until then the pages must not be written, so a piece that the kernel holds is not filled again. At most half of
+//! the pieces are sent in this way, and none of the last ones of a range: on a long path the others are copied, and the end of
+//! a range does not wait for the peer's acknowledgement.
 //!
-//! Where the kernel makes a copy after all, as it does for peers on this machine, nothing is lent any more.
+//! If the kernel reports that it made a copy after all, as it does for peers on this machine, zero-copy is switched off.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use gridhaul_stack::{ChannelError, Detail, Operation};
-use gridhaul_tcp::{Lent, TcpChannel, allow_lending};
+use gridhaul_tcp::{TcpChannel, ZeroCopyCompletion, enable_zerocopy};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-/// What the kernel was lent on one connection.
+/// The zero-copy sends of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Uncopied {
+pub(crate) struct ZeroCopy {
     state: State,
-    /// How many calls have lent memory. The kernel counts them as well.
+    /// The number of zero-copy calls so far. The kernel numbers them in the same way.
     calls: u64,
-    /// Pieces that are not given back, oldest first.
+    /// Pieces that the kernel holds, oldest first.
     pieces: VecDeque<Piece>,
-    /// Bytes that were lent.
+    /// Bytes sent without a copy.
     bytes: u64,
 }
 
@@ -33,21 +33,21 @@ enum State {
     #[default]
     Untried,
     Usable,
-    /// The kernel does not take memory, or copies it; in words for an administrator.
-    Useless(Cow<'static, str>),
+    /// The kernel refuses or copies; in words for an administrator.
+    Unusable(Cow<'static, str>),
 }
 
-/// A piece that was lent by some calls.
+/// A piece that the kernel holds for some calls.
 #[derive(Debug)]
 struct Piece {
     index: u64,
     calls: Range<u64>,
-    /// How many of them the kernel is not done with.
+    /// How many of them are not completed.
     left: u64,
 }
 
-impl Uncopied {
-    /// Sends all of a piece; lends it if `may_lend`. More of the same range follows, if `is_more`.
+impl ZeroCopy {
+    /// Sends all of a piece, without a copy if `may_lend` and possible. If `is_more`, more of the range follows.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Uncopied {
             if let Err(error) = channel.check(operation) {
                 break Err(error);
             }
-            let flags = if lends { LEND } else { SendFlags::empty() };
+            let flags = if lends { ZEROCOPY } else { SendFlags::empty() };
             match send(channel.socket(), bytes, more | flags | SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     if lends {
@@ -82,11 +82,11 @@ impl Uncopied {
                     }
                     bytes = &bytes[sent..];
                 }
-                // The limit on locked memory, or on unread notices (net.core.optmem_max).
+                // The limit on locked memory, or on unread completions (net.core.optmem_max).
                 Err(Errno::NOBUFS) if lends => lends = false,
                 Err(Errno::AGAIN) => {
-                    // A notice in the queue of errors would end the wait at once.
-                    self.take_back(channel);
+                    // An unread completion in the error queue would end the wait at once.
+                    self.read_completions(channel);
                     if let Err(error) = operation.wait_writable(channel.socket()) {
                         break Err(error);
                     }
@@ -95,11 +95,11 @@ impl Uncopied {
                 Err(errno) => break Err(channel.fail(errno)),
             }
         };
-        self.take_back(channel);
+        self.read_completions(channel);
         outcome
     }
 
-    /// Counts a call that has lent memory of a piece, before anything can be heard of it.
+    /// Counts a zero-copy call of a piece, before its completion can be read.
     fn count_call(&mut self, index: u64) {
         match self.pieces.back_mut() {
             Some(piece) if piece.index == index => {
@@ -115,16 +115,16 @@ impl Uncopied {
         self.calls += 1;
     }
 
-    /// How many pieces are lent.
-    pub(crate) fn lent(&self) -> usize {
+    /// The number of pieces that the kernel holds.
+    pub(crate) fn held(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Whether a piece is not lent, or not any more. If it must be so, waits.
+    /// Whether the kernel does not hold a piece. With `must_be`, waits until it does not.
     ///
     /// # Errors
     ///
-    /// When the operation ends before.
+    /// When the operation ends first.
     pub(crate) fn is_free(
         &mut self,
         channel: &TcpChannel,
@@ -133,7 +133,7 @@ impl Uncopied {
         operation: &Operation<'_>,
     ) -> Result<bool, ChannelError> {
         loop {
-            self.take_back(channel);
+            self.read_completions(channel);
             if self.pieces.iter().all(|piece| piece.index != index) {
                 return Ok(true);
             }
@@ -144,12 +144,12 @@ impl Uncopied {
         }
     }
 
-    /// Waits until the kernel has given everything back.
+    /// Waits until the kernel has released all pieces.
     ///
     /// # Errors
     ///
-    /// When the operation ends before. Then only the end of the connection keeps the kernel from sending what others put
-    /// there.
+    /// When the operation ends first. The caller must then reset the connection, or the kernel may send what is written to the
+    /// pieces later.
     pub(crate) fn settle(
         &mut self,
         channel: &TcpChannel,
@@ -161,51 +161,51 @@ impl Uncopied {
         Ok(())
     }
 
-    /// What is told of the connection.
+    /// Details of the connection for the log.
     pub(crate) fn details(&self) -> Vec<Detail> {
-        let words = match &self.state {
+        let state = match &self.state {
             State::Untried => return Vec::new(),
             State::Usable => Cow::from("used"),
-            State::Useless(words) => words.clone(),
+            State::Unusable(reason) => reason.clone(),
         };
         vec![
-            Detail::text("zerocopy", words),
+            Detail::text("zerocopy", state),
             Detail::count("zerocopy-bytes", self.bytes),
         ]
     }
 
     fn is_usable(&mut self, channel: &TcpChannel) -> bool {
         if matches!(self.state, State::Untried) {
-            self.state = match allow_lending(channel.socket()) {
-                // It encrypts to memory of its own, and refuses such calls.
-                Ok(()) if channel.is_protected() => State::Useless("the kernel encrypts".into()),
+            self.state = match enable_zerocopy(channel.socket()) {
+                // Kernel TLS encrypts into its own memory, and refuses the flag.
+                Ok(()) if channel.is_protected() => State::Unusable("the kernel encrypts".into()),
                 Ok(()) => State::Usable,
-                Err(error) => State::Useless(error.to_string().into()),
+                Err(error) => State::Unusable(error.to_string().into()),
             };
         }
         matches!(self.state, State::Usable)
     }
 
-    /// Reads what the kernel has said.
-    fn take_back(&mut self, channel: &TcpChannel) {
+    /// Reads the completions that have arrived.
+    fn read_completions(&mut self, channel: &TcpChannel) {
         if self.pieces.is_empty() {
             return;
         }
-        while let Some(Lent {
+        while let Some(ZeroCopyCompletion {
             first,
             last,
             was_copied,
-        }) = channel.next_given_back()
+        }) = channel.next_zerocopy_completion()
         {
             if was_copied {
-                self.state = State::Useless("the kernel copies".into());
+                self.state = State::Unusable("the kernel copies".into());
             }
-            self.give_back(first, last);
+            self.complete(first, last);
         }
     }
 
-    /// Counts calls that are done; the kernel's numbers begin anew after 2^32.
-    fn give_back(&mut self, first: u32, last: u32) {
+    /// Counts completed calls. The kernel's numbers wrap at 2^32.
+    fn complete(&mut self, first: u32, last: u32) {
         let end = self.calls - u64::from(truncated(self.calls).wrapping_sub(last)) + 1;
         let start = end - u64::from(last.wrapping_sub(first)) - 1;
         for piece in &mut self.pieces {
@@ -219,7 +219,7 @@ impl Uncopied {
 }
 
 /// `MSG_ZEROCOPY` of linux/socket.h.
-const LEND: SendFlags = SendFlags::from_bits_retain(0x400_0000);
+const ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
 
 fn truncated(calls: u64) -> u32 {
     u32::try_from(calls & u64::from(u32::MAX)).unwrap_or_default()
@@ -229,8 +229,8 @@ fn truncated(calls: u64) -> u32 {
 mod tests {
     use super::*;
 
-    fn lent(pieces: &[(u64, Range<u64>)]) -> Uncopied {
-        Uncopied {
+    fn holding(pieces: &[(u64, Range<u64>)]) -> ZeroCopy {
+        ZeroCopy {
             calls: pieces.last().map_or(0, |(_, calls)| calls.end),
             pieces: pieces
                 .iter()
@@ -240,49 +240,49 @@ mod tests {
                     left: calls.end - calls.start,
                 })
                 .collect(),
-            ..Uncopied::default()
+            ..ZeroCopy::default()
         }
     }
 
-    fn indices(uncopied: &Uncopied) -> Vec<u64> {
-        uncopied.pieces.iter().map(|piece| piece.index).collect()
+    fn indices(zerocopy: &ZeroCopy) -> Vec<u64> {
+        zerocopy.pieces.iter().map(|piece| piece.index).collect()
     }
 
     #[test]
-    fn a_piece_is_free_when_all_its_calls_are_done_in_any_order() {
-        let mut uncopied = lent(&[(0, 0..2), (1, 2..3), (3, 3..6)]);
-        uncopied.give_back(1, 2);
-        assert_eq!(indices(&uncopied), [0, 3]);
-        uncopied.give_back(4, 5);
-        assert_eq!(indices(&uncopied), [0, 3]);
-        uncopied.give_back(0, 0);
-        assert_eq!(indices(&uncopied), [3]);
-        uncopied.give_back(3, 3);
-        assert!(indices(&uncopied).is_empty());
+    fn a_piece_is_free_when_all_its_calls_are_completed_in_any_order() {
+        let mut zerocopy = holding(&[(0, 0..2), (1, 2..3), (3, 3..6)]);
+        zerocopy.complete(1, 2);
+        assert_eq!(indices(&zerocopy), [0, 3]);
+        zerocopy.complete(4, 5);
+        assert_eq!(indices(&zerocopy), [0, 3]);
+        zerocopy.complete(0, 0);
+        assert_eq!(indices(&zerocopy), [3]);
+        zerocopy.complete(3, 3);
+        assert!(indices(&zerocopy).is_empty());
     }
 
     #[test]
-    fn what_is_told_of_a_piece_that_is_still_being_sent_counts() {
-        let mut uncopied = Uncopied::default();
+    fn completions_of_a_piece_that_is_still_being_sent_count() {
+        let mut zerocopy = ZeroCopy::default();
         for index in [0, 1, 1] {
-            uncopied.count_call(index);
+            zerocopy.count_call(index);
         }
-        uncopied.give_back(0, 1);
-        assert_eq!(indices(&uncopied), [1]);
-        uncopied.count_call(1);
-        uncopied.give_back(2, 2);
-        assert_eq!(indices(&uncopied), [1]);
-        uncopied.give_back(3, 3);
-        assert!(indices(&uncopied).is_empty());
+        zerocopy.complete(0, 1);
+        assert_eq!(indices(&zerocopy), [1]);
+        zerocopy.count_call(1);
+        zerocopy.complete(2, 2);
+        assert_eq!(indices(&zerocopy), [1]);
+        zerocopy.complete(3, 3);
+        assert!(indices(&zerocopy).is_empty());
     }
 
     #[test]
-    fn the_kernels_numbers_begin_anew() {
+    fn the_kernels_numbers_wrap() {
         let wrap = 1_u64 << 32;
-        let mut uncopied = lent(&[(7, wrap - 2..wrap), (8, wrap..wrap + 2)]);
-        uncopied.give_back(u32::MAX - 1, 0);
-        assert_eq!(indices(&uncopied), [8]);
-        uncopied.give_back(1, 1);
-        assert!(indices(&uncopied).is_empty());
+        let mut zerocopy = holding(&[(7, wrap - 2..wrap), (8, wrap..wrap + 2)]);
+        zerocopy.complete(u32::MAX - 1, 0);
+        assert_eq!(indices(&zerocopy), [8]);
+        zerocopy.complete(1, 1);
+        assert!(indices(&zerocopy).is_empty());
     }
 }

@@ -1,22 +1,20 @@
-//! New pages in the place of those that the kernel may still send.
+//! Replaces pages that the kernel may still send from.
 //!
-//! A connection that is reset forgets what it has not sent, but packets that wait in a queue of the network, or in the
-//! device, are sent nevertheless, from the pages that were lent. The memory of a call goes to the next transfer, which may be
-//! another session's: what that puts there must not go into those packets.
+//! A reset drops the unsent bytes of a connection, but packets that are already queued below TCP or at the device are still
+//! sent, from the pages of zero-copy calls. The memory of a call is used by the next transfer, possibly of another session,
+//! whose bytes must not get into those packets.
 
 use rustix::mm::{Advice, madvise};
 
-/// Puts new pages, which hold zeros, in the place of all whole pages of `memory`. Who refers to the old ones keeps them as
-/// they are.
-pub(super) fn renew(memory: &mut [u8]) {
+/// Replaces all whole pages of `memory` by new ones, which hold zeros. Packets that refer to the old pages are not affected.
+pub(super) fn replace(memory: &mut [u8]) {
     let page = rustix::param::page_size();
     let skipped = memory.as_ptr().align_offset(page).min(memory.len());
     let pages = &mut memory[skipped..];
     let length = pages.len() - pages.len() % page;
-    // madvise(2): MADV_DONTNEED of private anonymous memory. It fails for memory that is locked, which is ours only where an
-    // administrator locks all of the process; then the pages stay.
-    // SAFETY: these are whole pages of memory that is borrowed for writing, and any byte may become any other; zeros
-    // are valid bytes.
+    // madvise(2): MADV_DONTNEED of private anonymous memory. It fails for locked memory, which is the case only if an
+    // administrator locks the whole process; then the pages stay.
+    // SAFETY: these are whole pages of memory that is mutably borrowed as bytes, and zeros are valid bytes.
     let _ = unsafe { madvise(pages.as_mut_ptr().cast(), length, Advice::LinuxDontNeed) };
 }
 
@@ -33,7 +31,7 @@ mod tests {
 
     /// A pipe refers to pages as a packet does.
     #[test]
-    fn what_was_lent_does_not_change_with_the_memory() {
+    fn pages_in_flight_do_not_change_with_the_memory() {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let nowhere = std::ptr::null_mut();
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing else.
@@ -47,7 +45,7 @@ mod tests {
         // SAFETY: the memory stays mapped until the pipe was read.
         let count = unsafe { vmsplice(&writer, &lent, SpliceFlags::empty()) };
         assert_eq!(count, Ok(BYTES));
-        renew(memory);
+        replace(memory);
         assert!(memory.iter().all(|byte| *byte == 0));
         memory.fill(2);
         let mut sent = vec![0; BYTES];
@@ -65,10 +63,10 @@ mod tests {
         let page = rustix::param::page_size();
         let mut memory = vec![1_u8; 4 * page];
         let skipped = memory.as_ptr().align_offset(page);
-        renew(&mut memory[skipped + 1..skipped + page - 1]);
-        renew(&mut []);
+        replace(&mut memory[skipped + 1..skipped + page - 1]);
+        replace(&mut []);
         assert!(memory.iter().all(|byte| *byte == 1));
-        renew(&mut memory[skipped + 1..skipped + 2 * page + 1]);
+        replace(&mut memory[skipped + 1..skipped + 2 * page + 1]);
         let zeros = memory.iter().filter(|byte| **byte == 0).count();
         assert_eq!(zeros, page);
     }

@@ -1,0 +1,98 @@
+//! Routes: what a measurement is valid for, and how two methods compare on it.
+
+use super::cost::Tally;
+
+/// The bytes that each method moves before the methods are compared.
+pub(super) const TRIAL_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The same between programs on one machine. There each method runs as a whole, and the sockets, which buffer some
+/// mebibytes, show how fast the receiver is.
+pub(super) const LOCAL_TRIAL_BYTES: u64 = 256 * 1024 * 1024;
+
+/// How much cheaper copying must be, since copies also take caches and memory bandwidth from other threads; and how much
+/// slower the cheaper method may be.
+const CLEARLY_CHEAPER: f64 = 0.9;
+const MUCH_SLOWER: f64 = 1.5;
+
+/// How much less time the other method must take between programs on one machine.
+const CLEARLY_QUICKER: f64 = 0.95;
+
+/// A method of moving a range of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// `read` and `write`.
+    Memory,
+    /// `sendfile` or `splice`.
+    Kernel,
+}
+
+/// The direction of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Sending,
+    Receiving,
+}
+
+impl Direction {
+    /// The system call that moves bytes in this direction.
+    pub(crate) fn call(self, method: Method) -> &'static str {
+        match (method, self) {
+            (Method::Memory, _) => "read",
+            (Method::Kernel, Self::Sending) => "sendfile",
+            (Method::Kernel, Self::Receiving) => "splice",
+        }
+    }
+}
+
+/// What a measurement is valid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Route {
+    /// The type of the file system (fstatfs(2)), or 0 if it is unknown.
+    pub(super) file_system: u64,
+    pub(super) direction: Direction,
+    pub(super) peer: Peer,
+}
+
+/// The properties of a connection that determine the cost of sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// The peer is on this machine.
+    pub(crate) is_local: bool,
+    /// The kernel does TLS on the connection.
+    pub(crate) is_protected: bool,
+}
+
+impl Route {
+    pub(super) fn is_within_the_machine(self) -> bool {
+        self.peer.is_local && self.direction == Direction::Sending
+    }
+
+    pub(super) fn trial_bytes(self) -> u64 {
+        match self.is_within_the_machine() {
+            true => LOCAL_TRIAL_BYTES,
+            false => TRIAL_BYTES,
+        }
+    }
+
+    /// The seconds per gigabyte that are compared.
+    pub(super) fn elapsed(self, tally: &Tally) -> f64 {
+        match self.is_within_the_machine() {
+            true => tally.elapsed(),
+            false => tally.fastest(),
+        }
+    }
+
+    pub(super) fn better(self, memory: &Tally, kernel: &Tally) -> Method {
+        let is_cheaper = memory.busy() < kernel.busy() * CLEARLY_CHEAPER;
+        let [memory, kernel] = [memory, kernel].map(|tally| self.elapsed(tally));
+        let tolerated = match self.is_within_the_machine() {
+            true => 1.0 / CLEARLY_QUICKER,
+            false => MUCH_SLOWER,
+        };
+        let is_quick_enough = memory <= kernel * tolerated;
+        if is_cheaper && is_quick_enough || kernel > memory * tolerated {
+            return Method::Memory;
+        }
+        Method::Kernel
+    }
+}
