@@ -1,13 +1,13 @@
-//! Who may open a data channel to a session.
+//! The hosts that may open data channels to a session.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The peers that a session accepts data connections from, and connects to.
+/// The hosts that a session accepts data connections from, and connects to.
 ///
-/// In a session without data channel authentication an open data port belongs to the first connection, so
-/// only the control channel's peer and hosts that the administrator named may use it (RFC 2577 3).
+/// Without data channel authentication a data port accepts the first connection, so
+/// only the client's host and those that the administrator has named may use it (RFC 2577 3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
     /// Every host.
@@ -17,7 +17,7 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// Whether `peer` may use this session's data channels.
+    /// Whether `peer` may use the session's data channels.
     pub fn admits(&self, peer: IpAddr) -> bool {
         match self {
             Self::Anyone => true,
@@ -34,7 +34,7 @@ pub struct AddressBlock {
 }
 
 impl AddressBlock {
-    /// The block that holds one address only.
+    /// The block of a single address.
     pub fn host(address: IpAddr) -> Self {
         let network = address.to_canonical();
         Self {
@@ -43,12 +43,12 @@ impl AddressBlock {
         }
     }
 
-    /// Whether it holds one address only.
+    /// Whether the block has a single address.
     pub(crate) fn is_host(&self) -> bool {
         self.prefix_bits == width(self.network)
     }
 
-    /// Whether all of it is in the block of `network` with so many bits.
+    /// Whether the whole block is in the block `network/prefix_bits`.
     pub(crate) fn is_within(&self, (network, prefix_bits): (IpAddr, u8)) -> bool {
         let outer = Self {
             network,
@@ -57,7 +57,7 @@ impl AddressBlock {
         self.prefix_bits >= prefix_bits && outer.contains(self.network)
     }
 
-    /// Whether `address` is in the block. An IPv4 address in IPv6 clothes is an IPv4 address.
+    /// Whether `address` is in the block. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         width(address) == width(self.network)
@@ -65,7 +65,7 @@ impl AddressBlock {
     }
 }
 
-/// Text that is no address block.
+/// Why a text is not an address block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is no address and no block of addresses; examples: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32"
@@ -114,7 +114,7 @@ fn masked(address: IpAddr, bits: u8) -> u128 {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
         IpAddr::V6(address) => (address.to_bits(), 128),
     };
-    // A shift by the whole width would overflow: no bits are left of it.
+    // A shift by the whole width overflows; then no bits are significant.
     value.checked_shr(u32::from(width - bits)).unwrap_or(0)
 }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_holds_its_addresses_and_no_others() {
+    fn a_block_contains_its_addresses_only() {
         assert!(block("192.0.2.0/24").contains(address("192.0.2.255")));
         assert!(!block("192.0.2.0/24").contains(address("192.0.3.0")));
         assert!(block("2001:db8::/32").contains(address("2001:db8:ffff::1")));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_named() {
+    fn the_error_quotes_the_text() {
         for text in [
             "",
             "localhost",
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn admission_is_by_any_of_its_blocks() {
+    fn any_block_admits_a_host() {
         let hosts = Admission::Hosts(vec![block("127.0.0.1"), block("192.0.2.0/24")]);
         assert!(hosts.admits(address("192.0.2.9")));
         assert!(!hosts.admits(address("198.51.100.1")));

@@ -1,47 +1,53 @@
-//! IPv4 addresses that IPv6 addresses carry.
+//! IPv4 addresses embedded in IPv6 addresses.
 //!
-//! What is sent to such an address may end up at the IPv4 address: a translator or the end of a tunnel unpacks it, and that may be
-//! this machine.
+//! Packets for such an IPv6 address may reach the IPv4 address: a translator or the end of a tunnel extracts it. It may be an
+//! address of this machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address carries.
+/// The addresses embedded in an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Carried {
-    Nothing,
-    /// A translator sends on to one of these. Where there are several, the length of its prefix decides, which is not known.
+pub(super) enum Embedded {
+    None,
+    /// A translator forwards to one of these. There are several if the length of the prefix is unknown.
     Translated(Vec<IpAddr>),
-    /// A tunnel to the address ends at one of these.
+    /// A tunnel for the address ends at one of these.
     Tunnel([IpAddr; 2]),
 }
 
-/// What `address` carries; see also [`IpAddr::to_canonical`].
-pub(crate) fn carried(address: IpAddr) -> Carried {
-    let IpAddr::V6(v6) = address else {
-        return Carried::Nothing;
-    };
-    match v6.segments() {
-        // RFC 6052 2.1: for all translators. RFC 2765 2.1: hosts that have no IPv6.
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => {
-            Carried::Translated(vec![bits_from(v6, 96)])
+impl Embedded {
+    /// The addresses embedded in `address`; see also [`IpAddr::to_canonical`].
+    pub(super) fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::None,
+            IpAddr::V6(v6) => in_ipv6(v6),
         }
-        // RFC 8215: for the translators of one network, with prefixes of any length that fits.
-        [0x64, 0xff9b, 1, ..] => {
-            let lengths = [48, 56, 64, 96];
-            Carried::Translated(lengths.map(|length| translated(v6, length)).to_vec())
-        }
-        // RFC 3056 2: 6to4, with the router's address.
-        [0x2002, ..] => Carried::Tunnel([bits_from(v6, 16); 2]),
-        // RFC 4380 4: Teredo, with those of server and client; the latter is written with its bits inverted.
-        [0x2001, 0, ..] => {
-            let inverted = Ipv6Addr::from_bits(!v6.to_bits());
-            Carried::Tunnel([bits_from(v6, 32), bits_from(inverted, 96)])
-        }
-        _ => Carried::Nothing,
     }
 }
 
-/// The 32 bits from this one on.
+fn in_ipv6(address: Ipv6Addr) -> Embedded {
+    match address.segments() {
+        // RFC 6052 2.1: the well-known prefix. RFC 2765 2.1: IPv4-translated addresses.
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => {
+            Embedded::Translated(vec![bits_from(address, 96)])
+        }
+        // RFC 8215: local-use prefixes, of any length that fits.
+        [0x64, 0xff9b, 1, ..] => {
+            let lengths = [48, 56, 64, 96];
+            Embedded::Translated(lengths.map(|length| translated(address, length)).to_vec())
+        }
+        // RFC 3056 2: 6to4, with the address of the router.
+        [0x2002, ..] => Embedded::Tunnel([bits_from(address, 16); 2]),
+        // RFC 4380 4: Teredo, with the addresses of server and client; the latter has its bits inverted.
+        [0x2001, 0, ..] => {
+            let inverted = Ipv6Addr::from_bits(!address.to_bits());
+            Embedded::Tunnel([bits_from(address, 32), bits_from(inverted, 96)])
+        }
+        _ => Embedded::None,
+    }
+}
+
+/// The 32 bits from `start` on.
 fn bits_from(address: Ipv6Addr, start: u32) -> IpAddr {
     #[expect(
         clippy::cast_possible_truncation,
@@ -51,7 +57,7 @@ fn bits_from(address: Ipv6Addr, start: u32) -> IpAddr {
     Ipv4Addr::from_bits(bits).into()
 }
 
-/// RFC 6052 2.2: after a prefix of this length come the bits of the address, but for bits 64 to 71, which are left out.
+/// RFC 6052 2.2: the bits of the IPv4 address follow the prefix, and skip bits 64 to 71.
 fn translated(address: Ipv6Addr, prefix: u32) -> IpAddr {
     if prefix == 96 {
         return bits_from(address, prefix);
@@ -83,7 +89,7 @@ mod tests {
             ("64:ff9b:1:0:c0:2:2100::", 2),
             ("64:ff9b:1::192.0.2.33", 3),
         ] {
-            let Carried::Translated(found) = carried(address(text)) else {
+            let Embedded::Translated(found) = Embedded::of(address(text)) else {
                 panic!("{text}");
             };
             assert_eq!(found[at], address("192.0.2.33"), "{text}: {found:?}");
@@ -94,19 +100,19 @@ mod tests {
     fn others_carry_one_address_or_none() {
         let expected = address("192.0.2.33");
         for text in ["64:ff9b::192.0.2.33", "::ffff:0:192.0.2.33"] {
-            let found = carried(address(text));
-            assert_eq!(found, Carried::Translated(vec![expected]), "{text}");
+            let found = Embedded::of(address(text));
+            assert_eq!(found, Embedded::Translated(vec![expected]), "{text}");
         }
         for text in ["2002:c000:221::1", "2001:0:c000:221::3fff:fdde"] {
-            let found = carried(address(text));
-            assert_eq!(found, Carried::Tunnel([expected; 2]), "{text}");
+            let found = Embedded::of(address(text));
+            assert_eq!(found, Embedded::Tunnel([expected; 2]), "{text}");
         }
         for text in [
             "192.0.2.33",
             "2001:db8::192.0.2.33",
             "64:ff9b:2::192.0.2.33",
         ] {
-            assert_eq!(carried(address(text)), Carried::Nothing, "{text}");
+            assert_eq!(Embedded::of(address(text)), Embedded::None, "{text}");
         }
     }
 }

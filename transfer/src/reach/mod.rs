@@ -1,50 +1,52 @@
-//! Which addresses a session may have this machine connect to.
+//! The addresses that the server connects to for a session.
 //!
-//! Data connections that a server makes carry bytes that the client chose, to an address that the client chose (`PORT`, `EPRT`,
-//! `SPOR`). From the server's machine they reach services that the client cannot reach itself: those that listen on the loopback
-//! interface, or on the link, and those that trust the machine's own addresses. So these addresses are refused, unless the
-//! client is there already, or the administrator has named them. RFC 2577 3 calls the attack "bounce".
+//! When the server opens a data connection, the client chooses the bytes and the address (`PORT`, `EPRT`, `SPOR`). From the
+//! server's machine such a connection reaches services that the client cannot reach itself: those that listen on the loopback
+//! interface or on a link, and those that trust the addresses of the machine. So the server refuses these addresses, unless the
+//! client uses the address itself, or the administrator has named it. RFC 2577 3 calls the attack "bounce".
 
 mod embedded;
+mod kind;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use self::embedded::{Carried, carried};
+use self::embedded::Embedded;
+use self::kind::AddressKind;
 use crate::admission::AddressBlock;
 
-/// What decides about a destination: where the client is, where this machine is, and what the administrator has named.
+/// The facts that decide whether the server connects to an address.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach<'a> {
-    /// Where the control connection comes from.
+    /// The client's address on the control connection.
     pub client: IpAddr,
-    /// The addresses of this machine's interfaces, the one to which the control connection was made, and what the kernel routes
-    /// to this machine beside them.
+    /// The addresses of this machine: those of its interfaces, the local one of the control connection, and others that the
+    /// kernel routes locally.
     pub machine: &'a [IpAddr],
-    /// Further addresses that lead to this machine: those that it tells clients, for address translation.
+    /// Further addresses that lead to this machine: those advertised to clients behind address translation.
     pub advertised: &'a [IpAddr],
-    /// Blocks that the administrator has named.
+    /// Blocks that the administrator has named in `data-hosts`.
     pub named: &'a [AddressBlock],
 }
 
-/// Why this machine does not connect to an address.
+/// Why the server does not connect to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unreachable {
-    /// It is no address of a host: multicast, broadcast, unspecified, reserved.
+    /// The address is multicast, broadcast, unspecified or reserved.
     #[error("{0} is no address of a host")]
     NoHost(IpAddr),
-    /// It is a loopback address.
+    /// The address is a loopback address.
     #[error(
         "{0} is a loopback address of the server, which it connects to for clients on its own machine only, unless \
          the administrator names it in data-hosts (as 127.0.0.0/8 or ::1)"
     )]
     Loopback(IpAddr),
-    /// It is a link-local address.
+    /// The address is link-local.
     #[error(
         "{0} is a link-local address, which the server connects to for the client with this address only, unless \
          the administrator names it in data-hosts (as 169.254.0.0/16 or fe80::/10)"
     )]
     LinkLocal(IpAddr),
-    /// It is an address of this machine.
+    /// The address belongs to this machine.
     #[error(
         "{0} is an address of the server's own machine, which it connects to for clients on the same machine only, \
          unless the administrator names this one address in data-hosts; third-party copies between two servers of \
@@ -53,70 +55,60 @@ pub enum Unreachable {
     Own(IpAddr),
 }
 
-/// What is special about an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    NoHost,
-    Loopback,
-    LinkLocal,
-    Own,
-    Elsewhere,
-}
-
-/// Every address at which a connection to `address` may end up, for callers that ask the kernel about them: see [`Reach::machine`].
+/// All addresses at which a connection to `address` may end, for callers that look up their routes: see [`Reach::machine`].
 pub fn destinations(address: IpAddr) -> Vec<IpAddr> {
     let mut all = vec![address.to_canonical()];
-    if let Carried::Translated(ends) = carried(address.to_canonical()) {
+    if let Embedded::Translated(ends) = Embedded::of(address.to_canonical()) {
         all.extend(ends);
     }
     all
 }
 
 impl Reach<'_> {
-    /// Whether the session may have this machine connect to `address`.
+    /// Checks that the server may connect to `address` for the session.
     ///
     /// # Errors
     ///
-    /// When it may not; the text says what the administrator can do about it.
+    /// When it may not; the text names the setting that allows it.
     pub fn check(&self, address: IpAddr) -> Result<(), Unreachable> {
-        let itself = address.to_canonical();
-        let may_be = |end| {
-            self.check_end(end).map_err(|place| match place {
-                Place::Loopback => Unreachable::Loopback(address),
-                Place::LinkLocal => Unreachable::LinkLocal(address),
-                Place::Own => Unreachable::Own(address),
-                Place::NoHost | Place::Elsewhere => Unreachable::NoHost(address),
+        let canonical = address.to_canonical();
+        let check_end = |end| {
+            self.check_end(end).map_err(|kind| match kind {
+                AddressKind::Loopback => Unreachable::Loopback(address),
+                AddressKind::LinkLocal => Unreachable::LinkLocal(address),
+                AddressKind::Own => Unreachable::Own(address),
+                AddressKind::NoHost | AddressKind::Remote => Unreachable::NoHost(address),
             })
         };
-        may_be(itself)?;
-        match carried(itself) {
-            Carried::Nothing => Ok(()),
-            Carried::Translated(ends) => {
-                // With another length than that of the prefix there is mostly no host.
-                let is_host = |end: &IpAddr| place_by_number(*end) != Place::NoHost;
+        check_end(canonical)?;
+        match Embedded::of(canonical) {
+            Embedded::None => Ok(()),
+            Embedded::Translated(ends) => {
+                // The prefix length is unknown; wrong lengths mostly give addresses that are no hosts.
+                let is_host = |end: &IpAddr| AddressKind::by_number(*end) != AddressKind::NoHost;
                 if !ends.iter().any(is_host) {
                     return Err(Unreachable::NoHost(address));
                 }
-                ends.into_iter().filter(is_host).try_for_each(may_be)
+                ends.into_iter().filter(is_host).try_for_each(check_end)
             }
-            Carried::Tunnel(ends) => {
-                // A tunnel may end at this machine, and the host behind it be another one.
-                let is_special = |end: &IpAddr| place_by_number(*end) != Place::Elsewhere;
-                ends.into_iter().filter(is_special).try_for_each(may_be)
+            Embedded::Tunnel(ends) => {
+                // A tunnel may end at this machine and lead to another host, so an own address is allowed here.
+                let is_special = |end: &IpAddr| AddressKind::by_number(*end) != AddressKind::Remote;
+                ends.into_iter().filter(is_special).try_for_each(check_end)
             }
         }
     }
 
-    /// Whether this may be the end of a connection; if not, what is special about it.
-    fn check_end(&self, end: IpAddr) -> Result<(), Place> {
-        let place = match place_by_number(end) {
-            Place::Elsewhere if self.is_own(end) => Place::Own,
-            place => place,
+    /// Checks the end of a connection; the error is the kind of the address.
+    fn check_end(&self, end: IpAddr) -> Result<(), AddressKind> {
+        let kind = match AddressKind::by_number(end) {
+            AddressKind::Remote if self.is_own(end) => AddressKind::Own,
+            kind => kind,
         };
-        let is_allowed = place == Place::Elsewhere
-            || self.client_is_there(end, place)
-            || self.is_named(end, place);
-        if is_allowed { Ok(()) } else { Err(place) }
+        let is_allowed = kind == AddressKind::Remote
+            || self.is_reachable_by_client(end, kind)
+            || self.is_named(end, kind);
+        if is_allowed { Ok(()) } else { Err(kind) }
     }
 
     fn is_own(&self, address: IpAddr) -> bool {
@@ -124,33 +116,35 @@ impl Reach<'_> {
         own.any(|own| own.to_canonical() == address)
     }
 
-    /// A client reaches its own address without us. One on the loopback interface is a program of this machine and reaches all
-    /// of its addresses; one with another address of this machine reaches these.
-    fn client_is_there(&self, address: IpAddr, place: Place) -> bool {
+    /// A client reaches its own address without the server. A client on the loopback interface is a program on this machine and
+    /// reaches all of its addresses; one with another address of this machine reaches the non-loopback ones.
+    fn is_reachable_by_client(&self, address: IpAddr, kind: AddressKind) -> bool {
         let client = self.client.to_canonical();
         if client == address {
-            return place != Place::NoHost;
+            return kind != AddressKind::NoHost;
         }
         let is_local = client.is_loopback();
-        match place {
-            Place::Loopback => is_local,
-            // What is advertised may be the address of a router, and other hosts come from it.
-            Place::Own => is_local || self.machine.iter().any(|own| own.to_canonical() == client),
-            Place::LinkLocal | Place::NoHost | Place::Elsewhere => false,
+        match kind {
+            AddressKind::Loopback => is_local,
+            // Not for advertised addresses: they may belong to a router that other hosts are behind.
+            AddressKind::Own => {
+                is_local || self.machine.iter().any(|own| own.to_canonical() == client)
+            }
+            AddressKind::LinkLocal | AddressKind::NoHost | AddressKind::Remote => false,
         }
     }
 
-    /// A block names special addresses only if it has no others: who writes `10.0.0.0/8` means the hosts of a site, and not
-    /// what else listens at this machine's address.
-    fn is_named(&self, address: IpAddr, place: Place) -> bool {
+    /// A block allows special addresses only if it contains no others: `10.0.0.0/8` stands for the hosts of a site, and not
+    /// for other services at this machine's address in it.
+    fn is_named(&self, address: IpAddr, kind: AddressKind) -> bool {
         let mut named = self.named.iter().filter(|block| block.contains(address));
-        named.any(|block| match place {
-            Place::Loopback => block.is_within(LOOPBACK_IPV4) || block.is_host(),
-            Place::LinkLocal => {
+        named.any(|block| match kind {
+            AddressKind::Loopback => block.is_within(LOOPBACK_IPV4) || block.is_host(),
+            AddressKind::LinkLocal => {
                 block.is_within(LINK_LOCAL_IPV4) || block.is_within(LINK_LOCAL_IPV6)
             }
-            Place::Own => block.is_host(),
-            Place::NoHost | Place::Elsewhere => false,
+            AddressKind::Own => block.is_host(),
+            AddressKind::NoHost | AddressKind::Remote => false,
         })
     }
 }
@@ -158,31 +152,6 @@ impl Reach<'_> {
 const LOOPBACK_IPV4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8);
 const LINK_LOCAL_IPV4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16);
 const LINK_LOCAL_IPV6: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10);
-
-/// What the number alone says.
-fn place_by_number(address: IpAddr) -> Place {
-    let is_no_host = match address {
-        // RFC 1122 3.2.1.3 and RFC 6890: "this network", reserved, broadcast.
-        IpAddr::V4(v4) => v4.octets()[0] == 0 || v4.octets()[0] >= 240 || v4.is_multicast(),
-        // RFC 4291 2.5.5.1: addresses with an IPv4 address in their last 32 bits and zeros before are not used any more.
-        IpAddr::V6(v6) => {
-            v6.is_multicast() || (v6.to_bits() >> 32 == 0 && v6 != Ipv6Addr::LOCALHOST)
-        }
-    };
-    let is_link_local = match address {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    if is_no_host {
-        Place::NoHost
-    } else if address.is_loopback() {
-        Place::Loopback
-    } else if is_link_local {
-        Place::LinkLocal
-    } else {
-        Place::Elsewhere
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -214,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_elsewhere_reaches_nothing_of_this_machine() {
+    fn a_remote_client_reaches_no_address_of_this_machine() {
         for peer in [
             "127.0.0.1",
             "127.9.9.9",
@@ -261,7 +230,7 @@ mod tests {
             "10.0.0.1",
             "fec0::1",
             "2002:c000:201::1",
-            // Their tunnel ends at this machine.
+            // The tunnel ends at this machine.
             "2002:c633:6407::1",
             "2001:0:c000:201::3fff:fdfe",
             "64:ff9b:1::c000:201",
@@ -271,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_never_reached() {
+    fn addresses_of_no_host_are_never_reached() {
         for peer in [
             "0.0.0.0",
             "0.1.2.3",
@@ -295,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_on_this_machine_reaches_what_it_reaches_anyway() {
+    fn a_local_client_reaches_local_addresses() {
         for client in ["127.0.0.1", "127.0.0.2", "::1"] {
             for peer in ["127.0.0.1", "::1", "198.51.100.7", "2001:db8::7"] {
                 assert_eq!(check(client, &[], peer), Ok(()), "{client} {peer}");
@@ -305,15 +274,15 @@ mod tests {
         assert_eq!(check("fe80::9", &[], "fe80::9"), Ok(()));
         check("fe80::9", &[], "fe80::8").unwrap_err();
         check("127.0.0.1", &[], "169.254.169.254").unwrap_err();
-        // It may be a container whose packets were translated.
+        // The client may be a container behind address translation.
         check("198.51.100.7", &[], "127.0.0.1").unwrap_err();
-        // Hosts behind the same router come from the advertised address.
+        // Hosts behind the same router have the advertised address.
         check("203.0.113.7", &[], "198.51.100.7").unwrap_err();
         assert_eq!(check("203.0.113.7", &[], "203.0.113.7"), Ok(()));
     }
 
     #[test]
-    fn the_administrator_names_special_addresses_by_themselves() {
+    fn a_block_allows_special_addresses_only_without_others() {
         for (block, peer) in [
             ("127.0.0.0/8", "127.0.0.1"),
             ("127.0.0.1", "::ffff:127.0.0.1"),
@@ -342,7 +311,7 @@ mod tests {
     const LOCAL_USE: u128 = 0x64_ff9b_0001 << 80;
 
     proptest! {
-        /// The model: ranges of numbers.
+        /// Compares with a model of number ranges.
         #[test]
         fn no_form_of_an_ipv4_address_escapes(
             bits in prop_oneof![
@@ -373,7 +342,7 @@ mod tests {
             };
             let is_no_host = matches!(bits, 0..=0x00ff_ffff | 0xe000_0000..);
             let may_have_other_length = (4..8).contains(&form);
-            // A prefix of another length may give an address of a host.
+            // Another prefix length may give an address of a host.
             prop_assume!(!(may_have_other_length && is_no_host));
             let model = match bits {
                 // The loopback address itself and the unspecified one.
@@ -384,7 +353,7 @@ mod tests {
                 0xc633_6407 | 0xcb00_7107 => Err(Unreachable::Own(peer)),
                 _ => Ok(()),
             };
-            // It may give a special one as well, so what is no special address may be refused.
+            // It may give a special address as well, so ordinary addresses may be refused.
             prop_assume!(!(may_have_other_length && model.is_ok()));
             let found = check(STRANGER, &[], &peer.to_string());
             prop_assert!(found == model || may_have_other_length && found.is_err(), "{peer}: {found:?}");
