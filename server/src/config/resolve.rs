@@ -143,7 +143,7 @@ impl Config {
                 sync: settings.sync_files.unwrap_or_default().0,
                 ordered: settings.ordered_writes.unwrap_or(false),
                 sparse: settings.sparse_files.unwrap_or(false),
-                checksums_asked_for: arrival == ArrivalChecksums::Asked,
+                requested_checksums: arrival == ArrivalChecksums::Asked,
                 checksums: match arrival {
                     ArrivalChecksums::Asked => Vec::new(),
                     ArrivalChecksums::Named(algorithms) => algorithms,

@@ -219,8 +219,8 @@ impl Session {
             // The client has heard that it may send.
             if running.handle.is_held() {
                 match self.shared.in_place.enter() {
-                    Some(_place) => running.handle.go_on_here(),
-                    None => running.handle.go_on_beside(),
+                    Some(_place) => running.handle.resume_here(),
+                    None => running.handle.resume_on_worker(),
                 }
             }
         }

@@ -32,7 +32,7 @@ impl RunningTransfer for InlineTransfer {
     fn cancel(&self, reason: CancelReason) {
         self.running.cancel(reason);
         // A held transfer has to run to report its end.
-        self.go_on_beside();
+        self.resume_on_worker();
     }
 
     fn progress(&self) -> Progress {
@@ -51,13 +51,13 @@ impl RunningTransfer for InlineTransfer {
         lock(&self.held).is_some()
     }
 
-    fn go_on_here(&self) {
+    fn resume_here(&self) {
         if let Some(held) = self.take_held() {
             held.resume_here();
         }
     }
 
-    fn go_on_beside(&self) {
+    fn resume_on_worker(&self) {
         if let Some(held) = self.take_held() {
             held.resume_on_worker();
         }

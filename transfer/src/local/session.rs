@@ -76,7 +76,7 @@ impl LocalSession {
     fn add_requested_checksums(&self, plan: &mut Plan) {
         let Handling {
             checksums,
-            checksums_asked_for: true,
+            requested_checksums: true,
             ..
         } = &mut plan.handling
         else {
@@ -235,7 +235,7 @@ impl NodeSession for LocalSession {
 
     fn may_be_quick(&self, plan: &Plan) -> bool {
         let requested = self.shared.requested.recent().collect::<Vec<_>>();
-        if plan.handling.checksums_asked_for && Arrival::needs_thread(&requested) {
+        if plan.handling.requested_checksums && Arrival::needs_thread(&requested) {
             return false;
         }
         self.channels

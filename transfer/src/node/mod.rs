@@ -149,15 +149,15 @@ pub trait RunningTransfer: Send + Sync + fmt::Debug {
     /// the start of the part that is transferred, as in `111` markers.
     fn take_received(&self) -> RangeSet;
 
-    /// Whether the transfer waits for [`Self::go_on_here`] or [`Self::go_on_beside`]: it has sent
+    /// Whether the transfer waits for [`Self::resume_here`] or [`Self::resume_on_worker`]: it has sent
     /// [`Event::Started`], and the peer sends nothing before it has the reply for that.
     fn is_held(&self) -> bool {
         false
     }
 
     /// Continues a held transfer, for at most a millisecond on the calling thread and then on a worker.
-    fn go_on_here(&self) {}
+    fn resume_here(&self) {}
 
     /// Continues a held transfer on a worker.
-    fn go_on_beside(&self) {}
+    fn resume_on_worker(&self) {}
 }

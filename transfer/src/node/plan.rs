@@ -37,7 +37,7 @@ pub struct Handling {
     /// Checksums to compute while the file arrives.
     pub checksums: Vec<ChecksumAlgorithm>,
     /// Also compute those that clients of the node have recently requested for files just stored.
-    pub checksums_asked_for: bool,
+    pub requested_checksums: bool,
 }
 
 /// How far a received file must be on its way to disk before the client gets 226.

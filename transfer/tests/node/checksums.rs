@@ -1,4 +1,4 @@
-//! Checksums of files that arrive: computed on the way, remembered, and never believed for too long.
+//! Checksums of arriving files: computed during the transfer, cached, and invalidated by changes.
 
 use std::fs::{File, FileTimes, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -12,16 +12,16 @@ use gridhaul_stack::Cancel;
 use gridhaul_storage::{Checksum, ChecksumAlgorithm};
 use gridhaul_transfer::{ChecksumRequest, Handling, Outcome, Placement, Plan, Task};
 
-use crate::common::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
+use crate::site::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
 
-/// What a checksum must be.
+/// The expected checksum.
 fn expected(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
     let mut checksum = Checksum::new(algorithm);
     checksum.update(bytes);
     checksum.finish()
 }
 
-fn summing(task: Task, mode: TransferMode, algorithms: &[ChecksumAlgorithm]) -> Plan {
+fn with_checksums(task: Task, mode: TransferMode, algorithms: &[ChecksumAlgorithm]) -> Plan {
     Plan {
         handling: Handling {
             checksums: algorithms.to_vec(),
@@ -42,16 +42,16 @@ fn copy(from: &Site, sending: Plan, to: &Site, receiving: Plan) -> Outcome {
     outcome
 }
 
-/// The checksum of the whole of `b`, and whether it was known without reading.
-fn ask(site: &Site, algorithm: ChecksumAlgorithm) -> (String, bool) {
-    let request = ChecksumRequest {
+/// The checksum of `b`, and whether it came from the cache.
+fn request(site: &Site, algorithm: ChecksumAlgorithm) -> (String, bool) {
+    let whole_file = ChecksumRequest {
         path: Path::new("b").to_owned(),
         algorithm,
         offset: 0,
         length: None,
     };
     let read = AtomicU64::new(0);
-    let found = site.session.checksum(&request, &read, &Cancel::new());
+    let found = site.session.checksum(&whole_file, &read, &Cancel::new());
     let found = found.expect("a readable file");
     assert_eq!(found.read_bytes, read.into_inner());
     (found.value, found.read_bytes == 0)
@@ -63,7 +63,7 @@ fn sites() -> (Site, Site) {
 }
 
 #[test]
-fn every_checksum_is_known_when_the_file_has_arrived() {
+fn all_checksums_are_cached_after_the_transfer() {
     for (mode, channels, length) in [
         (TransferMode::Stream, 1, 700_001),
         (TransferMode::Extended, 1, 700_001),
@@ -75,15 +75,14 @@ fn every_checksum_is_known_when_the_file_has_arrived() {
         let data = content(length);
         from.write("a", &data);
         let sending = image(send("a"), mode, channels);
-        let receiving = summing(receive("b"), mode, &ChecksumAlgorithm::ALL);
+        let receiving = with_checksums(receive("b"), mode, &ChecksumAlgorithm::ALL);
         let mut arrived = copy(&from, sending, &to, receiving).checksums;
         arrived.sort_by_key(|(algorithm, _)| algorithm.name());
         let all = ChecksumAlgorithm::ALL.map(|algorithm| (algorithm, expected(algorithm, &data)));
         assert_eq!(arrived, all, "{mode:?} {channels}");
         for (algorithm, sum) in all {
-            assert_eq!(ask(&to, algorithm), (sum, true), "{algorithm}");
+            assert_eq!(request(&to, algorithm), (sum, true), "{algorithm}");
         }
-        // The content was not touched for it.
         assert!(to.read("b") == data);
     }
 }
@@ -100,7 +99,7 @@ fn blocks_in_any_order_have_the_checksum_of_the_file() {
         ChecksumAlgorithm::Crc32c,
         ChecksumAlgorithm::Sha1,
     ];
-    let receiving = summing(receive("b"), TransferMode::Extended, &sums);
+    let receiving = with_checksums(receive("b"), TransferMode::Extended, &sums);
     let arrived = copy(&from, sending, &to, receiving).checksums;
     assert_eq!(
         arrived,
@@ -109,7 +108,7 @@ fn blocks_in_any_order_have_the_checksum_of_the_file() {
 }
 
 #[test]
-fn parts_of_files_are_not_summed() {
+fn parts_of_files_have_no_checksums() {
     let sums = [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5];
     let data = content(10_000);
     let part = |placement| Task::ReceiveFile {
@@ -129,11 +128,11 @@ fn parts_of_files_are_not_summed() {
         from.write("a", &data);
         to.write("b", &data);
         let sending = image(sent, TransferMode::Extended, 1);
-        let receiving = summing(received, TransferMode::Extended, &sums);
+        let receiving = with_checksums(received, TransferMode::Extended, &sums);
         assert!(copy(&from, sending, &to, receiving).checksums.is_empty());
         let now = to.read("b");
         for algorithm in sums {
-            assert_eq!(ask(&to, algorithm), (expected(algorithm, &now), false));
+            assert_eq!(request(&to, algorithm), (expected(algorithm, &now), false));
         }
     }
     let (from, to) = sites();
@@ -143,13 +142,13 @@ fn parts_of_files_are_not_summed() {
         ..plan
     };
     let sending = text(image(send("a"), TransferMode::Stream, 1));
-    let receiving = text(summing(receive("b"), TransferMode::Stream, &sums));
+    let receiving = text(with_checksums(receive("b"), TransferMode::Stream, &sums));
     assert!(copy(&from, sending, &to, receiving).checksums.is_empty());
     assert_eq!(to.read("b"), b"one\ntwo\n");
 }
 
 #[test]
-fn a_file_that_was_changed_is_read_again() {
+fn a_changed_file_is_read_again() {
     type Change = fn(&Site);
     let changes: [Change; 4] = [
         |site| {
@@ -169,7 +168,7 @@ fn a_file_that_was_changed_is_read_again() {
     for change in changes {
         let (from, to) = sites();
         from.write("a", &content(5000));
-        let receiving = summing(
+        let receiving = with_checksums(
             receive("b"),
             TransferMode::Stream,
             &[ChecksumAlgorithm::Adler32],
@@ -180,20 +179,20 @@ fn a_file_that_was_changed_is_read_again() {
             &to,
             receiving,
         );
-        assert!(ask(&to, ChecksumAlgorithm::Adler32).1);
+        assert!(request(&to, ChecksumAlgorithm::Adler32).1);
         change(&to);
         let now = expected(ChecksumAlgorithm::Adler32, &to.read("b"));
-        assert_eq!(ask(&to, ChecksumAlgorithm::Adler32), (now, false));
+        assert_eq!(request(&to, ChecksumAlgorithm::Adler32), (now, false));
     }
 }
 
 #[test]
-fn a_time_that_the_session_sets_takes_nothing_away() {
+fn setting_the_modification_time_keeps_checksums() {
     let (from, to) = sites();
     let data = content(5000);
     from.write("a", &data);
     let sums = [ChecksumAlgorithm::Adler32];
-    let receiving = summing(receive("b"), TransferMode::Stream, &sums);
+    let receiving = with_checksums(receive("b"), TransferMode::Stream, &sums);
     copy(
         &from,
         image(send("a"), TransferMode::Stream, 1),
@@ -203,26 +202,29 @@ fn a_time_that_the_session_sets_takes_nothing_away() {
     let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     to.session.set_modified(Path::new("b"), time).expect("set");
     let sum = expected(ChecksumAlgorithm::Adler32, &data);
-    assert_eq!(ask(&to, ChecksumAlgorithm::Adler32), (sum.clone(), true));
+    assert_eq!(
+        request(&to, ChecksumAlgorithm::Adler32),
+        (sum.clone(), true)
+    );
     let modified = File::open(to.path("b")).and_then(|file| file.metadata()?.modified());
     assert_eq!(modified.expect("there"), time);
-    // Another program may have written before setting the time.
+    // If another program sets the time, it may have written before.
     let file = OpenOptions::new()
         .write(true)
         .open(to.path("b"))
         .expect("there");
     let other = FileTimes::new().set_modified(time + Duration::from_secs(1));
     file.set_times(other).expect("set");
-    assert_eq!(ask(&to, ChecksumAlgorithm::Adler32), (sum, false));
+    assert_eq!(request(&to, ChecksumAlgorithm::Adler32), (sum, false));
 }
 
 #[test]
-fn what_was_asked_for_once_is_known_the_next_time() {
+fn a_requested_checksum_is_computed_with_the_next_file() {
     let (from, to) = sites();
     from.write("a", &content(300_000));
     let store = || {
         let mut receiving = image(receive("b"), TransferMode::Stream, 1);
-        receiving.handling.checksums_asked_for = true;
+        receiving.handling.requested_checksums = true;
         copy(
             &from,
             image(send("a"), TransferMode::Stream, 1),
@@ -231,9 +233,9 @@ fn what_was_asked_for_once_is_known_the_next_time() {
         );
     };
     store();
-    let (sum, was_known) = ask(&to, ChecksumAlgorithm::Adler32);
-    assert!(!was_known);
+    let (sum, was_cached) = request(&to, ChecksumAlgorithm::Adler32);
+    assert!(!was_cached);
     store();
-    assert_eq!(ask(&to, ChecksumAlgorithm::Adler32), (sum, true));
-    assert!(!ask(&to, ChecksumAlgorithm::Md5).1);
+    assert_eq!(request(&to, ChecksumAlgorithm::Adler32), (sum, true));
+    assert!(!request(&to, ChecksumAlgorithm::Md5).1);
 }

@@ -1,12 +1,12 @@
-//! Copies from node to node over real sockets, compared byte by byte.
+//! Copies from node to node, compared byte by byte.
 
-use crate::common::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
+use crate::site::{Settings, Site, content, image, receive, receive_rest, send, send_rest};
 use gridhaul_protocol::command::{StripeLayout, TransferMode};
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_transfer::{Outcome, Placement, Plan, Task};
 use proptest::prelude::*;
 
-/// Copies by two plans and returns how both ends saw it.
+/// Runs two plans against each other, and returns both outcomes.
 fn copy(from: &Site, sending: Plan, to: &Site, receiving: Plan) -> (Outcome, Outcome) {
     let receiver = to.start(receiving);
     let sender = from.start(sending);
@@ -20,7 +20,7 @@ fn expect_success((sent, received): (Outcome, Outcome)) {
 }
 
 #[test]
-fn a_stream_goes_either_way_round() {
+fn a_stream_works_in_both_connection_directions() {
     let (from, to) = (
         Site::new(Settings::default()),
         Site::new(Settings::default()),
@@ -69,7 +69,7 @@ fn channels_are_kept_for_the_next_files() {
 }
 
 #[test]
-fn blocks_are_larger_than_buffers_where_the_file_is_long() {
+fn blocks_of_large_files_are_larger_than_buffers() {
     let (from, to) = (
         Site::new(Settings::default()),
         Site::new(Settings::default()),
@@ -91,7 +91,7 @@ fn blocks_are_larger_than_buffers_where_the_file_is_long() {
 }
 
 #[test]
-fn parts_are_read_and_written_where_they_belong() {
+fn parts_are_read_and_written_at_their_offsets() {
     let (from, to) = (
         Site::new(Settings::default()),
         Site::new(Settings::default()),
@@ -164,7 +164,7 @@ fn a_part_behind_the_end_is_empty() {
 }
 
 #[test]
-fn more_workers_than_permits_take_turns() {
+fn a_copy_succeeds_with_fewer_permits_than_channels() {
     let settings = || Settings {
         workers: 2,
         ..Settings::default()
@@ -191,7 +191,7 @@ fn ranges_within(length: u64) -> impl Strategy<Value = RangeSet> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A restart sends what the peer lacks and nothing else, over any channels and stripes.
+    /// A restart sends exactly the missing ranges, over any number of channels and stripes.
     #[test]
     fn a_restart_completes_a_file(
         (length, present) in (0_u64..400_000).prop_flat_map(|l| (Just(l), ranges_within(l))),
@@ -227,7 +227,7 @@ proptest! {
         let received = receiver.finish();
         sent.result.expect("sent");
         received.result.expect("received");
-        // An empty REST is no restart: the file is sent whole.
+        // With an empty REST the whole file is sent.
         prop_assert_eq!(received.bytes, length - present.covered());
         prop_assert_eq!(receiver.transfer.take_received().covered(), length - present.covered());
         prop_assert!(to.read("b") == data);

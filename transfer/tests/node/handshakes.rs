@@ -1,4 +1,4 @@
-//! Connections that must prove themselves: who is let in, and what becomes of the others.
+//! Authenticated data connections: which peers are accepted, and how the others are refused.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use gridhaul_stack::{
 };
 use gridhaul_transfer::{ConnectRequest, ListenRequest, Outcome, TransferError};
 
-use crate::common::{PATIENCE, Settings, Site, image, receive, send};
+use crate::site::{PATIENCE, Settings, Site, image, receive, send};
 
-/// A driver of one session: each end says its password, and refuses another one.
+/// A driver of one session: each end sends its password, and refuses another one.
 #[derive(Debug, Clone, Copy)]
 struct Password(&'static [u8; 4]);
 
@@ -47,15 +47,15 @@ impl Transform for Password {
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
         channel.send(self.0, Body::Memory(&[]), operation)?;
-        let mut word = [0; 4];
+        let mut received = [0; 4];
         let mut done = 0;
-        while done < word.len() {
-            match channel.receive(&mut word[done..], operation)? {
+        while done < received.len() {
+            match channel.receive(&mut received[done..], operation)? {
                 Received::Bytes(count) => done += count.get(),
                 Received::EndOfStream => return Err(ChannelError::Aborted),
             }
         }
-        let word = String::from_utf8_lossy(&word).into_owned();
+        let word = String::from_utf8_lossy(&received).into_owned();
         let driver = self.name();
         if word.as_bytes() == self.0 {
             Ok(channel)
@@ -75,7 +75,7 @@ fn spec(stack: &str) -> StackSpec {
 
 fn stack(stack: &str, password: Password) -> Stack {
     let mut registry = Registry::new();
-    crate::common::register(&mut registry);
+    crate::site::register(&mut registry);
     registry.register(password);
     registry
         .build(&spec(stack))
@@ -99,22 +99,22 @@ fn with_operation<T>(run: impl FnOnce(&Operation<'_>) -> T) -> T {
     })
 }
 
-/// A connection that has said nothing yet.
+/// A connection that sends no data.
 fn silent(address: SocketAddr) -> Box<dyn Channel> {
     with_operation(|operation| {
         stack("tcp", RIGHT)
             .connect(address, &SocketOptions::default(), operation)
-            .expect("somebody listens")
+            .expect("a listener")
     })
 }
 
-/// A connection that says `words`; returns when it was closed.
-fn call(address: SocketAddr, words: &[u8]) {
+/// Sends `bytes` over a new connection; returns when the peer has closed it.
+fn call(address: SocketAddr, bytes: &[u8]) {
     let mut channel = silent(address);
     with_operation(|operation| {
         channel
-            .send(words, Body::Memory(&[]), operation)
-            .expect("somebody listens");
+            .send(bytes, Body::Memory(&[]), operation)
+            .expect("a listener");
         while let Ok(Received::Bytes(_)) = channel.receive(&mut [0; 16], operation) {}
     });
 }
@@ -125,7 +125,7 @@ fn connect(address: SocketAddr, password: Password) -> Result<Box<dyn Channel>, 
     })
 }
 
-/// Sends `data` as the right peer does.
+/// Sends `data` as the expected peer.
 fn deliver(address: SocketAddr, mode: TransferMode) -> Box<dyn Channel> {
     let mut channel = connect(address, RIGHT).expect("the password is right");
     with_operation(|operation| {
@@ -158,7 +158,7 @@ fn impatient() -> Settings {
 const MODES: [TransferMode; 2] = [TransferMode::Stream, TransferMode::Extended];
 
 #[test]
-fn strangers_do_not_take_the_place_of_the_right_peer() {
+fn other_connections_do_not_keep_the_expected_peer_out() {
     for mode in MODES {
         let site = Site::new(Settings::default());
         let address = listen(&site);
@@ -168,11 +168,11 @@ fn strangers_do_not_take_the_place_of_the_right_peer() {
         call(address, b"pail");
         let _channel = deliver(address, mode);
         let outcome = receiver.finish();
-        outcome.result.expect("the right peer came");
+        outcome.result.expect("the expected peer sent it");
         assert_eq!(site.read("b"), b"data");
         assert_eq!((outcome.refused, outcome.channels), (2, 1));
-        let refusal = outcome.last_refusal.expect("somebody was refused");
-        // A connection is closed before it is noted why, so either may be the last.
+        let refusal = outcome.last_refusal.expect("a refused peer");
+        // A connection is closed before its error is recorded, so either may be the last.
         let reasons = [
             "password: GET  is no password",
             "password: the password is not pail",
@@ -183,7 +183,7 @@ fn strangers_do_not_take_the_place_of_the_right_peer() {
 }
 
 #[test]
-fn a_file_is_sent_to_who_proves_itself() {
+fn a_file_is_sent_to_the_authenticated_peer() {
     let site = Site::new(Settings::default());
     site.write("a", b"content");
     let address = listen(&site);
@@ -210,7 +210,7 @@ fn refused(outcome: Outcome) -> String {
 }
 
 #[test]
-fn the_wrong_peer_ends_the_transfer_with_the_reason_and_soon() {
+fn a_peer_with_another_identity_ends_the_transfer_with_the_reason() {
     thread::scope(|scope| {
         for mode in MODES {
             scope.spawn(move || {
@@ -229,7 +229,7 @@ fn the_wrong_peer_ends_the_transfer_with_the_reason_and_soon() {
 }
 
 #[test]
-fn a_transfer_that_nobody_proves_worthy_of_says_what_the_last_one_did() {
+fn without_an_accepted_peer_the_error_is_that_of_the_last_one() {
     for mode in MODES {
         let site = Site::new(impatient());
         let address = listen(&site);
@@ -245,7 +245,7 @@ fn a_transfer_that_nobody_proves_worthy_of_says_what_the_last_one_did() {
 }
 
 #[test]
-fn a_handshake_that_never_ends_is_given_up() {
+fn a_handshake_has_a_time_limit() {
     for mode in MODES {
         let site = Site::new(impatient());
         let address = listen(&site);
@@ -263,7 +263,7 @@ fn a_handshake_that_never_ends_is_given_up() {
 }
 
 #[test]
-fn a_port_that_draws_too_many_strangers_is_given_up() {
+fn the_number_of_failed_handshakes_is_limited() {
     for mode in MODES {
         let site = Site::new(Settings::default());
         let address = listen(&site);
@@ -281,27 +281,29 @@ fn a_port_that_draws_too_many_strangers_is_given_up() {
 }
 
 #[test]
-fn a_transfer_that_runs_outlives_any_number_of_strangers() {
+fn failed_handshakes_do_not_end_a_running_transfer() {
     let site = Site::new(Settings::default());
     let address = listen(&site);
     let receiver = site.start(image(receive("b"), TransferMode::Extended, 1));
     let mut channel = connect(address, RIGHT).expect("the password is right");
-    let mut say = |bytes: &[u8]| {
+    let mut send_bytes = |bytes: &[u8]| {
         with_operation(|operation| channel.send(bytes, Body::Memory(&[]), operation))
             .expect("the receiver reads");
     };
-    say(&Header::data(0, 4).encode());
+    send_bytes(&Header::data(0, 4).encode());
     receiver.wait_started();
     for _ in 0..300 {
         call(address, b"pail");
     }
-    say(b"data");
-    say(&Header {
-        descriptor: Descriptor::EOF | Descriptor::EOD,
-        count: 0,
-        offset: 1,
-    }
-    .encode());
+    send_bytes(b"data");
+    send_bytes(
+        &Header {
+            descriptor: Descriptor::EOF | Descriptor::EOD,
+            count: 0,
+            offset: 1,
+        }
+        .encode(),
+    );
     let outcome = receiver.finish();
     outcome.result.expect("complete");
     assert_eq!(outcome.refused, 300);
@@ -309,7 +311,7 @@ fn a_transfer_that_runs_outlives_any_number_of_strangers() {
 }
 
 #[test]
-fn who_connects_to_the_wrong_peer_fails_at_once() {
+fn connecting_to_a_peer_with_another_identity_fails() {
     let site = Site::new(Settings::default());
     site.write("a", b"secret");
     let wrong = stack("tcp,password", WRONG);

@@ -1,11 +1,11 @@
-//! Small files on kept channels, carried out on the thread that asks.
+//! Small files on open channels, transferred on the calling thread.
 
-use crate::common::{Settings, Site, Started, content, image, receive, send};
+use crate::site::{Settings, Site, Started, content, image, receive, send};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
 use gridhaul_transfer::{CancelReason, Event, Placement, Plan, Task, TransferError};
 
-/// Two sites with one channel between them that an earlier transfer has kept.
+/// Two sites with one open channel between them.
 fn connected() -> (Site, Site) {
     let (from, to) = (
         Site::new(Settings::default()),
@@ -34,21 +34,21 @@ fn receiving(name: &str, bytes: u64) -> Plan {
     image(task, TransferMode::Extended, 1)
 }
 
-/// What was told so far: whether it began, and how it ended.
-fn told(transfer: &Started) -> (bool, Option<Result<(), TransferError>>) {
-    let (mut began, mut end) = (false, None);
+/// The events so far: whether the transfer has started, and its result.
+fn reported(transfer: &Started) -> (bool, Option<Result<(), TransferError>>) {
+    let (mut has_started, mut end) = (false, None);
     for event in transfer.events.try_iter() {
         match event {
-            Event::Started { reused } => began = reused,
+            Event::Started { reused } => has_started = reused,
             Event::Finished(outcome) => end = Some(outcome.result),
             Event::Queued { .. } => {}
         }
     }
-    (began, end)
+    (has_started, end)
 }
 
 #[test]
-fn small_files_are_over_when_the_call_is() {
+fn small_files_are_transferred_within_the_call() {
     let (from, to) = connected();
     let mut received_here = 0;
     for length in [0, 1, 4096, 16 * 1024 - 100, 5, 4096, 0, 1000] {
@@ -56,19 +56,19 @@ fn small_files_are_over_when_the_call_is() {
         from.write("a", &data);
         assert!(from.session.may_be_quick(&sending("a")));
         let receiver = to.start_here(receiving("b", length as u64));
-        assert!(matches!(told(&receiver), (true, None)));
+        assert!(matches!(reported(&receiver), (true, None)));
         assert!(receiver.transfer.is_held());
         let sender = from.start_here(sending("a"));
-        assert!(matches!(told(&sender), (true, Some(Ok(())))));
+        assert!(matches!(reported(&sender), (true, Some(Ok(())))));
 
-        receiver.transfer.go_on_here();
+        receiver.transfer.resume_here();
         assert!(!receiver.transfer.is_held());
-        match told(&receiver) {
+        match reported(&receiver) {
             (false, Some(result)) => {
                 result.expect("received");
                 received_here += 1;
             }
-            // A machine that is busy with other things delivers it later.
+            // On a busy machine it may arrive later.
             _ => receiver.finish().result.expect("received"),
         }
         assert!(to.read("b") == data);
@@ -77,21 +77,21 @@ fn small_files_are_over_when_the_call_is() {
 }
 
 #[test]
-fn what_would_have_to_wait_goes_on_beside() {
+fn transfers_that_would_wait_continue_on_a_worker() {
     let (from, to) = connected();
     let data = content(10_000_000);
     from.write("large", &data);
     let receiver = to.start_here(receiving("large", 1000));
     let sender = from.start_here(sending("large"));
     assert!(!sender.transfer.is_held());
-    receiver.transfer.go_on_here();
+    receiver.transfer.resume_here();
     sender.finish().result.expect("sent");
     receiver.finish().result.expect("received");
     assert!(to.read("large") == data);
 
     let receiver = to.start_here(receiving("late", 5));
-    receiver.transfer.go_on_here();
-    assert!(matches!(told(&receiver), (true, None)));
+    receiver.transfer.resume_here();
+    assert!(matches!(reported(&receiver), (true, None)));
     from.start_here(sending("first"))
         .finish()
         .result
@@ -102,11 +102,11 @@ fn what_would_have_to_wait_goes_on_beside() {
 }
 
 #[test]
-fn errors_are_told_as_from_a_thread_of_the_node() {
+fn errors_are_reported_as_from_a_worker() {
     let (from, to) = connected();
     let sender = from.start_here(sending("missing"));
-    let (began, end) = told(&sender);
-    assert!(!began && matches!(end, Some(Err(TransferError::Open { .. }))));
+    let (has_started, end) = reported(&sender);
+    assert!(!has_started && matches!(end, Some(Err(TransferError::Open { .. }))));
     let receiver = to.start_here(receiving("short", 6));
     from.write("five", b"12345");
     from.connect(Vec::new());

@@ -1,8 +1,8 @@
-//! Whole transfers through the data-node interface, over real sockets.
+//! Complete transfers through the data node interface, over real sockets.
 
 mod checksums;
-mod common;
 mod copies;
 mod handshakes;
-mod here;
+mod inline;
 mod peers;
+mod site;

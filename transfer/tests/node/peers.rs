@@ -1,10 +1,10 @@
-//! Peers that break the rules, stop, or are not who they should be. What arrived stays; the error says what
-//! was wrong.
+//! Peers that violate the protocol, stop, or come from other hosts. Received data stays in the file, and the error
+//! has the reason.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::common::{PATIENCE, Settings, Site, image, receive, send};
+use crate::site::{PATIENCE, Settings, Site, image, receive, send};
 use gridhaul_protocol::block::{Descriptor, Header};
 use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::ranges::RangeSet;
@@ -14,7 +14,7 @@ use gridhaul_transfer::{
     TransferError,
 };
 
-/// A peer that sends what a test wants.
+/// A peer that sends arbitrary bytes.
 struct Peer {
     channel: Box<dyn Channel>,
     cancel: Cancel,
@@ -23,17 +23,17 @@ struct Peer {
 impl Peer {
     fn connect(address: SocketAddr) -> Self {
         let mut registry = Registry::new();
-        crate::common::register(&mut registry);
+        crate::site::register(&mut registry);
         let cancel = Cancel::new();
         let operation = Operation {
             deadline: None,
             cancel: &cancel,
         };
         let channel = registry
-            .build(&crate::common::stack())
+            .build(&crate::site::stack())
             .expect("the driver is there")
             .connect(address, &SocketOptions::default(), &operation)
-            .expect("somebody listens");
+            .expect("a listener");
         Self { channel, cancel }
     }
 
@@ -73,7 +73,7 @@ impl Peer {
     }
 }
 
-/// Receives `b` in MODE E from one peer that does as `talk` says.
+/// Receives `b` in MODE E from one peer, driven by `talk`.
 fn receive_from(settings: Settings, talk: impl FnOnce(&mut Peer)) -> (Site, Outcome, RangeSet) {
     receive_as(Handling::default(), settings, talk)
 }
@@ -98,7 +98,7 @@ fn receive_as(
 fn peer_error(outcome: Outcome) -> PeerError {
     match outcome.result {
         Err(TransferError::Peer(error)) => error,
-        other => panic!("not the peer's fault: {other:?}"),
+        other => panic!("no error of the peer: {other:?}"),
     }
 }
 
@@ -110,7 +110,7 @@ fn impatient() -> Settings {
 }
 
 #[test]
-fn overlapping_blocks_are_refused_and_what_arrived_stays() {
+fn overlapping_blocks_are_refused_and_received_data_stays() {
     let (site, outcome, arrived) = receive_from(Settings::default(), |peer| {
         peer.block(0, b"0123456789").block(5, b"xxxxxxxxxx");
     });
@@ -120,7 +120,7 @@ fn overlapping_blocks_are_refused_and_what_arrived_stays() {
 }
 
 #[test]
-fn zeros_that_were_reported_are_there_after_a_failure() {
+fn zeros_in_restart_markers_are_in_the_file_after_a_failure() {
     let sparse = Handling {
         sparse: true,
         ..Handling::default()
@@ -134,7 +134,7 @@ fn zeros_that_were_reported_are_there_after_a_failure() {
 }
 
 #[test]
-fn what_waits_for_bytes_that_never_come_is_written_at_the_end() {
+fn bytes_after_a_gap_are_written_at_the_end() {
     let ordered = Handling {
         ordered: true,
         ..Handling::default()
@@ -143,13 +143,13 @@ fn what_waits_for_bytes_that_never_come_is_written_at_the_end() {
         peer.block(20, b"behind").block(0, b"before");
         peer.header(Descriptor::EOF | Descriptor::EOD, 0, 1);
     });
-    outcome.result.expect("nobody said how long the file is");
+    outcome.result.expect("the size is unknown");
     assert_eq!(arrived.to_string(), "0-6,20-26");
     assert_eq!(site.read("b"), b"before\0\0\0\0\0\0\0\0\0\0\0\0\0\0behind");
 }
 
 #[test]
-fn a_block_past_the_end_of_all_files_is_refused() {
+fn a_block_past_the_largest_file_size_is_refused() {
     for (count, offset) in [(1 << 63, 0), (1, i64::MAX as u64), (u64::MAX, u64::MAX)] {
         let (_, outcome, _) = receive_from(Settings::default(), |peer| {
             peer.header(Descriptor::default(), count, offset);
@@ -159,7 +159,7 @@ fn a_block_past_the_end_of_all_files_is_refused() {
 }
 
 #[test]
-fn ends_that_do_not_add_up_are_refused() {
+fn contradicting_ends_of_data_are_refused() {
     let (_, outcome, _) = receive_from(Settings::default(), |peer| {
         peer.header(Descriptor::EOF, 0, 2)
             .header(Descriptor::EOF, 0, 2);
@@ -193,12 +193,12 @@ fn ends_that_do_not_add_up_are_refused() {
 }
 
 #[test]
-fn more_ends_than_announced_are_noticed() {
+fn more_ends_than_announced_are_an_error() {
     let site = Site::new(Settings::default());
     let address = site.listen(1)[0];
     let receiver = site.start(image(receive("b"), TransferMode::Extended, 1));
     let (mut first, mut second) = (Peer::connect(address), Peer::connect(address));
-    // The second channel has a part in the transfer before the first says that it was the only one.
+    // The second channel sends data before the first one announces itself as the only one.
     second.block(0, b"second");
     while receiver.transfer.take_received().is_empty() {
         std::thread::yield_now();
@@ -212,7 +212,7 @@ fn more_ends_than_announced_are_noticed() {
 }
 
 #[test]
-fn a_channel_that_ends_too_early_is_noticed() {
+fn a_channel_that_ends_too_early_is_an_error() {
     let mut whole_block = Header::data(0, 3).encode().to_vec();
     whole_block.extend_from_slice(b"abc");
     for bytes in [&whole_block[..], &whole_block[..19], &whole_block[..5]] {
@@ -222,7 +222,7 @@ fn a_channel_that_ends_too_early_is_noticed() {
 }
 
 #[test]
-fn a_part_of_a_block_stays_and_is_reported() {
+fn an_incomplete_block_stays_and_is_reported() {
     let (site, outcome, arrived) = receive_from(Settings::default(), |peer| {
         peer.header(Descriptor::default(), 1_000, 50)
             .send(b"abc")
@@ -234,7 +234,7 @@ fn a_part_of_a_block_stays_and_is_reported() {
 }
 
 #[test]
-fn odd_but_legal_blocks_are_accepted() {
+fn unusual_but_legal_blocks_are_accepted() {
     let (site, outcome, arrived) = receive_from(Settings::default(), |peer| {
         peer.header(Descriptor::EOF, 0, 1)
             .block(6, b"world")
@@ -264,7 +264,7 @@ fn a_connection_without_a_block_does_not_count() {
 }
 
 #[test]
-fn strangers_are_closed_and_disturb_nothing() {
+fn connections_from_other_hosts_are_closed_and_counted() {
     let settings = Settings {
         admission: Admission::Hosts(Vec::new()),
         ..impatient()
@@ -278,7 +278,7 @@ fn strangers_are_closed_and_disturb_nothing() {
 }
 
 #[test]
-fn nobody_comes() {
+fn without_a_connection_the_transfer_fails() {
     let site = Site::new(impatient());
     for mode in [TransferMode::Stream, TransferMode::Extended] {
         site.listen(1);
@@ -291,7 +291,7 @@ fn nobody_comes() {
 }
 
 #[test]
-fn a_promise_that_is_not_kept_is_an_error() {
+fn fewer_bytes_than_announced_are_an_error() {
     let site = Site::new(Settings::default());
     let address = site.listen(1)[0];
     let task = Task::ReceiveFile {
@@ -323,7 +323,7 @@ fn a_blocked_transfer_ends_when_it_is_cancelled() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn a_transfer_that_does_not_fit_the_session_leaves_the_file_unchanged() {
     let site = Site::new(Settings::default());
     site.write("b", b"precious");
     let refused = |task, mode| match site.start(image(task, mode, 1)).finish().result {
@@ -344,7 +344,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     );
     site.listen(1);
     let restart = RangeSet::from(3..5);
-    let resumed = crate::common::receive_rest("b", restart);
+    let resumed = crate::site::receive_rest("b", restart);
     assert_eq!(
         refused(resumed, TransferMode::Stream),
         SequenceError::StreamRestart
@@ -353,14 +353,14 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_port_outlives_the_transfer_that_could_not_open_its_file() {
+fn a_port_stays_open_if_the_file_cannot_be_opened() {
     let site = Site::new(Settings::default());
     let address = site.listen(1)[0];
     let outcome = site
         .start(image(receive("no/b"), TransferMode::Stream, 1))
         .finish();
     assert!(matches!(outcome.result, Err(TransferError::Open { .. })));
-    // The sender of a third-party copy comes late, and is not refused.
+    // The sender of a third-party copy connects late, and is not refused.
     let _late = Peer::connect(address);
     let outcome = site
         .start(image(receive("b"), TransferMode::Stream, 1))

@@ -1,4 +1,4 @@
-//! Two nodes in one process, with directories of their own and real sockets between them.
+//! Nodes in the test process, each with a directory, and real sockets between them.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use gridhaul_transfer::{
 };
 use tempfile::TempDir;
 
-/// How long a test waits for what must happen; a failing test ends, a slow machine does not fail.
+/// The time limit for an expected event: long enough for a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node with one session.
@@ -27,7 +27,7 @@ pub(crate) struct Site {
     pub(crate) session: Arc<dyn NodeSession>,
 }
 
-/// What a test may vary.
+/// The parameters of a node.
 pub(crate) struct Settings {
     pub(crate) workers: usize,
     pub(crate) block_bytes: usize,
@@ -130,7 +130,7 @@ impl Site {
 fn events() -> (EventSink, mpsc::Receiver<Event>) {
     let (sender, events) = mpsc::channel();
     let sink = Box::new(move |event| {
-        // A test that has seen enough may have gone.
+        // The test may have ended already.
         let _ = sender.send(event);
     });
     (sink, events)
@@ -143,7 +143,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Waits for [`Event::Started`] and returns whether channels were used again.
+    /// Waits for [`Event::Started`] and returns whether channels were reused.
     pub(crate) fn wait_started(&self) -> bool {
         loop {
             match self.events.recv_timeout(PATIENCE).expect("it starts") {
@@ -210,7 +210,7 @@ pub(crate) fn receive_rest(name: &str, restart: RangeSet) -> Task {
     }
 }
 
-/// Bytes without a short period, so that a block in the wrong place shows.
+/// Bytes without a short period, so that a misplaced block is detected.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..length)
