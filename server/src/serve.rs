@@ -246,7 +246,10 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
         front.reload(file.map(OwnedFd::from), logging.descriptor());
     }
     for name in kept {
-        warn!(setting = name, "a change of this setting needs a restart");
+        warn!(
+            setting = name.as_str(),
+            "a change of this setting needs a restart"
+        );
     }
 }
 

@@ -2,8 +2,9 @@
 
 use gridhaul_accounts::{AccountPolicy, BrokerLimits, MonitorOptions};
 
-use super::resolve::{between, seconds};
-use super::{ConfigError, Settings};
+use super::error::ConfigError;
+use super::ranges::{between, seconds};
+use super::settings::Settings;
 
 /// How files are opened with the rights of local accounts. A running server keeps it as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Why a configuration cannot be used, and what to do about it.
 
-use super::resolve::PORT_RANGE_VARIABLE;
-use super::{FileError, ValueError};
+use super::file::FileError;
+use super::port_range::PORT_RANGE_VARIABLE;
+use super::values::ValueError;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]

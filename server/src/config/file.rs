@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gridhaul_security::files::OpenFiles;
 
-use super::Settings;
+use super::settings::Settings;
 
 /// A configuration file that cannot be used.
 #[derive(Debug, thiserror::Error)]

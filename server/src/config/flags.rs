@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::Settings;
+use super::settings::Settings;
 
 /// Serves a directory over GridFTP.
 ///

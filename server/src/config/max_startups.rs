@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::values::deserialize_as_text;
+
 /// Room before login, in the form of OpenSSH's `MaxStartups`: `start:rate:full`.
 ///
 /// Up to `start` connections all are accepted. From there on, each new connection closes one that has waited for some
@@ -59,6 +61,8 @@ impl fmt::Display for MaxStartups {
         write!(f, "{}:{}:{}", self.start, self.rate, self.full)
     }
 }
+
+deserialize_as_text!(MaxStartups);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::HostFiles;
+/// The files of the server's own credential; both may be the same one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFiles {
+    /// The certificate, and those of its issuers.
+    pub certificates: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
 
 /// What is in the places where globus-gridftp-server looks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

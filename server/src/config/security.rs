@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use gridhaul_security::tls::TlsVersions;
 
 use super::authorization::Rule;
-use super::places::Found;
-use super::tls_versions;
+use super::error::ConfigError;
+use super::globus_tls;
+use super::places::{Found, HostFiles};
+use super::ranges::count;
+use super::settings::Settings;
 use super::values::KeyKind;
-use super::{ConfigError, Settings};
 
 /// How identities are proved, and what is asked of those who prove one.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,15 +29,6 @@ pub struct Security {
     pub handshakes_per_address: usize,
     /// Handshakes with one address that may fail in a minute.
     pub failed_handshakes: usize,
-}
-
-/// The files of the server's own credential; both may be the same one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostFiles {
-    /// The certificate, and those of its issuers.
-    pub certificates: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
 }
 
 /// Who may log in with a certificate.
@@ -86,16 +79,12 @@ fn resolve_with(settings: &mut Settings, found: &Found) -> Result<Security, Conf
         tls,
         encrypt_data,
         require_dcau: settings.require_dcau.unwrap_or(false),
-        handshakes_per_address: super::resolve::count(
+        handshakes_per_address: count(
             "max-handshakes-per-address",
             settings.max_handshakes_per_address,
             200,
         )?,
-        failed_handshakes: super::resolve::count(
-            "max-failed-handshakes",
-            settings.max_failed_handshakes,
-            100,
-        )?,
+        failed_handshakes: count("max-failed-handshakes", settings.max_failed_handshakes, 100)?,
     })
 }
 
@@ -150,7 +139,7 @@ fn gsi(settings: &mut Settings, found: &Found) -> Result<Gsi, ConfigError> {
         delegation_keys: settings.delegation_keys.unwrap_or_default(),
         tls_versions: match settings.tls_versions {
             Some(range) => range.0,
-            None => tls_versions::of_machine()?,
+            None => globus_tls::of_machine()?,
         },
     })
 }

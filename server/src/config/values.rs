@@ -9,9 +9,6 @@ use gridhaul_transfer::{AddressBlock, SyncPolicy};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-use super::max_startups::MaxStartups;
-use super::tls_versions::TlsRange;
-
 /// A text that is no value of the kind that a setting has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
@@ -263,16 +260,19 @@ impl FromStr for KeyKind {
     }
 }
 
-/// In the file these are strings, read as the flags are.
+/// Reads values of these kinds from strings in the file, as from flags.
 macro_rules! deserialize_as_text {
     ($($kind:ty),*) => {$(
-        impl<'de> Deserialize<'de> for $kind {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        impl<'de> serde::Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(<D::Error as serde::de::Error>::custom)
             }
         }
     )*};
 }
+
+pub(super) use deserialize_as_text;
 
 deserialize_as_text!(
     ArrivalChecksums,
@@ -281,11 +281,9 @@ deserialize_as_text!(
     PortRange,
     DataHosts,
     ExemptBlock,
-    MaxStartups,
     SyncFiles,
     LogFormat,
-    KeyKind,
-    TlsRange
+    KeyKind
 );
 
 struct NumberOrText(&'static str);

@@ -1,48 +1,29 @@
-//! The versions of TLS, said our way or the way of Globus programs.
+//! The versions of TLS that are configured for Globus programs on this machine.
 
 use std::fs;
 use std::path::Path;
-use std::str::FromStr;
 
 use gridhaul_security::tls::TlsVersions;
 
-use super::ConfigError;
-use super::values::ValueError;
+use super::error::ConfigError;
 
-/// What Globus programs share on a machine; each key may also be a variable, with [`PREFIX`] in front.
+/// The configuration of Globus programs on a machine. Each key may also be an environment variable, with [`PREFIX`] in front.
 const GSI_CONF: &str = "/etc/grid-security/gsi.conf";
 const PREFIX: &str = "GLOBUS_GSSAPI_";
 const LEAST: &str = "MIN_TLS_PROTOCOL";
 const MOST: &str = "MAX_TLS_PROTOCOL";
 
-/// The setting: `1.2`, `1.3` or `1.2-1.3`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TlsRange(pub TlsVersions);
-
-impl FromStr for TlsRange {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "1.2" => Ok(Self(TlsVersions::Only12)),
-            "1.3" => Ok(Self(TlsVersions::Only13)),
-            "1.2-1.3" => Ok(Self(TlsVersions::From12To13)),
-            _ => Err(ValueError::new(
-                text,
-                "versions of TLS: 1.2, 1.3 or 1.2-1.3",
-            )),
-        }
-    }
-}
-
-/// What the environment and `gsi.conf` say.
+/// The versions in the environment, else in `gsi.conf`, else all.
 pub(super) fn of_machine() -> Result<TlsVersions, ConfigError> {
-    // Most machines have none, and what cannot be read says nothing.
+    // Most machines have no such file.
     let file = fs::read_to_string(Path::new(GSI_CONF)).unwrap_or_default();
-    said(&|name| std::env::var(name).ok(), &file)
+    configured(&|name| std::env::var(name).ok(), &file)
 }
 
-fn said(variable: &dyn Fn(&str) -> Option<String>, file: &str) -> Result<TlsVersions, ConfigError> {
+fn configured(
+    variable: &dyn Fn(&str) -> Option<String>,
+    file: &str,
+) -> Result<TlsVersions, ConfigError> {
     let value = |key: &str| {
         let in_file = || {
             let mut lines = file.lines().filter_map(|line| line.split_once('='));
@@ -61,7 +42,7 @@ fn said(variable: &dyn Fn(&str) -> Option<String>, file: &str) -> Result<TlsVers
         },
         None => Ok(None),
     };
-    // What is older than TLS 1.2 is never spoken.
+    // Versions before TLS 1.2 are never used.
     let least = minor(LEAST)?.unwrap_or(2).max(2);
     match (least, minor(MOST)?.unwrap_or(3)) {
         (2, 3) => Ok(TlsVersions::From12To13),
@@ -80,7 +61,7 @@ mod tests {
             let (_, value) = variables.iter().find(|(known, _)| *known == name)?;
             Some((*value).to_owned())
         };
-        said(&variable, file).map_err(|error| error.to_string())
+        configured(&variable, file).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -110,12 +91,5 @@ mod tests {
             error.contains("MAX_TLS_PROTOCOL") && error.contains("'TLS2'"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn the_setting_has_words_of_its_own() {
-        assert_eq!("1.3".parse(), Ok(TlsRange(TlsVersions::Only13)));
-        let error = "1.1".parse::<TlsRange>().expect_err("too old").to_string();
-        assert_eq!(error, "'1.1' is not versions of TLS: 1.2, 1.3 or 1.2-1.3");
     }
 }

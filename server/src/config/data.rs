@@ -1,0 +1,178 @@
+//! How data connections are made: ports, addresses and drivers.
+
+use std::net::IpAddr;
+
+use gridhaul_stack::OptionRules;
+use gridhaul_transfer::{AddressBlock, Admission};
+
+use super::error::ConfigError;
+use super::port_range;
+use super::ranges::between;
+use super::settings::Settings;
+use super::values::{ClientOptions, DataHosts, PortRange};
+
+/// How data connections are made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataConnections {
+    /// The ports of passive connections.
+    pub port_range: Option<PortRange>,
+    /// The local address of passive connections.
+    pub address: Option<IpAddr>,
+    /// The address that clients are told.
+    pub advertise: Option<IpAddr>,
+    /// Who may open data connections besides the control connection's peer.
+    pub hosts: Vec<DataHosts>,
+    /// Addresses in the answer to `SPAS`.
+    pub stripes: usize,
+    /// The driver stack.
+    pub stack: String,
+    /// The drivers that users who have logged in may ask for.
+    pub allowed_drivers: Vec<String>,
+    /// The drivers that anonymous users may ask for.
+    pub anonymous_drivers: Vec<String>,
+    /// What clients may set of the options of some drivers; of the others, what these document to be for clients.
+    pub client_options: Vec<OptionRules>,
+}
+
+impl DataConnections {
+    /// Whether data channels may run over this transport: by the configured stack, or as a client asks.
+    pub(crate) fn may_use(&self, transport: &str) -> bool {
+        let is_default = self.stack.split([':', ',']).next() == Some(transport);
+        let mut asked_for = self.allowed_drivers.iter().chain(&self.anonymous_drivers);
+        is_default || asked_for.any(|driver| driver == transport)
+    }
+
+    /// Who may open data connections to a session whose control connection comes from `peer`.
+    pub fn admission(&self, peer: IpAddr) -> Admission {
+        let mut blocks = vec![AddressBlock::host(peer)];
+        for hosts in &self.hosts {
+            match hosts {
+                DataHosts::Any => return Admission::Anyone,
+                DataHosts::Block(block) => blocks.push(*block),
+            }
+        }
+        Admission::Hosts(blocks)
+    }
+
+    /// The blocks that `data-hosts` names. `any` names none.
+    pub fn named_hosts(&self) -> Vec<AddressBlock> {
+        let named = self.hosts.iter().filter_map(|hosts| match hosts {
+            DataHosts::Any => None,
+            DataHosts::Block(block) => Some(*block),
+        });
+        named.collect()
+    }
+
+    /// Whether some users may ask for a driver.
+    pub fn may_be_asked_for(&self, driver: &str) -> bool {
+        let mut drivers = self.allowed_drivers.iter().chain(&self.anonymous_drivers);
+        drivers.any(|name| name == driver)
+    }
+}
+
+/// The data connections in settings, with defaults.
+pub(super) fn resolve(settings: &Settings) -> Result<DataConnections, ConfigError> {
+    let port_range = match settings.port_range {
+        Some(range) => Some(range),
+        None => port_range::of_environment().map_err(ConfigError::PortRangeVariable)?,
+    };
+    let allowed_drivers = settings.allowed_drivers.clone().unwrap_or_else(|| {
+        ALLOWED_DRIVERS
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect()
+    });
+    Ok(DataConnections {
+        port_range,
+        address: settings.data_address,
+        advertise: settings.advertise_address,
+        hosts: settings.data_hosts.clone().unwrap_or_default(),
+        stripes: between("stripes", settings.stripes, 1, 1, 64)?,
+        stack: settings.stack.clone().unwrap_or_else(|| STACK.to_owned()),
+        anonymous_drivers: settings
+            .anonymous_drivers
+            .clone()
+            .unwrap_or_else(|| for_anonymous_users(&allowed_drivers)),
+        allowed_drivers,
+        client_options: settings
+            .client_options
+            .iter()
+            .flatten()
+            .map(|ClientOptions(rules)| rules.clone())
+            .collect(),
+    })
+}
+
+/// The stack, where the configuration does not say.
+const STACK: &str = if cfg!(feature = "splice") {
+    "auto"
+} else {
+    "tcp"
+};
+
+/// The drivers that users who have logged in may name, where the configuration does not say: those that the program has, and
+/// that need no configuration.
+const ALLOWED_DRIVERS: &[&str] = match (cfg!(feature = "splice"), cfg!(feature = "rdma")) {
+    (true, true) => &["auto", "tcp", "splice", "rdma"],
+    (true, false) => &["auto", "tcp", "splice"],
+    (false, true) => &["tcp", "rdma"],
+    (false, false) => &["tcp"],
+};
+
+/// What anonymous users may name of the drivers that others may, where the configuration does not say. Channels of other
+/// drivers hold memory for as long as they are open, and processors or adapters that an administrator may want to keep.
+fn for_anonymous_users(allowed: &[String]) -> Vec<String> {
+    const PLAIN: [&str; 3] = ["auto", "tcp", "splice"];
+    let plain = allowed.iter().filter(|name| PLAIN.contains(&name.as_str()));
+    plain.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_peer_may_open_data_connections_until_others_are_named() {
+        let peer: IpAddr = "192.0.2.1".parse().expect("an address");
+        let other: IpAddr = "192.0.2.2".parse().expect("an address");
+        let admission = |hosts: &[&str]| {
+            let hosts = hosts
+                .iter()
+                .map(|host| host.parse().expect("hosts"))
+                .collect();
+            let data = resolve(&Settings {
+                data_hosts: Some(hosts),
+                ..Settings::default()
+            });
+            data.expect("valid").admission(peer)
+        };
+        assert!(admission(&[]).admits(peer));
+        assert!(!admission(&[]).admits(other));
+        assert!(admission(&["192.0.2.2"]).admits(other));
+        assert!(admission(&["192.0.2.2"]).admits(peer));
+        assert!(admission(&["any"]).admits(other));
+    }
+
+    #[test]
+    fn anonymous_users_have_rdma_only_where_it_is_named_for_them() {
+        let drivers = |allowed: Option<&[&str]>, anonymous_drivers: Option<&[&str]>| {
+            let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let data = resolve(&Settings {
+                allowed_drivers: allowed.map(list),
+                anonymous_drivers: anonymous_drivers.map(list),
+                ..Settings::default()
+            });
+            let data = data.expect("valid");
+            (data.allowed_drivers, data.anonymous_drivers)
+        };
+        let (allowed, of_anonymous) = drivers(None, None);
+        assert_eq!(allowed, ALLOWED_DRIVERS);
+        assert_eq!(allowed.contains(&"rdma".to_owned()), cfg!(feature = "rdma"));
+        assert!(!of_anonymous.contains(&"rdma".to_owned()));
+        let (_, of_anonymous) = drivers(Some(&["tcp", "rdma"]), None);
+        assert_eq!(of_anonymous, ["tcp"]);
+        let (allowed, of_anonymous) = drivers(Some(&["tcp"]), Some(&["rdma"]));
+        assert_eq!(allowed, ["tcp"]);
+        assert_eq!(of_anonymous, ["rdma"]);
+    }
+}
