@@ -40,30 +40,25 @@
 //! Both ends must run this driver. The smaller ring and the smaller number of queue pairs of both
 //! offers is used.
 
-mod background;
 mod channel;
 mod clock;
-mod departure;
 mod engine;
 mod finding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod handshake;
 mod iwarp;
-mod loan;
 mod memory;
 mod open;
 mod outgoing;
+mod pacing;
 mod probe;
 #[doc(hidden)]
 pub mod provider;
 mod random;
-mod round_trip;
-mod sections;
 mod settings;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
-mod streams;
 mod verbs;
 
 use std::net::{IpAddr, SocketAddr};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use gridhaul_stack::options::{self, Audience, OptionDoc, OptionKind, Options};
 use gridhaul_stack::{Party, StackError};
 
-use crate::engine::Rate;
 use crate::handshake::{MAX_INLINE_BYTES, Mode, Offer, USUAL_INLINE_BYTES};
+use crate::pacing::Rate;
 use crate::provider;
 use crate::verbs::Wishes;
 

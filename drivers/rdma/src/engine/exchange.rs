@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::crawl::{Crawl, Sample};
-use super::message::MessageError;
-use super::receiver::ReceiverError;
-use super::sender::SenderError;
-use super::{Message, Reader, Receiver, Sender};
+use super::message::{Message, MessageError};
+use super::reader::Reader;
+use super::receiver::{Receiver, ReceiverError};
+use super::sender::{Sender, SenderError};
 use crate::memory::Memory;
 use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
 

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Pacer, Ring, Sender};
+use super::ring::Ring;
+use super::sender::Sender;
+use crate::pacing::Pacer;
 use crate::provider::{Remote, Request, Work};
 
 /// The parameters of a reader.
@@ -192,9 +194,9 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::{Path, Rate};
     use super::*;
     use crate::engine::{Message, Receiver, SenderSettings};
+    use crate::pacing::{Path, Rate};
 
     const QUEUE_PAIRS: usize = 2;
     const RING: u64 = 240;

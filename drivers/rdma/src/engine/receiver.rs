@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Message, Ring, place_of_immediate};
+use super::message::Message;
+use super::ring::{Ring, place_of_immediate};
 use crate::memory::Span;
 
 /// The receiving end of a stream.

@@ -7,9 +7,11 @@ mod waiting;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::sources::Sources;
-use super::{Message, Pacer, Ring, Source};
+use super::message::Message;
+use super::ring::Ring;
+use super::sources::{Source, Sources};
 use crate::memory::Span;
+use crate::pacing::Pacer;
 use crate::provider::{Endpoint, Remote, Request, Work};
 
 /// The parameters of a sender.

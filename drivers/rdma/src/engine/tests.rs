@@ -3,13 +3,17 @@
 mod script;
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::receiver::ReceiverError;
+use super::ring::place_of_immediate;
 use super::sender::{Post, SenderError};
 use super::*;
+use crate::memory::Span;
+use crate::pacing::{Pacer, Path, Rate};
 use crate::provider::{Remote, Request, Work};
 
 const KEY: u32 = 7;

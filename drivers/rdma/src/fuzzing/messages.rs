@@ -10,10 +10,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Input;
 use crate::engine::{
-    Exchange, Message, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender,
-    SenderSettings, immediate,
+    Exchange, Message, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings, immediate,
 };
 use crate::memory::Memory;
+use crate::pacing::{Pacer, Path, Rate};
 use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, PostError, Region, Remote, Request, Work,
 };

@@ -1,6 +1,6 @@
 //! The ways of connecting that this end supports at the address of a data connection.
 
-use super::{OpenError, Opening};
+use super::opening::{OpenError, Opening};
 use crate::handshake::{Way, Ways};
 use crate::settings::Provider;
 use crate::verbs::{Place, Protocol, VerbsError};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{OpenError, Opening, local_error};
+use super::opening::{OpenError, Opening, local_error};
 use crate::handshake::{self, Record, Way};
 use crate::provider::{Fabric, FabricRecord};
 

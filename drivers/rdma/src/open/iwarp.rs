@@ -1,146 +1,125 @@
-//! Connects queue pairs of iWARP adapters through the connection manager.
+//! Connects queue pairs of iWARP in user space: each is a TCP connection.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
-use gridhaul_stack::{ChannelError, Side};
+use gridhaul_iwarp::Connection;
+use gridhaul_stack::{AcceptError, ConnectError, Side};
+use gridhaul_tcp::TcpListener;
 
-use super::{Door, OpenError, Opening, local_error, private_data};
-use crate::handshake::{self, Answer, Record};
-use crate::provider::{Completion, Endpoint, Message, Request, Work};
-use crate::verbs::{Connection, ConnectionError, Listener, VerbsEndpoint};
-
-/// How many ports are tried for a connection of an adapter.
-const CONNECT_TRIES: usize = 16;
+use super::opening::{OpenError, Opening, QueuePairListener, local_error, private_data};
+use crate::handshake::{Answer, Token, Way};
+use crate::iwarp::SoftEndpoint;
 
 impl Opening<'_> {
-    /// Adapters share TCP's ports, so they listen within the configured range.
-    pub(super) fn listen_by_manager(&self) -> Result<Door, OpenError> {
-        const TRIES: usize = 16;
-        let local = self.local_address()?;
-        let mut outcome = Err(OpenError::Unexpected);
-        for _ in 0..TRIES {
-            // Another process may take the port in between.
-            let port = self.listen()?.port();
-            outcome = Listener::open(SocketAddr::new(local, port))
-                .map(|listener| Door::Manager(listener, port))
-                .map_err(connection_error);
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        outcome
-    }
-
-    /// Connects the queue pairs of an iWARP adapter to the other end's.
-    pub(super) fn connect_iwarp(
+    /// Connects all queue pairs. If the other end is a program too, the data connection is the
+    /// first of them.
+    pub(super) fn connect_soft(
         &self,
-        endpoint: &mut VerbsEndpoint,
+        endpoint: &mut SoftEndpoint,
         answer: Answer,
     ) -> Result<(), OpenError> {
-        let local = self.local_address()?;
-        let peer = SocketAddr::new(self.peer.ip(), answer.port);
-        for number in 0..answer.chosen.queue_pairs {
-            let private = private_data(answer.token, number);
-            let introduction = endpoint.introduction(number, &private);
-            // librdmacm does not know which ports TCP uses; the next try takes another port.
-            let mut tries = 0..CONNECT_TRIES;
-            let connection = loop {
-                match Connection::connect(local, peer, introduction, self.operation) {
-                    Err(ConnectionError::Call { error, .. })
-                        if error.kind() == std::io::ErrorKind::AddrInUse
-                            && tries.next().is_some() => {}
-                    outcome => break outcome,
-                }
-            };
-            endpoint.attach(number, connection.map_err(connection_error)?);
+        for number in first_further(answer.way)..answer.chosen.queue_pairs {
+            let connection = self.connect_further(answer, number)?;
+            endpoint.attach(connection).map_err(local_error)?;
         }
-        let socket = self.socket.try_clone().map_err(local_error)?;
-        endpoint.keep(socket).map_err(local_error)
+        self.complete_soft(endpoint, Side::Connector, answer)
     }
 
-    /// Accepts the other end's connections to the queue pairs of an iWARP adapter. Connections of
-    /// others are rejected.
-    pub(super) fn accept_iwarp(
+    /// Accepts the other end's connections to all queue pairs.
+    pub(super) fn accept_soft(
         &self,
-        endpoint: &mut VerbsEndpoint,
-        listener: &Listener,
+        endpoint: &mut SoftEndpoint,
+        listener: &mut QueuePairListener,
         answer: Answer,
     ) -> Result<(), OpenError> {
-        for number in 0..answer.chosen.queue_pairs {
-            let private = private_data(answer.token, number);
-            let incoming = loop {
-                let incoming = listener.next(self.operation).map_err(connection_error)?;
-                if incoming.private().starts_with(&private) {
-                    break incoming;
-                }
-                incoming.reject();
-            };
-            let introduction = endpoint.introduction(number, &private);
-            let connection = incoming.accept(introduction, self.operation);
-            endpoint.attach(number, connection.map_err(connection_error)?);
+        if let QueuePairListener::Tcp(listener) = listener {
+            for number in first_further(answer.way)..answer.chosen.queue_pairs {
+                let connection = self.accept_further(listener, answer.token, number)?;
+                endpoint.attach(connection).map_err(local_error)?;
+            }
         }
+        self.complete_soft(endpoint, Side::Acceptor, answer)
+    }
+
+    /// The data connection becomes the last queue pair, or stays open beside those of an adapter.
+    fn complete_soft(
+        &self,
+        endpoint: &mut SoftEndpoint,
+        side: Side,
+        answer: Answer,
+    ) -> Result<(), OpenError> {
         let socket = self.socket.try_clone().map_err(local_error)?;
-        endpoint.keep(socket).map_err(local_error)
+        if answer.way == Way::Iwarp {
+            endpoint.keep(socket);
+            return self.greet(endpoint, side);
+        }
+        let connection = self.establish(socket, side, answer.token, 0)?;
+        endpoint.attach(connection).map_err(local_error)
     }
 
-    /// RFC 5044 7.1: the connecting end must send first. Since it may have no data, it sends an
-    /// empty message on each queue pair. It does so after the other end has confirmed all of them:
-    /// Linux's siw does not look at what arrives between its reply and its own next step, and
-    /// nothing more would arrive.
-    pub(super) fn greet(&self, endpoint: &mut dyn Endpoint, side: Side) -> Result<(), OpenError> {
-        let limits = endpoint.limits();
-        let count = limits.queue_pairs;
-        self.pass_on(side)?;
-        if side == Side::Connector {
-            let message = Message::new(&[]).expect("it has no byte");
-            let work = Work::Send(message);
-            for queue_pair in 0..count {
-                let posted = endpoint.post(queue_pair, Request { id: 0, work });
-                posted.map_err(|error| OpenError::Local(error.to_string()))?;
-            }
-            endpoint.ring_doorbell();
-        }
-        // A device sends without being polled; the channel handles what the peer does next.
-        let is_done = side == Side::Connector && !limits.needs_polling;
-        let (mut seen, mut completions) = (0, Vec::new());
-        while !is_done && seen < count {
-            endpoint.poll(&mut completions);
-            for completion in completions.drain(..) {
-                match completion {
-                    Completion::Done { .. } => seen += 1,
-                    Completion::Received { message, .. } if message.is_empty() => seen += 1,
-                    Completion::Lost { .. } => return Err(ChannelError::Aborted.into()),
-                    _ => return Err(OpenError::Unexpected),
-                }
-            }
-            if seen < count {
-                endpoint.watch(true, &mut completions);
-            }
-            if seen < count && completions.is_empty() {
-                self.operation.wait_readable(endpoint.descriptor())?;
-            }
-        }
-        self.pass_on(side)
+    /// Opens the connection of a further queue pair.
+    fn connect_further(&self, answer: Answer, number: u16) -> Result<Connection, OpenError> {
+        let address = SocketAddr::new(self.peer.ip(), answer.port);
+        let further =
+            gridhaul_tcp::connect(&self.settings.tcp, address, self.options, self.operation);
+        let (socket, _) = further.map_err(connect_error)?.into_parts();
+        self.establish(socket, Side::Connector, answer.token, number)
     }
 
-    /// The accepting end tells the other that its queue pairs are ready.
-    fn pass_on(&self, side: Side) -> Result<(), OpenError> {
-        match side {
-            Side::Acceptor => {
-                handshake::write(&self.socket, &Record::Ready, self.operation)?;
-                Ok(())
+    /// Accepts the connection of a further queue pair. Connections of others are rejected.
+    fn accept_further(
+        &self,
+        listener: &mut TcpListener,
+        token: Token,
+        number: u16,
+    ) -> Result<Connection, OpenError> {
+        loop {
+            let connection = match listener.accept_channel(self.operation) {
+                Ok(connection) => connection,
+                Err(AcceptError::Connection { .. }) => continue,
+                Err(AcceptError::Listener(error)) => return Err(error.into()),
+            };
+            let (socket, peer) = connection.into_parts();
+            if peer.ip() != self.peer.ip() {
+                continue;
             }
-            Side::Connector => match handshake::read(&self.socket, self.operation)? {
-                Record::Ready => Ok(()),
-                _ => Err(OpenError::Unexpected),
-            },
+            match self.establish(socket, Side::Acceptor, token, number) {
+                Err(OpenError::Handshake(error)) if !error.is_final() => {}
+                outcome => return outcome,
+            }
         }
+    }
+
+    fn establish(
+        &self,
+        socket: OwnedFd,
+        side: Side,
+        token: Token,
+        number: u16,
+    ) -> Result<Connection, OpenError> {
+        let private = private_data(token, number);
+        let offer = gridhaul_iwarp::Offer {
+            checksum: self.settings.checksum,
+            revision: 2,
+            segment_bytes: usize::MAX,
+            private,
+        };
+        let accepts = |theirs: &[u8]| theirs == offer.private;
+        let established =
+            gridhaul_iwarp::establish(socket, side, &offer, &accepts, self.operation)?;
+        Ok(established)
     }
 }
 
-fn connection_error(error: ConnectionError) -> OpenError {
+/// The number of the first queue pair with a connection of its own.
+fn first_further(way: Way) -> u16 {
+    u16::from(way == Way::Soft)
+}
+
+fn connect_error(error: ConnectError) -> OpenError {
     match error {
-        ConnectionError::Channel(error) => error.into(),
+        ConnectError::Channel(error) => error.into(),
         other => OpenError::Local(other.to_string()),
     }
 }

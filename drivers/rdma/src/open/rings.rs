@@ -6,14 +6,14 @@ use std::sync::Arc;
 use gridhaul_stack::{ChannelError, Side};
 
 use super::abilities::{self, Abilities};
-use super::{OpenError, Opening, local_error};
+use super::opening::{OpenError, Opening, local_error};
+use super::round_trip::round_trip;
 use crate::handshake::{Mode, Offer, RingRecord, Way, Ways, messages};
 use crate::iwarp::SoftEndpoint;
 use crate::memory::{Holder, Memory, Pool, PoolError, Share};
 use crate::outgoing::Outgoing;
+use crate::outgoing::Sections;
 use crate::provider::{Endpoint, Fabric, Wanted};
-use crate::round_trip::round_trip;
-use crate::sections::Sections;
 use crate::verbs::{Place, VerbsEndpoint};
 
 /// This end of a channel before its queue pairs are connected.
@@ -165,9 +165,9 @@ impl Opening<'_> {
                     .endpoint(place.as_ref().map(Place::adapter_port).as_ref(), wanted)
                     .map(Carrier::Fabric)
                     .map_err(|error| OpenError::Local(format!("{}: {error}", provider.name()))),
-                None => Err(OpenError::Greedy),
+                None => Err(OpenError::ExceedsOffer),
             },
-            _ => Err(OpenError::Greedy),
+            _ => Err(OpenError::ExceedsOffer),
         }
     }
 }

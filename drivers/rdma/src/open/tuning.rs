@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::opening::{OpenError, Opening};
 use super::rings::Rings;
-use super::{OpenError, Opened, Opening};
-use crate::engine::{
-    Exchange, Pacer, Path, Rate, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
-};
+use super::round_trip::round_trip;
+use crate::engine::{Exchange, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings};
 use crate::handshake::{Mode, Offer};
-use crate::provider::Remote;
-use crate::round_trip::round_trip;
+use crate::memory::Memory;
+use crate::outgoing::Outgoing;
+use crate::pacing::{Pacer, Path, Rate};
+use crate::provider::{Endpoint, Remote};
 
 /// How the path to the peer is used.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +22,19 @@ pub(crate) struct Tuning {
     pub(crate) depth: usize,
     /// The round trip time that TCP has measured.
     pub(crate) round_trip: Duration,
+}
+
+/// A channel that is ready for data.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) exchange: Exchange,
+    pub(crate) outgoing: Outgoing,
+    /// The ring to which the other end writes.
+    pub(crate) incoming: Arc<Memory>,
+    pub(crate) tuning: Tuning,
+    /// The chosen provider, and why it was chosen.
+    pub(crate) choice: String,
 }
 
 impl Tuning {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::fabric::FabricSettings;
 use super::run::{Run, RunSettings};
-use crate::engine::{Path, Rate};
 use crate::handshake::Mode;
+use crate::pacing::{Path, Rate};
 
 /// Channels from one host to another, each with an endless stream to send.
 #[derive(Debug, Clone)]

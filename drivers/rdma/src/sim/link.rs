@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::random::Random;
-use crate::engine::time_of;
+use crate::pacing::time_of;
 
 /// The properties of one direction.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,11 +10,12 @@ use super::endpoint::{SharedFabric, SimEndpoint};
 use super::fabric::FabricSettings;
 use super::random::Random;
 use crate::engine::{
-    Exchange, Fault, Pacer, Path, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
+    Exchange, Fault, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
 use crate::handshake::{Mode, USUAL_INLINE_BYTES};
 use crate::memory::Memory;
 use crate::open::tuning::piece_bytes;
+use crate::pacing::{Pacer, Path};
 use crate::provider::{Endpoint, Remote};
 
 /// Some channels, their fabric, and the time.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{End, Piece, Post, Sender, WRITE};
-use crate::engine::{Message, Source, immediate};
+use crate::engine::message::Message;
+use crate::engine::ring::immediate;
+use crate::engine::sources::Source;
 use crate::memory::Span;
 use crate::provider::{Remote, Request, Work};
 
@@ -116,7 +118,7 @@ impl Sender {
     fn cut_pieces(&mut self) {
         let piece_bytes = self.settings.piece_bytes;
         while self.cut < self.filled && self.pieces.len() < self.settings.max_pieces {
-            let whole = (piece_bytes - self.cut % self.settings.ring.bytes % piece_bytes)
+            let whole = (piece_bytes - self.cut % self.settings.ring.bytes() % piece_bytes)
                 .min(self.settings.ring.contiguous(self.cut));
             let there = self.filled - self.cut;
             if there < whole && self.flush < self.filled {

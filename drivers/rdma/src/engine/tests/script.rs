@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::{Fabric, fabric_settings};
 use crate::engine::sender::Post;
-use crate::engine::{Exchange, Message, Pacer, Path, Rate, Sender};
+use crate::engine::{Exchange, Message, Sender};
 use crate::memory::Memory;
+use crate::pacing::{Pacer, Path, Rate};
 use crate::provider::{
     Access, Completion, Endpoint, Limits, Loss, PostError, Region, Request, Work,
 };

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::{Replay, seeds};
-use crate::engine::{Path, Rate};
 use crate::handshake::Mode;
+use crate::pacing::{Path, Rate};
 use crate::sim::run::{Run, RunSettings};
 use crate::sim::{FabricSettings, Link};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Replay, seeds};
-use crate::engine::{Path, Rate};
 use crate::handshake::Mode;
 use crate::memory::Memory;
+use crate::pacing::{Path, Rate};
 use crate::provider::Endpoint;
 use crate::sim::random::Random;
 use crate::sim::run::{Run, RunSettings};

@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::background::{self, Task};
+use super::background::{self, Task};
 use crate::clock;
 use crate::engine::Exchange;
 use crate::memory::Memory;

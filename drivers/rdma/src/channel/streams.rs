@@ -15,8 +15,8 @@ use std::time::Duration;
 use gridhaul_stack::{ChannelError, ChannelInfo, Detail, FileRange, Movement, Operation};
 use rustix::io::Errno;
 
+use crate::channel::departure::depart;
 use crate::clock;
-use crate::departure::depart;
 use crate::memory::Span;
 use crate::open::Opened;
 use crate::provider::Loss;

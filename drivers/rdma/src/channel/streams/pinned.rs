@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use gridhaul_stack::{ChannelError, FileRange, Operation};
 
 use super::Streams;
-use crate::sections::{FileState, Pinned};
+use crate::outgoing::{FileState, Pinned};
 
 impl Streams {
     /// Sends a range of a file from the page cache as far as possible; returns the count of bytes.

@@ -3,69 +3,27 @@
 mod abilities;
 mod fabric;
 mod iwarp;
+mod iwarp_adapter;
+mod opening;
 mod rings;
-mod soft;
+mod round_trip;
 pub(crate) mod tuning;
-
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use gridhaul_iwarp::HandshakeError;
 use gridhaul_stack::exact::ReadError;
 use gridhaul_stack::{ChannelError, Operation, Side, SocketOptions};
-use gridhaul_tcp::{TcpChannel, TcpListener};
+use gridhaul_tcp::TcpChannel;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::opening::private_data;
+use self::opening::{OpenError, Opening, QueuePairListener};
 use self::rings::{Carrier, Rings};
-pub(crate) use self::tuning::Tuning;
-use crate::engine::Exchange;
-use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Token, Way, Ways};
-use crate::memory::{Memory, Share};
-use crate::outgoing::Outgoing;
-use crate::provider::{Endpoint, Remote};
+pub(crate) use self::tuning::Opened;
+use crate::handshake::{self, Answer, Offer, Record, RecordError, RingRecord, Way, Ways};
+use crate::memory::Share;
+use crate::provider::Remote;
 use crate::random::random_bytes;
 use crate::settings::Settings;
-use crate::verbs::Listener;
-
-/// A channel that is ready for data.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) endpoint: Box<dyn Endpoint>,
-    pub(crate) exchange: Exchange,
-    pub(crate) outgoing: Outgoing,
-    /// The ring to which the other end writes.
-    pub(crate) incoming: Arc<Memory>,
-    pub(crate) tuning: Tuning,
-    /// The chosen provider, and why it was chosen.
-    pub(crate) choice: String,
-}
-
-/// Why a channel did not open.
-#[derive(Debug, thiserror::Error)]
-enum OpenError {
-    #[error(transparent)]
-    Channel(#[from] ChannelError),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    #[error(transparent)]
-    Handshake(#[from] HandshakeError),
-    #[error("the other end answered something else than was asked")]
-    Unexpected,
-    #[error("the other end chose more than it was offered")]
-    Greedy,
-    /// A reason of this end, which is sent to the other end.
-    #[error("{0}")]
-    Local(String),
-}
-
-/// The two ends of the data connection and what is known of them.
-struct Opening<'a> {
-    socket: OwnedFd,
-    peer: SocketAddr,
-    settings: &'a Settings,
-    options: &'a SocketOptions,
-    operation: &'a Operation<'a>,
-}
 
 /// Opens a channel.
 ///
@@ -120,10 +78,10 @@ impl Opening<'_> {
             return Err(OpenError::Unexpected);
         };
         if answer.chosen.within(offer) != answer.chosen || answer.chosen.mode != offer.mode {
-            return Err(OpenError::Greedy);
+            return Err(OpenError::ExceedsOffer);
         }
         if answer.way != Way::Soft && answer.chosen.within_slots() != answer.chosen {
-            return Err(OpenError::Greedy);
+            return Err(OpenError::ExceedsOffer);
         }
         share.set_beside(slot_bytes(answer.chosen, answer.way));
         share.shrink(answer.chosen.ring_bytes);
@@ -152,20 +110,20 @@ impl Opening<'_> {
             way,
             choice,
             mut rings,
-            mut door,
+            mut further,
         } = prepared;
         let answer = Answer {
             chosen,
             way,
-            port: door.port(),
+            port: further.port(),
             token: random_bytes(),
         };
         handshake::write(&self.socket, &Record::Answer(answer), self.operation)?;
         let remote = self.exchange(&rings)?;
         match &mut rings.carrier {
-            Carrier::Soft(endpoint) => self.accept_soft(endpoint, &mut door, answer)?,
+            Carrier::Soft(endpoint) => self.accept_soft(endpoint, &mut further, answer)?,
             Carrier::Iwarp(endpoint) => {
-                if let Door::Manager(listener, _) = &door {
+                if let QueuePairListener::ConnectionManager(listener, _) = &further {
                     let accepted = self.accept_iwarp(endpoint, listener, answer);
                     self.or_refuse(accepted)?;
                 }
@@ -196,26 +154,20 @@ impl Opening<'_> {
             chosen = with_slots(chosen, &mut share);
         }
         let rings = self.rings(share, chosen, way, &abilities)?;
-        let door = match rings.carrier {
+        let further = match rings.carrier {
             Carrier::Iwarp(_) => self.listen_by_manager()?,
             Carrier::Soft(_) if way == Way::Iwarp || chosen.queue_pairs > 1 => {
-                Door::Tcp(self.listen()?)
+                QueuePairListener::Tcp(self.listen()?)
             }
-            Carrier::Soft(_) | Carrier::Fabric(_) => Door::None,
+            Carrier::Soft(_) | Carrier::Fabric(_) => QueuePairListener::None,
         };
         Ok(Prepared {
             chosen,
             way,
             choice: abilities.reason(way),
             rings,
-            door,
+            further,
         })
-    }
-
-    fn listen(&self) -> Result<TcpListener, OpenError> {
-        let local = self.local_address()?;
-        TcpListener::open(&self.settings.tcp, local, self.options)
-            .map_err(|error| OpenError::Local(error.to_string()))
     }
 
     /// Each end sends the address of the ring that the other end accesses.
@@ -225,23 +177,6 @@ impl Opening<'_> {
             Record::Ring(RingRecord { address, key }) => Ok(Remote { address, key }),
             _ => Err(OpenError::Unexpected),
         }
-    }
-
-    /// Sends the reason of a failure to the other end.
-    fn or_refuse<T>(&self, outcome: Result<T, OpenError>) -> Result<T, OpenError> {
-        if let Err(OpenError::Local(reason)) = &outcome {
-            // It is sent if possible; the reason of this end is what counts.
-            let refusal = Record::Refusal(reason.clone());
-            let _ = handshake::write(&self.socket, &refusal, self.operation);
-        }
-        outcome
-    }
-
-    fn local_address(&self) -> Result<IpAddr, OpenError> {
-        rustix::net::getsockname(&self.socket)
-            .and_then(SocketAddr::try_from)
-            .map(|address| address.ip())
-            .map_err(|errno| OpenError::Local(errno.to_string()))
     }
 }
 
@@ -269,36 +204,5 @@ struct Prepared {
     way: Way,
     choice: String,
     rings: Rings,
-    door: Door,
-}
-
-/// Where the other end connects queue pairs that have connections of their own.
-enum Door {
-    None,
-    Tcp(TcpListener),
-    /// With its port.
-    Manager(Listener, u16),
-}
-
-impl Door {
-    /// The port, or 0 without one.
-    fn port(&self) -> u16 {
-        match self {
-            Self::None => 0,
-            Self::Tcp(listener) => listener.port(),
-            Self::Manager(_, port) => *port,
-        }
-    }
-}
-
-/// Private data of a connection: it proves which data connection it belongs to, and names the queue
-/// pair.
-pub(crate) fn private_data(token: Token, number: u16) -> Vec<u8> {
-    let mut private = token.to_vec();
-    private.extend(number.to_be_bytes());
-    private
-}
-
-fn local_error(error: std::io::Error) -> OpenError {
-    OpenError::Local(error.to_string())
+    further: QueuePairListener,
 }

@@ -1,11 +1,13 @@
 //! The memory that is sent from.
 
+mod sections;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub(crate) use self::sections::{FileState, Pinned, Sections};
 use crate::engine::{Sender, Source};
 use crate::memory::{Memory, Span};
-use crate::sections::Sections;
 
 /// The memory that is sent from.
 #[derive(Debug)]

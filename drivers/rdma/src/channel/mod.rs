@@ -1,5 +1,10 @@
 //! A channel, before and after it is opened.
 
+mod background;
+mod departure;
+mod loan;
+mod streams;
+
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,10 +14,10 @@ use gridhaul_stack::{
 };
 use gridhaul_tcp::TcpChannel;
 
-use crate::loan::Loan;
+use self::loan::Loan;
+use self::streams::Streams;
 use crate::open::open;
 use crate::settings::Settings;
-use crate::streams::Streams;
 
 /// A channel over a provider of verbs.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::background::{self, Name, Shared, Task};
-use crate::streams::Streams;
+use super::background::{self, Name, Shared, Task};
+use super::streams::Streams;
 
 /// A channel that the background thread drives.
 #[derive(Debug)]

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use super::losses::MOST_REST;
 use super::{Phase, STEP_TIME, Search};
-use crate::engine::pacing::bucket::time_of;
-use crate::engine::pacing::chance::Chance;
-use crate::engine::pacing::trial::Trial;
-use crate::engine::pacing::{LOOKS, RETRY};
+use crate::pacing::bucket::time_of;
+use crate::pacing::chance::Chance;
+use crate::pacing::trial::Trial;
+use crate::pacing::{LOOKS, RETRY};
 
 /// What is known about losses that the peer's device has counted.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Misses {
 impl Search {
     /// Whether the round trip is so short that no more than what has passed at once need be in
     /// flight, and devices count losses.
-    pub(in crate::engine::pacing) fn is_short(&self) -> bool {
+    pub(in crate::pacing) fn is_short(&self) -> bool {
         // Twice the round trip time, for acknowledgements that a busy host sends late.
         let bytes = self.rates.bytes_in(2 * self.estimator.round_trip());
         self.misses.are_counted && bytes + self.sizing.message_bytes() <= self.sizing.passed_bytes()
@@ -129,12 +129,7 @@ impl Search {
     }
 
     /// A device's counters were read: whether the peer's device has missed something since `since`.
-    pub(in crate::engine::pacing) fn looked(
-        &mut self,
-        since: Duration,
-        has_missed: bool,
-        now: Duration,
-    ) {
+    pub(in crate::pacing) fn looked(&mut self, since: Duration, has_missed: bool, now: Duration) {
         self.misses.are_counted = true;
         if self.misses.is_recovering {
             if self.under_way == 0 {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Phase, Search};
-use crate::engine::pacing::estimator::Conditions;
-use crate::engine::pacing::trial::Trial;
+use crate::pacing::estimator::Conditions;
+use crate::pacing::trial::Trial;
 
 const MOST_TRIAL_TIME: Duration = Duration::from_secs(4);
 
@@ -25,7 +25,7 @@ impl Search {
     }
 
     /// Messages sent from `posted_at` on were lost.
-    pub(in crate::engine::pacing) fn lost(&mut self, posted_at: Duration) {
+    pub(in crate::pacing) fn lost(&mut self, posted_at: Duration) {
         let began = match self.phase {
             Phase::Climbing => self.phase_since,
             _ => self.trial.as_ref().map(Trial::began),

@@ -1,0 +1,95 @@
+//! A channel that is being opened: the data connection, and what each step of the handshake needs.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use gridhaul_iwarp::HandshakeError;
+use gridhaul_stack::{ChannelError, Operation, SocketOptions};
+use gridhaul_tcp::TcpListener;
+
+use crate::handshake::{self, Record, RecordError, Token};
+use crate::settings::Settings;
+use crate::verbs::Listener;
+
+/// Why a channel did not open.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error("the other end sent an unexpected record")]
+    Unexpected,
+    #[error("the other end chose more than it was offered")]
+    ExceedsOffer,
+    /// A reason of this end, which is sent to the other end.
+    #[error("{0}")]
+    Local(String),
+}
+
+/// The data connection of a channel that is being opened.
+pub(super) struct Opening<'a> {
+    pub(super) socket: OwnedFd,
+    pub(super) peer: SocketAddr,
+    pub(super) settings: &'a Settings,
+    pub(super) options: &'a SocketOptions,
+    pub(super) operation: &'a Operation<'a>,
+}
+
+impl Opening<'_> {
+    pub(super) fn listen(&self) -> Result<TcpListener, OpenError> {
+        let local = self.local_address()?;
+        TcpListener::open(&self.settings.tcp, local, self.options)
+            .map_err(|error| OpenError::Local(error.to_string()))
+    }
+
+    /// Sends the reason of a failure to the other end.
+    pub(super) fn or_refuse<T>(&self, outcome: Result<T, OpenError>) -> Result<T, OpenError> {
+        if let Err(OpenError::Local(reason)) = &outcome {
+            // It is sent if possible; the reason of this end is what counts.
+            let refusal = Record::Refusal(reason.clone());
+            let _ = handshake::write(&self.socket, &refusal, self.operation);
+        }
+        outcome
+    }
+
+    pub(super) fn local_address(&self) -> Result<IpAddr, OpenError> {
+        rustix::net::getsockname(&self.socket)
+            .and_then(SocketAddr::try_from)
+            .map(|address| address.ip())
+            .map_err(|errno| OpenError::Local(errno.to_string()))
+    }
+}
+
+/// Where the other end connects queue pairs that have connections of their own.
+pub(super) enum QueuePairListener {
+    None,
+    Tcp(TcpListener),
+    /// With its port.
+    ConnectionManager(Listener, u16),
+}
+
+impl QueuePairListener {
+    /// The port, or 0 without one.
+    pub(super) fn port(&self) -> u16 {
+        match self {
+            Self::None => 0,
+            Self::Tcp(listener) => listener.port(),
+            Self::ConnectionManager(_, port) => *port,
+        }
+    }
+}
+
+/// Private data of a connection: it proves which data connection it belongs to, and names the queue
+/// pair.
+pub(crate) fn private_data(token: Token, number: u16) -> Vec<u8> {
+    let mut private = token.to_vec();
+    private.extend(number.to_be_bytes());
+    private
+}
+
+pub(super) fn local_error(error: std::io::Error) -> OpenError {
+    OpenError::Local(error.to_string())
+}
