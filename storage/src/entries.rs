@@ -1,13 +1,13 @@
-//! The entries of a directory, one after another.
+//! Iterates over the entries of a directory.
 //!
-//! People and programs expect a sorted listing, and constant memory forbids to sort a large one: so a
-//! directory is sorted in runs, and one of ordinary size is a single run.
+//! Users expect sorted listings, but sorting a large directory would need memory for all its entries. So a directory is
+//! sorted in runs; one of ordinary size is a single run.
 
 use std::{fmt, vec};
 
 use crate::{DirectoryEntry, DirectoryStream, StorageError};
 
-/// The entries of a directory, in runs of which each is sorted.
+/// The entries of a directory, in sorted runs.
 pub struct Entries {
     stream: Box<dyn DirectoryStream>,
     run_entries: usize,
@@ -15,7 +15,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Sorts `run_entries` entries together, or a few more.
+    /// Entries in sorted runs of at least `run_entries`.
     pub fn new(stream: Box<dyn DirectoryStream>, run_entries: usize) -> Self {
         Self {
             stream,
@@ -28,7 +28,7 @@ impl Entries {
     ///
     /// # Errors
     ///
-    /// When the directory cannot be read on.
+    /// When the directory cannot be read.
     pub fn next_entry(&mut self) -> Result<Option<DirectoryEntry>, StorageError> {
         loop {
             if let Some(entry) = self.run.next() {

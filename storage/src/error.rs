@@ -1,4 +1,4 @@
-//! What a storage call answers when it fails.
+//! Errors of storage calls.
 
 use std::io;
 
@@ -6,34 +6,33 @@ use rustix::io::Errno;
 
 /// A failed call: the system call's name and its error number, from which replies are made.
 ///
-/// Clients of this field decide by the operating system's own words ("No such file or directory"), so
-/// the message keeps them.
+/// GridFTP clients match the operating system's error texts ("No such file or directory"), so the message contains them.
 #[derive(Debug, thiserror::Error)]
 #[error("System error in {call}: {}", self.reason())]
 pub struct StorageError {
-    /// The call, named as the field's servers name it: `open`, `stat`, `mkdir`, `rename`, ...
+    /// The name of the call, as globus-gridftp-server writes it: `open`, `stat`, `mkdir`, `rename`, ...
     pub call: &'static str,
-    /// The kernel's answer, or the number that comes closest to the rule.
+    /// The error number of the kernel, or that of the rule.
     pub errno: Errno,
-    /// The rule that refused the call, if it was not the kernel.
+    /// The rule, if the call was refused by one and not by the kernel.
     pub rule: Option<Rule>,
 }
 
-/// What a storage refuses by itself, although the kernel would do it.
+/// A rule by which a storage refuses a call that the kernel would permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// A name, or what a link says, has control characters.
+    /// A name, or the target of a symbolic link, has control characters.
     ControlCharacters,
-    /// Set-user-ID, set-group-ID or sticky where a client may not set them.
+    /// A set-user-ID, set-group-ID or sticky bit that clients may not set.
     SpecialBits,
-    /// A link of a shared account that is absolute or has `..`.
+    /// A symbolic link in a shared account that is absolute or contains `..`.
     LeadingLink,
-    /// A file that the kernel makes up.
+    /// A file of a pseudo file system (/proc, /sys).
     KernelFile,
 }
 
 impl Rule {
-    /// All rules; their places are what other processes call them by.
+    /// All rules. Their positions identify them in messages to other processes.
     pub const ALL: [Self; 4] = [
         Self::ControlCharacters,
         Self::SpecialBits,
@@ -41,7 +40,7 @@ impl Rule {
         Self::KernelFile,
     ];
 
-    /// The number from which reply codes are made.
+    /// The error number that selects the reply code.
     pub fn errno(self) -> Errno {
         match self {
             Self::ControlCharacters => Errno::ILSEQ,
@@ -50,7 +49,7 @@ impl Rule {
         }
     }
 
-    /// What was wrong and what to do, behind the system's own words where clients know them.
+    /// The cause and the remedy, after the system's error text where clients match it.
     fn text(self) -> &'static str {
         match self {
             Self::ControlCharacters => {
@@ -70,16 +69,16 @@ impl Rule {
     }
 }
 
-/// What a reply code is chosen by.
+/// The class of an error, which selects the reply code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageErrorKind {
     /// There is no such file or directory.
     NotFound,
-    /// The account may not.
+    /// The account has no permission.
     PermissionDenied,
-    /// A part of the path is no directory.
+    /// A component of the path is not a directory.
     NotADirectory,
-    /// The path names a directory where a file is needed.
+    /// The path names a directory where a file is required.
     IsADirectory,
     /// The path exists already.
     Exists,
@@ -87,12 +86,12 @@ pub enum StorageErrorKind {
     NoSpace,
     /// The account's quota is used up.
     QuotaExceeded,
-    /// Anything else.
+    /// Another error.
     Other,
 }
 
 impl StorageError {
-    /// Names the call that failed.
+    /// An error of the kernel in this call.
     pub fn new(call: &'static str, errno: Errno) -> Self {
         Self {
             call,
@@ -101,7 +100,7 @@ impl StorageError {
         }
     }
 
-    /// Names the call that a rule refused.
+    /// A call that a rule refused.
     pub fn refused(call: &'static str, rule: Rule) -> Self {
         Self {
             call,
@@ -110,12 +109,12 @@ impl StorageError {
         }
     }
 
-    /// Names the call that failed; an error that has no number becomes `EIO`.
+    /// An error of the kernel in this call; `EIO` for an error without a number.
     pub fn from_io(call: &'static str, error: &io::Error) -> Self {
         Self::new(call, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
-    /// The words of the rule, or the operating system's without the number that Rust adds.
+    /// The text of the rule, or that of the operating system without the number that Rust appends.
     pub fn reason(&self) -> String {
         if let Some(rule) = self.rule {
             return rule.text().to_owned();

@@ -1,16 +1,16 @@
-//! What is known of a file without opening it.
+//! Metadata of files.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// The facts of a file or directory.
+/// The metadata of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
-    /// File, directory, or something else; of the target, where a link was followed.
+    /// The type, of the target if a symbolic link was followed.
     pub kind: FileKind,
     /// Size in bytes.
     pub size: u64,
-    /// Permission bits with set-uid, set-gid and sticky (`0o7777`).
+    /// Permission bits with set-user-ID, set-group-ID and sticky (`0o7777`).
     pub mode: u32,
     /// The owner.
     pub owner: Account,
@@ -18,46 +18,46 @@ pub struct Metadata {
     pub group: Account,
     /// Number of hard links.
     pub links: u64,
-    /// Time of the last change of content.
+    /// The modification time.
     pub modified: SystemTime,
     /// Device number; with `inode` it identifies the file.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
-    /// Where a symbolic link at this path points to, as the link says it.
+    /// The target of a symbolic link at this path, as it is stored in the link.
     pub link_target: Option<PathBuf>,
-    /// What the account of this storage may do, as the kernel judges it.
+    /// The access of the storage's account.
     pub access: Access,
 }
 
-/// What the account may do with a file, apart from its place in the directory.
+/// The access of an account to a file, apart from operations on its directory entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access {
     /// It may be read (a directory: listed).
     pub read: bool,
-    /// It may be written (a directory: entries made and removed).
+    /// It may be written (a directory: entries may be made and removed).
     pub write: bool,
-    /// A directory may be entered.
+    /// A directory may be searched.
     pub search: bool,
 }
 
-/// A user or a group: its number, and its name where there is one.
+/// A user or a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// The kernel's number.
+    /// The uid or gid.
     pub id: u32,
-    /// The name in the account database.
+    /// The name in the account database, if it has one.
     pub name: Option<String>,
 }
 
-/// What kind of thing a path names.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link that was not followed, or points nowhere.
+    /// A symbolic link that was not followed, or is dangling.
     Symlink,
     /// A FIFO.
     Pipe,
@@ -65,6 +65,6 @@ pub enum FileKind {
     CharacterDevice,
     /// A block device.
     BlockDevice,
-    /// A socket, or something newer.
+    /// A socket or an unknown type.
     Other,
 }

@@ -1,4 +1,4 @@
-//! The trait that a session's paths and a transfer's files go through.
+//! The interface of file systems: [`Storage`] for paths, [`OpenedFile`] for the files of transfers.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,8 +13,8 @@ use crate::{Metadata, StorageError};
 
 /// A file system beneath a root.
 ///
-/// Paths are absolute or relative to the root, which is the same; `..` at the root stays there, and an
-/// absolute symbolic link means what it means in a chroot. Calls block.
+/// Absolute paths and relative ones both start at the root; `..` at the root stays there, and absolute symbolic links are
+/// resolved beneath the root, as in a chroot. Calls block.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Opens a regular file for reading. FIFOs, devices and sockets are refused without waiting.
     fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError>;
@@ -22,22 +22,22 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Opens or creates a regular file for writing.
     fn open_write(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError>;
 
-    /// As [`Storage::open_read`], and once more past the page cache where the file system can
+    /// As [`Storage::open_read`], with a second descriptor past the page cache if the file system supports it
     /// ([`OpenedFile::direct`]).
     fn open_read_direct(&self, path: &Path) -> Result<OpenedFile, StorageError> {
         self.open_read(path)
     }
 
-    /// As [`Storage::open_write`], and once more past the page cache where the file system can
+    /// As [`Storage::open_write`], with a second descriptor past the page cache if the file system supports it
     /// ([`OpenedFile::direct`]).
     fn open_write_direct(&self, path: &Path, mode: WriteMode) -> Result<OpenedFile, StorageError> {
         self.open_write(path, mode)
     }
 
-    /// The facts of what `path` names. Links are followed; a link that points nowhere is an error.
+    /// The metadata of the file at `path`. Symbolic links are followed; a dangling link is an error.
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError>;
 
-    /// Lists a directory in runs as the kernel tells them, without `.` and `..`.
+    /// Lists a directory in runs, in the order of the file system, without `.` and `..`.
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError>;
 
     /// Makes a directory.
@@ -49,8 +49,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Removes an empty directory.
     fn remove_directory(&self, path: &Path) -> Result<(), StorageError>;
 
-    /// Removes a file, or a directory with all that is in it. Links are removed, not followed. Stops
-    /// between two entries when `cancelled` says so.
+    /// Removes a file, or a directory with its content. Symbolic links are removed, not followed. Stops between two
+    /// entries when `cancelled` returns true.
     fn remove_tree(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<(), StorageError>;
 
     /// Renames; an existing file at `to` is replaced.
@@ -62,17 +62,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Sets the group, by name or number.
     fn set_group(&self, path: &Path, group: &str) -> Result<(), StorageError>;
 
-    /// Sets the time of modification.
+    /// Sets the modification time.
     fn set_modified(&self, path: &Path, modified: SystemTime) -> Result<(), StorageError>;
 
-    /// Makes a symbolic link at `link` that says `target`.
+    /// Makes a symbolic link at `link` with this target.
     fn symlink(&self, target: &Path, link: &Path) -> Result<(), StorageError>;
 
-    /// Cuts a file to `length` bytes.
+    /// Truncates a file to `length` bytes.
     fn truncate(&self, path: &Path, length: u64) -> Result<(), StorageError>;
 
-    /// The value of the extended attribute in which files carry their checksums, at most
-    /// [`CHECKSUM_ATTRIBUTE_BYTES`]. Every user who may write to the file may have written it.
+    /// The value of the extended attribute for checksums, at most [`CHECKSUM_ATTRIBUTE_BYTES`]. It is not trusted: every
+    /// account that may write to the file may have set it.
     fn checksum_attribute(&self, path: &Path) -> Result<Option<Vec<u8>>, StorageError>;
 
     /// Sets the attribute, or removes it.
@@ -80,64 +80,64 @@ pub trait Storage: Send + Sync + fmt::Debug {
     -> Result<(), StorageError>;
 }
 
-/// The extended attribute in which files carry their checksums.
+/// The extended attribute in which the checksums of a file are stored.
 pub const CHECKSUM_ATTRIBUTE: &str = "user.gridhaul.checksums";
 
-/// Bytes of the longest value of [`CHECKSUM_ATTRIBUTE`] that means anything.
+/// The longest valid value of [`CHECKSUM_ATTRIBUTE`], in bytes.
 pub const CHECKSUM_ATTRIBUTE_BYTES: usize = 256;
 
-/// A file by its name, for what an opened file cannot do: the account that it belongs to may be another than
-/// that of this process.
+/// A file by its name, for operations that a descriptor does not allow because the file may belong to another account
+/// than this process.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredFile<'a> {
-    /// Where it is.
+    /// The storage that contains the file.
     pub storage: &'a dyn Storage,
-    /// Its name there.
+    /// Its path in the storage.
     pub path: &'a Path,
 }
 
-/// The entries of a directory, a run after another; memory does not grow with their number.
+/// The entries of a directory, in runs, so that memory does not grow with their number.
 pub trait DirectoryStream: Send {
-    /// Reads on until there are `enough` names, or a few more, or no others; `None` at the end.
+    /// Reads the next run: at least `enough` names, or the remaining ones. `None` at the end.
     fn next_run(&mut self, enough: usize) -> Result<Option<Box<dyn DirectoryRun>>, StorageError>;
 }
 
-/// Names in a directory. Their facts are asked for when they are shown, on the thread that shows them:
-/// several threads can share the work of a large directory, and names alone cost nothing more.
+/// A run of names. Their metadata is fetched only by [`entries`](Self::entries), on the calling thread: several threads
+/// can share the work of a large directory, and a listing of names needs no `stat`.
 pub trait DirectoryRun: Send {
-    /// How many names there are.
+    /// The number of names.
     fn count(&self) -> usize;
 
-    /// Leaves out the names that are not wanted.
+    /// Drops the names for which `wanted` returns false.
     fn retain(&mut self, wanted: &dyn Fn(&OsStr) -> bool);
 
-    /// Shows the names in their order.
+    /// Passes the names to `show`, sorted.
     fn names(&mut self, show: &mut dyn FnMut(&OsStr));
 
-    /// Shows names and facts in the order of the names, without entries that have vanished.
+    /// Passes names and metadata to `show`, sorted by name. Entries that were removed meanwhile are left out.
     fn entries(&mut self, show: &mut dyn FnMut(&OsStr, &Metadata)) -> Result<(), StorageError>;
 }
 
-/// A name in a directory and what it names.
+/// A name in a directory, and the metadata of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryEntry {
     /// The name, without a path.
     pub name: OsString,
-    /// Its facts; links followed. `kind` is `Symlink` for a link that points nowhere.
+    /// The metadata; symbolic links are followed. `kind` is `Symlink` for a dangling link.
     pub metadata: Metadata,
 }
 
-/// What happens to the content that a file to be written has already.
+/// What happens to the existing content of a file that is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {
-    /// It is cut away (`STOR`).
+    /// It is removed (`STOR`).
     Truncate,
-    /// It stays, for partial writes and restarts (`ESTO`, `REST`).
+    /// It is kept, for partial writes and restarts (`ESTO`, `REST`).
     Keep,
 }
 
-/// A regular file that was opened for a transfer. Dropping it closes it without a word; after writing
-/// use [`OpenedFile::close`], which reports what the file system kept to itself until then.
+/// A regular file that was opened for a transfer. Dropping it ignores errors of `close`; after writing use
+/// [`OpenedFile::close`], which reports deferred write errors.
 #[derive(Debug)]
 pub struct OpenedFile {
     descriptor: OwnedFd,
@@ -164,32 +164,32 @@ impl OpenedFile {
         }
     }
 
-    /// The descriptor past the page cache, if one was asked for and the file system has it.
+    /// The descriptor past the page cache, if one was requested and the file system supports it.
     pub fn direct(&self) -> Option<BorrowedFd<'_>> {
         self.direct.as_ref().map(AsFd::as_fd)
     }
 
-    /// How many bytes the file had when it was opened (after `WriteMode::Truncate`: 0).
+    /// The size of the file when it was opened, in bytes (after `WriteMode::Truncate`: 0).
     pub fn size_at_open(&self) -> u64 {
         self.size
     }
 
-    /// How many bytes the file has now.
+    /// The present size of the file, in bytes.
     pub fn size(&self) -> Result<u64, StorageError> {
         let stat = rustix::fs::fstat(&self.descriptor)
             .map_err(|errno| StorageError::new("stat", errno))?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Reserves blocks for `length` bytes from `offset` without changing the size, and tells whether it did: the
-    /// blocks stay reserved when the file is closed, until it is cut. File systems that
-    /// cannot are left alone, and so are those in memory: they would clear every page at once, which is
-    /// as much work as to receive the file, and better done while it comes. A full one is an error.
+    /// Reserves blocks for `length` bytes from `offset` without changing the size, and returns whether it did. The blocks
+    /// stay reserved until the file is truncated, also after it is closed. Has no effect on file systems without
+    /// reservations, and on those in memory: they would clear all pages at once, which is as much work as receiving the
+    /// file. A full file system is an error.
     pub fn preallocate(&self, offset: u64, length: u64) -> Result<bool, StorageError> {
         if length == 0 || self.is_in_memory() {
             return Ok(false);
         }
-        // File systems give up on a long reservation when a signal comes.
+        // A signal interrupts a long reservation.
         let reserved = rustix::io::retry_on_intr(|| {
             rustix::fs::fallocate(&self.descriptor, FallocateFlags::KEEP_SIZE, offset, length)
         });
@@ -200,10 +200,10 @@ impl OpenedFile {
         }
     }
 
-    /// An error (`ENOSPC`) if the file system has no room for `length` more bytes from `offset`, apart from
-    /// the blocks that the file has already. Nothing is reserved.
+    /// Fails with `ENOSPC` if the file system has too few free blocks for `length` bytes from `offset`. Blocks that the file
+    /// has already count as free. No block is reserved.
     pub fn check_room(&self, offset: u64, length: u64) -> Result<(), StorageError> {
-        /// Of `st_blocks`, whatever the file system's own blocks are (stat(2)).
+        /// The unit of `st_blocks`, independent of the file system's block size (stat(2)).
         const BLOCK_BYTES: u64 = 512;
         let failed = |errno| StorageError::new("statvfs", errno);
         let system = rustix::fs::fstatvfs(&self.descriptor).map_err(failed)?;
@@ -232,18 +232,18 @@ impl OpenedFile {
         rustix::fs::fstatfs(&self.descriptor).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
     }
 
-    /// Cuts the file to `length` bytes.
+    /// Truncates the file to `length` bytes.
     pub fn truncate(&self, length: u64) -> Result<(), StorageError> {
         rustix::fs::ftruncate(&self.descriptor, length)
             .map_err(|errno| StorageError::new("ftruncate", errno))
     }
 
-    /// Has the kernel begin to write to the disk what it holds of the file, without waiting for the end
-    /// of that. File systems that cannot write at their own time.
+    /// Starts writing dirty pages of the file to the disk, without waiting for completion. Has no effect on file systems
+    /// that do not support it.
     pub fn begin_write_back(&self) -> Result<(), StorageError> {
         use std::os::fd::AsRawFd as _;
         // sync_file_range(2): from 0, with a length of 0, is the whole file.
-        // SAFETY: the descriptor is open for as long as `self` is borrowed, and no memory is passed.
+        // SAFETY: the descriptor is open while `self` is borrowed, and no memory is passed.
         let outcome = unsafe {
             libc::sync_file_range(
                 self.descriptor.as_raw_fd(),
@@ -264,13 +264,13 @@ impl OpenedFile {
         }
     }
 
-    /// Waits until the file's bytes are on the disk, with all that is needed to find them again.
+    /// Waits until the file's data, and the metadata needed to read it, are on the disk.
     pub fn sync_data(&self) -> Result<(), StorageError> {
         rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor))
             .map_err(|errno| StorageError::new("fdatasync", errno))
     }
 
-    /// Closes the file and reports what was not reported before (NFS and quota errors).
+    /// Closes the file, and reports deferred write errors (NFS, quotas).
     pub fn close(self) -> Result<(), StorageError> {
         // SAFETY: the descriptor is owned here and forgotten by `into_raw_fd`, so it is closed once.
         unsafe { rustix::io::try_close(std::os::fd::IntoRawFd::into_raw_fd(self.descriptor)) }

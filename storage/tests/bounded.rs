@@ -1,4 +1,4 @@
-//! Memory, stack and descriptors do not grow with what is on the disk.
+//! Memory, stack and descriptors do not grow with the size of directories and trees.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
 
-/// Both tests measure the process, so they run one after the other.
+/// Both tests measure the process, so they must not run concurrently.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]

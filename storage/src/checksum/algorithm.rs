@@ -1,12 +1,12 @@
-//! The algorithms, by the names that clients call them.
+//! The algorithms and their names in FTP commands.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A checksum algorithm that clients may ask for.
+/// A checksum algorithm that clients can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChecksumAlgorithm {
-    /// Adler-32 (RFC 1950), what grids compare files by.
+    /// Adler-32 (RFC 1950), the usual algorithm in grids.
     Adler32,
     /// The CRC-32 of Ethernet, zip and `cksum -a crc32b`.
     Crc32,
@@ -34,7 +34,7 @@ impl ChecksumAlgorithm {
         Self::Sha512,
     ];
 
-    /// The name as it stands in `FEAT` and `CKSM`.
+    /// The name in `FEAT` and `CKSM`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Adler32 => "ADLER32",
@@ -67,11 +67,11 @@ impl FromStr for ChecksumAlgorithm {
     }
 }
 
-/// A name that no algorithm has.
+/// An unknown name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown checksum algorithm {name:?}; there are {}", known_names())]
 pub struct UnknownChecksumAlgorithm {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 

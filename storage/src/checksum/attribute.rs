@@ -1,10 +1,10 @@
-//! Keeps checksums with their files, in an extended attribute, so that they outlive the server.
+//! Stores checksums with their files, in an extended attribute, so that they survive a restart of the server.
 
-use super::seal::{ChecksumKey, Sums, is_believed};
-use super::version::{Place, Version, facts};
+use super::seal::{ChecksumKey, Sums, is_unchanged_since};
+use super::version::{FileId, Version, facts};
 use crate::{OpenedFile, StoredFile};
 
-/// How often a value is written anew because it took too long to write it.
+/// How often a value is written, if writing it moves the change time too far.
 const ATTEMPTS: usize = 3;
 
 /// Reads and writes the attribute.
@@ -18,28 +18,28 @@ impl Attribute {
         Self { key }
     }
 
-    /// The checksums that a file with this content carries. Whatever else is there, or cannot be read, is none.
-    pub(super) fn read(&self, stored: &StoredFile<'_>, place: Place, version: Version) -> Sums {
+    /// The checksums in the attribute of a file with this content. Empty if there is no valid value, or it cannot be read.
+    pub(super) fn read(&self, stored: &StoredFile<'_>, id: FileId, version: Version) -> Sums {
         let value = stored.storage.checksum_attribute(stored.path);
         value
             .ok()
             .flatten()
-            .and_then(|value| self.key.open(&value, place, version))
+            .and_then(|value| self.key.open(&value, id, version))
             .unwrap_or_default()
     }
 
-    /// Gives the file these checksums of the content that `version` describes. Returns how the same content
-    /// is described afterwards, whether the file took them or not; `None` if it was changed meanwhile.
+    /// Stores the checksums of the content that `version` describes. Returns the version of the same content afterwards,
+    /// also if the attribute could not be written; `None` if the content was changed meanwhile.
     pub(super) fn write(
         &self,
         (file, stored): (&OpenedFile, &StoredFile<'_>),
-        place: Place,
+        id: FileId,
         version: Version,
         sums: &Sums,
     ) -> Option<Version> {
         let mut before = version;
         for _ in 0..ATTEMPTS {
-            let value = self.key.seal(place, before, before.changed, sums);
+            let value = self.key.seal(id, before, before.changed, sums);
             let written = stored
                 .storage
                 .set_checksum_attribute(stored.path, Some(&value));
@@ -47,19 +47,19 @@ impl Attribute {
             if (after.size, after.modified) != (version.size, version.modified) {
                 return None;
             }
-            // Not every file system has attributes, and the reader of a file may have no right to change it.
-            if written.is_err() || is_believed(after, before.changed) {
+            // Not every file system has attributes, and the account may have no permission to write them.
+            if written.is_err() || is_unchanged_since(after, before.changed) {
                 return Some(after);
             }
-            // It had not changed for long, and has now: the next value names that change.
+            // The last change was too long ago for this value. The next one contains the change that this one has made.
             before = after;
         }
         Some(before)
     }
 
-    /// Takes away what the file carries, for a change of its times that would make an old value true again.
+    /// Removes the value, before a change of the modification time could make an old value valid again.
     pub(super) fn remove(&self, stored: &StoredFile<'_>) {
-        // Mostly there is none.
+        // An error mostly means that there is no value.
         let _ = stored.storage.set_checksum_attribute(stored.path, None);
     }
 }

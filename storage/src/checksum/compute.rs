@@ -1,55 +1,24 @@
-//! Reads a file for its checksum.
+//! Computes the checksum of a part of a file.
 //!
-//! Files are read with `pread` and not mapped: reading a mapping beyond the end of a truncated file kills the
-//! process, while a read reports the end. Where parts can be put together, several
-//! threads take pieces of the file in turn; where they cannot, one thread reads ahead of the one that
-//! hashes.
+//! If the values of parts can be combined, several threads sum up pieces of the file (`parallel`). Otherwise one thread
+//! hashes the bytes in order, and a second one reads ahead.
 
-use std::fmt;
 use std::ops::Range;
-use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
-use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::threads::{Borrower, Lent, SpareThreads};
-use super::{Checksum, ChecksumAlgorithm, ChecksumPieces, PartialChecksum};
+use super::parallel::{PIECE_BYTES, in_pieces};
+use super::reader::{ChecksumWatch, READ_BYTES, Reader};
+use super::threads::{Borrower, SpareThreads};
+use super::{Checksum, ChecksumAlgorithm, PartialChecksum};
 use crate::{OpenedFile, StorageError};
 
-/// Bytes that are read at a time: they stay in a processor's own cache until they are summed.
-const READ_BYTES: usize = 512 * 1024;
-
-/// Bytes that a thread takes for itself at a time, in a row for the kernel's read-ahead.
-const PIECE_BYTES: u64 = 8 * 1024 * 1024;
-
-/// A hole of so many bytes is not read where zeros can be put to a sum at once; a file of smaller ones is read as
-/// any other.
-const HOLE_BYTES: u64 = 1024 * 1024;
-
-/// Buffers that the reader may be ahead of the hash.
+/// The number of buffers by which the reading thread may be ahead of the hash.
 const READ_AHEAD: usize = 2;
 
-/// What the caller of a long computation watches, and how it ends it.
-pub struct ChecksumWatch<'a> {
-    /// Counts the bytes that are done.
-    pub done: &'a AtomicU64,
-    /// Asked before each read; the computation ends with `ECANCELED` when it says so.
-    pub cancelled: &'a (dyn Fn() -> bool + Sync),
-}
-
-impl fmt::Debug for ChecksumWatch<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ChecksumWatch")
-            .field("done", self.done)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The checksum of `part`, which lies within the file.
+/// The checksum of `part`, which must lie within the file.
 pub(super) fn compute(
     file: &OpenedFile,
     algorithm: ChecksumAlgorithm,
@@ -58,7 +27,7 @@ pub(super) fn compute(
     watch: &ChecksumWatch<'_>,
 ) -> Result<String, StorageError> {
     let reader = Reader { file, watch };
-    // A computation of one piece needs no thread more, and takes none from the shares of others.
+    // A computation of one piece needs no further thread, and must not reduce the shares of other computations.
     let helpers = if part.end - part.start > PIECE_BYTES {
         Some(spare.borrower())
     } else {
@@ -73,137 +42,6 @@ pub(super) fn compute(
     }
 }
 
-/// Every thread takes the next free piece.
-fn in_pieces(
-    reader: &Reader<'_>,
-    empty: &PartialChecksum,
-    part: Range<u64>,
-    helpers: Option<&Borrower<'_>>,
-) -> Result<String, StorageError> {
-    let work = Work {
-        reader,
-        empty,
-        start: part.start,
-        rest: Mutex::new(part.clone()),
-        sums: Mutex::new(ChecksumPieces::new()),
-        failure: Mutex::new(None),
-    };
-    thread::scope(|scope| {
-        let work = &work;
-        let help = |mut lent: Lent<'_>| {
-            let mut buffer = vec![0; READ_BYTES];
-            while work.take_piece(&mut buffer) {
-                match lent.keep() {
-                    Some(kept) => lent = kept,
-                    None => return,
-                }
-            }
-        };
-        let mut buffer = vec![0; READ_BYTES];
-        loop {
-            // As long as there is more than this thread has to do.
-            while work.has_more()
-                && let Some(lent) = helpers.and_then(Borrower::borrow)
-            {
-                let thread = thread::Builder::new().name("checksum".to_owned());
-                if thread.spawn_scoped(scope, move || help(lent)).is_err() {
-                    // Without the thread it takes longer, and that is all.
-                    break;
-                }
-            }
-            if !work.take_piece(&mut buffer) {
-                break;
-            }
-        }
-    });
-    if let Some(error) = locked(&work.failure).take() {
-        return Err(error);
-    }
-    let length = part.end - part.start;
-    let sum = if length == 0 {
-        Some(empty.finish())
-    } else {
-        locked(&work.sums).whole(length)
-    };
-    // No thread failed, so all pieces are there unless one of them has panicked.
-    sum.ok_or_else(|| StorageError::new("thread", Errno::IO))
-}
-
-/// What the threads of one computation share.
-struct Work<'a> {
-    reader: &'a Reader<'a>,
-    empty: &'a PartialChecksum,
-    /// Where the part starts in the file.
-    start: u64,
-    /// What no thread has taken yet.
-    rest: Mutex<Range<u64>>,
-    sums: Mutex<ChecksumPieces>,
-    failure: Mutex<Option<StorageError>>,
-}
-
-/// What a thread takes.
-enum Piece {
-    Data(Range<u64>),
-    Hole(Range<u64>),
-}
-
-impl Work<'_> {
-    /// Sums up the next piece; false when there is none, or it is of no use any more.
-    fn take_piece(&self, buffer: &mut [u8]) -> bool {
-        if locked(&self.failure).is_some() {
-            return false;
-        }
-        let taken = self.next_piece().and_then(|piece| {
-            let Some(piece) = piece else {
-                return Ok(false);
-            };
-            let mut sum = self.empty.clone();
-            let start = match piece {
-                Piece::Data(piece) => {
-                    let start = piece.start;
-                    self.reader.each(piece, buffer, |bytes| sum.update(bytes))?;
-                    start
-                }
-                Piece::Hole(hole) => {
-                    let length = hole.end - hole.start;
-                    sum.append_zeros(length);
-                    self.reader.watch.done.fetch_add(length, Ordering::Relaxed);
-                    hole.start
-                }
-            };
-            locked(&self.sums).insert(start - self.start, sum);
-            Ok(true)
-        });
-        taken.unwrap_or_else(|error| {
-            locked(&self.failure).get_or_insert(error);
-            false
-        })
-    }
-
-    /// Takes what is next: a hole as a whole, however long it is, or as much data as a thread reads at a time.
-    fn next_piece(&self) -> Result<Option<Piece>, StorageError> {
-        let mut rest = locked(&self.rest);
-        let Range { start, end } = *rest;
-        if start >= end {
-            return Ok(None);
-        }
-        let data = self.reader.next_data(start)?.min(end);
-        if data - start >= HOLE_BYTES {
-            rest.start = data;
-            return Ok(Some(Piece::Hole(start..data)));
-        }
-        let piece = start..end.min(start + PIECE_BYTES);
-        rest.start = piece.end;
-        Ok(Some(Piece::Data(piece)))
-    }
-
-    /// Whether there is more than a piece left.
-    fn has_more(&self) -> bool {
-        let rest = locked(&self.rest);
-        rest.end.saturating_sub(rest.start) > PIECE_BYTES && locked(&self.failure).is_none()
-    }
-}
-
 fn in_order(
     reader: &Reader<'_>,
     algorithm: ChecksumAlgorithm,
@@ -215,7 +53,7 @@ fn in_order(
     Ok(checksum.finish())
 }
 
-/// A thread reads while this one hashes; buffers go round between them.
+/// A thread reads while this one hashes. Buffers circulate between them.
 fn in_order_reading_ahead(
     reader: &Reader<'_>,
     algorithm: ChecksumAlgorithm,
@@ -224,7 +62,7 @@ fn in_order_reading_ahead(
     let (full, filled) = mpsc::sync_channel::<(Vec<u8>, usize)>(READ_AHEAD);
     let (empty, emptied) = mpsc::channel();
     for _ in 0..READ_AHEAD {
-        // The other end is held below.
+        // Cannot fail: `emptied` still exists.
         let _ = empty.send(vec![0; READ_BYTES]);
     }
     thread::scope(|scope| {
@@ -250,7 +88,7 @@ fn in_order_reading_ahead(
         let mut checksum = Checksum::new(algorithm);
         for (buffer, length) in filled {
             checksum.update(&buffer[..length]);
-            // The reader has ended when all is read.
+            // Fails once the reading thread has ended.
             let _ = empty.send(buffer);
         }
         reading
@@ -260,79 +98,15 @@ fn in_order_reading_ahead(
     })
 }
 
-/// Reads parts of a file that was as long as they reach when its length was asked.
-struct Reader<'a> {
-    file: &'a OpenedFile,
-    watch: &'a ChecksumWatch<'a>,
-}
-
-impl Reader<'_> {
-    /// Shows all bytes of a part, in order.
-    fn each(
-        &self,
-        part: Range<u64>,
-        buffer: &mut [u8],
-        mut show: impl FnMut(&[u8]),
-    ) -> Result<(), StorageError> {
-        let mut at = part.start;
-        while at < part.end {
-            let length = self.read(buffer, at..part.end)?;
-            show(&buffer[..length]);
-            at += length as u64;
-        }
-        Ok(())
-    }
-
-    /// Where the next bytes from `start` on are that the file system has stored: `start` itself where it
-    /// cannot say, and the greatest number if there are none.
-    fn next_data(&self, start: u64) -> Result<u64, StorageError> {
-        // Nothing else looks at the place where the descriptor stands: all reads say where.
-        match rustix::fs::seek(self.file.as_fd(), SeekFrom::Data(start)) {
-            Ok(data) => Ok(data),
-            // Beyond the end: the file was truncated while it was read.
-            Err(Errno::NXIO) if self.file.size()? <= start => {
-                Err(StorageError::new("read", Errno::IO))
-            }
-            Err(Errno::NXIO) => Ok(u64::MAX),
-            Err(_) => Ok(start),
-        }
-    }
-
-    /// Reads the beginning of a part; at least one byte.
-    fn read(&self, buffer: &mut [u8], part: Range<u64>) -> Result<usize, StorageError> {
-        let wanted = usize::try_from(part.end - part.start)
-            .map_or(buffer.len(), |length| length.min(buffer.len()));
-        loop {
-            if (self.watch.cancelled)() {
-                return Err(StorageError::new("read", Errno::CANCELED));
-            }
-            match rustix::io::pread(self.file.as_fd(), &mut buffer[..wanted], part.start) {
-                // The file was truncated while it was read: the sum belongs to no version of it.
-                Ok(0) => return Err(StorageError::new("read", Errno::IO)),
-                Ok(length) => {
-                    self.watch.done.fetch_add(length as u64, Ordering::Relaxed);
-                    return Ok(length);
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(StorageError::new("read", errno)),
-            }
-        }
-    }
-}
-
-/// What the locks guard is valid after every statement.
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::io::Write as _;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use proptest::prelude::*;
 
+    use super::super::parallel::HOLE_BYTES;
     use super::super::tests::whole;
     use super::*;
 
@@ -375,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Two computations of a file of fifteen terabytes without content would keep every processor for an hour.
+    /// Reading a sparse file of 15 TB twice would occupy every processor for an hour.
     #[test]
     fn holes_are_not_read() {
         const LENGTH: u64 = 15 << 40;
@@ -401,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_of_any_size_sum_up_as_the_zeros_that_they_are() {
+    fn holes_of_any_size_count_as_zeros() {
         let length = 3 * PIECE_BYTES + 5;
         let (sparse, file) = file(b"");
         sparse.set_len(length).unwrap();

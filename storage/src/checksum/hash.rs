@@ -1,14 +1,14 @@
-//! Hashes: they want the bytes in order, from the start to the end.
+//! Hashes, which need the bytes in order.
 //!
-//! AWS-LC computes them, which TLS brings along. For MD5 and SHA-512 it is a quarter faster than the implementations
-//! in Rust, and one hash runs on one core. [`aws_lc_rs`] has no MD5, because MD5 does not protect against forgers;
-//! here it detects damage, and its C function is called.
+//! AWS-LC computes them, which TLS needs anyway. For MD5 and SHA-512 it is a quarter faster than the implementations in
+//! Rust, and a hash cannot use more than one core. [`aws_lc_rs`] does not offer MD5, because MD5 does not protect against
+//! forgery. Here it detects damage, so the C function is called.
 
 use aws_lc_rs::digest;
 
 use super::md5::Md5;
 
-/// A hash in the making.
+/// The computation of a hash.
 pub(super) enum Hash {
     Md5(Md5),
     Sha(digest::Context),

@@ -1,23 +1,27 @@
-//! The checksums of a bounded number of files, and which files are being received.
+//! A cache of the checksums of a bounded number of files, and the set of files that are being received.
 //!
-//! It opens no file: the caller passes the file's state.
+//! It opens no file: the caller passes the file's version.
+//!
+//! The cache approximates least-recently-used eviction with two generations. A file is put into the young generation when
+//! it is added or looked up. When the young generation is full it becomes the old one, and the previous old one is
+//! dropped. So a file that is used at least once per generation stays. Exact order would need the crate `lru`: one
+//! more package, with a linked list of raw pointers, where an imprecise eviction only costs reading a file again.
 
 use std::collections::HashMap;
 
 use super::ChecksumAlgorithm;
 use super::seal::Sums;
-use super::version::{Place, Version};
+use super::version::{FileId, Version};
 
-/// Files are put into the young generation when they are remembered or asked for. When it is full the old
-/// one is forgotten, and the young one is the old one.
+/// The cache, and the files that are being received.
 #[derive(Debug)]
 pub(super) struct KnownFiles {
-    /// Of both generations.
+    /// The number of files in both generations.
     limit: usize,
-    young: HashMap<Place, Known>,
-    old: HashMap<Place, Known>,
-    /// The files that are being received now.
-    writers: HashMap<Place, Writers>,
+    young: HashMap<FileId, Known>,
+    old: HashMap<FileId, Known>,
+    /// The files that are being received.
+    writers: HashMap<FileId, Writers>,
 }
 
 #[derive(Debug)]
@@ -29,8 +33,8 @@ struct Known {
 #[derive(Debug, Default)]
 struct Writers {
     active: usize,
-    /// There were several of them at a time.
-    met: bool,
+    /// Several were active at the same time.
+    were_concurrent: bool,
 }
 
 impl KnownFiles {
@@ -47,70 +51,72 @@ impl KnownFiles {
         self.limit
     }
 
-    /// What is known of a content, unless the file is being received.
-    pub(super) fn of(&mut self, place: Place, version: Version) -> Option<&Sums> {
-        if self.is_written(place) {
+    /// The checksums of a version of a file, unless the file is being received.
+    pub(super) fn of(&mut self, file: FileId, version: Version) -> Option<&Sums> {
+        if self.is_written(file) {
             return None;
         }
-        let known = self.find(place)?;
+        let known = self.find(file)?;
         (known.version == version).then_some(&known.sums)
     }
 
-    /// Adds to what is known of a content.
-    pub(super) fn remember(&mut self, place: Place, version: Version, sums: Sums) {
-        match self.find(place) {
+    /// Adds checksums of a version of a file.
+    pub(super) fn remember(&mut self, file: FileId, version: Version, sums: Sums) {
+        match self.find(file) {
             Some(known) if known.version == version => add(&mut known.sums, sums),
-            _ => self.insert(place, Known { version, sums }),
+            _ => self.insert(file, Known { version, sums }),
         }
     }
 
-    /// A file is being received. What was known of it is forgotten.
-    pub(super) fn begin_writing(&mut self, place: Place) {
-        self.young.remove(&place);
-        self.old.remove(&place);
-        let writers = self.writers.entry(place).or_default();
+    /// Marks a file as being received, and drops its checksums.
+    pub(super) fn begin_writing(&mut self, file: FileId) {
+        self.young.remove(&file);
+        self.old.remove(&file);
+        let writers = self.writers.entry(file).or_default();
         writers.active += 1;
-        writers.met |= writers.active > 1;
+        writers.were_concurrent |= writers.active > 1;
     }
 
-    pub(super) fn end_writing(&mut self, place: Place) {
-        if let Some(writers) = self.writers.get_mut(&place) {
+    pub(super) fn end_writing(&mut self, file: FileId) {
+        if let Some(writers) = self.writers.get_mut(&file) {
             writers.active -= 1;
             if writers.active == 0 {
-                self.writers.remove(&place);
+                self.writers.remove(&file);
             }
         }
     }
 
-    pub(super) fn is_written(&self, place: Place) -> bool {
-        self.writers.contains_key(&place)
+    pub(super) fn is_written(&self, file: FileId) -> bool {
+        self.writers.contains_key(&file)
     }
 
-    /// Whether who receives the file has not been the only one all the time.
-    pub(super) fn writers_met(&self, place: Place) -> bool {
-        self.writers.get(&place).is_none_or(|writers| writers.met)
+    /// Whether several sessions have received the file at the same time.
+    pub(super) fn had_concurrent_writers(&self, file: FileId) -> bool {
+        self.writers
+            .get(&file)
+            .is_none_or(|writers| writers.were_concurrent)
     }
 
-    /// What is known of a file, which is young again for it.
-    fn find(&mut self, place: Place) -> Option<&mut Known> {
-        if let Some(known) = self.old.remove(&place) {
-            self.insert(place, known);
+    /// The entry of a file, which moves to the young generation.
+    fn find(&mut self, file: FileId) -> Option<&mut Known> {
+        if let Some(known) = self.old.remove(&file) {
+            self.insert(file, known);
         }
-        self.young.get_mut(&place)
+        self.young.get_mut(&file)
     }
 
-    fn insert(&mut self, place: Place, known: Known) {
+    fn insert(&mut self, file: FileId, known: Known) {
         let generation = self.limit / 2;
         if self.young.len() >= generation {
             self.old = std::mem::take(&mut self.young);
         }
         if generation > 0 {
-            self.young.insert(place, known);
+            self.young.insert(file, known);
         }
     }
 }
 
-/// Bounded by the number of algorithms.
+/// Adds checksums, at most one for each algorithm.
 pub(super) fn add(sums: &mut Sums, others: Sums) {
     for (algorithm, sum) in others {
         sums.retain(|(known, _)| *known != algorithm);
@@ -131,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_number_of_files_is_bounded_and_those_in_use_stay() {
-        let place = |inode| Place { device: 0, inode };
+        let file = |inode| FileId { device: 0, inode };
         let time = Time {
             seconds: 1,
             nanoseconds: 0,
@@ -143,13 +149,13 @@ mod tests {
         };
         let mut files = KnownFiles::new(16);
         let sums = || vec![(ChecksumAlgorithm::Adler32, "1".to_owned())];
-        files.remember(place(1000), version, sums());
+        files.remember(file(1000), version, sums());
         for inode in 0..100 {
-            files.remember(place(inode), version, sums());
-            assert_eq!(files.of(place(1000), version), Some(&sums()));
+            files.remember(file(inode), version, sums());
+            assert_eq!(files.of(file(1000), version), Some(&sums()));
             assert!(files.young.len() + files.old.len() <= 16);
         }
-        assert_eq!(files.of(place(0), version), None);
-        assert_eq!(files.of(place(99), version), Some(&sums()));
+        assert_eq!(files.of(file(0), version), None);
+        assert_eq!(files.of(file(99), version), Some(&sums()));
     }
 }

@@ -1,61 +1,55 @@
-//! Remembers checksums for as long as they are those of their files.
+//! Remembers checksums for as long as they are valid for their files.
 //!
-//! A value is kept under the file's place (device and inode) with what the kernel says of its content:
-//! size, time of modification (mtime) and time of change (ctime), to the nanosecond. It is given out only
-//! while all of them are the same. So a file loses its checksum when it is written, truncated or replaced; when
-//! clients of this process rename it, it does not (`relabel`). What this rests on:
+//! A checksum is kept under the file's identity (device and inode) with the version of its content: size, modification
+//! time (mtime) and change time (ctime), to the nanosecond. It is returned only while all of them are the same. So a
+//! write, a truncation or a replacement invalidates it. A rename by a client of this process does not (`relabel`). This
+//! relies on the following:
 //!
-//! - Every `write` and `truncate` sets mtime and ctime to the file system's clock. That clock may stand
-//!   still for 10 ms (a tick; Linux 6.13 ended this for most file systems) or a second (old ones), so two
-//!   writes may leave the same times. Therefore nothing is remembered while a later write could leave the
-//!   mtime that is there. A file that was received gets an mtime some ticks in the past when it is
-//!   complete; then its mtime lies before its ctime, which is the clock's word, and all that comes later
-//!   is stamped with that ctime or a later time. A checksum that was computed is remembered only if the
-//!   file did not change for [`QUIET`](super::version::QUIET).
-//! - Programs that write and then set mtime back (`touch -r`, `rsync --inplace`) move ctime, which no program can
-//!   set.
-//! - Writes through a shared mapping are stamped when a clean page is first written to, and again after the
-//!   kernel has written it to the disk, which it does after 30 seconds: that is why `QUIET` is longer. File
-//!   systems in memory write nothing to a disk. There, a program that has a file mapped, has not touched it
-//!   for a minute, and then writes to a page that it had written to before, is not noticed.
-//! - While a file is received it is garbage to all others, and what they write to it in that time
-//!   is not noticed. Two sessions of one node that receive the same file are: then nothing is remembered.
-//! - On network file systems opening a file asks the file server for its facts (close-to-open
-//!   consistency); files are opened for every question.
+//! - Every `write` and `truncate` sets mtime and ctime to the file system's clock. That clock may have a resolution of
+//!   10 ms (a tick; finer for most file systems since Linux 6.13) or of a second (old file systems), so two writes may
+//!   leave the same times. Therefore a checksum is remembered only if no later write can leave the present mtime. A file
+//!   that was received gets an mtime some ticks in the past when it is complete. Its mtime is then earlier than its
+//!   ctime, and every later change gets this ctime or a later one. A checksum that was computed from a file is remembered
+//!   only if the file has not changed for [`QUIET`](super::version::QUIET).
+//! - Programs that write and then restore mtime (`touch -r`, `rsync --inplace`) change ctime, which no program can set.
+//! - Writes through a shared mapping update the times when a clean page is first written to, and again after the kernel
+//!   has written the page back, which it does after 30 seconds: `QUIET` is longer. File systems in memory have no write
+//!   back. There, a program that has a file mapped, has not touched it for a minute, and then writes to a page that it
+//!   had written to before, is not detected.
+//! - While a file is being received its content is undefined for other programs, and writes of theirs in that time are
+//!   not detected. If two sessions of one node receive the same file, nothing is remembered.
+//! - On network file systems, opening a file fetches its attributes from the file server (close-to-open consistency).
+//!   Files are opened for every request.
 //!
-//! With a key, files carry their checksums in an attribute as well (`attribute`), and what is not in memory is looked
-//! for there. The value holds for the same size and mtime, and for the ctime that writing it has left, which it can
-//! only name to within 50 ms: a program that writes to a file and sets its mtime back to the nanosecond, all within
-//! that time after the value was written, is not noticed by the next process. When it is done through this one, the
-//! value is removed.
+//! With a key, checksums are also stored in an extended attribute (`attribute`), which is consulted if the memory has
+//! none. A stored value is valid for the same size and mtime, and for the ctime that writing the value has left, which the
+//! value can contain only to within 50 ms: a program that writes to a file and restores mtime to the nanosecond, all
+//! within that time after the value was written, is not detected by the next process. If this process does it for a
+//! client, it removes the value.
 //!
-//! What was summed up on arrival is carried before the kernel has written the content to the disk, unless files are to be
-//! synced: a crash of the machine soon after may lose content and leave the value.
+//! A checksum that was computed on arrival is stored before the kernel has written the content to the disk, unless files
+//! are synced: a crash of the machine soon afterwards may lose content and keep the value.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::attribute::Attribute;
 use super::known_files::{KnownFiles, add, find_in};
 use super::seal::Sums;
-use super::version::{Place, Version, facts, stamp};
+use super::version::{FileId, Version, facts};
 use super::{ChecksumAlgorithm, ChecksumKey};
-use crate::{OpenedFile, StorageError, StoredFile};
+use crate::{OpenedFile, StoredFile};
 
-/// How far in the past a received file is stamped: longer than a tick of the slowest clock that Linux
-/// is built with (100 Hz).
-const BACKDATED: Duration = Duration::from_millis(20);
-
-/// The checksums that a node remembers, of a bounded number of files.
+/// The checksums that a node remembers, for a bounded number of files.
 #[derive(Debug)]
 pub struct ChecksumMemory {
-    /// Where checksums outlive this process, if they do.
-    attribute: Option<Attribute>,
+    /// Stores checksums with their files, if there is a key.
+    pub(super) attribute: Option<Attribute>,
     files: Mutex<KnownFiles>,
 }
 
 impl ChecksumMemory {
-    /// Remembers the checksums of up to `files` files. With a key, files carry them as well.
+    /// Remembers the checksums of up to `files` files. With a key, they are stored with the files as well.
     pub fn new(files: usize, key: Option<ChecksumKey>) -> Arc<Self> {
         Arc::new(Self {
             attribute: key.map(Attribute::new),
@@ -63,41 +57,31 @@ impl ChecksumMemory {
         })
     }
 
-    /// The checksum of the whole file, if it is known for certain.
+    /// The checksum of the whole file, if it is remembered and still valid.
     pub fn recall(&self, file: &OpenedFile, algorithm: ChecksumAlgorithm) -> Option<String> {
-        let (place, version) = facts(file).ok()?;
-        find_in(&self.remembered(place, version)?, algorithm)
+        let (id, version) = facts(file).ok()?;
+        find_in(&self.remembered(id, version)?, algorithm)
     }
 
-    /// The same, if the file carries it. From here on it is remembered.
-    pub(super) fn recall_carried(
+    /// The checksum of the whole file, if it is stored with the file and still valid. It is then remembered.
+    pub(super) fn recall_stored(
         &self,
         file: &OpenedFile,
         stored: &StoredFile<'_>,
         algorithm: ChecksumAlgorithm,
     ) -> Option<String> {
-        let (place, version) = facts(file).ok()?;
-        let sums = self.attribute.as_ref()?.read(stored, place, version);
+        let (id, version) = facts(file).ok()?;
+        let sums = self.attribute.as_ref()?.read(stored, id, version);
         let sum = find_in(&sums, algorithm)?;
         let mut files = self.lock();
-        if files.is_written(place) {
+        if files.is_written(id) {
             return None;
         }
-        files.remember(place, version, sums);
+        files.remember(id, version, sums);
         Some(sum)
     }
 
-    /// Announces that a file is received. What was known of it is forgotten.
-    pub fn begin_writing(self: &Arc<Self>, file: &OpenedFile) -> Result<Writing, StorageError> {
-        let (place, _) = facts(file)?;
-        self.lock().begin_writing(place);
-        Ok(Writing {
-            memory: self.clone(),
-            place,
-        })
-    }
-
-    /// Remembers what was computed from a file that was like `before` when that began, if it stayed so.
+    /// Remembers a checksum that was computed from a file, whose version was `before` when the computation began.
     pub(super) fn remember_computed(
         &self,
         (file, stored): (&OpenedFile, &StoredFile<'_>),
@@ -105,134 +89,78 @@ impl ChecksumMemory {
         sum: (ChecksumAlgorithm, String),
         now: SystemTime,
     ) {
-        let Ok((place, version)) = facts(file) else {
+        let Ok((id, version)) = facts(file) else {
             return;
         };
-        let mut sums = self.known(stored, place, version);
-        // What is known of a content can be believed, and so can more of it.
+        let mut sums = self.known(stored, id, version);
+        // A version with valid checksums cannot have changed unnoticed, so it need not be quiet.
         if version == before && (version.is_quiet(now) || !sums.is_empty()) {
             add(&mut sums, vec![sum]);
-            self.keep((file, stored), place, version, sums);
+            self.keep((file, stored), id, version, sums);
         }
     }
 
-    /// Remembers the checksums of a content, and has the file carry them. Not while it is received.
+    /// Remembers the checksums of a version, and stores them with the file. Has no effect while the file is received.
     pub(super) fn keep(
         &self,
         (file, stored): (&OpenedFile, &StoredFile<'_>),
-        place: Place,
+        id: FileId,
         version: Version,
         sums: Sums,
     ) {
-        if self.lock().is_written(place) {
+        if self.lock().is_written(id) {
             return;
         }
-        if let Some(version) = self.carry((file, stored), place, version, &sums) {
+        if let Some(version) = self.store((file, stored), id, version, &sums) {
             let mut files = self.lock();
-            if !files.is_written(place) {
-                files.remember(place, version, sums);
+            if !files.is_written(id) {
+                files.remember(id, version, sums);
             }
         }
     }
 
-    /// Has the file carry the checksums of a content, and returns how that is described then.
-    fn carry(
+    /// Stores the checksums of a version with the file. Returns the version afterwards; `None` if the content has changed.
+    pub(super) fn store(
         &self,
         file: (&OpenedFile, &StoredFile<'_>),
-        place: Place,
+        id: FileId,
         version: Version,
         sums: &Sums,
     ) -> Option<Version> {
         match &self.attribute {
-            Some(attribute) => attribute.write(file, place, version, sums),
+            Some(attribute) => attribute.write(file, id, version, sums),
             None => Some(version),
         }
     }
 
-    /// All checksums that are known of a content.
-    pub(super) fn known(&self, stored: &StoredFile<'_>, place: Place, version: Version) -> Sums {
-        let remembered = self.remembered(place, version);
+    /// All valid checksums of a version.
+    pub(super) fn known(&self, stored: &StoredFile<'_>, id: FileId, version: Version) -> Sums {
+        let remembered = self.remembered(id, version);
         remembered
-            .or_else(|| Some(self.attribute.as_ref()?.read(stored, place, version)))
+            .or_else(|| Some(self.attribute.as_ref()?.read(stored, id, version)))
             .unwrap_or_default()
     }
 
-    /// Takes away what a file carries.
-    pub(super) fn remove_carried(&self, stored: &StoredFile<'_>) {
+    /// Removes the checksums that are stored with a file.
+    pub(super) fn remove_stored(&self, stored: &StoredFile<'_>) {
         if let Some(attribute) = &self.attribute {
             attribute.remove(stored);
         }
     }
 
-    fn remembered(&self, place: Place, version: Version) -> Option<Sums> {
-        self.lock().of(place, version).cloned()
+    fn remembered(&self, id: FileId, version: Version) -> Option<Sums> {
+        self.lock().of(id, version).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, KnownFiles> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, KnownFiles> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A file that is being received, until this is dropped.
-#[derive(Debug)]
-pub struct Writing {
-    memory: Arc<ChecksumMemory>,
-    place: Place,
-}
-
-impl Writing {
-    /// Whether `file` is the one that is being received.
-    pub fn is_of(&self, file: &OpenedFile) -> bool {
-        facts(file).is_ok_and(|(place, _)| place == self.place)
-    }
-
-    /// Remembers the checksums of the file, which is complete with `length` bytes and still open. Sets its
-    /// time of modification, by its name where the descriptor does not allow it.
-    pub fn remember(self, file: &OpenedFile, stored: &StoredFile<'_>, length: u64, sums: Sums) {
-        let keeps_nothing = self.memory.lock().limit() == 0 && self.memory.attribute.is_none();
-        if sums.is_empty() || keeps_nothing || self.met_others() {
-            return;
-        }
-        let time = SystemTime::now() - BACKDATED;
-        // A file that cannot be stamped is not remembered, and loses nothing else.
-        if stamp(file, time).is_err() && stored.storage.set_modified(stored.path, time).is_err() {
-            return;
-        }
-        let Ok((place, version)) = facts(file) else {
-            return;
-        };
-        if place != self.place || version.size != length || !version.is_lasting() {
-            return;
-        }
-        let Some(version) = self.memory.carry((file, stored), place, version, &sums) else {
-            return;
-        };
-        let mut files = self.memory.lock();
-        if !files.writers_met(place) {
-            files.remember(place, version, sums);
-            return;
-        }
-        drop(files);
-        // Who has come meanwhile may have written before the file was stamped.
-        if let Some(attribute) = &self.memory.attribute {
-            attribute.remove(stored);
-        }
-    }
-
-    fn met_others(&self) -> bool {
-        self.memory.lock().writers_met(self.place)
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        self.memory.lock().end_writing(self.place);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::{self, FileTimes};
+    use std::time::Duration;
 
     use super::super::site::{Site, opened, stored_in};
     use super::super::version::{QUIET, version};
@@ -245,7 +173,7 @@ mod tests {
         Site::new(None)
     }
 
-    /// Receives a file, and says that its checksum is `sum`.
+    /// Receives a file with `sum` for its checksum.
     fn receive(site: &Site, name: &str, sum: &str) {
         site.receive(name, b"content", vec![(ADLER, sum.to_owned())]);
     }
@@ -260,7 +188,7 @@ mod tests {
         receive(&site, "file", "1");
         assert_eq!(recall(&site, "file"), Some("1".to_owned()));
         fs::rename(site.path("file"), site.path("other")).unwrap();
-        // What others do to a name changes ctime on most file systems; then it is computed again.
+        // A rename by another program changes ctime on most file systems; then the checksum is computed again.
         assert!(matches!(
             recall(&site, "other").as_deref(),
             Some("1") | None
@@ -272,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_changes_a_file_takes_its_checksum_away() {
+    fn every_change_of_a_file_invalidates_its_checksum() {
         type Change = fn(&Site);
         let changes: [(&str, Change); 7] = [
             ("written over", |site| site.write("file", b"CONTENT")),
@@ -292,7 +220,7 @@ mod tests {
             }),
             ("written over, with its old time", |site| {
                 let modified = fs::metadata(site.path("file")).unwrap().modified().unwrap();
-                // The clock of the file system may stand still for a tick, and then does not.
+                // Repeated until the file system's clock has advanced by a tick.
                 let before = fs::metadata(site.path("file")).unwrap();
                 loop {
                     site.write("file", b"CONTENT");
@@ -317,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_a_file_while_it_is_received() {
+    fn a_file_has_no_checksum_while_it_is_received() {
         let site = site();
         receive(&site, "file", "1");
         let file = opened(&site.writable("file"));
@@ -331,14 +259,14 @@ mod tests {
             7,
             vec![(ADLER, "2".to_owned())],
         );
-        // It is unknown which of the two wrote what.
+        // The content may be a mixture of both.
         assert_eq!(recall(&site, "file"), None);
         receive(&site, "file", "3");
         assert_eq!(recall(&site, "file"), Some("3".to_owned()));
     }
 
     #[test]
-    fn a_file_of_another_length_is_not_the_one_that_was_received() {
+    fn a_file_of_another_length_is_not_remembered() {
         let site = site();
         fs::write(site.path("file"), b"content").unwrap();
         let file = opened(&site.writable("file"));
@@ -353,10 +281,10 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_are_stamped_by_others() {
+    fn files_of_another_account_get_their_time_by_name() {
         let site = site();
         fs::write(site.path("file"), b"content").unwrap();
-        // A descriptor that cannot be stamped, like one of another account's file.
+        // A descriptor that does not allow to set times, as for a file of another account.
         let path = site.path("file");
         let held = rustix::fs::open(&path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
         let held = OpenedFile::new(held.unwrap(), 7);
@@ -394,7 +322,7 @@ mod tests {
         assert_eq!(recall(&site, "file"), None);
         remember(now + QUIET + Duration::from_secs(5));
         assert_eq!(recall(&site, "file"), Some("1".to_owned()));
-        // Another version of it is not what was read.
+        // Another version is not the one that was read.
         site.writable("file").set_len(0).unwrap();
         remember(now + QUIET + Duration::from_secs(5));
         assert_eq!(recall(&site, "file"), None);

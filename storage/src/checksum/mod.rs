@@ -1,8 +1,15 @@
 //! Checksums of files and of parts of files, as `CKSM` and `SCKS` name them.
 //!
-//! The algorithms are other people's; this module knows their names, how their values are written, which
-//! of them can be put together from parts ([`PartialChecksum`]), how a file is read for them
-//! ([`Checksums`]), and for how long a value can be believed ([`ChecksumMemory`]).
+//! Libraries implement the algorithms. This module has their names and the format of their values, combines the values
+//! of parts of a file ([`PartialChecksum`]), reads files ([`Checksums`]), and remembers values for as long as they are
+//! valid ([`ChecksumMemory`]).
+//!
+//! ```text
+//! service ──> memory ──> known_files      remembered values, and the files being received
+//!    │           └─────> attribute ──> seal     values stored with files
+//!    └──────> compute ──> parallel, reader      values computed from the content
+//! writing, relabel                        keep the memory right while this process changes files
+//! ```
 
 mod algorithm;
 mod attribute;
@@ -13,8 +20,10 @@ mod md5;
 mod memory;
 #[cfg(test)]
 mod model;
+mod parallel;
 mod partial;
 mod pieces;
+mod reader;
 mod relabel;
 mod seal;
 mod service;
@@ -22,20 +31,22 @@ mod service;
 mod site;
 mod threads;
 mod version;
+mod writing;
 
 pub use algorithm::{ChecksumAlgorithm, UnknownChecksumAlgorithm};
-pub use compute::ChecksumWatch;
-pub use memory::{ChecksumMemory, Writing};
+pub use memory::ChecksumMemory;
 pub use partial::PartialChecksum;
 pub use pieces::ChecksumPieces;
+pub use reader::ChecksumWatch;
 pub use seal::{ChecksumKey, ShortKey};
 pub use service::{ChecksumSource, Checksums, FoundChecksum};
+pub use writing::Writing;
 
 use std::fmt;
 
 use self::hash::Hash;
 
-/// A checksum in the making, fed piece by piece from the start.
+/// The computation of a checksum, fed piece by piece from the start.
 pub struct Checksum {
     algorithm: ChecksumAlgorithm,
     state: State,
@@ -47,7 +58,7 @@ enum State {
 }
 
 impl Checksum {
-    /// Starts with nothing read.
+    /// Starts with no bytes.
     pub fn new(algorithm: ChecksumAlgorithm) -> Self {
         use ChecksumAlgorithm as A;
         let partial = |kind| State::Partial(PartialChecksum::of_kind(kind));
@@ -93,7 +104,7 @@ impl fmt::Debug for Checksum {
 pub(crate) mod tests {
     use super::*;
 
-    /// The checksum of bytes in memory, which every other way must agree with.
+    /// The checksum of bytes in memory: the reference for all other computations.
     pub(crate) fn whole(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
         let mut checksum = Checksum::new(algorithm);
         checksum.update(bytes);

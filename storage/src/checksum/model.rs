@@ -1,4 +1,5 @@
-//! What is believed of files, against what is in them, whatever programs and other servers do.
+//! Model test: the checksums that are returned, compared with the content, after arbitrary changes by clients, programs
+//! and other servers.
 
 use std::fs::{self, FileTimes};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -12,30 +13,30 @@ use super::tests::whole;
 use super::version::{QUIET, facts, version};
 use crate::{Storage as _, StorageError};
 
-/// All of one length, since other lengths are easily told apart.
+/// All of one length: a change of the length is easy to detect.
 const CONTENTS: [&[u8]; 3] = [b"content", b"CONTENT", b"0123456"];
 const NAMES: [&str; 2] = ["a", "b"];
 const ALGORITHMS: [ChecksumAlgorithm; 2] = [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5];
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A client stores a file. What is summed while it arrives is remembered.
+    /// A client stores a file, whose checksum is perhaps computed while it arrives.
     Receive {
         name: usize,
         content: usize,
         summed: bool,
     },
-    /// A client asks. Files are taken for quiet.
+    /// A client requests a checksum. Files count as quiet.
     Ask {
         name: usize,
         algorithm: usize,
     },
-    /// A client sets a time.
+    /// A client sets the modification time.
     SetModified {
         name: usize,
         seconds: u64,
     },
-    /// The server starts anew, perhaps with another key.
+    /// The server restarts, perhaps with another key.
     Restart {
         key: u8,
     },
@@ -44,7 +45,7 @@ enum Step {
         name: usize,
         content: usize,
     },
-    /// The same, and it sets the old time, and the old attribute.
+    /// A program writes to a file, and restores its modification time and attribute.
     WriteInSecret {
         name: usize,
         content: usize,
@@ -63,7 +64,7 @@ enum Step {
         from: usize,
         to: usize,
     },
-    /// Some bytes of the attribute are others, or missing.
+    /// A byte of the attribute is changed, or its end is missing.
     Damage {
         name: usize,
         place: usize,
@@ -72,13 +73,13 @@ enum Step {
     SetMode {
         name: usize,
     },
-    /// A client gives a file another name, while a program perhaps writes to it.
+    /// A client renames a file, while a program perhaps writes to it.
     RenameByClient {
         from: usize,
         to: usize,
         meanwhile: Option<usize>,
     },
-    /// A client gives a file other rights.
+    /// A client changes the permissions of a file.
     SetModeByClient {
         name: usize,
     },
@@ -109,7 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 impl Site {
-    /// A server whose files all have the first of the contents.
+    /// A server whose files have the first content.
     fn with_files() -> Self {
         let site = Self::new(Some(key(0)));
         for name in NAMES {
@@ -123,7 +124,7 @@ impl Site {
     }
 
     fn set_attribute(&self, name: &str, value: Option<&[u8]>) {
-        // A file system without attributes has no wrong ones.
+        // A file system without attributes has no invalid ones.
         let _ = self.storage.set_checksum_attribute(name.as_ref(), value);
     }
 
@@ -204,7 +205,7 @@ impl Site {
         }
     }
 
-    /// The old name is that of a new file afterwards.
+    /// Afterwards the old name belongs to a new file.
     fn rename_by_client(&self, from: &str, to: &str, meanwhile: Option<&[u8]>) {
         self.relabel([from, to], || {
             if let Some(content) = meanwhile {
@@ -231,12 +232,12 @@ impl Site {
         self.receive(name, content, sums);
     }
 
-    /// Asks as `CKSM` does; whether reading the file was needed.
+    /// Requests a checksum as `CKSM` does. Returns whether the file had to be read.
     fn ask(&self, name: &str, algorithm: ChecksumAlgorithm) -> bool {
         let (file, stored) = (self.open(name), self.stored(name));
         let truth = whole(algorithm, &fs::read(self.path(name)).unwrap());
         let known = self.memory.recall(&file, algorithm);
-        let known = known.or_else(|| self.memory.recall_carried(&file, &stored, algorithm));
+        let known = known.or_else(|| self.memory.recall_stored(&file, &stored, algorithm));
         if let Some(known) = known {
             assert_eq!(known, truth, "{name} {algorithm}");
             return false;
@@ -251,7 +252,7 @@ impl Site {
 
     fn write_in_secret(&self, name: &str, content: &[u8]) {
         let (modified, attribute) = (self.modified(name), self.attribute(name));
-        // What is done sooner after the value was written is not noticed.
+        // A change sooner after the value was written is not detected.
         self.wait_for_clock(name, Duration::from_millis(60));
         self.write(name, content);
         self.set_modified(name, modified);
@@ -262,14 +263,14 @@ impl Site {
 
     fn pretend(&self, from: &str, to: &str) {
         if self.attribute(from).is_some() {
-            // As above: the value may have been this file's before.
+            // As above, because the value may be an earlier one of this file.
             self.wait_for_clock(to, Duration::from_millis(60));
         }
         self.set_attribute(to, self.attribute(from).as_deref());
         self.set_modified(to, self.modified(from));
     }
 
-    /// Waits until the file system stamps with times that are later than a file's last change by more than `margin`.
+    /// Waits until the file system's clock is later than a file's last change by more than `margin`.
     fn wait_for_clock(&self, name: &str, margin: Duration) {
         let (_, version) = facts(&self.open(name)).unwrap();
         loop {
@@ -290,20 +291,20 @@ impl Site {
     }
 }
 
-/// Such a server, unless this file system has no attributes.
+/// A server with files, unless this file system has no extended attributes.
 fn site_with_attributes() -> Option<Site> {
     Site::with_attributes().map(|_| Site::with_files())
 }
 
 #[test]
-fn checksums_outlive_the_server() {
+fn stored_checksums_survive_a_restart() {
     let Some(mut site) = site_with_attributes() else {
         return;
     };
     site.receive_summed("a", CONTENTS[1], true);
     site.take(&Step::Restart { key: 0 });
     assert!(!site.ask("a", ALGORITHMS[0]));
-    // What is computed joins what is there.
+    // A computed checksum is added to the stored ones.
     assert!(site.ask("a", ALGORITHMS[1]));
     site.take(&Step::SetModified {
         name: 0,
@@ -316,7 +317,7 @@ fn checksums_outlive_the_server() {
 }
 
 #[test]
-fn a_file_of_which_nothing_was_known_carries_what_was_computed() {
+fn a_computed_checksum_is_stored_with_the_file() {
     let Some(mut site) = site_with_attributes() else {
         return;
     };
@@ -327,7 +328,7 @@ fn a_file_of_which_nothing_was_known_carries_what_was_computed() {
 }
 
 #[test]
-fn a_time_that_is_set_through_us_makes_no_old_value_true() {
+fn setting_the_modification_time_does_not_revive_an_old_value() {
     let Some(mut site) = site_with_attributes() else {
         return;
     };
@@ -346,7 +347,7 @@ fn a_time_that_is_set_through_us_makes_no_old_value_true() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn what_is_believed_is_true(steps in prop::collection::vec(step(), 1..30)) {
+    fn every_returned_checksum_is_that_of_the_content(steps in prop::collection::vec(step(), 1..30)) {
         let mut site = Site::with_files();
         for step in &steps {
             site.take(step);

@@ -1,9 +1,8 @@
-//! Checksums of parts of a file that are put together to that of the whole.
+//! Checksums of parts of a file, which are combined to that of the whole file.
 //!
-//! Adler-32 and the CRCs are made of sums modulo a number or a polynomial, so the value for two sequences
-//! behind each other follows from the values of both and the length of the second. So parts are computed
-//! where and when their bytes are at hand, in any order and on any thread. MD5 and its successors have no
-//! such rule.
+//! Adler-32 and the CRCs are sums modulo a number or a polynomial, so the value of a concatenation follows from the values
+//! of both parts and the length of the second. Parts are therefore computed in any order and on any thread, while their
+//! bytes are in the cache. MD5 and the SHA family have no such rule.
 
 use std::fmt;
 
@@ -25,7 +24,7 @@ enum Sum {
     Crc(Polynomial, Box<Digest>),
 }
 
-/// The algorithms that can be put together.
+/// The algorithms whose values can be combined.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Adler32,
@@ -34,7 +33,7 @@ pub(super) enum Kind {
 }
 
 impl PartialChecksum {
-    /// Starts with nothing read; `None` for an algorithm whose values cannot be put together.
+    /// Starts with no bytes; `None` for an algorithm whose values cannot be combined.
     pub fn new(algorithm: ChecksumAlgorithm) -> Option<Self> {
         let kind = match algorithm {
             ChecksumAlgorithm::Adler32 => Kind::Adler32,
@@ -66,8 +65,8 @@ impl PartialChecksum {
         }
     }
 
-    /// Takes the part that follows this one in the file. Both must be of the same algorithm; parts of
-    /// different ones have nothing to do with each other, and this one stays as it is.
+    /// Appends the part that follows this one in the file. Both must be of the same algorithm; otherwise this has no
+    /// effect.
     pub fn append(&mut self, next: &Self) {
         match (&mut self.sum, &next.sum) {
             (Sum::Adler32(sum), Sum::Adler32(next_sum)) => {
@@ -83,14 +82,14 @@ impl PartialChecksum {
         self.length += next.length;
     }
 
-    /// Takes so many zeros, in time that grows with the logarithm of their number.
+    /// Appends zeros, in time logarithmic in their number.
     pub fn append_zeros(&mut self, count: u64) {
         let kind = match &self.sum {
             Sum::Adler32(_) => Kind::Adler32,
             Sum::Crc(Polynomial::Ethernet, _) => Kind::Crc32,
             Sum::Crc(Polynomial::Castagnoli, _) => Kind::Crc32c,
         };
-        // Runs of 1, 2, 4 ... zeros, of which those are taken whose bit the number has.
+        // Runs of 1, 2, 4 ... zeros: those are appended whose bit is set in the number.
         let mut run = Self::of_kind(kind);
         run.update(&[0]);
         let mut left = count;
@@ -106,7 +105,7 @@ impl PartialChecksum {
         }
     }
 
-    /// How many bytes it was made from.
+    /// The number of bytes taken.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -135,8 +134,8 @@ fn crc_value(digest: &Digest) -> u32 {
     u32::try_from(digest.finalize() & u64::from(u32::MAX)).expect("masked to 32 bits")
 }
 
-/// RFC 1950 8.2: `a` is one and the sum of all bytes; `b` is the sum of all values that `a` had. The bytes
-/// of the second part meet an `a` that is larger by what the first one has added to its one.
+/// RFC 1950 8.2: `a` is 1 plus the sum of all bytes, and `b` is the sum of all intermediate values of `a`. In the second
+/// part each intermediate `a` is larger by the sum of the first part's bytes.
 fn joined_adler32(first: u32, second: u32, second_length: u64) -> u32 {
     const BASE: u64 = 65_521;
     let halves = |value: u32| (u64::from(value & 0xffff), u64::from(value >> 16));
@@ -147,7 +146,7 @@ fn joined_adler32(first: u32, second: u32, second_length: u64) -> u32 {
     u32::try_from((b << 16) | a).expect("both are below 2^16")
 }
 
-/// A polynomial over two elements, its bits reflected, that a CRC is the rest of a division by.
+/// The generator polynomial of a CRC over GF(2), in reflected bit order.
 #[derive(Debug, Clone, Copy)]
 enum Polynomial {
     /// Of `CRC32`.
@@ -156,7 +155,7 @@ enum Polynomial {
     Castagnoli,
 }
 
-/// `x^(2^n)` for each bit that a length has when it is counted in bits.
+/// `x^(2^n)` for each bit of a length in bits.
 type Powers = [u32; 64 + BITS_OF_BYTE];
 
 /// Eight bits are `2^3`.
@@ -170,9 +169,8 @@ impl Polynomial {
         }
     }
 
-    /// The CRC of two sequences from those of each: the first is moved up by the length of the second,
-    /// which is a multiplication by `x^bits`, and the ones that CRCs begin and end with cancel out
-    /// (`crc32_combine` of zlib 1.2.12 does it in this way). Some hundred steps, whatever the length.
+    /// The CRC of a concatenation. The first CRC is multiplied by `x^bits` for the length of the second part; initial and
+    /// final inversion cancel out (as in `crc32_combine` of zlib 1.2.12). Takes some hundred steps for any length.
     fn join(self, first: u32, second: u32, second_bytes: u64) -> u32 {
         const ETHERNET: Powers = powers(ETHERNET_BITS);
         const CASTAGNOLI: Powers = powers(CASTAGNOLI_BITS);
@@ -232,13 +230,13 @@ mod tests {
     ];
 
     fn part(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> PartialChecksum {
-        let mut part = PartialChecksum::new(algorithm).expect("it can be put together");
+        let mut part = PartialChecksum::new(algorithm).expect("it can be combined");
         part.update(bytes);
         part
     }
 
     #[test]
-    fn hashes_cannot_be_put_together() {
+    fn hashes_cannot_be_combined() {
         for algorithm in ChecksumAlgorithm::ALL {
             let combines = PartialChecksum::new(algorithm).is_some();
             assert_eq!(combines, COMBINING.contains(&algorithm), "{algorithm}");
@@ -246,8 +244,8 @@ mod tests {
     }
 
     #[test]
-    fn long_parts_are_put_together() {
-        // Long enough for both sums of Adler-32 to have gone round many times.
+    fn long_parts_are_combined() {
+        // Long enough for both sums of Adler-32 to wrap many times.
         let bytes = vec![0xff; 3 << 20];
         for algorithm in COMBINING {
             let (first, second) = bytes.split_at(1 << 20);
@@ -272,7 +270,7 @@ mod tests {
                 let mut joined = part(algorithm, &first);
                 joined.append(&tail);
                 prop_assert_eq!(joined.finish(), whole(algorithm, &all));
-                // What was put together goes on like any other.
+                // A combined value can be continued like any other.
                 let mut continued = part(algorithm, &first);
                 continued.append(&part(algorithm, &second));
                 continued.update(&third);

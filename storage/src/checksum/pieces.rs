@@ -1,7 +1,6 @@
-//! The checksum of a file whose pieces come in any order.
+//! The checksum of a file whose pieces arrive in any order.
 //!
-//! Neighbours are joined as soon as both are there, so that memory is bounded by the number of holes
-//! and not by the size of the file.
+//! Adjacent pieces are joined at once, so memory is bounded by the number of gaps and not by the size of the file.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +9,12 @@ use super::PartialChecksum;
 /// Pieces of one file, all of one algorithm.
 #[derive(Debug, Default)]
 pub struct ChecksumPieces {
-    /// By where they start; no two of them touch.
+    /// By offset. No two of them are adjacent.
     pieces: BTreeMap<u64, PartialChecksum>,
 }
 
 impl ChecksumPieces {
-    /// None yet.
+    /// Without pieces.
     pub fn new() -> Self {
         Self::default()
     }
@@ -57,7 +56,7 @@ mod tests {
     use super::super::tests::whole;
     use super::*;
 
-    /// Cuts `bytes` at `cuts`, and tells the pieces in the order of `order`.
+    /// Cuts `bytes` at `cuts`, and returns the pieces in the order of `order`.
     fn pieces<'a>(bytes: &'a [u8], cuts: &[usize], order: &[u32]) -> Vec<(usize, &'a [u8])> {
         let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
         cuts.extend([0, bytes.len()]);

@@ -1,30 +1,29 @@
-//! Keeps checksums while files get other names, times and rights through this process.
+//! Keeps checksums while this process changes the name, times or permissions of a file for a client.
 //!
-//! All of that moves ctime, by which writes are noticed. So the file's state is read right before and right after: a
-//! write in between changes its size or its mtime. A program that writes in between and sets mtime back to
-//! the nanosecond is not noticed, nor is one that writes while a client has mtime set; so nothing is kept if that took
-//! long.
+//! Such a change moves ctime, which also detects writes. So the file's version is read right before and right after: a
+//! write in between changes size or mtime. A program that writes in between and restores mtime to the nanosecond is not
+//! detected, nor is one that writes while a client has mtime set. Therefore nothing is kept if the change took long.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use super::memory::ChecksumMemory;
 use super::seal::Sums;
-use super::version::{Place, Version, facts};
+use super::version::{FileId, Version, facts};
 use crate::{OpenedFile, StorageError, StoredFile};
 
-/// How long a change may take, which is some microseconds mostly: longer than one on a busy machine.
+/// The longest duration of a change. Most take microseconds; the margin is for a busy machine.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What is known of a file before it is changed.
+/// The checksums of a file before it is changed.
 struct Known {
-    place: Place,
+    id: FileId,
     version: Version,
     sums: Sums,
     since: Instant,
 }
 
 impl ChecksumMemory {
-    /// Sets a file's time of modification, and keeps its checksums.
+    /// Sets a file's modification time, and keeps its checksums.
     ///
     /// # Errors
     ///
@@ -38,14 +37,14 @@ impl ChecksumMemory {
         let known = self.known_before(file, stored);
         stored.storage.set_modified(stored.path, modified)?;
         if !known.is_some_and(|known| self.keep_after(file, stored, known, |_| true)) {
-            // What it carries may be true of the time that it has from here on, and not of its content.
-            self.remove_carried(stored);
+            // The stored value may be one for the new modification time and an earlier content.
+            self.remove_stored(stored);
         }
         Ok(())
     }
 
-    /// Has `relabel` give a file another name or other rights, and keeps its checksums. `stored` is its name before and
-    /// its name afterwards.
+    /// Calls `relabel`, which changes the name or the permissions of a file, and keeps its checksums. `stored` is its name
+    /// before and afterwards.
     ///
     /// # Errors
     ///
@@ -69,17 +68,17 @@ impl ChecksumMemory {
 
     fn known_before(&self, file: &OpenedFile, stored: &StoredFile<'_>) -> Option<Known> {
         let since = Instant::now();
-        let (place, version) = facts(file).ok()?;
-        let sums = self.known(stored, place, version);
+        let (id, version) = facts(file).ok()?;
+        let sums = self.known(stored, id, version);
         (!sums.is_empty()).then_some(Known {
-            place,
+            id,
             version,
             sums,
             since,
         })
     }
 
-    /// Keeps what was known before of a file that is believed to have the same content after; whether it is.
+    /// Keeps the checksums of a file if its content is still the same; returns whether it is.
     fn keep_after(
         &self,
         file: &OpenedFile,
@@ -95,7 +94,7 @@ impl ChecksumMemory {
             && is_same(&after)
             && known.since.elapsed() <= LONGEST;
         if is_same {
-            self.keep((file, stored), known.place, after, known.sums);
+            self.keep((file, stored), known.id, after, known.sums);
         }
         is_same
     }
@@ -114,14 +113,14 @@ mod tests {
     const ADLER: ChecksumAlgorithm = ChecksumAlgorithm::Adler32;
     const SUM: &str = "0bcb02fc";
 
-    /// More than a tick of the slowest clock that Linux is built with, and less than what a change may take.
+    /// More than a tick of the slowest clock that Linux is built with, and less than [`LONGEST`].
     const TICK: Duration = Duration::from_millis(15);
 
     fn site() -> Site {
         Site::new(None)
     }
 
-    /// A client stores the file that the tests are about.
+    /// A client stores the file `file`.
     fn receive(site: &Site) {
         site.receive("file", b"content", vec![(ADLER, SUM.to_owned())]);
         assert!(is_known(site, "file"));
@@ -133,7 +132,7 @@ mod tests {
         sum.is_some()
     }
 
-    /// Gives the file the name `other`, after `before`.
+    /// Renames the file to `other`, after `before`.
     fn rename(site: &Site, before: impl FnOnce()) {
         let names = (&site.stored("file"), &site.stored("other"));
         let relabel = || {
@@ -159,20 +158,20 @@ mod tests {
             .keep_while_relabelled(&file, (&stored, &stored), set);
         relabelled.unwrap();
         assert!(is_known(&site, "other"));
-        // It is not carried on to what comes in its place.
+        // A new content does not inherit it.
         fs::write(site.path("other"), b"CONTENT").unwrap();
         assert!(!is_known(&site, "other"));
     }
 
     #[test]
-    fn what_is_written_just_before_the_new_name_is_noticed() {
+    fn a_write_just_before_a_rename_is_detected() {
         let contents: [&[u8]; 2] = [b"CONTENT", b"longer content"];
         for content in contents {
             let site = site();
             receive(&site);
             rename(&site, || {
                 site.write("file", content);
-                // So that the new name is given in a later tick of the file system's clock.
+                // The rename happens in a later tick of the file system's clock.
                 let written = Instant::now();
                 while written.elapsed() < TICK {
                     std::thread::yield_now();
@@ -189,12 +188,12 @@ mod tests {
         let version = |name| facts(&site.open(name)).unwrap().1;
         let before = version("file");
         rename(&site, || std::thread::sleep(LONGEST));
-        // Where a new name leaves ctime as it was, there is nothing to keep.
+        // If the file system does not change ctime on a rename, the checksum is still valid.
         assert_eq!(is_known(&site, "other"), version("other") == before);
     }
 
     #[test]
-    fn a_failure_leaves_what_was_known() {
+    fn a_failed_rename_keeps_the_checksum() {
         let site = site();
         receive(&site);
         let names = (&site.stored("file"), &site.stored("no/such"));
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_carries_its_checksum_under_its_new_name() {
+    fn the_stored_checksum_survives_a_rename() {
         let Some(mut site) = Site::with_attributes() else {
             return;
         };
@@ -215,13 +214,13 @@ mod tests {
         site.restart(key(0));
         let (file, stored) = (site.open("other"), site.stored("other"));
         assert_eq!(
-            site.memory.recall_carried(&file, &stored, ADLER).as_deref(),
+            site.memory.recall_stored(&file, &stored, ADLER).as_deref(),
             Some(SUM)
         );
     }
 
     #[test]
-    fn a_time_that_is_set_through_us_changes_no_content() {
+    fn setting_the_modification_time_keeps_the_checksum() {
         let site = site();
         receive(&site);
         let file = site.open("file");

@@ -1,9 +1,9 @@
-//! The value of the attribute in which a file carries its checksums: what it says, and how it is known to be ours.
+//! The value of the extended attribute that holds a file's checksums: its format and its authentication.
 //!
-//! A user who may write to a file may write its attributes, so a value counts only with a message authentication
-//! code under a key of the server's. It covers the file's inode, size and time of modification as well, which
-//! the value therefore need not name: of another file, or another content, it is nonsense. The key is all that
-//! is secret; servers that share a file system may share it.
+//! Every account that may write to a file may also write its attributes, so a value is accepted only with a message
+//! authentication code (HMAC-SHA256) under the server's key. The code also covers the file's inode, size and modification
+//! time: a value that is copied to another file, or kept over a change of the content, fails the verification. Servers
+//! that share a file system may share the key.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use aws_lc_rs::hmac;
 
 use super::ChecksumAlgorithm;
 use super::hash::hexadecimal;
-use super::version::{Place, Time, Version};
+use super::version::{FileId, Time, Version};
 
 /// Checksums of one file, by algorithm.
 pub(super) type Sums = Vec<(ChecksumAlgorithm, String)>;
 
-/// How long after the time that a value names it may have been written: some ticks of the file system's clock and a
-/// round trip to a file server.
-const SETTLING: Duration = Duration::from_millis(50);
+/// The most by which writing a value may move the change time: some ticks of the file system's clock and a round trip to
+/// a file server.
+const WRITE_TIME: Duration = Duration::from_millis(50);
 
-/// Before what follows from it is another format.
+/// The version of the format, the first byte of a value.
 const FORMAT: u8 = 1;
 
 const CODE_BYTES: usize = 32;
 
-/// The fewest bytes that a key has.
+/// The minimum length of a key.
 const KEY_BYTES: usize = 32;
 
-/// What makes values ours.
+/// The key that authenticates values.
 #[derive(Clone)]
 pub struct ChecksumKey(hmac::Key);
 
@@ -37,12 +37,12 @@ pub struct ChecksumKey(hmac::Key);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a key of {bytes} bytes is too short: it must have at least {KEY_BYTES}")]
 pub struct ShortKey {
-    /// How long it is.
+    /// Its length.
     pub bytes: usize,
 }
 
 impl ChecksumKey {
-    /// Takes at least 32 unpredictable bytes.
+    /// A key of at least 32 unpredictable bytes.
     ///
     /// # Errors
     ///
@@ -55,10 +55,10 @@ impl ChecksumKey {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
 
-    /// The value that says `sums` of a file that was last changed at `changed` before the value is written.
+    /// The value for a file with these checksums. `changed` is the file's change time before the value is written.
     pub(super) fn seal(
         &self,
-        place: Place,
+        file: FileId,
         version: Version,
         changed: Time,
         sums: &[(ChecksumAlgorithm, String)],
@@ -69,22 +69,22 @@ impl ChecksumKey {
             value.push(tag(*algorithm));
             value.extend(bytes(sum));
         }
-        let code = hmac::sign(&self.0, &covered(place, version, &value));
+        let code = hmac::sign(&self.0, &covered(file, version, &value));
         value.extend_from_slice(code.as_ref());
         value
     }
 
-    /// What a value says of a file, if it is ours and of the content that the file has.
-    pub(super) fn open(&self, value: &[u8], place: Place, version: Version) -> Option<Sums> {
-        let said = value.len().checked_sub(CODE_BYTES)?;
-        let (said, code) = value.split_at(said);
-        hmac::verify(&self.0, &covered(place, version, said), code).ok()?;
-        let mut rest = said;
+    /// The checksums in a value, if it was made with this key for the present content of this file.
+    pub(super) fn open(&self, value: &[u8], file: FileId, version: Version) -> Option<Sums> {
+        let end = value.len().checked_sub(CODE_BYTES)?;
+        let (body, code) = value.split_at(end);
+        hmac::verify(&self.0, &covered(file, version, body), code).ok()?;
+        let mut rest = body;
         if take::<1>(&mut rest)? != [FORMAT] {
             return None;
         }
         let changed = take_time(&mut rest)?;
-        is_believed(version, changed).then_some(())?;
+        is_unchanged_since(version, changed).then_some(())?;
         let mut sums = Vec::new();
         while let Some([number]) = take(&mut rest) {
             let algorithm = algorithm(number)?;
@@ -104,23 +104,23 @@ impl fmt::Debug for ChecksumKey {
     }
 }
 
-/// Whether the file is unchanged since a value was written that names `changed` as the time of change before it.
+/// Whether a file is unchanged since a value was written, when its change time was `changed`.
 ///
-/// Writing the value moves the time of change, which no program can set, so the value cannot name the time that it
-/// leaves; but it was the last change if the file's is hardly later than that.
-pub(super) fn is_believed(version: Version, changed: Time) -> bool {
+/// Writing the value moves the change time, and no program can set it. So the value cannot contain the change time that
+/// results. But if the file's change time is at most [`WRITE_TIME`] later, writing the value was the last change.
+pub(super) fn is_unchanged_since(version: Version, changed: Time) -> bool {
     let since = version.changed.since(changed);
-    version.modified < changed && since.is_some_and(|since| since <= SETTLING)
+    version.modified < changed && since.is_some_and(|since| since <= WRITE_TIME)
 }
 
-/// What the code is computed from.
-fn covered(place: Place, version: Version, said: &[u8]) -> Vec<u8> {
-    // Device numbers are another each time that some file systems are mounted.
+/// The bytes that the authentication code covers.
+fn covered(file: FileId, version: Version, body: &[u8]) -> Vec<u8> {
+    // The device number is left out: some file systems get another one each time they are mounted.
     let mut covered = b"gridhaul checksums of a file\0".to_vec();
-    covered.extend_from_slice(&place.inode.to_le_bytes());
+    covered.extend_from_slice(&file.inode.to_le_bytes());
     covered.extend_from_slice(&version.size.to_le_bytes());
     put_time(&mut covered, version.modified);
-    covered.extend_from_slice(said);
+    covered.extend_from_slice(body);
     covered
 }
 
@@ -142,7 +142,7 @@ fn take<const BYTES: usize>(rest: &mut &[u8]) -> Option<[u8; BYTES]> {
     Some(*first)
 }
 
-/// The number that stands for an algorithm; they stay what they are.
+/// The number of an algorithm in a value. Existing numbers must not change: files have them.
 fn tag(algorithm: ChecksumAlgorithm) -> u8 {
     use ChecksumAlgorithm as A;
     match algorithm {
@@ -172,7 +172,7 @@ fn digest_bytes(algorithm: ChecksumAlgorithm) -> usize {
     }
 }
 
-/// The bytes of a checksum, which is in lower-case hexadecimal.
+/// The bytes of a checksum that is written in lower-case hexadecimal.
 fn bytes(sum: &str) -> impl Iterator<Item = u8> {
     let digits = sum.as_bytes().chunks_exact(2);
     let digit = |digit: u8| match digit {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::store::CHECKSUM_ATTRIBUTE_BYTES;
 
-    const PLACE: Place = Place {
+    const FILE: FileId = FileId {
         device: 1,
         inode: 77,
     };
@@ -222,35 +222,35 @@ mod tests {
     }
 
     #[test]
-    fn a_value_says_what_it_was_told_of_the_same_content() {
+    fn a_value_is_accepted_for_the_same_content_only() {
         let sums = all_sums();
-        let value = key(1).seal(PLACE, version(0, 2000), at(1990), &sums);
+        let value = key(1).seal(FILE, version(0, 2000), at(1990), &sums);
         assert!(value.len() <= CHECKSUM_ATTRIBUTE_BYTES);
-        let open = |key: ChecksumKey, place, version| key.open(&value, place, version);
-        assert_eq!(open(key(1), PLACE, version(0, 2000)), Some(sums));
-        assert_eq!(open(key(2), PLACE, version(0, 2000)), None);
-        let elsewhere = Place { inode: 78, ..PLACE };
-        assert_eq!(open(key(1), elsewhere, version(0, 2000)), None);
+        let open = |key: ChecksumKey, file, version| key.open(&value, file, version);
+        assert_eq!(open(key(1), FILE, version(0, 2000)), Some(sums));
+        assert_eq!(open(key(2), FILE, version(0, 2000)), None);
+        let other = FileId { inode: 78, ..FILE };
+        assert_eq!(open(key(1), other, version(0, 2000)), None);
         let longer = Version {
             size: 10,
             ..version(0, 2000)
         };
-        assert_eq!(open(key(1), PLACE, longer), None);
-        assert_eq!(open(key(1), PLACE, version(1, 2000)), None);
+        assert_eq!(open(key(1), FILE, longer), None);
+        assert_eq!(open(key(1), FILE, version(1, 2000)), None);
     }
 
     #[test]
-    fn whatever_is_done_to_the_file_later_moves_its_time_of_change_too_far() {
-        for (changed, believed) in [(1989, false), (1990, true), (2040, true), (2041, false)] {
+    fn a_later_change_time_invalidates_a_value() {
+        for (changed, accepted) in [(1989, false), (1990, true), (2040, true), (2041, false)] {
             let version = version(0, changed);
-            let value = key(1).seal(PLACE, version, at(1990), &all_sums());
-            let opened = key(1).open(&value, PLACE, version);
-            assert_eq!(opened.is_some(), believed, "{changed}");
+            let value = key(1).seal(FILE, version, at(1990), &all_sums());
+            let opened = key(1).open(&value, FILE, version);
+            assert_eq!(opened.is_some(), accepted, "{changed}");
         }
         // A write in the same tick of the clock could have left the same times.
         let version = version(1990, 1990);
-        let value = key(1).seal(PLACE, version, at(1990), &all_sums());
-        assert_eq!(key(1).open(&value, PLACE, version), None);
+        let value = key(1).seal(FILE, version, at(1990), &all_sums());
+        assert_eq!(key(1).open(&value, FILE, version), None);
     }
 
     #[test]
@@ -265,25 +265,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_somebody_else_wrote_says_nothing(
+        fn values_without_the_key_are_rejected(
             value in prop::collection::vec(any::<u8>(), 0..300),
         ) {
-            prop_assert_eq!(key(1).open(&value, PLACE, version(0, 2000)), None);
+            prop_assert_eq!(key(1).open(&value, FILE, version(0, 2000)), None);
         }
 
         #[test]
-        fn a_value_that_was_changed_says_nothing(
+        fn a_changed_value_is_rejected(
             place in any::<prop::sample::Index>(),
             change in 1..=u8::MAX,
             length in any::<prop::sample::Index>(),
         ) {
             let version = version(0, 2000);
-            let mut value = key(1).seal(PLACE, version, at(1990), &all_sums());
+            let mut value = key(1).seal(FILE, version, at(1990), &all_sums());
             let short = &value[..length.index(value.len())];
-            prop_assert_eq!(key(1).open(short, PLACE, version), None);
+            prop_assert_eq!(key(1).open(short, FILE, version), None);
             let place = place.index(value.len());
             value[place] ^= change;
-            prop_assert_eq!(key(1).open(&value, PLACE, version), None);
+            prop_assert_eq!(key(1).open(&value, FILE, version), None);
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Where checksums of files come from: the memory, an attribute of the file, or its content.
+//! Finds the checksum of a file: in memory, in an attribute of the file, or by reading the content.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::compute::{ChecksumWatch, compute};
+use super::compute::compute;
 use super::memory::ChecksumMemory;
+use super::reader::ChecksumWatch;
 use super::threads::SpareThreads;
 use super::version::version;
 use super::{ChecksumAlgorithm, ChecksumKey};
@@ -17,31 +18,31 @@ pub struct Checksums {
     spare: SpareThreads,
 }
 
-/// A checksum, and how it was found.
+/// A checksum and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundChecksum {
     /// In lower-case hexadecimal.
     pub value: String,
-    /// Where it comes from.
+    /// How it was found.
     pub source: ChecksumSource,
-    /// The bytes that were read for it.
+    /// The number of bytes that were read to compute it.
     pub read_bytes: u64,
 }
 
-/// Where a checksum comes from.
+/// How a checksum was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChecksumSource {
-    /// This process remembered it.
+    /// In the memory of this process.
     Memory,
-    /// The file carried it.
+    /// In the attribute of the file.
     Attribute,
-    /// The file was read.
+    /// By reading the file.
     Content,
 }
 
 impl Checksums {
-    /// All checksums together are computed on `threads` threads beside those that ask for them, and those
-    /// of `files` files are remembered. With a key, files carry theirs as well.
+    /// Computations share `threads` threads beside those of their callers. The checksums of up to `files` files are
+    /// remembered. With a key, they are stored with the files as well.
     pub fn new(threads: usize, files: usize, key: Option<ChecksumKey>) -> Self {
         Self {
             memory: ChecksumMemory::new(files, key),
@@ -49,7 +50,7 @@ impl Checksums {
         }
     }
 
-    /// What is known without reading.
+    /// The remembered checksums.
     pub fn memory(&self) -> &Arc<ChecksumMemory> {
         &self.memory
     }
@@ -57,11 +58,11 @@ impl Checksums {
     /// The checksum of `length` bytes of `file` from `offset`. `stored` is its name.
     ///
     /// Without a length, or with one that passes the end, the part goes to the end; a part that starts
-    /// past the end is empty. Memory is bounded, whatever the length.
+    /// past the end is empty. Memory use does not depend on the length.
     ///
     /// # Errors
     ///
-    /// Every read error, `EIO` if the file is cut while it is read, and `ECANCELED`.
+    /// Read errors, `EIO` if the file is truncated while it is read, and `ECANCELED`.
     pub fn of(
         &self,
         (file, stored): (&OpenedFile, &StoredFile<'_>),
@@ -106,8 +107,8 @@ impl Checksums {
         };
         let remembered = self.memory.recall(file, algorithm);
         remembered.map(found(ChecksumSource::Memory)).or_else(|| {
-            let carried = self.memory.recall_carried(file, stored, algorithm);
-            carried.map(found(ChecksumSource::Attribute))
+            let stored = self.memory.recall_stored(file, stored, algorithm);
+            stored.map(found(ChecksumSource::Attribute))
         })
     }
 }

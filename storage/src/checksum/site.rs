@@ -1,4 +1,4 @@
-//! What the tests of what is remembered share: a directory with files, which clients and programs change.
+//! Fixture of the tests of remembered checksums: a directory whose files are changed by clients and programs.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -30,7 +30,7 @@ impl Site {
         }
     }
 
-    /// A site whose files can carry something, unless this file system has no attributes.
+    /// A site that stores checksums with files, unless this file system has no extended attributes.
     pub(super) fn with_attributes() -> Option<Self> {
         let site = Self::new(Some(key(0)));
         File::create(site.path("probe")).unwrap();
@@ -42,7 +42,7 @@ impl Site {
         set.ok().map(|()| site)
     }
 
-    /// The server starts anew, and remembers what files carry.
+    /// Restarts the server: it loses its memory, and keeps the attributes of files.
     pub(super) fn restart(&mut self, key: ChecksumKey) {
         self.memory = ChecksumMemory::new(16, Some(key));
     }
@@ -64,7 +64,7 @@ impl Site {
         file.unwrap()
     }
 
-    /// A client stores a file, and these are said to be its checksums.
+    /// A client stores a file, which is remembered with these checksums.
     pub(super) fn receive(&self, name: &str, content: &[u8], sums: Sums) {
         let mut file = File::create(self.path(name)).unwrap();
         let opened = opened(&file);
@@ -74,7 +74,7 @@ impl Site {
         writing.remember(&opened, &self.stored(name), length, sums);
     }
 
-    /// A program writes over the first bytes of a file.
+    /// A program overwrites the first bytes of a file.
     pub(super) fn write(&self, name: &str, content: &[u8]) {
         self.writable(name).write_all_at(content, 0).unwrap();
     }

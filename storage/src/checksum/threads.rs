@@ -1,11 +1,11 @@
-//! How many threads compute checksums.
+//! Limits the threads that compute checksums.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Threads that checksums may use beside those that they were asked on, shared by all computations. Nobody waits
-/// for them: a computation that finds none goes on without. None keeps more than its share while another computation
-/// wants some: shares change as computations come and go, and each gives back what is too much between two pieces
-/// of its file.
+/// The threads that checksum computations may use beside those of their callers. All computations have equal shares.
+///
+/// A computation that finds no free thread continues without it. When another computation begins, shares become smaller,
+/// and each computation returns its excess threads between two pieces of its file.
 #[derive(Debug)]
 pub(super) struct SpareThreads {
     total: usize,
@@ -18,14 +18,14 @@ struct Use {
     computations: usize,
 }
 
-/// A computation that may borrow threads.
+/// A computation that borrows threads.
 #[derive(Debug)]
 pub(super) struct Borrower<'a> {
     owner: &'a SpareThreads,
     held: Mutex<usize>,
 }
 
-/// A thread; it goes back when this is dropped.
+/// A borrowed thread. It is returned when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lent<'a> {
     borrower: &'a Borrower<'a>,
@@ -49,7 +49,7 @@ impl SpareThreads {
 }
 
 impl Borrower<'_> {
-    /// One thread more, if there is one and this has not its share already.
+    /// Borrows a thread, if one is free and the computation has less than its share.
     pub(super) fn borrow(&self) -> Option<Lent<'_>> {
         let mut held = locked(&self.held);
         let mut use_now = locked(&self.owner.use_now);
@@ -70,14 +70,13 @@ impl Drop for Borrower<'_> {
 }
 
 impl Lent<'_> {
-    /// Gives the thread back if its borrower has more than its share; whether it did is for the thread to end
-    /// by.
+    /// Returns the thread if its borrower has more than its share. The thread must end if this is `None`.
     pub(super) fn keep(self) -> Option<Self> {
         let owner = self.borrower.owner;
         let share = owner
             .total
             .div_ceil(locked(&owner.use_now).computations.max(1));
-        // Locked for as long as this statement only: dropping `self` takes it again.
+        // The lock is released at the end of the statement: dropping `self` takes it again.
         let too_many = *locked(&self.borrower.held) > share;
         (!too_many).then_some(self)
     }
@@ -90,8 +89,8 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Numbers are right after every statement.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks data that is consistent whenever its lock is released, so that poisoning is harmless.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_never_more_than_there_are() {
+    fn the_total_is_never_exceeded() {
         let threads = SpareThreads::new(3);
         let only = threads.borrower();
         let lent: Vec<_> = std::iter::from_fn(|| only.borrow()).collect();
@@ -113,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_more_than_the_share_gives_back_between_two_pieces() {
+    fn excess_threads_are_returned_between_two_pieces() {
         let threads = SpareThreads::new(4);
         let first = threads.borrower();
         let lent: Vec<_> = std::iter::from_fn(|| first.borrow()).collect();
         assert_eq!(lent.len(), 4);
         let lent: Vec<_> = lent.into_iter().filter_map(Lent::keep).collect();
-        assert_eq!(lent.len(), 4, "nobody else wants any");
+        assert_eq!(lent.len(), 4, "no other computation runs");
         let second = threads.borrower();
         let lent: Vec<_> = lent.into_iter().filter_map(Lent::keep).collect();
         assert_eq!(lent.len(), 2);
@@ -127,6 +126,6 @@ mod tests {
         assert_eq!(seconds.len(), 2);
         drop(seconds);
         drop(second);
-        assert!(first.borrow().is_some(), "what is not wanted is lent again");
+        assert!(first.borrow().is_some(), "free threads are lent again");
     }
 }

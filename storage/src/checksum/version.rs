@@ -1,4 +1,4 @@
-//! What the kernel says of a file's content, by which one content is told from another.
+//! Identifies the version of a file's content by size and timestamps.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,21 +7,23 @@ use rustix::io::Errno;
 
 use crate::{OpenedFile, StorageError};
 
-/// How long a file must not have changed before a checksum that was computed from it is remembered.
+/// The time for which a file must be unchanged before a checksum that was computed from it is remembered.
 pub(super) const QUIET: Duration = Duration::from_secs(60);
 
-/// Where a file is, whatever its name.
+/// Identifies a file independently of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct FileId {
     pub(super) device: u64,
     pub(super) inode: u64,
 }
 
-/// What differs between two contents of a file.
+/// The facts that differ between two contents of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) size: u64,
+    /// mtime
     pub(super) modified: Time,
+    /// ctime
     pub(super) changed: Time,
 }
 
@@ -43,11 +45,12 @@ impl Time {
 }
 
 impl Version {
-    /// Whether a later write cannot leave the same times.
+    /// Whether no later write can leave the same timestamps.
     pub(super) fn is_lasting(&self) -> bool {
         self.modified < self.changed
     }
 
+    /// Whether the file has not changed for [`QUIET`].
     pub(super) fn is_quiet(&self, now: SystemTime) -> bool {
         let since = now
             .checked_sub(QUIET)
@@ -59,20 +62,20 @@ impl Version {
     }
 }
 
-/// What the kernel says of an open file's content.
+/// The version of an open file.
 pub(super) fn version(file: &OpenedFile) -> Result<Version, StorageError> {
     facts(file).map(|(_, version)| version)
 }
 
-/// The same, and where the file is.
-pub(super) fn facts(file: &OpenedFile) -> Result<(Place, Version), StorageError> {
+/// The identity and the version of an open file.
+pub(super) fn facts(file: &OpenedFile) -> Result<(FileId, Version), StorageError> {
     const WANTED: StatxFlags = StatxFlags::INO
         .union(StatxFlags::SIZE)
         .union(StatxFlags::MTIME)
         .union(StatxFlags::CTIME);
     let facts: Statx = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, WANTED)
         .map_err(|errno| StorageError::new("stat", errno))?;
-    let place = Place {
+    let id = FileId {
         device: rustix::fs::makedev(facts.stx_dev_major, facts.stx_dev_minor),
         inode: facts.stx_ino,
     };
@@ -87,10 +90,10 @@ pub(super) fn facts(file: &OpenedFile) -> Result<(Place, Version), StorageError>
             nanoseconds: facts.stx_ctime.tv_nsec,
         },
     };
-    Ok((place, version))
+    Ok((id, version))
 }
 
-/// Sets a file's time of modification.
+/// Sets a file's modification time.
 pub(super) fn stamp(file: &OpenedFile, time: SystemTime) -> Result<(), Errno> {
     let since = time.duration_since(UNIX_EPOCH).map_err(|_| Errno::INVAL)?;
     let times = Timestamps {

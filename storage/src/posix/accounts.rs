@@ -1,8 +1,7 @@
 //! Names of users and groups.
 //!
-//! They are asked of the machine's account database (`getpwuid_r` and its like), so that LDAP and SSSD
-//! count. Asking can mean a network round trip and a listing asks for every entry, so answers are kept
-//! for a while, for the whole process.
+//! Names are looked up in the machine's account database (`getpwuid_r` and `getgrgid_r`), which includes LDAP and SSSD. A
+//! lookup may need a network round trip, and a listing needs one for every entry, so results are cached for the process.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,17 +11,17 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 use crate::Account;
 
-/// How many answers are kept of each kind.
+/// The number of cached names of users, and of groups.
 const KEPT: usize = 4096;
 
-/// How long an answer is kept, also the answer that there is no name.
+/// How long a result is cached, also that an account has no name.
 const LIFETIME: Duration = Duration::from_secs(300);
 
 static USERS: Names = Names::new();
 static GROUPS: Names = Names::new();
 
 impl Account {
-    /// A user, with the name that the account database has.
+    /// A user, with its name from the account database.
     pub fn user(id: u32) -> Self {
         let ask = |id| {
             let user = User::from_uid(Uid::from_raw(id)).ok().flatten();
@@ -32,7 +31,7 @@ impl Account {
         Self { id, name }
     }
 
-    /// A group, with the name that the account database has.
+    /// A group, with its name from the account database.
     pub fn group(id: u32) -> Self {
         let ask = |id| {
             let group = Group::from_gid(Gid::from_raw(id)).ok().flatten();
@@ -48,7 +47,7 @@ impl Account {
     }
 }
 
-/// The number of a group given by name or, where no group has that name, by number.
+/// The number of a group that is given by name or, if no group has that name, by number.
 pub fn group_number(group: &str) -> Option<u32> {
     if let Ok(Some(found)) = Group::from_name(group) {
         return Some(found.gid.as_raw());
@@ -56,9 +55,9 @@ pub fn group_number(group: &str) -> Option<u32> {
     plain_number(group)
 }
 
-/// The number of a group given by number.
+/// The number of a group that is given by number.
 pub(super) fn plain_number(group: &str) -> Option<u32> {
-    // The kernel takes the highest number for "leave it as it is".
+    // chown(2): the highest number means "no change".
     group.parse().ok().filter(|&id| id != u32::MAX)
 }
 
@@ -84,7 +83,7 @@ impl Names {
         {
             return answer.name.clone();
         }
-        // The lock is not held here: a slow directory service stops only those who need it.
+        // The lock is not held here: a slow directory service must not delay threads whose names are cached.
         let name = ask(id);
         let mut kept = self.lock();
         if kept.len() >= KEPT {
@@ -102,7 +101,7 @@ impl Names {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Answer>> {
-        // A map that a panic left behind is still a map.
+        // The map is consistent whenever the lock is released, so poisoning is harmless.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The facts of files, and who may do what with them.
+//! Metadata of files, and the access of the account to them.
 
 use std::ffi::OsStr;
 use std::mem;
@@ -13,34 +13,34 @@ use rustix::io::Errno;
 use super::resolve::{Root, path_of};
 use crate::{Access, Account, FileKind, Metadata};
 
-/// A root as one account sees it.
+/// A root from the point of view of one account.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) root: Root,
-    /// Nothing may be changed, whatever the kernel would say.
+    /// Changes are refused, also if the kernel would permit them.
     pub(super) read_only: bool,
-    /// The account database is asked for names.
+    /// Names are looked up in the account database.
     pub(super) account_names: bool,
-    /// The user that this process acts as.
+    /// The effective user of this process.
     user: u32,
-    /// The groups that this process acts with.
+    /// The effective and supplementary groups of this process.
     groups: Vec<u32>,
 }
 
-/// Whose word is taken for what an account may do.
+/// How access is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judge {
-    /// The kernel's, which knows access control lists, read-only mounts and the file server's mind.
-    /// It costs one to four system calls a file, and on NFS perhaps as many round trips.
+pub(super) enum AccessCheck {
+    /// By the kernel, which considers access control lists, read-only mounts and the file server. Costs one to four system
+    /// calls for each file, and on NFS up to as many round trips.
     Kernel,
-    /// The permission bits'. It costs nothing, which counts in a listing of a million entries.
+    /// By permission bits, without a system call: for listings of many entries.
     ModeBits,
 }
 
 impl View {
-    /// Takes the identity that this process has now for the one that will use the root.
+    /// A view with the present identity of this process.
     pub(super) fn new(root: Root, read_only: bool, account_names: bool) -> Self {
-        // The groups of a process can always be read; without them there is the main group.
+        // Reading the groups does not fail in practice; the effective group remains if it does.
         let mut groups = rustix::process::getgroups().unwrap_or_default();
         groups.push(rustix::process::getegid());
         Self {
@@ -52,22 +52,22 @@ impl View {
         }
     }
 
-    /// The facts of what `path` names, and where a link in the last place points to.
-    pub(super) fn stat(&self, path: &Path, judge: Judge) -> Result<Metadata, Errno> {
-        // Most paths are no links, and for those this is all: hold, ask, close.
+    /// The metadata of the file at `path`, and the target if its last component is a symbolic link.
+    pub(super) fn stat(&self, path: &Path, check: AccessCheck) -> Result<Metadata, Errno> {
+        // Most paths are not links and need three calls only: open, stat, close.
         let named = self.root.hold_unfollowed(path)?;
         let facts = facts_of(&named)?;
         if kind(&facts) != FileKind::Symlink {
-            return Ok(self.metadata(&named, &facts, None, judge));
+            return Ok(self.metadata(&named, &facts, None, check));
         }
         let target = link_target(named.as_fd(), OsStr::new(""))?;
         let followed = self.root.hold(path)?;
         let facts = facts_of(&followed)?;
-        Ok(self.metadata(&followed, &facts, Some(target), judge))
+        Ok(self.metadata(&followed, &facts, Some(target), check))
     }
 
-    /// The facts of an entry of a listing that is not followed. `before` are those of another: most
-    /// entries of a directory have the same accounts, whose names need not be asked for again.
+    /// The metadata of an entry of a listing, without following a link. `before` is that of the previous entry: most
+    /// entries of a directory have the same owner, whose name is reused.
     pub(super) fn entry(
         &self,
         facts: &Statx,
@@ -75,7 +75,7 @@ impl View {
         before: Option<&mut Metadata>,
     ) -> Metadata {
         let access = self.access_by_mode(facts);
-        // The kernel has no account of the highest number.
+        // The highest number is not a valid uid or gid.
         let take = |account: &mut Account| mem::replace(account, Account::number(u32::MAX));
         let (owner, group) = before.map_or((None, None), |before| {
             (Some(take(&mut before.owner)), Some(take(&mut before.group)))
@@ -96,13 +96,13 @@ impl View {
         held: impl AsFd,
         facts: &Statx,
         link_target: Option<PathBuf>,
-        judge: Judge,
+        check: AccessCheck,
     ) -> Metadata {
-        let access = match judge {
-            Judge::Kernel => self
+        let access = match check {
+            AccessCheck::Kernel => self
                 .access_by_kernel(held.as_fd(), facts)
                 .unwrap_or_else(|| self.access_by_mode(facts)),
-            Judge::ModeBits => self.access_by_mode(facts),
+            AccessCheck::ModeBits => self.access_by_mode(facts),
         };
         let accounts = (self.user(facts.stx_uid), self.group(facts.stx_gid));
         describe(facts, link_target, access, accounts)
@@ -124,7 +124,7 @@ impl View {
         }
     }
 
-    /// `None` where the kernel cannot be asked, which is where `/proc` is missing.
+    /// `None` if `/proc` is missing, so that the kernel cannot be asked.
     fn access_by_kernel(&self, held: BorrowedFd<'_>, facts: &Statx) -> Option<Access> {
         let path = path_of(held);
         let may =
@@ -137,7 +137,7 @@ impl View {
         let mut questions = Question::READ_OK;
         questions.set(Question::WRITE_OK, !self.read_only);
         questions.set(Question::EXEC_OK, directory);
-        // Mostly everything is allowed, and one question is enough.
+        // Mostly all access is permitted, and one call is enough.
         let all = may(questions)?;
         let single = |question| Some(questions.contains(question) && (all || may(question)?));
         Some(Access {
@@ -149,7 +149,7 @@ impl View {
 
     fn access_by_mode(&self, facts: &Statx) -> Access {
         let mode = u32::from(facts.stx_mode);
-        // The superuser reads and writes anything.
+        // The superuser may read and write all files.
         let bits = if self.user == 0 {
             0o7
         } else if self.user == facts.stx_uid {
@@ -188,13 +188,13 @@ fn describe(
     }
 }
 
-/// Asks for the facts of `name` in a directory; links are not followed, and nothing is mounted for it.
+/// The status of `name` in a directory. Symbolic links are not followed, and no automount is triggered.
 pub(super) fn facts_at(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statx(directory, name, flags, WANTED)
 }
 
-/// Where the link `name` in a directory points to; an empty name is the held link itself.
+/// The target of the link `name` in a directory; an empty name means the link that the descriptor refers to.
 pub(super) fn link_target(
     directory: BorrowedFd<'_>,
     name: impl rustix::path::Arg,
@@ -230,7 +230,7 @@ fn facts_of(held: impl AsFd) -> Result<Statx, Errno> {
     rustix::fs::statx(held, "", AtFlags::EMPTY_PATH, WANTED)
 }
 
-/// Nanoseconds count forwards, also before 1970.
+/// Nanoseconds are positive, also before 1970.
 fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let start = if seconds < 0 {

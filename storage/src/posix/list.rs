@@ -1,4 +1,4 @@
-//! Directories, read piece by piece.
+//! Reads directories in pieces of bounded size.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
-use super::facts::{self, Judge, View};
+use super::facts::{self, AccessCheck, View};
 use crate::{DirectoryRun, DirectoryStream, FileKind, Metadata, StorageError};
 
-/// Bytes that the kernel is asked to fill with names at a time; some hundred names.
+/// The buffer of `getdents64` in bytes, for some hundred names.
 const BUFFER: usize = 32 * 1024;
 
-/// The names in an open directory, in the order of the kernel, without `.` and `..`.
+/// The names in an open directory, in the order of the file system, without `.` and `..`.
 #[derive(Debug)]
 pub(super) struct Names {
     directory: Arc<OwnedFd>,
@@ -26,7 +26,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Starts where the descriptor stands, which is the beginning of one just opened.
+    /// Starts at the offset of the descriptor, which is 0 after it was opened.
     pub(super) fn new(directory: OwnedFd) -> Self {
         Self {
             directory: Arc::new(directory),
@@ -40,7 +40,7 @@ impl Names {
         self.directory.as_fd()
     }
 
-    /// The next name, and what it names if the file system says so here.
+    /// The next name, and the file's type if the file system reports it here.
     pub(super) fn next(&mut self) -> Result<Option<(CString, FileType)>, Errno> {
         let mut waiting = mem::take(&mut self.waiting);
         while waiting.is_empty() {
@@ -56,7 +56,7 @@ impl Names {
         Ok(next)
     }
 
-    /// Asks the kernel once, and shows what it tells; false at the end.
+    /// Makes one call of `getdents64`, and passes the entries to `show`; false at the end.
     fn read(&mut self, show: &mut dyn FnMut(&CStr, FileType)) -> Result<bool, Errno> {
         self.buffer.reserve(BUFFER);
         let mut entries = RawDir::new(&self.directory, self.buffer.spare_capacity_mut());
@@ -79,10 +79,10 @@ impl Names {
     }
 }
 
-/// A listing under way.
+/// A listing in progress.
 pub(super) struct Listing {
     view: Arc<View>,
-    /// What was asked for; the links in the directory are resolved from the root through it.
+    /// The path of the directory, through which its symbolic links are resolved from the root.
     path: Arc<Path>,
     names: Names,
 }
@@ -106,39 +106,37 @@ impl DirectoryStream for Listing {
             path: Arc::clone(&self.path),
             directory: Arc::clone(&self.names.directory),
             text: Vec::new(),
-            places: Vec::new(),
+            names: Vec::new(),
         };
-        while run.places.len() < enough {
+        while run.names.len() < enough {
             let more = self.names.read(&mut |name, _| run.push(name));
             if !more.map_err(|errno| StorageError::new("scandir", errno))? {
                 break;
             }
         }
-        Ok((!run.places.is_empty()).then(|| Box::new(run) as _))
+        Ok((!run.names.is_empty()).then(|| Box::new(run) as _))
     }
 }
 
-/// Some names of a listing.
-///
-/// Access is judged by permission bits, which costs nothing; the kernel is asked for single paths.
+/// A run of names of a listing.
 struct Run {
     view: Arc<View>,
     path: Arc<Path>,
     directory: Arc<OwnedFd>,
-    /// The names, each with a zero at its end as the kernel wants them.
+    /// The names, each with a terminating zero byte.
     text: Vec<u8>,
-    places: Vec<Place>,
+    names: Vec<NameRange>,
 }
 
-/// Where a name is, with its zero.
+/// The position of a name in the text, with its zero byte.
 #[derive(Clone, Copy)]
-struct Place {
+struct NameRange {
     start: usize,
     end: usize,
 }
 
-impl Place {
-    fn name(self, text: &[u8]) -> &OsStr {
+impl NameRange {
+    fn in_text(self, text: &[u8]) -> &OsStr {
         OsStr::from_bytes(&text[self.start..self.end - 1])
     }
 }
@@ -148,48 +146,47 @@ impl Run {
         let start = self.text.len();
         self.text.extend_from_slice(name.to_bytes_with_nul());
         let end = self.text.len();
-        self.places.push(Place { start, end });
+        self.names.push(NameRange { start, end });
     }
 
     fn sort(&mut self) {
         let text = &self.text;
-        self.places.sort_unstable_by_key(|place| place.name(text));
+        self.names.sort_unstable_by_key(|name| name.in_text(text));
     }
 
-    /// The directory once more, for one thread alone: runs that are worked at beside each other would
-    /// take turns at the count of references to one open file. `None` where it may not be searched,
-    /// and for few names.
+    /// A second descriptor of the directory, for this thread alone: threads that process runs concurrently would contend
+    /// for the reference count of a shared one. `None` if the directory may not be searched, and for few names.
     fn open_again(&self) -> Option<OwnedFd> {
-        /// Names for which it pays.
+        /// The number of names from which it pays off.
         const MANY: usize = 256;
 
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let again = || rustix::fs::openat(&*self.directory, c".", flags, Mode::empty()).ok();
-        (self.places.len() >= MANY).then(again).flatten()
+        (self.names.len() >= MANY).then(again).flatten()
     }
 
-    /// The facts of an entry of `directory`. `before` are those of another, most likely with the same
-    /// accounts, which it gives away.
+    /// The metadata of an entry of `directory`. `before` is that of the previous entry, most likely of the same owner,
+    /// whose name is moved out of it.
     fn metadata(
         &self,
         directory: BorrowedFd<'_>,
-        place: Place,
+        name: NameRange,
         before: Option<&mut Metadata>,
     ) -> Result<Metadata, Errno> {
-        let name = CStr::from_bytes_with_nul(&self.text[place.start..place.end]);
-        let name = name.map_err(|_| Errno::INVAL)?;
-        let facts = facts::facts_at(directory, name)?;
+        let c_name = CStr::from_bytes_with_nul(&self.text[name.start..name.end]);
+        let c_name = c_name.map_err(|_| Errno::INVAL)?;
+        let facts = facts::facts_at(directory, c_name)?;
         if facts::kind(&facts) != FileKind::Symlink {
             return Ok(self.view.entry(&facts, None, before));
         }
-        // The kernel resolves from the root only, so the whole path is resolved again. It stays inside, even if
-        // another directory was put there meanwhile.
-        let path: PathBuf = self.path.join(place.name(&self.text));
-        match self.view.stat(&path, Judge::ModeBits) {
+        // A link can be resolved from the root only, so the whole path is resolved again. It stays beneath the root, even
+        // if the directory was replaced meanwhile.
+        let path: PathBuf = self.path.join(name.in_text(&self.text));
+        match self.view.stat(&path, AccessCheck::ModeBits) {
             Ok(metadata) => Ok(metadata),
-            // It leads nowhere, or nowhere that this account can see.
+            // The link is dangling, or the account may not follow it.
             Err(_) => {
-                let target = facts::link_target(directory, name).ok();
+                let target = facts::link_target(directory, c_name).ok();
                 Ok(self.view.entry(&facts, target, before))
             }
         }
@@ -198,19 +195,19 @@ impl Run {
 
 impl DirectoryRun for Run {
     fn count(&self) -> usize {
-        self.places.len()
+        self.names.len()
     }
 
     fn retain(&mut self, wanted: &dyn Fn(&OsStr) -> bool) {
         let text = &self.text;
-        self.places.retain(|place| wanted(place.name(text)));
+        self.names.retain(|name| wanted(name.in_text(text)));
     }
 
     fn names(&mut self, show: &mut dyn FnMut(&OsStr)) {
         self.sort();
-        self.places
+        self.names
             .iter()
-            .for_each(|place| show(place.name(&self.text)));
+            .for_each(|name| show(name.in_text(&self.text)));
     }
 
     fn entries(&mut self, show: &mut dyn FnMut(&OsStr, &Metadata)) -> Result<(), StorageError> {
@@ -218,10 +215,10 @@ impl DirectoryRun for Run {
         let own = self.open_again();
         let directory = own.as_ref().unwrap_or(&self.directory).as_fd();
         let mut before = None;
-        for &place in &self.places {
-            match self.metadata(directory, place, before.as_mut()) {
-                Ok(metadata) => show(place.name(&self.text), before.insert(metadata)),
-                // It is gone already.
+        for &name in &self.names {
+            match self.metadata(directory, name, before.as_mut()) {
+                Ok(metadata) => show(name.in_text(&self.text), before.insert(metadata)),
+                // Removed meanwhile.
                 Err(Errno::NOENT | Errno::STALE) => {}
                 Err(errno) => return Err(StorageError::new("stat", errno)),
             }

@@ -1,7 +1,14 @@
-//! Files of the machine beneath a directory.
+//! The files beneath a directory of the machine.
 //!
-//! Calls that make, remove or rename a name work on the held directory of that name; all others on a
-//! held descriptor of what the path names. No path is resolved twice for one change.
+//! Calls that make, remove or rename an entry operate on a descriptor of its directory; all others on a descriptor of the
+//! file itself. No path is resolved twice for one change.
+//!
+//! ```text
+//! PosixStorage ──> open, direct     regular files, read and written
+//!      │     └───> list, remove     directories
+//!      └─────────> facts, accounts  metadata
+//! all of them ───> resolve ──> place, rules
+//! ```
 
 mod accounts;
 mod attribute;
@@ -23,7 +30,7 @@ use rustix::fs::{Advice, AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Ti
 use rustix::io::Errno;
 
 pub use self::accounts::group_number;
-use self::facts::{Judge, View};
+use self::facts::{AccessCheck, View};
 use self::list::Listing;
 use self::resolve::{Root, path_of};
 use crate::{DirectoryStream, Metadata, OpenedFile, Storage, StorageError, WriteMode};
@@ -33,16 +40,14 @@ use crate::{DirectoryStream, Metadata, OpenedFile, Storage, StorageError, WriteM
 pub struct PosixOptions {
     /// Every call that would change something fails with `EACCES`.
     pub read_only: bool,
-    /// Permission bits of new files, less the umask of the process. Set-user-ID, set-group-ID and sticky are
-    /// refused.
+    /// Permission bits of new files, before the umask is applied. Set-user-ID, set-group-ID and sticky are refused.
     pub file_mode: u32,
-    /// Permission bits of new directories, less the umask of the process. Set-user-ID is refused.
+    /// Permission bits of new directories, before the umask is applied. Set-user-ID is refused.
     pub directory_mode: u32,
-    /// Whose rights are used.
+    /// The kind of account that the calls act for.
     pub rights: Rights,
-    /// Whether the account database is asked for the names of users and groups. Without it metadata has
-    /// numbers alone, and [`Storage::set_group`] takes nothing else: for a process that cannot reach the
-    /// database.
+    /// Looks names of users and groups up in the account database. Without it metadata contains only numbers, and
+    /// [`Storage::set_group`] accepts only numbers: for processes that have no access to the database.
     pub account_names: bool,
 }
 
@@ -58,25 +63,24 @@ impl Default for PosixOptions {
     }
 }
 
-/// Whose rights the calls of a storage use, by which it is decided what may be made.
+/// The kind of account that the calls of a storage act for. It decides which links and permission bits clients may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Those of a local account, for its own user, who could do the same without the server.
+    /// A local account, used by its owner, who could do the same without the server.
     Account,
-    /// Those of an account that anonymous users or users with a password share, and that none of them
-    /// has on the machine.
+    /// An account that anonymous users or users with a password share, and under which none of them can log in to the
+    /// machine.
     Shared,
 }
 
-/// From this size in bytes the kernel is told that a file is read from one end to the other, for which
-/// it reads further ahead. Smaller files fit in the first read-ahead.
+/// From this size in bytes the kernel is advised that a file is read sequentially, so that it reads further ahead. Smaller
+/// files fit into the first read-ahead.
 const SEQUENTIAL_FROM: u64 = 1 << 20;
 
-/// The files beneath one directory of the machine, as the account of this process may use them.
+/// The files beneath one directory of the machine, accessed with the account of this process.
 ///
-/// The user and the groups that the process has when it is opened are those that
-/// [`Metadata::access`] speaks of. In listings the permission bits are its judge, for single paths the
-/// kernel is.
+/// [`Metadata::access`] refers to the user and groups of the process at the time of [`open`](Self::open). It is computed
+/// from permission bits in listings, and asked of the kernel for single paths.
 #[derive(Debug)]
 pub struct PosixStorage {
     view: Arc<View>,
@@ -86,11 +90,11 @@ pub struct PosixStorage {
 }
 
 impl PosixStorage {
-    /// Takes `root` as the directory that paths start from. It is held: renaming it changes nothing.
+    /// Opens `root`, the directory that paths start from. The descriptor is kept, so renaming the directory has no effect.
     ///
     /// # Errors
     ///
-    /// When `root` is no directory or may not be entered, or the kernel has no `openat2`.
+    /// When `root` is not a directory or may not be searched, or the kernel has no `openat2`.
     pub fn open(root: &Path, options: PosixOptions) -> Result<Self, StorageError> {
         let root = Root::open(root)?;
         let of_new = |mode, file_type| {
@@ -106,17 +110,17 @@ impl PosixStorage {
         })
     }
 
-    /// Whether the path that was opened still leads to the root that is held. After `mv root old; mkdir root`, or
-    /// behind a mount, it does not.
+    /// Whether the path of the root still leads to the directory that is open. After `mv root old; mkdir root`, or if a
+    /// file system is mounted over it, it does not.
     ///
     /// # Errors
     ///
-    /// When the path leads nowhere, or may not be followed.
+    /// When the path does not exist, or the process may not follow it.
     pub fn is_current(&self) -> Result<bool, StorageError> {
         self.view.root.is_current().map_err(failed("stat"))
     }
 
-    /// The root, for a call that changes something: the one place where read-only is enforced.
+    /// The root, for a call that makes a change. All calls enforce read-only access here.
     fn writable(&self, call: &'static str) -> Result<&Root, StorageError> {
         if self.view.read_only {
             return Err(StorageError::new(call, Errno::ACCESS));
@@ -129,7 +133,7 @@ impl Storage for PosixStorage {
     fn open_read(&self, path: &Path) -> Result<OpenedFile, StorageError> {
         let (file, size) = open::existing(&self.view.root, path, OFlags::RDONLY)?;
         if size >= SEQUENTIAL_FROM {
-            // Only a hint: without it reading is as correct.
+            // Only a hint, so errors are ignored.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
         }
         Ok(OpenedFile::new(file, size))
@@ -154,7 +158,9 @@ impl Storage for PosixStorage {
     }
 
     fn stat(&self, path: &Path) -> Result<Metadata, StorageError> {
-        self.view.stat(path, Judge::Kernel).map_err(failed("stat"))
+        self.view
+            .stat(path, AccessCheck::Kernel)
+            .map_err(failed("stat"))
     }
 
     fn list(&self, path: &Path) -> Result<Box<dyn DirectoryStream>, StorageError> {
@@ -206,7 +212,7 @@ impl Storage for PosixStorage {
         let mode = rules::mode(file_type, present, mode, self.rights)
             .map_err(|rule| StorageError::refused("chmod", rule))?;
         match rustix::fs::chmodat(CWD, path_of(&held), mode, AtFlags::empty()) {
-            // What is held is there, so it is `/proc` that is not.
+            // The file is open and exists, so `/proc` is missing.
             Err(Errno::NOENT) => Err(StorageError::new("chmod", Errno::OPNOTSUPP)),
             result => result.map_err(failed("chmod")),
         }
@@ -215,7 +221,7 @@ impl Storage for PosixStorage {
     fn set_group(&self, path: &Path, group: &str) -> Result<(), StorageError> {
         let root = self.writable("chgrp")?;
         let held = root.hold(path).map_err(failed("chgrp"))?;
-        // observed from globus-gridftp-server 13.24: an unknown group is not permitted.
+        // Observed from globus-gridftp-server 13.24: an unknown group is answered with EPERM.
         let number = if self.view.account_names {
             group_number(group)
         } else {
@@ -272,7 +278,7 @@ impl Storage for PosixStorage {
     }
 }
 
-/// Checked permission bits; others would be taken for a file type somewhere.
+/// Checks that only permission bits are set: others would be interpreted as a file type.
 fn permissions(mode: u32) -> Result<Mode, Errno> {
     if mode & !0o7777 != 0 {
         return Err(Errno::INVAL);
@@ -280,7 +286,7 @@ fn permissions(mode: u32) -> Result<Mode, Errno> {
     Ok(Mode::from_raw_mode(mode))
 }
 
-/// Nanoseconds count forwards, also before 1970.
+/// Nanoseconds are positive, also before 1970.
 fn timespec(time: SystemTime) -> Result<Timespec, Errno> {
     let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()), after.subsec_nanos()),
@@ -301,7 +307,7 @@ fn timespec(time: SystemTime) -> Result<Timespec, Errno> {
     })
 }
 
-/// Puts the name of the call to its error number.
+/// Adds the name of the call to an error number.
 fn failed(call: &'static str) -> impl Fn(Errno) -> StorageError {
     move |errno| StorageError::new(call, errno)
 }

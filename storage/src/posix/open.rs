@@ -1,9 +1,9 @@
-//! Opens regular files, and nothing else.
+//! Opens regular files only.
 //!
-//! To open a device can do something (a tape rewinds when it is closed), and to open a FIFO wakes who
-//! waits at its other end. So a file is held first, which does neither (`O_PATH`), looked at, and only
-//! then opened by the link that `/proc` has of what is held: no name is resolved again, and nothing can
-//! take the place of what was looked at. A new file is made with `O_EXCL`.
+//! Opening a device can have side effects (a tape rewinds when it is closed), and opening a FIFO wakes the process at its
+//! other end. So the file is first opened with `O_PATH`, which does neither, then checked, and then opened through the
+//! link to its descriptor in `/proc`. The name is not resolved again, so no other file can be substituted after the check.
+//! A new file is made with `O_EXCL`.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -17,11 +17,11 @@ use super::reopen::by_descriptor;
 use super::resolve::Root;
 use crate::StorageError;
 
-/// How often opening is begun again because names change meanwhile or links lead on. The kernel follows
-/// 40 links (path_resolution(7)).
+/// How often opening is retried because names change meanwhile or links are followed. The kernel follows 40 links
+/// (path_resolution(7)).
 const ATTEMPTS: usize = 64;
 
-/// A regular file that exists, and its size.
+/// Opens an existing regular file, and returns its size.
 pub(super) fn existing(
     root: &Root,
     path: &Path,
@@ -36,7 +36,7 @@ pub(super) fn existing(
     Err(failed(Errno::AGAIN))
 }
 
-/// A regular file that exists or is made here, and its size.
+/// Opens a regular file, or makes a new one, and returns its size.
 pub(super) fn existing_or_new(
     root: &Root,
     path: &Path,
@@ -46,14 +46,14 @@ pub(super) fn existing_or_new(
     let mut path = path.to_owned();
     for _ in 0..ATTEMPTS {
         if path.as_os_str().as_bytes().ends_with(b"/") {
-            // As the kernel does where a file may be made: a directory is meant, whatever is there.
+            // As the kernel does with `O_CREAT`: a trailing slash means a directory.
             root.parent(&path).map_err(failed)?;
             return Err(failed(Errno::ISDIR));
         }
         // Most files that are written are new.
         let refusal = match root.create_file("open", &path, flags, mode) {
             Ok(file) => return Ok((file, 0)),
-            // It exists. So may a name that is refused to new files.
+            // The file exists, or may exist although its name is refused for new files.
             Err(error) if error.errno == Errno::EXIST || error.rule.is_some() => error,
             Err(error) => return Err(error),
         };
@@ -64,7 +64,7 @@ pub(super) fn existing_or_new(
                 }
             }
             Err(Errno::NOENT) if refusal.rule.is_some() => return Err(refusal),
-            // A link that leads nowhere yet, or a file that was removed meanwhile.
+            // A dangling link, or a file that was removed meanwhile.
             Err(Errno::NOENT) => path = followed(root, path).map_err(failed)?,
             Err(errno) => return Err(failed(errno)),
         }
@@ -72,7 +72,7 @@ pub(super) fn existing_or_new(
     Err(failed(Errno::LOOP))
 }
 
-/// Opens what is held; `None` if that was not possible because another file has its name now.
+/// Opens a file that is open with `O_PATH`; `None` if there is no `/proc`, and its name belongs to another file now.
 fn held_file(
     root: &Root,
     path: &Path,
@@ -82,7 +82,7 @@ fn held_file(
     let facts = regular(held).map_err(failed)?;
     root.serves(held, &facts)?;
     let opened = match by_descriptor(held, flags) {
-        // What is held is there, so it is `/proc` that is not.
+        // The file is open and exists, so `/proc` is missing.
         Err(Errno::NOENT) => by_name(root, path, &facts, flags),
         opened => opened.map(Some),
     };
@@ -96,7 +96,7 @@ fn held_file(
     Ok(Some((file, size)))
 }
 
-/// The facts of a regular file; an error for anything else.
+/// The status of a regular file; an error for other types.
 fn regular(held: &OwnedFd) -> Result<Stat, Errno> {
     let facts = rustix::fs::fstat(held)?;
     match FileType::from_raw_mode(facts.st_mode) {
@@ -106,8 +106,8 @@ fn regular(held: &OwnedFd) -> Result<Stat, Errno> {
     }
 }
 
-/// Opens the name again where there is no `/proc`, and refuses another file than the one that was looked
-/// at. Who puts a device there in that moment has it opened, but neither read nor written.
+/// Opens the name again, without `/proc`, and refuses another file than the one that was checked. A device that takes the
+/// name in that moment is opened, but not read or written.
 fn by_name(
     root: &Root,
     path: &Path,
@@ -130,7 +130,7 @@ fn by_name(
     Ok(Some(file))
 }
 
-/// Where the link at `path` leads, or `path` itself if it is none.
+/// The target of the link at `path`, or `path` itself if it is not a link.
 fn followed(root: &Root, path: PathBuf) -> Result<PathBuf, Errno> {
     let target = match root.hold_unfollowed(&path) {
         Ok(held) => rustix::fs::readlinkat(&held, "", Vec::new()),
@@ -138,13 +138,13 @@ fn followed(root: &Root, path: PathBuf) -> Result<PathBuf, Errno> {
     };
     match target {
         Ok(target) => {
-            // The last name is replaced, not what stands before it: `..` is the kernel's business.
+            // Only the last name is replaced. `..` in the path before it is left to the kernel.
             let bytes = path.as_os_str().as_bytes();
             let end = bytes.iter().rposition(|&byte| byte == b'/');
             let directory = OsStr::from_bytes(&bytes[..end.map_or(0, |slash| slash + 1)]);
             Ok(Path::new(directory).join(OsStr::from_bytes(target.as_bytes())))
         }
-        // readlinkat(2): no link, or gone.
+        // readlinkat(2): not a link, or removed.
         Err(Errno::NOENT | Errno::INVAL) => Ok(path),
         Err(errno) => Err(errno),
     }

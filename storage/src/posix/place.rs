@@ -1,7 +1,7 @@
-//! Whether a held directory is still where it was, for a process that may not follow the path: the kernel shows it in `/proc`.
+//! Detects whether an open directory still has its path, for a process that may not follow the path itself.
 //!
-//! It shows under which name a directory is held now (`/proc/self/fd`), which changes with every rename on the way to it, and
-//! what is mounted where (`/proc/self/mountinfo`, proc_pid_mountinfo(5)), which tells whether a mount hides it.
+//! `/proc/self/fd` shows the present path of a directory, which changes with every rename of it or of a directory above.
+//! `/proc/self/mountinfo` (proc_pid_mountinfo(5)) lists the mounts, one of which may hide it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags};
 
-/// Where a directory was when it was taken hold of.
+/// The path that a directory had when it was opened.
 #[derive(Debug)]
 pub(super) struct Place(PathBuf);
 
 impl Place {
-    /// `None` without `/proc`.
+    /// The present path of a directory; `None` without `/proc`.
     pub(super) fn of(directory: &OwnedFd) -> Option<Self> {
         fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))
             .ok()
             .map(Self)
     }
 
-    /// Whether the directory is still there, and no mount hides it. `None` where the kernel does not say.
+    /// Whether the directory still has this path, and no mount hides it. `None` if the kernel does not report it.
     pub(super) fn still_has(&self, directory: &OwnedFd) -> Option<bool> {
         if Self::of(directory)?.0 != self.0 {
             return Some(false);
@@ -41,8 +41,8 @@ impl Place {
 fn mount_of(directory: &OwnedFd) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let facts = rustix::fs::statx(directory.as_fd(), "", flags, StatxFlags::MNT_ID).ok()?;
-    let is_told = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID);
-    is_told.then_some(facts.stx_mnt_id)
+    let is_reported = StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID);
+    is_reported.then_some(facts.stx_mnt_id)
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Mount {
         let mut fields = line.split(|byte| *byte == b' ');
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
         let (id, parent) = (number()?, number()?);
-        // Device, and which part of the file system it is.
+        // Skips the device and the root of the mount within its file system.
         let point = unescaped(fields.nth(2)?);
         Some(Self {
             id,
@@ -67,7 +67,7 @@ impl Mount {
     }
 }
 
-/// Spaces and the like are octal numbers of three digits.
+/// Decodes special characters such as spaces, which are written as a backslash and three octal digits.
 fn unescaped(mut text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     while let Some((&first, rest)) = text.split_first() {
@@ -89,9 +89,9 @@ fn unescaped(mut text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether `path` leads to the mount `id`: no other one was made on the way there.
+/// Whether `path` leads to the mount `id`: no other mount covers a part of the path.
 fn is_visible(mounts: &[Mount], id: u64, path: &Path) -> bool {
-    // From the mount up to that of `/`: what is mounted in each of them, on the way that leads to the one below.
+    // Goes from the mount up to that of `/`, and checks the mounts within each on the path to the previous one.
     let (mut mount, mut way, mut below) = (id, path, None);
     loop {
         let hides = |other: &&Mount| {
@@ -104,7 +104,8 @@ fn is_visible(mounts: &[Mount], id: u64, path: &Path) -> bool {
             return false;
         }
         let Some(found) = mounts.iter().find(|found| found.id == mount) else {
-            // It was unmounted, and lives on with those who hold it; the parent of the one of `/` is not shown.
+            // Either the mount was detached and exists only for its users, or this is the parent of the mount of `/`, which
+            // is not listed.
             return below.is_some();
         };
         if found.parent == mount {
@@ -118,7 +119,7 @@ fn is_visible(mounts: &[Mount], id: u64, path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// `/srv/closed` holds the root; `/srv` is a file system of its own.
+    /// `/srv/closed` contains the root; `/srv` is a file system of its own.
     const MOUNTS: &str = "\
 21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw
 22 21 0:5 / /proc rw - proc proc rw
@@ -160,7 +161,7 @@ mod tests {
             (30, "/srv/closed/root2"),
             (30, "/srv/else"),
             (21, "/other"),
-            // It was made before `/srv` was mounted.
+            // Mounted before `/srv` was mounted over it.
             (21, "/srv/closed"),
             (31, "/srv/closed/other/x"),
         ] {

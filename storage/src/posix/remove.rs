@@ -1,9 +1,9 @@
-//! Removing a directory with all that is in it.
+//! Removes a directory with its content.
 //!
-//! The way down is a list, not recursion, and only the innermost directories are held open, so neither
-//! the stack nor the descriptors limit how deep a tree may be. Every step is one name relative to a
-//! held directory and follows no link: if a directory is swapped for a link while this runs, the link is removed, not
-//! its target.
+//! The path down the tree is a list and not a recursion, and only the innermost directories are open. So neither the stack
+//! nor the limit of descriptors restricts the depth of a tree. Every step operates on one name relative to an open
+//! directory and does not follow links: if a directory is replaced by a link meanwhile, the link is removed and not its
+//! target.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
@@ -19,22 +19,22 @@ use super::list::Names;
 use super::resolve::Root;
 use crate::StorageError;
 
-/// How many directories are held open.
-const HELD: usize = 16;
+/// The number of directories that are open at a time.
+const MOST_OPEN: usize = 16;
 
-/// How deep a tree may be. A path can name 2,048 levels; renaming makes deeper trees, and each level
-/// takes memory here.
-const DEPTH: usize = 65_536;
+/// The maximum depth of a tree. A path can name 2,048 levels, but renaming can make deeper trees, and each level needs
+/// memory here.
+const MAX_DEPTH: usize = 65_536;
 
-/// How often a directory is emptied again because new entries appeared.
+/// How often a directory is read again because new entries have appeared.
 const PASSES: usize = 16;
 
-/// Removes what `path` names: a file or link, or a directory with all that is in it.
+/// Removes a file, a link, or a directory with its content.
 ///
 /// # Errors
 ///
-/// `ENOTEMPTY` when others keep adding; `EBUSY` when others move the tree apart, and for the root itself;
-/// `ECANCELED`; and whatever stops one entry from being removed, which leaves the rest as it is.
+/// `ENOTEMPTY` if other programs keep adding entries; `EBUSY` if they move directories of the tree, and for the root
+/// itself; `ECANCELED`; and the error of an entry that cannot be removed. The remaining entries are kept then.
 pub(super) fn remove_tree(
     root: &Root,
     path: &Path,
@@ -42,7 +42,7 @@ pub(super) fn remove_tree(
 ) -> Result<(), StorageError> {
     let (parent, last) = root.parent(path).map_err(failed("unlink"))?;
     let Some(name) = plain_name(last) else {
-        // `.`, `..` and `/` cannot be removed, and this says why.
+        // `.`, `..` and `/` cannot be removed: the kernel returns the right error.
         return unlink_directory(&parent, last).map_err(failed("rmdir"));
     };
     match rustix::fs::unlinkat(&parent, last, AtFlags::empty()) {
@@ -51,11 +51,11 @@ pub(super) fn remove_tree(
     }
     let mut walk = Walk {
         parent,
-        left: Vec::new(),
-        held: VecDeque::new(),
+        closed: Vec::new(),
+        open: VecDeque::new(),
     };
     walk.enter(name, 1)?;
-    while !walk.held.is_empty() {
+    while !walk.open.is_empty() {
         if cancelled() {
             return Err(StorageError::new("unlink", Errno::CANCELED));
         }
@@ -64,7 +64,7 @@ pub(super) fn remove_tree(
     Ok(())
 }
 
-/// The name without slashes behind it, if it can be the name of an entry.
+/// The name without trailing slashes, if it can be the name of an entry.
 fn plain_name(last: &OsStr) -> Option<CString> {
     let name = last.as_bytes();
     let end = name.iter().rposition(|&byte| byte != b'/')? + 1;
@@ -75,33 +75,33 @@ fn plain_name(last: &OsStr) -> Option<CString> {
 }
 
 struct Walk {
-    /// Where the tree stands.
+    /// The directory that contains the tree.
     parent: OwnedFd,
-    /// The outer directories, from the tree's top, closed to save descriptors.
-    left: Vec<Left>,
-    /// The directories inside those, the one that is being emptied last.
-    held: VecDeque<Held>,
+    /// The outer directories, from the top of the tree, which are closed to save descriptors.
+    closed: Vec<Closed>,
+    /// The directories inside those. The last one is being emptied.
+    open: VecDeque<Open>,
 }
 
-struct Left {
+struct Closed {
     name: CString,
     pass: usize,
     device: u64,
     inode: u64,
 }
 
-struct Held {
+struct Open {
     /// The name in the directory above.
     name: CString,
-    /// Which reading from the start this is.
+    /// The number of the pass over the directory, from 1.
     pass: usize,
     names: Names,
 }
 
 impl Walk {
-    /// Removes one entry of the innermost directory, or goes down into it, or up.
+    /// Removes one entry of the innermost directory, or enters it if it is a directory, or leaves an empty directory.
     fn step(&mut self) -> Result<(), StorageError> {
-        let Some(innermost) = self.held.back_mut() else {
+        let Some(innermost) = self.open.back_mut() else {
             return Ok(());
         };
         let names = &mut innermost.names;
@@ -118,17 +118,16 @@ impl Walk {
         self.enter(name, 1)
     }
 
-    /// Goes down into a directory. Where something else has taken its place, the next pass over the
-    /// directory above finds that.
+    /// Enters a directory. If another file has taken its name, the next pass over the directory above finds that.
     fn enter(&mut self, name: CString, pass: usize) -> Result<(), StorageError> {
-        if self.left.len() + self.held.len() >= DEPTH {
+        if self.closed.len() + self.open.len() >= MAX_DEPTH {
             return Err(StorageError::new("scandir", Errno::NAMETOOLONG));
         }
         let directory = match open_directory(self.innermost(), &name) {
             Ok(directory) => directory,
             Err(Errno::NOENT) => return Ok(()),
-            Err(Errno::NOTDIR | Errno::LOOP) if !self.held.is_empty() => return Ok(()),
-            // It cannot be read, but if it is empty it can go.
+            Err(Errno::NOTDIR | Errno::LOOP) if !self.open.is_empty() => return Ok(()),
+            // It cannot be read, but if it is empty it can be removed.
             Err(errno @ Errno::ACCESS) => {
                 return match unlink_directory(self.innermost(), &name) {
                     Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -138,22 +137,22 @@ impl Walk {
             Err(errno) => return Err(StorageError::new("scandir", errno)),
         };
         let names = Names::new(directory);
-        self.held.push_back(Held { name, pass, names });
+        self.open.push_back(Open { name, pass, names });
         self.close_outermost()
     }
 
-    /// Goes up from a directory that was read to its end, and removes it.
+    /// Leaves a directory that was read to its end, and removes it.
     fn leave(&mut self) -> Result<(), StorageError> {
-        let Some(emptied) = self.held.pop_back() else {
+        let Some(emptied) = self.open.pop_back() else {
             return Ok(());
         };
-        if self.held.is_empty() {
+        if self.open.is_empty() {
             self.reopen_above(&emptied)?;
         }
         match unlink_directory(self.innermost(), &emptied.name) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(Errno::NOTDIR) if !self.held.is_empty() => Ok(()),
-            // New entries appeared, or another directory is in its place.
+            Err(Errno::NOTDIR) if !self.open.is_empty() => Ok(()),
+            // New entries have appeared, or another directory has its name.
             Err(Errno::NOTEMPTY | Errno::EXIST) if emptied.pass < PASSES => {
                 self.enter(emptied.name, emptied.pass + 1)
             }
@@ -161,20 +160,20 @@ impl Walk {
         }
     }
 
-    /// The directory that is being emptied, or above the tree.
+    /// The directory that is being emptied, or the one that contains the tree.
     fn innermost(&self) -> BorrowedFd<'_> {
-        match self.held.back() {
-            Some(held) => held.names.directory(),
+        match self.open.back() {
+            Some(innermost) => innermost.names.directory(),
             None => self.parent.as_fd(),
         }
     }
 
     fn close_outermost(&mut self) -> Result<(), StorageError> {
-        if self.held.len() > HELD
-            && let Some(outermost) = self.held.pop_front()
+        if self.open.len() > MOST_OPEN
+            && let Some(outermost) = self.open.pop_front()
         {
             let (device, inode) = identity(outermost.names.directory())?;
-            self.left.push(Left {
+            self.closed.push(Closed {
                 name: outermost.name,
                 pass: outermost.pass,
                 device,
@@ -184,20 +183,19 @@ impl Walk {
         Ok(())
     }
 
-    /// Opens the directory above `below` again, if one was closed. `..` alone is not trusted: moving `below` changes
-    /// its `..` too.
-    fn reopen_above(&mut self, below: &Held) -> Result<(), StorageError> {
-        let Some(left) = self.left.pop() else {
+    /// Opens the directory above `below` again, if it was closed. `..` is checked, because it changes if `below` is moved.
+    fn reopen_above(&mut self, below: &Open) -> Result<(), StorageError> {
+        let Some(closed) = self.closed.pop() else {
             return Ok(());
         };
         let directory =
             open_directory(below.names.directory(), c"..").map_err(failed("scandir"))?;
-        if identity(directory.as_fd())? != (left.device, left.inode) {
+        if identity(directory.as_fd())? != (closed.device, closed.inode) {
             return Err(StorageError::new("rmdir", Errno::BUSY));
         }
-        self.held.push_back(Held {
-            name: left.name,
-            pass: left.pass,
+        self.open.push_back(Open {
+            name: closed.name,
+            pass: closed.pass,
             names: Names::new(directory),
         });
         Ok(())
@@ -213,7 +211,7 @@ fn unlink_directory(above: impl AsFd, name: impl rustix::path::Arg) -> Result<()
     rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
 }
 
-/// Device and inode, which no other directory has while this one exists.
+/// Device and inode, which are unique while the directory exists.
 fn identity(directory: BorrowedFd<'_>) -> Result<(u64, u64), StorageError> {
     let stat = rustix::fs::fstat(directory).map_err(failed("stat"))?;
     Ok((stat.st_dev, stat.st_ino))

@@ -1,7 +1,6 @@
-//! Opens what a descriptor holds, by the link that `/proc` has of it.
+//! Opens the file of a descriptor again, through the link to the descriptor in `/proc`.
 //!
-//! The directory of these links is held from the first time on, since the way to it (`/proc/self/fd`) costs as much as a short
-//! path to a file.
+//! The directory of these links stays open, because resolving `/proc/self/fd` costs as much as a short path to a file.
 
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::OnceLock;
@@ -15,14 +14,15 @@ use super::resolve::path_of;
 /// The links of the descriptors of a process.
 #[derive(Debug)]
 struct Links {
-    /// A copy of the process (`fork`) has this too, and must not use the links of the other one.
+    /// A forked process inherits this, and must not use the links of its parent.
     process: Pid,
     directory: OwnedFd,
 }
 
 static LINKS: OnceLock<Links> = OnceLock::new();
 
-/// Opens what a descriptor holds; `ENOENT` where there is no `/proc`. A broker may open files with `openat2` only.
+/// Opens the file of a descriptor again; `ENOENT` without `/proc`. Uses `openat2`, the only call that brokers may open
+/// files with.
 pub(super) fn by_descriptor(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK;
     match links()? {
@@ -42,7 +42,7 @@ fn links() -> Result<Option<&'static Links>, Errno> {
         None => {
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let directory = open(CWD, "/proc/self/fd", flags)?;
-            // If another thread was faster, its links are as good.
+            // If another thread was faster, its directory is used.
             LINKS.get_or_init(|| Links { process, directory })
         }
     };
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_opened_whatever_has_its_name_now() {
+    fn the_file_of_the_descriptor_is_opened_and_not_another_of_its_name() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("f");
         for content in ["first", "second"] {

@@ -1,12 +1,11 @@
-//! Paths, resolved by the kernel beneath a held directory.
+//! Resolves paths beneath an open directory, by the kernel.
 //!
-//! This is the one place where a path becomes a descriptor. `openat2` with `RESOLVE_IN_ROOT` keeps
-//! every step inside, whatever links and `..` the path goes through and whatever is renamed meanwhile;
-//! `RESOLVE_NO_MAGICLINKS` refuses the jumps of `/proc/PID/root` and its like. Paths are
-//! never taken apart to check them, only to hold the directory of the last name.
+//! All paths become descriptors here. `openat2` with `RESOLVE_IN_ROOT` keeps every step of the resolution beneath the root,
+//! despite symbolic links, `..` and concurrent renames. `RESOLVE_NO_MAGICLINKS` refuses links such as `/proc/PID/root`.
+//! Paths are never parsed to check them, only to separate the last name from its directory.
 //!
-//! `openat2` came with Linux 5.6. There is no fallback: checking paths in the program can be raced, so
-//! an older kernel, or a sandbox that forbids the call, is refused when the root is opened.
+//! `openat2` needs Linux 5.6. There is no fallback, because checks of paths in the program have race conditions: an older
+//! kernel, or a sandbox that forbids the call, is an error when the root is opened.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,25 +19,25 @@ use super::place::Place;
 use super::rules;
 use crate::StorageError;
 
-/// How often a resolution that failed because of a concurrent rename is repeated. The kernel gives up on a
-/// `..` when anything was renamed on the machine at that moment (openat2(2), `EAGAIN`).
+/// How often a resolution that failed because of a concurrent rename is repeated. Resolving `..` fails if any file of the
+/// machine is renamed at that moment (openat2(2), `EAGAIN`).
 const ATTEMPTS: usize = 128;
 
-/// A held directory that paths are resolved beneath.
+/// An open directory, beneath which paths are resolved.
 #[derive(Debug)]
 pub(super) struct Root {
     descriptor: OwnedFd,
-    /// Where it was when it was opened.
+    /// The path that was opened.
     path: PathBuf,
-    /// The same, as the kernel shows it.
+    /// The resolved path, as the kernel reports it.
     place: Option<Place>,
-    /// The number of its file system, if that is none of the kernel's own. No other one has the number while the root
-    /// is held.
+    /// The device number of its file system, unless that is a pseudo file system. The number is unique while the root is
+    /// open.
     served: Option<u64>,
 }
 
 impl Root {
-    /// Holds `path`, which is resolved as any program would, and tries `openat2` once.
+    /// Opens `path`, without restrictions on its resolution, and checks that `openat2` works.
     pub(super) fn open(path: &Path) -> Result<Self, StorageError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())
@@ -53,7 +52,7 @@ impl Root {
         };
         match root.resolve(Path::new("."), flags, Mode::empty()) {
             Ok(_) => Ok(root),
-            // A sandbox that does not know a call answers EPERM, which the call itself does not here.
+            // A sandbox answers an unlisted call with EPERM, which the call itself does not return here.
             Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(StorageError::new(
                 "openat2 (it needs Linux 5.6 or newer, and a sandbox that allows it)",
                 errno,
@@ -62,9 +61,10 @@ impl Root {
         }
     }
 
-    /// Whether the path of the root still leads to the held directory: it does not after a rename, or behind a mount.
+    /// Whether the path of the root still leads to the open directory. It does not after a rename, or if a file system is
+    /// mounted over it.
     pub(super) fn is_current(&self) -> Result<bool, Errno> {
-        // What a network file system remembers of the two is enough: a login does not wait for its server.
+        // Cached attributes of a network file system are sufficient: a login must not wait for its server.
         let identity = |directory: BorrowedFd<'_>, path: &Path| {
             let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
             rustix::fs::statx(directory, path, flags, StatxFlags::INO)
@@ -73,7 +73,7 @@ impl Root {
         let held = identity(self.descriptor.as_fd(), Path::new(""))?;
         match identity(CWD, &self.path) {
             Ok(found) => Ok(held == found),
-            // Only root may follow the path, whose rights this process had when it opened the directory.
+            // The process may not follow the path: it was root when it opened the directory.
             Err(Errno::ACCESS) => {
                 let place = self.place.as_ref();
                 let has = place.and_then(|place| place.still_has(&self.descriptor));
@@ -91,7 +91,7 @@ impl Root {
         rules::served(held)
     }
 
-    /// Opens what `path` names, with links followed inside the root.
+    /// Opens the file at `path`. Symbolic links are followed beneath the root.
     pub(super) fn resolve(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::CLOEXEC;
@@ -105,22 +105,21 @@ impl Root {
         result
     }
 
-    /// Holds what `path` names without opening it: for its facts and its attributes.
+    /// A descriptor of the file at `path` with `O_PATH`, for its metadata and attributes.
     pub(super) fn hold(&self, path: &Path) -> Result<OwnedFd, Errno> {
         self.resolve(path, OFlags::PATH, Mode::empty())
     }
 
-    /// As [`Root::hold`]; a link in the last place is held itself.
+    /// As [`Root::hold`], without following a link in the last component.
     pub(super) fn hold_unfollowed(&self, path: &Path) -> Result<OwnedFd, Errno> {
         self.resolve(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
     }
 
-    /// Holds the directory that the last name of `path` stands in, for the calls that change
-    /// directories.
+    /// The directory of the last name of `path`, and that name, for calls that change directories.
     ///
-    /// The name may have slashes after it, and it may be `.`, `..`, `/` or empty. All calls that make,
-    /// remove or rename a name refuse these in the last place in their own words, before they look at
-    /// anything, and none of them follows a link there; so the name can be given to them as it is.
+    /// The name may have trailing slashes, and it may be `.`, `..`, `/` or empty. It can be passed on unchanged: all calls
+    /// that make, remove or rename an entry return the right error for these names, and do not follow a link in the last
+    /// component.
     pub(super) fn parent<'path>(
         &self,
         path: &'path Path,
@@ -134,8 +133,7 @@ impl Root {
         Ok((parent, OsStr::from_bytes(name)))
     }
 
-    /// Makes a regular file and opens it, if a name like the last one of `path` may be made. It is an error if the name exists,
-    /// even as a link.
+    /// Makes a regular file and opens it, if the rules permit its name. It is an error if the name exists, even as a link.
     pub(super) fn create_file(
         &self,
         call: &'static str,
@@ -150,7 +148,7 @@ impl Root {
             .map_err(|errno| StorageError::new(call, errno))
     }
 
-    /// The place where `path` is to be made, if a name like its last one may be made.
+    /// The directory and name of a new entry, if the rules permit the name.
     pub(super) fn new_place<'path>(
         &self,
         call: &'static str,
@@ -164,7 +162,8 @@ impl Root {
     }
 }
 
-/// A name in a held directory that may be made: the only way to make one, but for [`Root::create_file`].
+/// A new entry of a directory, whose name the rules permit. Except for [`Root::create_file`], entries are made only through
+/// this type.
 #[derive(Debug)]
 pub(super) struct NewPlace<'path> {
     directory: OwnedFd,
@@ -181,7 +180,7 @@ impl NewPlace<'_> {
         rustix::fs::symlinkat(target, &self.directory, self.name)
     }
 
-    /// Gives this name to what has another in `directory`.
+    /// Renames an entry of `directory` to this one.
     pub(super) fn rename_from(&self, directory: OwnedFd, name: &OsStr) -> Result<(), Errno> {
         rustix::fs::renameat(directory, name, &self.directory, self.name)
     }
@@ -192,10 +191,9 @@ fn device(held: &OwnedFd) -> Result<u64, StorageError> {
     Ok(facts.st_dev)
 }
 
-/// A path of the machine that names what a descriptor holds, and that cannot be redirected.
+/// A path to the file of a descriptor, which cannot be redirected to another file.
 ///
-/// It is for calls that want a path where an `O_PATH` descriptor is not enough, as `chmod` before
-/// Linux 6.6. It works only where `/proc` is mounted.
+/// For calls that do not accept an `O_PATH` descriptor, such as `chmod` before Linux 6.6. Requires `/proc`.
 pub(super) fn path_of(descriptor: impl AsFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
 }
@@ -203,7 +201,7 @@ pub(super) fn path_of(descriptor: impl AsFd) -> String {
 /// Splits before the last name; slashes after the name stay with it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let Some(end) = path.iter().rposition(|&byte| byte != b'/') else {
-        // The root itself, or nothing at all.
+        // The root itself, or an empty path.
         return (b".", &path[..path.len().min(1)]);
     };
     match path[..end].iter().rposition(|&byte| byte == b'/') {

@@ -1,9 +1,8 @@
-//! What is refused to every client, whatever the kernel would allow.
+//! Rules for all clients, beyond the permissions that the kernel checks.
 //!
-//! The kernel protects the files of one account from another. These rules protect other programs and
-//! other users of the machine from what a client can make: a program that runs with the rights of its
-//! owner, a name that forges lines of listings and logs, a link that leads a local program out of the
-//! directory that is served.
+//! The kernel protects the files of one account from another. These rules protect other programs and users of the machine
+//! from files that a client could make: set-user-ID programs, names that forge lines of listings and logs, and links that
+//! lead local programs out of the served directory.
 
 use std::os::fd::AsFd;
 use std::path::{Component, Path};
@@ -16,16 +15,15 @@ use crate::{Rights, Rule, StorageError};
 /// Set-user-ID, set-group-ID and sticky.
 const SPECIAL: u32 = 0o7000;
 
-/// Set-group-ID and sticky, which say where files of a directory belong and who removes them.
+/// Set-group-ID and sticky, which on a directory set the group of new files and restrict removals.
 const OF_DIRECTORIES: u32 = 0o3000;
 
-/// The permission bits that `wanted` comes to for something of this type that has `present`.
+/// The permission bits to set for a file of this type with the bits `present`, if a client requests `wanted`.
 ///
-/// A file never gets a special bit: a client could make a program that runs with the server's or the account's rights
-/// for every user of the machine. A directory never gets set-user-ID, which Linux ignores.
-/// A local account may set set-group-ID and sticky on its directories, as sites do for directories of a
-/// group: it gives away nothing but places in its own directories. Where several users share one account,
-/// these bits belong to the administrator: no user sets them or takes them away.
+/// A file never gets a special bit: a client could make a program that runs with the permissions of the server or the
+/// account for every user of the machine. A directory never gets set-user-ID, which Linux ignores. A local account may set
+/// set-group-ID and sticky on its directories, which sites do for directories of groups. In a shared account these bits
+/// are reserved for the administrator: clients can neither set nor clear them.
 pub(super) fn mode(
     file_type: FileType,
     present: Mode,
@@ -44,12 +42,11 @@ pub(super) fn mode(
     Ok(Mode::from_raw_mode(wanted | kept))
 }
 
-/// Whether a link may be made that says `target`.
+/// Checks the target of a new symbolic link.
 ///
-/// The server resolves every link beneath its root, but other programs of the machine do not. Where
-/// several users share one account, its links would lead those programs to any file of the machine. A
-/// `..` is refused as well as a leading slash: after a rename of the directory it leads elsewhere. A local
-/// account could make the same link without the server.
+/// The server resolves every link beneath its root, but other programs of the machine do not: links in a shared account
+/// would lead them to any file. `..` is refused as well as a leading slash, because it leads elsewhere after a rename of the
+/// directory. A local account could make the same link without the server, so its links are not restricted.
 pub(super) fn link_target(target: &Path, rights: Rights) -> Result<(), Rule> {
     if has_control_characters(target.as_os_str().as_encoded_bytes()) {
         return Err(Rule::ControlCharacters);
@@ -61,7 +58,7 @@ pub(super) fn link_target(target: &Path, rights: Rights) -> Result<(), Rule> {
     Ok(())
 }
 
-/// Whether a file of this name may be made. Names that exist already are read, renamed and removed.
+/// Checks the name of a new file. Existing files with such names can be read, renamed and removed.
 pub(super) fn new_name(name: &[u8]) -> Result<(), Rule> {
     if has_control_characters(name) {
         return Err(Rule::ControlCharacters);
@@ -70,8 +67,8 @@ pub(super) fn new_name(name: &[u8]) -> Result<(), Rule> {
 }
 
 /// Control characters of ASCII except the tabulator, those of Unicode (U+0080 to U+009F) in UTF-8, and the
-/// separators of lines and paragraphs (U+2028, U+2029). Clients end lines at some of them (Python's
-/// `str.splitlines` at all but a few), and terminals obey others.
+/// line and paragraph separators (U+2028, U+2029). Clients split lines at some of them (Python's `str.splitlines` at most
+/// of them), and terminals interpret others.
 fn has_control_characters(name: &[u8]) -> bool {
     let is_control = |&byte: &u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
     name.iter().any(is_control)
@@ -83,22 +80,21 @@ fn has_control_characters(name: &[u8]) -> bool {
             .any(|triple| matches!(triple, [0xe2, 0x80, 0xa8 | 0xa9]))
 }
 
-/// Only stored files are opened. Files of the kernel's own file systems are different: `/proc/self/mem` is the memory
-/// of this process, and a write to a file of `/sys` is a
-/// command to the kernel.
+/// Refuses files of pseudo file systems: `/proc/self/mem` is the memory of this process, and writing to a file of `/sys`
+/// controls the kernel.
 pub(super) fn served(held: impl AsFd) -> Result<(), StorageError> {
     let system = rustix::fs::fstatfs(held).map_err(|errno| StorageError::new("statfs", errno))?;
-    // The type has no sign in some C libraries, and 32 bits of it count.
+    // Some C libraries define the type as signed or with 64 bits; the magic number has 32 bits.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let magic = system.f_type as u32;
-    if KERNELS.contains(&magic) {
+    if PSEUDO_FILE_SYSTEMS.contains(&magic) {
         return Err(StorageError::refused("open", Rule::KernelFile));
     }
     Ok(())
 }
 
-/// File systems whose files the kernel makes up. From linux/magic.h, except where another is named.
-const KERNELS: [u32; 14] = [
+/// Pseudo file systems. From linux/magic.h, except where another source is named.
+const PSEUDO_FILE_SYSTEMS: [u32; 14] = [
     0x0000_9fa0, // PROC_SUPER_MAGIC
     0x6265_6572, // SYSFS_MAGIC
     0x6462_6720, // DEBUGFS_MAGIC
@@ -115,8 +111,8 @@ const KERNELS: [u32; 14] = [
     0x6265_6570, // CONFIGFS_MAGIC, fs/configfs/mount.c
 ];
 
-/// The bits that new files and directories have are an administrator's, and may not be special either:
-/// they would be on whatever a client stores.
+/// Checks the configured permission bits of new files and directories, which may not be special either: all files that
+/// clients store would have them.
 pub(super) fn mode_of_new(mode: Mode, file_type: FileType) -> Result<Mode, Errno> {
     self::mode(file_type, Mode::empty(), mode, Rights::Account).map_err(Rule::errno)
 }

@@ -1,4 +1,4 @@
-//! Facts of files, and the calls that change them.
+//! Metadata of files, and the calls that change it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -70,7 +70,7 @@ fn modes() {
     let storage = &fixture.storage;
     write(storage, path("f"), b"").unwrap();
     symlink("f", fixture.real("link")).unwrap();
-    // A file that its owner cannot open is changed like any other.
+    // The mode of a file that its owner cannot open can be changed.
     for mode in [0o000, 0o640, 0o777] {
         storage.set_mode(path("link"), mode).unwrap();
         assert_eq!(storage.stat(path("f")).unwrap().mode, mode);
@@ -102,7 +102,7 @@ fn no_file_gets_set_user_id_set_group_id_or_sticky() {
         }
         assert_eq!(storage.stat(path("f")).unwrap().mode, 0o700, "{mode:o}");
     }
-    // Sites have directories whose files belong to the directory's group.
+    // Sites use set-group-ID on directories, so that new files belong to the directory's group.
     for mode in [0o2775, 0o1777, 0o3770, 0o755] {
         storage.set_mode(path("d"), mode).unwrap();
         assert_eq!(storage.stat(path("d")).unwrap().mode, mode);
@@ -249,7 +249,7 @@ fn files_carry_an_attribute_until_it_is_removed() {
         let read = storage.checksum_attribute(path("f")).unwrap();
         assert_eq!(read.as_deref(), Some(value));
     }
-    // An attribute of another program, which has no meaning here.
+    // A value that is too long is that of another program.
     let longer = [b'x'; CHECKSUM_ATTRIBUTE_BYTES + 1];
     storage
         .set_checksum_attribute(path("f"), Some(&longer))

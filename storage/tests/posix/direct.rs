@@ -1,4 +1,4 @@
-//! Files that are opened past the page cache as well.
+//! Files with a second descriptor that bypasses the page cache.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::{Fixture, content, errno, path, write};
 
-/// Whether the file system of the tests has direct I/O; says so if not.
+/// Whether the file system of the tests has direct I/O; prints a message if not.
 fn has_direct(fixture: &Fixture) -> bool {
     let probe = fixture.real("probe");
     fs::write(&probe, "").unwrap();
@@ -70,7 +70,7 @@ fn a_file_is_opened_twice_only_if_somebody_asks() {
     assert!(storage.open_read(path("f")).unwrap().direct().is_none());
 }
 
-/// A file system without direct I/O, until this is dropped.
+/// A file system without direct I/O, mounted until this is dropped.
 struct Ramfs(PathBuf);
 
 impl Ramfs {
@@ -86,7 +86,7 @@ impl Ramfs {
 
 impl Drop for Ramfs {
     fn drop(&mut self) {
-        // Lazily: files on it may still be open.
+        // A lazy unmount: files on it may still be open.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -1,5 +1,4 @@
-//! Nothing outside the root is read or changed, by any call, whatever the path and whatever directories are swapped
-//! meanwhile.
+//! No call reads or changes a file outside the root, with any path, also if directories are renamed meanwhile.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -15,7 +14,7 @@ use crate::{Files, content, entries, errno, open, path, snapshot, while_disturbe
 
 const SECRET: &[u8] = b"outside";
 
-/// A served directory `root`, and beside it `outside`, which must stay unreachable.
+/// A served directory `root`, and a directory `outside` beside it, which must stay unreachable.
 struct Prison {
     directory: TempDir,
     storage: Files,
@@ -42,7 +41,7 @@ impl Prison {
         self.at("outside").into_os_string().into_string().unwrap()
     }
 
-    /// Calls everything there is with `path`, and looks at what it shows of the outside.
+    /// Makes every call with `path`, and checks that no result shows a file outside.
     fn try_everything(&self, path: &Path) {
         let outside = |name| fs::metadata(self.at("outside").join(name)).map(|facts| facts.ino());
         let secrets = [
@@ -65,7 +64,7 @@ impl Prison {
                 "{path:?} shows {entry:?}"
             );
         }
-        // What follows is judged by what is left of the outside.
+        // The effect of the following calls is checked by comparing the state outside.
         let _ = write(storage, path, b"overwritten");
         let _ = storage.truncate(path, 1);
         let _ = storage.set_mode(path, 0o777);
@@ -259,7 +258,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
         symlink("../outside", &link).unwrap();
         let _ = fs::rename(&directory, &swap);
         for _ in 0..20 {
-            // It may be gone: it is removed all the time.
+            // It may be missing, because it is removed concurrently.
             let _ = renameat_with(CWD, &link, CWD, &swap, RenameFlags::EXCHANGE);
         }
         let _ = fs::rename(&swap, stock.join(format!("used{round}")));
@@ -287,8 +286,8 @@ fn a_directory_moved_out_of_the_root_takes_nobody_along() {
         fs::rename(&inside, &moved).unwrap();
         fs::rename(&moved, &inside).unwrap();
     };
-    // As seen from where `b` is moved to, `..` of it is beside `outside`. The way there is long, so
-    // that there is time to move it.
+    // Seen from the place that `b` is moved to, its `..` contains `outside`. The path is long, so that there is time to move
+    // it during the resolution.
     let hostile = "a/b/".to_owned() + &"c/../".repeat(500) + "../outside/leaf";
     while_disturbed(2000, disturb, |_| {
         if let Ok(file) = prison.storage.open_read(path(&hostile)) {
@@ -307,7 +306,7 @@ fn renames_elsewhere_disturb_nobody() {
         fs::rename(&other, &one).unwrap();
     };
     while_disturbed(5000, disturb, |_| {
-        // The kernel gives up on `..` when something is renamed, and is asked again.
+        // Resolving `..` fails during a rename, and is repeated.
         prison
             .storage
             .open_read(path("dir/../dir/../dir/../inside"))

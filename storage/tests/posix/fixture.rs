@@ -1,4 +1,4 @@
-//! What the tests of a storage work with. `Files` and `open` are what is tested.
+//! Fixture of the tests of a storage. The including program defines `Files` and `open`, the storage under test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{Files, open};
 
-/// A directory of the machine and the storage beneath it.
+/// A directory of the machine, and a storage with this root.
 pub(crate) struct Fixture {
     pub(crate) storage: Files,
     pub(crate) directory: TempDir,
@@ -27,7 +27,7 @@ impl Fixture {
         Self { storage, directory }
     }
 
-    /// Where a path of the storage is on the machine.
+    /// The path on the machine of a path of the storage.
     pub(crate) fn real(&self, path: &str) -> PathBuf {
         self.directory.path().join(path)
     }
@@ -87,7 +87,7 @@ pub(crate) fn entries(
     Ok(entries)
 }
 
-/// All that is in a directory, by path: kind, permission bits, and content or target.
+/// The content of a directory tree, by path: type, permission bits, and content or link target.
 pub(crate) fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![directory.to_owned()];
@@ -113,7 +113,7 @@ pub(crate) fn snapshot(directory: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-/// Runs `disturb` in another thread while `work` runs here, each of them `rounds` times at least.
+/// Runs `disturb` in another thread while `work` runs here, each at least `rounds` times.
 pub(crate) fn while_disturbed(rounds: usize, disturb: impl Fn(usize) + Sync, work: impl Fn(usize)) {
     let finished = AtomicBool::new(false);
     let disturbed = AtomicUsize::new(0);
@@ -127,7 +127,7 @@ pub(crate) fn while_disturbed(rounds: usize, disturb: impl Fn(usize) + Sync, wor
                 disturbed.store(round + 1, Ordering::Relaxed);
             }
         });
-        // The flag is set also when `work` fails, for the scope waits for the thread.
+        // The flag is set also if `work` fails, because the scope waits for the thread.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             (0..)
                 .take_while(|&round| {

@@ -1,4 +1,4 @@
-//! Opening what is no regular file, and regular files in every mode.
+//! Opening files of each type, and regular files in each mode.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -48,11 +48,11 @@ fn fifos_and_sockets_are_refused_without_waiting() {
     };
     everything("fifo");
     everything("socket");
-    // With a reader, a FIFO could be opened for writing.
+    // With a reader, opening the FIFO for writing would succeed.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let _reader = rustix::fs::open(fixture.real("fifo"), flags, Mode::empty()).unwrap();
     everything("fifo");
-    // Their attributes can be seen and changed all the same.
+    // Their metadata can be read and changed.
     assert_eq!(storage.stat(path("fifo")).unwrap().kind, FileKind::Pipe);
     assert_eq!(storage.stat(path("socket")).unwrap().kind, FileKind::Other);
     storage.set_mode(path("fifo"), 0o600).unwrap();
@@ -60,7 +60,7 @@ fn fifos_and_sockets_are_refused_without_waiting() {
     storage.remove_file(path("fifo")).unwrap();
 }
 
-/// Tells of every time that a file is opened, with `O_PATH` or a stat is not.
+/// Detects whether a file is opened. Opening with `O_PATH` and `stat` do not count.
 struct Watch(OwnedFd);
 
 impl Watch {
@@ -84,7 +84,7 @@ fn fifos_and_devices_are_not_even_opened() {
     let storage = &fixture.storage;
     let fifo = fixture.real("fifo");
     rustix::fs::mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o666)).unwrap();
-    // The other end is open, so opening it would succeed without the check of its kind.
+    // The other end is open, so opening it would succeed without the check of its type.
     let other_end = rustix::fs::open(&fifo, OFlags::RDWR, Mode::empty()).unwrap();
     let mut names = vec!["fifo"];
     let device = (FileType::CharacterDevice, Mode::from_raw_mode(0o666));

@@ -61,7 +61,7 @@ fn what_cannot_be_listed() {
     if !is_superuser() {
         storage.set_mode(path("d"), 0o300).unwrap();
         assert_eq!(errno(storage.list(path("d"))), Some(Errno::ACCESS));
-        // Names can be read, facts cannot: better an error than an empty listing.
+        // The names can be read but not the metadata: an error is better than an empty listing.
         storage.set_mode(path("d"), 0o600).unwrap();
         assert_eq!(errno(entries(storage, path("d"))), Some(Errno::ACCESS));
         storage.set_mode(path("d"), 0o700).unwrap();

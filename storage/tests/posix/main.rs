@@ -1,4 +1,4 @@
-//! What `PosixStorage` does with real directories. Most of it is asked of other storages as well.
+//! `PosixStorage` on real directories. The crate `gridhaul-accounts` runs most of these tests on brokers as well.
 
 mod attributes;
 mod direct;
@@ -18,10 +18,10 @@ use std::path::Path;
 use fixture::*;
 use gridhaul_storage::{PosixOptions, PosixStorage, Rights, StorageError};
 
-/// The storage that is tested.
+/// The storage under test.
 type Files = PosixStorage;
 
-/// As a broker opens it, so that the tests are the same for both.
+/// Opens it with the options of a broker, so that the same tests pass on both.
 fn open(root: &Path, options: PosixOptions) -> Result<Files, StorageError> {
     let options = PosixOptions {
         rights: Rights::Account,

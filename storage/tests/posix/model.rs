@@ -1,5 +1,5 @@
-//! Random calls, done beneath a root by `PosixStorage` and beside it by the standard library. The
-//! operating system is the model: answers, error numbers and what is left in the end must agree.
+//! Random calls, made by `PosixStorage` in one directory and by the standard library in another. The operating system is
+//! the model: results, error numbers and the final content must agree.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ enum Answer {
     Entries(BTreeMap<OsString, FileKind>),
 }
 
-/// Paths of few names, so that calls meet; `..` only after a name, so that the model stays inside.
+/// Paths of few names, so that calls refer to the same files; `..` only after a name, so that the model stays inside.
 fn paths() -> impl Strategy<Value = String> {
     let name = || prop::sample::select(vec!["a", "b", "c"]);
     let step = prop_oneof![
@@ -110,8 +110,8 @@ proptest! {
     }
 }
 
-/// Where a link says a name with a slash at its end, the system refuses to write to it before it looks
-/// where it leads (`EISDIR`). A storage looks first, and has no reason to say the same.
+/// If the target of a link ends with a slash, the system refuses to open it for writing before it resolves the target
+/// (`EISDIR`). A storage resolves it first, so its error may differ.
 fn alike(operation: &Operation, errno: Errno) -> Errno {
     match (operation, errno) {
         (Operation::Write(..), Errno::NOTDIR | Errno::LOOP) => Errno::ISDIR,
@@ -120,7 +120,7 @@ fn alike(operation: &Operation, errno: Errno) -> Errno {
 }
 
 fn by_storage(storage: &dyn Storage, operation: &Operation) -> Result<Answer, StorageError> {
-    // The root may stand in front or not.
+    // Paths may begin with a slash or not.
     let absolute = |path: &String| PathBuf::from(format!("/{path}"));
     match operation {
         Operation::Read(path) => {
@@ -214,7 +214,7 @@ fn by_system(root: &Path, operation: &Operation) -> io::Result<Answer> {
         }
         Operation::Rename(from, to) => fs::rename(root.join(from), root.join(to))?,
         Operation::SetMode(path, mode) => {
-            // What no client may set, whatever the system would allow.
+            // Bits that no client may set, although the system permits them.
             let allowed = if fs::metadata(root.join(path))?.is_dir() {
                 0o3777
             } else {
@@ -247,7 +247,7 @@ fn by_system(root: &Path, operation: &Operation) -> io::Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Times that were set agree; times of changes made just now differ a little between the two.
+/// Times that were set must agree; times of recent changes may differ a little.
 fn settled(time: SystemTime) -> SystemTime {
     match time.elapsed() {
         Ok(age) if age < Duration::from_secs(600) => UNIX_EPOCH,

@@ -1,4 +1,4 @@
-//! Names of every sort, and what stands in the last place of a path.
+//! Unusual names, and special names in the last component of a path.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -53,7 +53,7 @@ fn names_are_bytes() {
     }
 }
 
-/// Clients end lines of listings at some of these, and terminals obey others.
+/// Clients split listings into lines at some of these, and terminals interpret others.
 const CONTROL: [&str; 8] = [
     "a\nb",
     "a\rb",
@@ -83,7 +83,7 @@ fn names_with_control_characters_are_not_made() {
         refused(storage.rename(path("f"), name), "rename");
         refused(storage.symlink(path("f"), name), "symlink");
         refused(storage.symlink(name, path("link")), "symlink");
-        // A link that leads nowhere does not make it either.
+        // Nor is it made through a dangling link.
         symlink(name, fixture.real("dangling")).unwrap();
         refused(write(storage, path("dangling"), b""), "open");
         fs::remove_file(fixture.real("dangling")).unwrap();

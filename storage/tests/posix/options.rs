@@ -1,4 +1,4 @@
-//! What a storage is opened with.
+//! Options of a storage.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! A read-only account.
+//! Read-only storages.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! Removing trees, also while others work in them.
+//! Removing trees, also while other programs change them.
 
 use std::cell::Cell;
 use std::fs;
@@ -51,7 +51,7 @@ fn cancelled_between_two_entries() {
     let result = fixture.storage.remove_tree(path("t"), &after_five);
     assert_eq!(errno(result), Some(Errno::CANCELED));
     let left = crate::snapshot(fixture.directory.path()).len();
-    // 46 entries were planted; each answer removed one at most.
+    // There were 46 entries, and each call of `cancelled` allowed the removal of one.
     assert!((41..46).contains(&left), "{left}");
     fixture.storage.remove_tree(path("t"), &|| false).unwrap();
 }
@@ -85,7 +85,7 @@ fn a_directory_swapped_for_a_link_is_not_followed() {
         fs::create_dir_all(fixture.real(directory)).unwrap();
     }
     let asked = Cell::new(0);
-    // At the second question the names of both have been read, and one has been entered.
+    // At the second call of `cancelled` the names of both have been read, and one has been entered.
     let swap = || {
         asked.set(asked.get() + 1);
         if asked.get() == 2 {
@@ -111,7 +111,7 @@ fn what_vanishes_during_a_listing_is_left_out() {
         write(storage, path(name), b"").unwrap();
     }
     let mut stream = storage.list(path("d")).unwrap();
-    // The kernel gives all three names at once.
+    // The kernel returns all three names in one call.
     let mut run = stream.next_run(1).unwrap().unwrap();
     assert_eq!(run.count(), 3);
     storage.remove_tree(path("d"), &|| false).unwrap();
@@ -132,7 +132,7 @@ fn what_is_added_meanwhile_goes_too() {
     let asked = Cell::new(0);
     let add = || {
         asked.set(asked.get() + 1);
-        // The file system decides whether these are seen at once or at a second reading.
+        // It depends on the file system whether these are found in the same pass or in the next.
         if asked.get() % 10 == 0 && asked.get() < 60 {
             for number in 0..20 {
                 let _ = fs::write(
@@ -165,14 +165,14 @@ fn others_who_keep_adding_end_it_in_time() {
 fn a_subtree_moved_away_is_not_followed_back() {
     let fixture = Fixture::new();
     let storage = &fixture.storage;
-    // Deeper than directories are held, so that the way up goes by `..`.
+    // Deeper than the number of open directories, so that the way up uses `..`.
     let deep = "t/".to_owned() + &"d/".repeat(40);
     fs::create_dir_all(fixture.real(&deep)).unwrap();
     fs::create_dir_all(fixture.real("kept/t")).unwrap();
     fs::write(fixture.real("kept/t/file"), b"x").unwrap();
     fs::write(fixture.real(&deep).join("last"), b"x").unwrap();
     let asked = Cell::new(0);
-    // The 41st answer comes at the bottom: the upper part is cut off there.
+    // The 41st call of `cancelled` happens at the bottom. The upper part is moved away then.
     let cut = || {
         asked.set(asked.get() + 1);
         if asked.get() == 42 {

@@ -1,4 +1,4 @@
-//! An account that several users share: what none of them may make.
+//! Shared accounts: the links and permission bits that their users may not set.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -44,7 +44,7 @@ fn links_lead_down_only() {
         let error = storage.symlink(path(target), path("d/link")).unwrap_err();
         assert_eq!(error.errno, Errno::PERM, "{target}");
         assert!(error.to_string().contains("must be relative"), "{error}");
-        // A local account has what it needs for this without the server.
+        // The owner of a local account could do the same without the server.
         fixture.storage.symlink(path(target), path("l")).unwrap();
         fixture.storage.remove_file(path("l")).unwrap();
     }
