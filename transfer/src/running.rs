@@ -57,7 +57,7 @@ pub(crate) struct ChannelUse {
     before: Vec<Detail>,
 }
 
-/// The number of different peer addresses for the log; a transfer has at most this many stripes.
+/// The maximum number of peer addresses in the log.
 const MAX_PEERS: usize = 64;
 
 impl Running {
@@ -88,7 +88,7 @@ impl Running {
     }
 
     /// Reports the start, once.
-    pub(crate) fn start(&self, reused: bool) {
+    pub(crate) fn report_start(&self, reused: bool) {
         if !self.started.swap(true, Ordering::AcqRel) {
             self.report(Event::Started { reused });
         }

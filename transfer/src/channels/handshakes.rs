@@ -1,9 +1,9 @@
 //! Handshakes on accepted connections, several in parallel.
 //!
 //! A data port is open to every host. A peer with the expected identity is accepted; any other connection is
-//! closed and counted, and the transfer continues to wait. A peer with another identity
-//! may be the intended host with the wrong credential, and its user waits for the error message: so
-//! from then on the transfer waits for the expected peer only for a short time.
+//! closed and counted, and the transfer continues to wait. A peer with another identity may be the intended host
+//! with the wrong credential, and its user waits for the error message: so from then on the transfer waits for the
+//! expected peer only for a short time.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The configuration of a [`super::LocalNode`].
+//! The configuration of a [`crate::LocalNode`].
 
 use std::fmt;
 use std::path::PathBuf;

@@ -71,7 +71,7 @@ impl Job {
             Err(error) => self.finish(Err(error)),
             Ok(opened) if self.fits_socket_buffer(&opened) => self.finish(Ok(opened)),
             Ok(opened @ Opened::Receive(_)) if self.has_free_worker() => {
-                self.context.running.start(true);
+                self.context.running.report_start(true);
                 return Some(Held { job: self, opened });
             }
             Ok(opened) => self.spawn(|job| job.finish(Ok(opened))),

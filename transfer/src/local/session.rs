@@ -30,7 +30,7 @@ use crate::node::{
 };
 use crate::running::Running;
 
-/// A session attached to a [`super::LocalNode`].
+/// A session attached to a [`crate::LocalNode`].
 #[derive(Debug)]
 pub(crate) struct LocalSession {
     shared: Arc<NodeShared>,
@@ -89,7 +89,7 @@ impl LocalSession {
         }
     }
 
-    /// A new transfer, or one that has failed already.
+    /// Prepares a transfer; the error is a transfer that has failed already.
     fn job(&self, mut plan: Plan, events: EventSink) -> Result<Job, Arc<Running>> {
         self.add_requested_checksums(&mut plan);
         let channels = match self.channels.lend() {

@@ -99,7 +99,7 @@ impl Served {
 impl Receiving {
     /// Receives from the channels that an earlier transfer left open, from the first one on the calling thread.
     fn serve_kept(self: &Arc<Self>, kept: Vec<Vec<DataChannel>>) -> Result<(), TransferError> {
-        self.context.running.start(true);
+        self.context.running.report_start(true);
         let count = kept.iter().map(Vec::len).sum();
         let _permit = self
             .context
@@ -241,7 +241,7 @@ impl Receiving {
         };
         let _permit = permit?;
         // GFD.20 3.4, and observed: 150 comes with the first data connection.
-        self.context.running.start(false);
+        self.context.running.report_start(false);
         lock(&self.served[stripe]).active += 1;
         drop(slot);
         self.receive_and_count(stripe, DataChannel::new(channel))

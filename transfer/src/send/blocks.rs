@@ -1,5 +1,6 @@
 //! MODE E: blocks with their offset, over any number of channels (GFD.20 3.4).
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -69,10 +70,8 @@ fn send(
     let reused = channels.reused();
     let (_permits, per_stripe) = if reused {
         let per_stripe = channels.kept.iter().map(Vec::len).collect::<Vec<_>>();
-        (
-            vec![context.permit(&context.resources.senders, per_stripe.iter().sum())?],
-            per_stripe,
-        )
+        let permit = context.permit(&context.resources.senders, per_stripe.iter().sum())?;
+        (vec![permit], per_stripe)
     } else {
         permits(context, stripes, usize::from(plan.parallelism))?
     };
@@ -84,12 +83,17 @@ fn send(
         done: Mutex::new((0..stripes).map(|_| Vec::new()).collect()),
     });
     let workers = context.workers();
-    let sent = start(&sending, channels, &workers);
+    let sent = if reused {
+        let kept = mem::take(&mut channels.kept);
+        serve_kept(&sending, kept, &workers)
+    } else {
+        connect_all(&sending, &channels.port, &workers)
+    };
     if let Err(error) = sent {
         context.running.fail(error);
     }
     workers.join();
-    channels.kept = std::mem::take(&mut *lock(&sending.done));
+    channels.kept = mem::take(&mut *lock(&sending.done));
     Ok(())
 }
 
@@ -108,40 +112,42 @@ fn permits(
     Ok((vec![needed, more], vec![per_stripe; stripes]))
 }
 
-/// Starts a worker for each channel; the first one runs on the calling thread.
-fn start(
+/// Starts a worker for each channel that an earlier transfer left open; the first one runs on the calling thread.
+fn serve_kept(
     sending: &Arc<Sending>,
-    channels: &mut DataChannels,
+    kept: Vec<Vec<DataChannel>>,
     workers: &WorkerGroup,
 ) -> Result<(), TransferError> {
-    let running = &sending.context.running;
-    if sending.reused {
-        if !sending.is_small() {
-            running.report(Event::Started { reused: true });
-        }
-        let mut kept = std::mem::take(&mut channels.kept)
-            .into_iter()
-            .enumerate()
-            .flat_map(|(stripe, channels)| {
-                channels
-                    .into_iter()
-                    .enumerate()
-                    .map(move |(index, channel)| (stripe, index, channel))
-            });
-        let first = kept.next();
-        for (stripe, index, channel) in kept {
-            let sending = sending.clone();
-            workers.spawn(move || sending.serve(stripe, index, channel))?;
-        }
-        return first.map_or(Ok(()), |(stripe, index, channel)| {
-            sending.serve(stripe, index, channel)
-        });
+    if !sending.is_small() {
+        let running = &sending.context.running;
+        running.report(Event::Started { reused: true });
     }
+    let mut channels = kept.into_iter().enumerate().flat_map(|(stripe, channels)| {
+        let indexed = channels.into_iter().enumerate();
+        indexed.map(move |(index, channel)| (stripe, index, channel))
+    });
+    let first = channels.next();
+    for (stripe, index, channel) in channels {
+        let sending = sending.clone();
+        workers.spawn(move || sending.serve(stripe, index, channel))?;
+    }
+    match first {
+        Some((stripe, index, channel)) => sending.serve(stripe, index, channel),
+        None => Ok(()),
+    }
+}
+
+/// Starts a worker for each new channel; the first one runs on the calling thread.
+fn connect_all(
+    sending: &Arc<Sending>,
+    port: &DataPort,
+    workers: &WorkerGroup,
+) -> Result<(), TransferError> {
     let DataPort::Active {
         stack,
         peers,
         sockets,
-    } = &channels.port
+    } = port
     else {
         return Err(SequenceError::SenderMustConnect.into());
     };
@@ -155,6 +161,7 @@ fn start(
     };
     // The reply is 150 or an error depending on the first connection; the others are opened in parallel.
     let first = connect(0)()?;
+    let running = &sending.context.running;
     running.report(Event::Started { reused: false });
     for stripe in 0..peers.len() {
         for index in usize::from(stripe == 0)..sending.channels[stripe] {
