@@ -1,4 +1,4 @@
-//! The driver `ftps`: the data channels of sessions that said `AUTH TLS` (RFC 4217).
+//! The driver `ftps`: data channels of sessions with `AUTH TLS` (RFC 4217).
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -11,25 +11,26 @@ use gridhaul_stack::{
 };
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::channel::{End, Engine, TlsChannel};
+use crate::channel::{End, TlsChannel};
+use crate::engine::Engine;
 use crate::handshake;
 use crate::record::protocol;
 
 const NAME: &str = "ftps";
 
-/// The driver `ftps`: data goes in TLS records, and this end presents the server's certificate, whichever end connected.
-/// It has no options. Who is at the other end is proved on the control channel only.
+/// The driver `ftps`: data is sent in TLS records, and this end is the TLS server with the server's certificate, whether it
+/// connected or accepted. It has no options. Clients are authenticated only on the control channel.
 #[derive(Debug, Clone)]
 pub struct Ftps {
     config: Arc<ServerConfig>,
 }
 
 impl Ftps {
-    /// The driver of one session, with what the control channel is accepted with.
+    /// The driver of one session, with the TLS configuration of its control channel.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         let mut config = Arc::unwrap_or_clone(config);
-        // A client that sends data never reads. Tickets that it did not read make its kernel reset the
-        // connection when it closes, and the end of the data is lost.
+        // A client that sends data never reads. Unread tickets would make its kernel reset the connection when it closes, and
+        // the end of the data would be lost.
         config.send_tls13_tickets = 0;
         Self {
             config: Arc::new(config),
@@ -68,7 +69,7 @@ impl Transform for Ftps {
     }
 }
 
-/// A connection by rustls that is given whole records.
+/// A rustls connection that gets complete records.
 pub(crate) struct Rustls {
     connection: rustls::Connection,
     is_closed_by_peer: bool,
@@ -76,7 +77,7 @@ pub(crate) struct Rustls {
 
 impl Rustls {
     pub(crate) fn new(mut connection: rustls::Connection) -> Self {
-        // What is written to it is taken out at once.
+        // Its output is removed after every write.
         connection.set_buffer_limit(None);
         Self {
             connection,
@@ -86,11 +87,11 @@ impl Rustls {
 
     /// The channel after its handshake.
     pub(crate) fn protect(self, channel: Box<dyn Channel>) -> Box<dyn Channel> {
-        // A client may take an end without close_notify for an attack, and many leave it out themselves.
+        // Clients may treat an end without close_notify as an attack, though many do not send it themselves.
         Box::new(TlsChannel::new(channel, self, NAME, End::Notified))
     }
 
-    /// Takes a record, and says how many bytes of content there are.
+    /// Processes a record, and returns the number of content bytes.
     fn take(&mut self, mut record: &[u8], output: &mut Vec<u8>) -> Result<usize, String> {
         while !record.is_empty() {
             let count = self.connection.read_tls(&mut record).map_err(text)?;
@@ -154,7 +155,7 @@ impl Engine for Rustls {
 
     fn close(&mut self, output: &mut Vec<u8>) {
         self.connection.send_close_notify();
-        // A vector takes everything.
+        // Writing to a vector does not fail.
         let _ = self.move_output(output);
     }
 }

@@ -12,57 +12,56 @@ use gridhaul_stack::{
     Built, Channel, ChannelError, Driver, Operation, Side, StackError, Transform,
 };
 
-use crate::channel::{End, Engine, TlsChannel};
+use crate::channel::{End, TlsChannel};
+use crate::engine::Engine;
 use crate::handshake::{self, Verdict};
 use crate::identity::is_expected;
-use crate::kernel::{self, Wish};
+use crate::kernel::{self, KtlsMode};
 use crate::record::protocol;
 
 const NAME: &str = "gsi";
 
-/// The driver `gsi`: both ends prove who they are (`DCAU`), and the bytes go in TLS records or in clear
-/// (`PROT`).
+/// The driver `gsi`: both ends authenticate (`DCAU`), and the data is sent in TLS records or in cleartext (`PROT`).
 ///
 /// | option | meaning |
 /// | --- | --- |
-/// | `ktls=auto` | the kernel protects records in directions in which that is cheaper, as measured once in a process, over a driver whose bytes are those of a TCP socket. `on` has it do so or fails, `off` never. It is the administrator's |
+/// | `ktls=auto` | the kernel protects records in directions in which that takes less CPU time, as measured once per process, if the driver below is over TCP. `on` requires it, `off` never uses it. For the administrator |
 #[derive(Debug, Clone)]
 pub struct Gsi {
     security: Option<Arc<ChannelSecurity>>,
-    kernel: Wish,
+    kernel: KtlsMode,
 }
 
-/// What the data channels of a session prove, and ask for.
+/// How the data channels of a session are authenticated and protected.
 #[derive(Debug, Clone)]
 pub struct ChannelSecurity {
-    /// What we present.
+    /// Our own credential.
     pub credential: Arc<Credential>,
-    /// Whom we accept.
+    /// The trust anchors and rules for peers.
     pub trust: Arc<TrustStore>,
     /// The identity that the peer must have (one-line form).
     pub expected: String,
-    /// What happens to the bytes.
+    /// Whether data is protected after the handshake.
     pub protection: Protection,
-    /// The versions of TLS that we agree to.
+    /// The TLS versions that we accept.
     pub versions: TlsVersions,
 }
 
-/// What happens to the bytes of an authenticated channel.
+/// Whether the data of an authenticated channel is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// `PROT C`: after the handshake they go in clear.
+    /// `PROT C`: cleartext after the handshake.
     Clear,
-    /// `PROT S` and `PROT P`: they go in TLS records.
+    /// `PROT S` and `PROT P`: TLS records.
     Private,
 }
 
 impl Gsi {
-    /// The driver of a program: its name and options are known, its channels cannot be made, since no
-    /// session has said who it is.
+    /// The driver that a program registers: it has a name and options, but cannot make channels, because it has no credential.
     pub fn without_session() -> Self {
         Self {
             security: None,
-            kernel: Wish::default(),
+            kernel: KtlsMode::default(),
         }
     }
 
@@ -70,7 +69,7 @@ impl Gsi {
     pub fn new(security: ChannelSecurity) -> Self {
         Self {
             security: Some(Arc::new(security)),
-            kernel: Wish::default(),
+            kernel: KtlsMode::default(),
         }
     }
 }
@@ -88,7 +87,7 @@ impl Driver for Gsi {
         let options = self.read_options(options)?;
         Ok(Built::Transform(Arc::new(Self {
             security: self.security.clone(),
-            kernel: Wish::parse(&options)?,
+            kernel: KtlsMode::parse(&options)?,
         })))
     }
 }
@@ -129,7 +128,7 @@ impl ChannelSecurity {
             &mut context,
             side == Side::Connector,
             NAME,
-            |context| self.judge(context.peer()),
+            |context| self.check_peer(context.peer()),
             operation,
         )?;
         Ok(channel)
@@ -139,7 +138,7 @@ impl ChannelSecurity {
         &self,
         mut channel: Box<dyn Channel>,
         side: Side,
-        kernel: Wish,
+        kernel: KtlsMode,
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ChannelError> {
         let engine = match side {
@@ -147,21 +146,21 @@ impl ChannelSecurity {
             Side::Acceptor => TlsEngine::acceptor(&self.tls()),
         };
         let mut engine = engine.map_err(|error| protocol(NAME, error.to_string()))?;
-        let judge = |engine: &TlsEngine| self.judge(engine.peer());
-        handshake::connect(&mut *channel, &mut engine, NAME, judge, operation)?;
-        // The peers of this field close a connection without close_notify (observed from
-        // globus-url-copy 10.12): the end of the connection is the end of the data.
+        let check_peer = |engine: &TlsEngine| self.check_peer(engine.peer());
+        handshake::connect(&mut *channel, &mut engine, NAME, check_peer, operation)?;
+        // GridFTP programs close a connection without close_notify (observed from globus-url-copy 10.12): the end of the
+        // connection is the end of the data.
         let mut channel = TlsChannel::new(channel, engine, NAME, End::Bare);
         channel.offload(kernel)?;
         Ok(Box::new(channel))
     }
 
-    fn judge(&self, peer: Option<&Peer>) -> Verdict {
+    fn check_peer(&self, peer: Option<&Peer>) -> Verdict {
         let peer = peer.ok_or_else(|| protocol(NAME, "the peer did not say who it is"))?;
         if is_expected(peer, &self.expected, &self.credential) {
             return Ok(());
         }
-        // The words of globus-gridftp-server 13.24.
+        // The text of globus-gridftp-server 13.24.
         Err(ChannelError::Refused {
             driver: NAME,
             reason: format!(

@@ -3,40 +3,39 @@
 use gridhaul_security::context::{Context, Step};
 use gridhaul_stack::{Body, Channel, ChannelError, Operation};
 
-use crate::channel::Engine;
+use crate::engine::Engine;
 use crate::record::{self, protocol};
 
-/// The longest handshake: a hello that is asked for again, and chains of long certificates.
+/// The most records of a handshake: enough for a hello retry and chains of long certificates.
 const MAX_RECORDS: usize = 128;
 
-/// Whether the peer of a finished handshake is let in.
+/// Whether the authenticated peer is accepted.
 pub(crate) type Verdict = Result<(), ChannelError>;
 
-/// Makes a TLS connection of a channel.
+/// Makes the TLS handshake on a channel.
 ///
 /// # Errors
 ///
-/// When the peer does not speak TLS, or does not agree with us; it is told why by an alert. When `judge`
-/// is against the peer; then it notices that the connection is thrown away, before it could take it
-/// for an empty stream.
+/// When the peer does not speak TLS, or the handshake fails; the peer gets an alert. When `check_peer` refuses the peer; the
+/// connection is then reset before the handshake completes, so that the peer does not see an empty stream.
 pub(crate) fn connect<E: Engine>(
     channel: &mut dyn Channel,
     engine: &mut E,
     driver: &'static str,
-    judge: impl Fn(&E) -> Verdict,
+    check_peer: impl Fn(&E) -> Verdict,
     operation: &Operation<'_>,
 ) -> Result<(), ChannelError> {
     let mut record = Vec::new();
     let mut output = Vec::new();
     for _ in 0..MAX_RECORDS {
         if let Err(reason) = engine.advance(&record, &mut output) {
-            tell(channel, &output, operation);
+            send_alert(channel, &output, operation);
             return Err(protocol(driver, reason));
         }
         let is_done = !engine.is_handshaking();
         if is_done {
-            // Before our last words: without them the peer has no connection.
-            judge(engine).inspect_err(|_| channel.abort())?;
+            // Before our last message: without it the peer's handshake does not complete.
+            check_peer(engine).inspect_err(|_| channel.abort())?;
         }
         send(channel, &mut output, operation)?;
         if is_done {
@@ -47,7 +46,7 @@ pub(crate) fn connect<E: Engine>(
     Err(protocol(driver, TOO_MANY))
 }
 
-/// Lets both ends of a channel prove who they are, after which it carries clear data (`PROT C`).
+/// Authenticates both ends of a channel, which then carries cleartext (`PROT C`).
 ///
 /// # Errors
 ///
@@ -57,21 +56,21 @@ pub(crate) fn authenticate(
     context: &mut Context,
     is_first: bool,
     driver: &'static str,
-    judge: impl Fn(&Context) -> Verdict,
+    check_peer: impl Fn(&Context) -> Verdict,
     operation: &Operation<'_>,
 ) -> Result<(), ChannelError> {
     let mut token = Vec::new();
-    for turn in 0..MAX_RECORDS {
-        if turn > 0 || !is_first {
+    for round in 0..MAX_RECORDS {
+        if round > 0 || !is_first {
             record::receive(channel, driver, &mut token, operation)?;
         }
         let mut alert = Vec::new();
         let step = context.step(&token, &mut alert).map_err(|error| {
-            tell(channel, &alert, operation);
+            send_alert(channel, &alert, operation);
             protocol(driver, error.to_string())
         })?;
         if context.peer().is_some() {
-            judge(context).inspect_err(|_| channel.abort())?;
+            check_peer(context).inspect_err(|_| channel.abort())?;
         }
         match step {
             Step::Continue(mut output) => send(channel, &mut output, operation)?,
@@ -83,7 +82,7 @@ pub(crate) fn authenticate(
 
 const TOO_MANY: &str = "the peer's handshake does not come to an end";
 
-/// Sends what a handshake has to say, if anything.
+/// Sends the output of a handshake step, if any.
 fn send(
     channel: &mut dyn Channel,
     output: &mut Vec<u8>,
@@ -96,8 +95,8 @@ fn send(
     Ok(())
 }
 
-/// Sends the alert of a handshake that failed; the failure is what counts.
-fn tell(channel: &mut dyn Channel, alert: &[u8], operation: &Operation<'_>) {
+/// Sends the alert of a failed handshake. Ignores errors, because the handshake has failed anyway.
+fn send_alert(channel: &mut dyn Channel, alert: &[u8], operation: &Operation<'_>) {
     if !alert.is_empty() {
         let _ = channel.send(&[], Body::Memory(alert), operation);
     }

@@ -1,13 +1,13 @@
-//! Whether a peer is who it must be.
+//! Checks the identity of a peer.
 
 use gridhaul_security::certificate::Certificate;
 use gridhaul_security::credential::Credential;
 use gridhaul_security::name::Name;
 use gridhaul_security::trust::Peer;
 
-/// Whether `peer` is `expected`, an identity in one-line form. Who must have our own identity (`DCAU A`)
-/// may be the same host under another subject: that is so if both certificates have host names, and
-/// share one (observed from globus-gridftp-server 13.24).
+/// Whether `peer` is `expected`, an identity in one-line form. A peer that must have our own identity (`DCAU A`) may be the
+/// same host under another subject: both certificates then have host names, and share one (observed from
+/// globus-gridftp-server 13.24).
 pub(crate) fn is_expected(peer: &Peer, expected: &str, own: &Credential) -> bool {
     if peer.identity.is_written(expected) {
         return true;
@@ -19,7 +19,7 @@ pub(crate) fn is_expected(peer: &Peer, expected: &str, own: &Credential) -> bool
         )
 }
 
-/// The host names of the certificate that a chain's identity is taken from.
+/// The host names of the certificate that a chain's identity comes from.
 fn host_names<'a>(chain: &'a [Certificate], identity: &Name) -> &'a [String] {
     chain
         .iter()

@@ -1,4 +1,4 @@
-//! What was received of a TLS connection and not given out yet.
+//! Received bytes of a TLS connection that were not delivered.
 
 use std::ops::Range;
 
@@ -6,48 +6,48 @@ use gridhaul_security::tls::{MAX_RECORD, record_length};
 
 use crate::record::TOO_LONG;
 
-/// Room for what is left over when a range of a file is complete: the rest of an opened record, and a
-/// record that is not whole. In between, small pieces are received here.
+/// Space for the rest of an opened record and an incomplete record, when a range of a file is complete; and for receiving
+/// small pieces.
 const BUFFER_BYTES: usize = 3 * MAX_RECORD;
 
-/// One opened record, and records that are not opened, behind it.
+/// An opened record, followed by records that are not opened.
 #[derive(Default)]
 pub(crate) struct Incoming {
-    /// Made when it is first needed.
+    /// Allocated when first used.
     buffer: Vec<u8>,
     opened: Range<usize>,
     sealed: Range<usize>,
 }
 
 impl Incoming {
-    /// The bytes that can be given out.
+    /// The bytes that can be delivered.
     pub(crate) fn opened(&self) -> &[u8] {
         &self.buffer[self.opened.clone()]
     }
 
-    /// Forgets the first `count` bytes of [`Incoming::opened`].
+    /// Removes the first `count` bytes of [`Incoming::opened`].
     pub(crate) fn consume(&mut self, count: usize) {
         self.opened.start += count;
     }
 
-    /// The next record if it is whole, when nothing is opened.
+    /// The next record if it is complete. No opened bytes may be left.
     ///
     /// # Errors
     ///
-    /// When the record is longer than records are.
+    /// When the record is longer than TLS allows.
     pub(crate) fn record(&mut self) -> Result<Option<&mut [u8]>, &'static str> {
         let sealed = &mut self.buffer[self.sealed.clone()];
         Ok(whole_record(sealed)?.map(|length| &mut sealed[..length]))
     }
 
-    /// Says that [`Incoming::record`], so long, was opened, and where its content is.
+    /// Records that [`Incoming::record`], of this length, was opened, and the place of its content.
     pub(crate) fn open(&mut self, length: usize, content: &Range<usize>) {
         let start = self.sealed.start;
         self.opened = start + content.start..start + content.end;
         self.sealed.start += length;
     }
 
-    /// Where the next bytes of the connection go, when nothing is opened and no record is whole.
+    /// The buffer for the next bytes of the connection. No opened bytes and no complete record may be left.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.buffer.resize(BUFFER_BYTES, 0);
         self.buffer.copy_within(self.sealed.clone(), 0);
@@ -55,12 +55,12 @@ impl Incoming {
         &mut self.buffer[self.sealed.end..]
     }
 
-    /// Says that so many bytes came into [`Incoming::space`].
+    /// Adds `count` received bytes in [`Incoming::space`].
     pub(crate) fn received(&mut self, count: usize) {
         self.sealed.end += count;
     }
 
-    /// Says that so many bytes came into [`Incoming::space`] that need not be opened, when nothing was sealed.
+    /// Adds `count` bytes in [`Incoming::space`] that are opened already. No sealed bytes may be left.
     pub(crate) fn received_opened(&mut self, count: usize) {
         self.opened = 0..count;
     }
@@ -70,7 +70,7 @@ impl Incoming {
         self.sealed.is_empty()
     }
 
-    /// Moves what is not opened to the start of `scratch`, which is long enough.
+    /// Moves the sealed bytes to the start of `scratch`, which must hold [`MAX_SEALED`] bytes.
     pub(crate) fn move_sealed(&mut self, scratch: &mut [u8]) -> usize {
         let sealed = &self.buffer[self.sealed.clone()];
         scratch[..sealed.len()].copy_from_slice(sealed);
@@ -79,7 +79,7 @@ impl Incoming {
         count
     }
 
-    /// Keeps what was left over in another buffer; there is nothing here then.
+    /// Stores the remaining bytes of another buffer. This one must be empty.
     pub(crate) fn keep(&mut self, opened: &[u8], sealed: &[u8]) {
         self.buffer.resize(BUFFER_BYTES, 0);
         let end = opened.len() + sealed.len();
@@ -90,14 +90,14 @@ impl Incoming {
     }
 }
 
-/// How much [`Incoming::move_sealed`] moves at most.
+/// The most bytes that [`Incoming::move_sealed`] moves.
 pub(crate) const MAX_SEALED: usize = BUFFER_BYTES;
 
-/// The length of the record that `bytes` begin with, if it is whole.
+/// The length of the record at the start of `bytes`, if it is complete.
 ///
 /// # Errors
 ///
-/// When it is longer than records are.
+/// When it is longer than TLS allows.
 pub(crate) fn whole_record(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
     match record_length(bytes) {
         Some(length) if length > MAX_RECORD => Err(TOO_LONG),

@@ -1,15 +1,36 @@
-//! The transforms `gsi` and `ftps`: data channels that prove who is at their other end, and are
-//! protected.
+//! The transforms `gsi` and `ftps`: authenticated and protected data channels.
 //!
-//! Both are drivers of one session: what they prove, whom they accept and what happens to the bytes is what
-//! the session agreed on with its client (`DCAU`, `PROT`). A program registers [`Gsi::without_session`], so
-//! that its name and its options can stand in stacks; a session puts its own in its place. Users do not write `ftps`
-//! in a stack: the session adds it.
+//! Both are drivers of one session. The session negotiates with its client which credential they present, which peers they
+//! accept, and whether data is encrypted (`DCAU`, `PROT`). A program registers [`Gsi::without_session`], so that its name and
+//! options are valid in stacks; a session replaces it by its own. Users do not write `ftps` in a stack: the session adds it.
 //!
-//! The connecting end is the TLS client of `gsi`, whatever the direction of the data; the server of a
-//! session is always the TLS server of `ftps`.
+//! The connecting end is the TLS client of `gsi`, whatever the direction of the data. The server of a session is always the TLS
+//! server of `ftps`.
+//!
+//! ```text
+//!   gsi, ftps ──> handshake, identity      before data
+//!       └──> channel                       TLS records over the channel below
+//!              ├──> engine                 rustls (ftps) or gridhaul_security::tls (gsi), without I/O
+//!              ├──> incoming, outgoing, pieces, record
+//!              └──> kernel                 kernel TLS (ktls)
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use gridhaul_gsi::Gsi;
+//! use gridhaul_protocol::stack::StackSpec;
+//! use gridhaul_stack::{Memory, Registry};
+//!
+//! let mut registry = Registry::new();
+//! registry.register(Memory);
+//! registry.register(Gsi::without_session());
+//! registry.build(&StackSpec::parse("memory,gsi:ktls=off")?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod channel;
+mod engine;
 mod ftps;
 mod gsi;
 mod handshake;

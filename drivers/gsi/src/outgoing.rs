@@ -1,6 +1,6 @@
-//! Records that wait to be sent.
+//! Sealed records that are not sent yet.
 
-/// Records behind each other. Their memory is cleared when it is made, and used again as it is.
+/// A buffer of consecutive records. Its memory is zeroed once, and reused without zeroing.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     buffer: Vec<u8>,
@@ -8,8 +8,8 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Room for so many bytes behind the records.
-    pub(crate) fn room(&mut self, bytes: usize) -> &mut [u8] {
+    /// Space for `bytes` bytes after the records.
+    pub(crate) fn space(&mut self, bytes: usize) -> &mut [u8] {
         let end = self.filled + bytes;
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
@@ -17,7 +17,7 @@ impl Outgoing {
         &mut self.buffer[self.filled..end]
     }
 
-    /// Says that so many bytes of the room have records in them.
+    /// Adds `count` bytes of records in the space.
     pub(crate) fn fill(&mut self, count: usize) {
         self.filled += count;
     }

@@ -1,11 +1,11 @@
-//! The contents of opened records, which lie apart in memory and go to a file together.
+//! The contents of opened records, which are scattered in memory and written to a file with one call.
 
 use std::io::IoSlice;
 use std::ops::Range;
 
 use gridhaul_stack::{ChannelError, RangeWriter};
 
-/// Records that are written with one call: a mebibyte if they are full.
+/// The most records that one call writes: a mebibyte if they are full.
 const MAX_PIECES: usize = 64;
 
 /// Places in one buffer.
@@ -30,7 +30,7 @@ impl Pieces {
     ///
     /// # Panics
     ///
-    /// When there is no room: see [`Pieces::is_full`].
+    /// When it is full: see [`Pieces::is_full`].
     pub(crate) fn add(&mut self, place: Range<usize>) {
         if !place.is_empty() {
             self.places[self.count] = (place.start, place.end);
@@ -38,8 +38,8 @@ impl Pieces {
         }
     }
 
-    /// Writes what is at the places from `done` bytes after the start of a range on, and forgets the
-    /// places. Returns how much it was.
+    /// Writes the bytes at the places, `done` bytes after the start of a range, and clears the places. Returns the number of
+    /// bytes.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
-//! TLS records as they lie in a stream.
+//! TLS records in a stream.
 
 use gridhaul_security::tls::{MAX_RECORD, RECORD_HEADER, record_length};
 use gridhaul_stack::{Channel, ChannelError, Operation, Received};
 
-/// Receives one record and no byte of what follows it, since that may be clear data.
+/// Receives one record, and no byte after it, because cleartext may follow.
 ///
 /// # Errors
 ///
-/// When the stream ends, or has no TLS record here.
+/// When the stream ends, or the bytes are not a TLS record.
 pub(crate) fn receive(
     channel: &mut dyn Channel,
     driver: &'static str,
@@ -41,7 +41,7 @@ fn receive_up_to(
     Ok(())
 }
 
-/// The length of the record with this header, which a handshake waits for.
+/// The length of the record with this header, during a handshake.
 fn check_header(header: &[u8]) -> Result<usize, &'static str> {
     // RFC 8446 5.1: change_cipher_spec, alert, handshake, application_data; the version is 3.x.
     if !matches!(header, [20..=23, 3, ..]) {
@@ -56,7 +56,11 @@ fn check_header(header: &[u8]) -> Result<usize, &'static str> {
     }
 }
 
-/// What is said of a record that no buffer needs to hold.
+/// The content of a record of bulk data, in bytes.
+pub(crate) const FULL_RECORD: usize = 1 << 14;
+
+pub(crate) const TRUNCATED: &str = "the connection ended in the middle of a TLS record";
+
 pub(crate) const TOO_LONG: &str = "the peer sent a record that is longer than TLS allows";
 
 pub(crate) fn protocol(driver: &'static str, reason: impl Into<String>) -> ChannelError {

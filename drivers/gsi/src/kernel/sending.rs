@@ -1,8 +1,8 @@
-//! Sees to it that what was sent has left the kernel's TLS.
+//! Sending with kernel TLS, and waiting until records have reached TCP.
 //!
-//! A socket that does not block may take plaintext, make a record of it, and find no room for all of the record. The
-//! rest goes when there is room, or never: it is thrown away when the sending half is shut down or the socket closed. So a
-//! call that sends ends when TCP has as many bytes as the records are long.
+//! A non-blocking socket may accept plaintext, make a record of it, and have no space for the whole record. The rest of the
+//! record is sent when there is space, but dropped if the socket is shut down or closed before. So a send ends only when TCP
+//! has as many bytes as the records are long.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,30 +13,30 @@ use gridhaul_stack::{ChannelError, Operation};
 
 use super::socket;
 
-/// How long the kernel may need from when there is room to when it has used it.
+/// The pause while the kernel moves the rest of a record into free space.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What the kernel was given to send on a connection whose records it makes.
+/// The sending direction of a connection whose records the kernel seals.
 #[derive(Debug)]
 pub(crate) struct KernelSender {
     cipher: RecordCipher,
-    /// What protection adds to a record.
+    /// The bytes that protection adds to a record.
     overhead: u64,
-    /// Where TCP was at the beginning.
+    /// The progress of TCP at the beginning.
     start: u64,
-    /// The content of all records since then.
+    /// The content of all records since then, in bytes.
     content: u64,
-    /// The number of the first record with the keys of now.
+    /// The sequence number of the first record with the present keys.
     first: u64,
-    /// How many records had earlier keys.
+    /// The number of records with earlier keys.
     earlier: u64,
 }
 
 impl KernelSender {
-    /// Gives the kernel the keys, when everything before was handed to TCP.
+    /// Gives the kernel the keys. All bytes before must have been handed to TCP.
     pub(crate) fn begin(socket: BorrowedFd<'_>, keys: &RecordKeys<'_>) -> io::Result<Self> {
         socket::attach(socket)?;
-        let start = socket::taken_by_tcp(socket)?.bytes;
+        let start = socket::tcp_progress(socket)?.bytes;
         socket::set_keys(socket, Direction::Sending, keys)?;
         Ok(Self {
             cipher: keys.cipher,
@@ -65,12 +65,12 @@ impl KernelSender {
         Ok(())
     }
 
-    /// Says that the kernel has taken so much content.
+    /// Counts content that the kernel has accepted.
     pub(crate) fn note(&mut self, content: u64) {
         self.content += content;
     }
 
-    /// Waits until TCP has everything. No record may be open (`MSG_MORE`).
+    /// Waits until TCP has all records. No record may be open (`MSG_MORE`).
     pub(crate) fn flush(
         &self,
         socket: BorrowedFd<'_>,
@@ -89,16 +89,16 @@ impl KernelSender {
     }
 
     fn is_flushed(&self, socket: BorrowedFd<'_>) -> Result<bool, ChannelError> {
-        let taken = socket::taken_by_tcp(socket).map_err(ChannelError::Network)?;
-        if taken.is_closed {
+        let progress = socket::tcp_progress(socket).map_err(ChannelError::Network)?;
+        if progress.is_closed {
             return Err(ChannelError::Aborted);
         }
         let records = self.records(socket).map_err(ChannelError::Network)?;
         let length = self.content + (self.earlier + records) * self.overhead;
-        Ok(taken.bytes - self.start >= length)
+        Ok(progress.bytes - self.start >= length)
     }
 
-    /// How many records the kernel has made with the keys of now.
+    /// The number of records that the kernel has made with the present keys.
     fn records(&self, socket: BorrowedFd<'_>) -> io::Result<u64> {
         Ok(socket::next_record(socket, self.cipher)? - self.first)
     }

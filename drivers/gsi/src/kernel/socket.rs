@@ -1,4 +1,4 @@
-//! The system calls of TLS in the kernel (Documentation/networking/tls.rst of Linux), none of which `rustix` has.
+//! The system calls of kernel TLS (Documentation/networking/tls.rst of Linux), which `rustix` does not have.
 
 use std::io;
 use std::mem::{offset_of, zeroed};
@@ -19,7 +19,7 @@ const TLS_RX: c_int = 2;
 const TLS_SET_RECORD_TYPE: c_int = 1;
 const TLS_GET_RECORD_TYPE: c_int = 2;
 
-/// `struct tls12_crypto_info_aes_gcm_128` and `_256` of linux/tls.h, of which only the length of the key differs.
+/// `struct tls12_crypto_info_aes_gcm_128` and `_256` of linux/tls.h, which differ only in the length of the key.
 #[repr(C)]
 struct CryptoInfo<const KEY: usize> {
     version: u16,
@@ -56,7 +56,7 @@ impl<const KEY: usize> Drop for CryptoInfo<KEY> {
 const AES_GCM_128: u16 = 51;
 const AES_GCM_256: u16 = 52;
 
-/// Makes a connected TCP socket one that can have keys, if it is not. Without keys it is as before.
+/// Attaches kernel TLS to a connected TCP socket, if it is not attached. Without keys the socket works as before.
 pub(crate) fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     match set_option(socket, libc::SOL_TCP, libc::TCP_ULP, b"tls") {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -64,8 +64,8 @@ pub(crate) fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Gives the kernel the keys of a direction: from here on it protects the records. Again, it changes them (since Linux
-/// 6.14; those before say EBUSY).
+/// Gives the kernel the keys of a direction, which it protects from then on. A second call changes the keys (since Linux
+/// 6.14; older kernels return EBUSY).
 pub(crate) fn set_keys(
     socket: BorrowedFd<'_>,
     direction: Direction,
@@ -96,7 +96,7 @@ fn set_option<T: ?Sized>(
     value: &T,
 ) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of `value`, all of which are initialized (the types above have no padding),
-    // and keeps no pointer; the descriptor is open for as long as it is borrowed.
+    // and keeps no pointer; the descriptor is open while it is borrowed.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -106,12 +106,12 @@ fn set_option<T: ?Sized>(
             length_of(size_of_val(value)),
         )
     };
-    told(status).map(drop)
+    checked(status).map(drop)
 }
 
-/// The number of the next record that the kernel makes.
+/// The sequence number of the next record that the kernel sends.
 pub(crate) fn next_record(socket: BorrowedFd<'_>, cipher: RecordCipher) -> io::Result<u64> {
-    // The kernel wants exactly the length of the cipher's structure.
+    // The kernel requires the exact length of the cipher's structure.
     let (length, place) = match cipher {
         RecordCipher::Aes128Gcm => (
             size_of::<CryptoInfo<16>>(),
@@ -125,21 +125,21 @@ pub(crate) fn next_record(socket: BorrowedFd<'_>, cipher: RecordCipher) -> io::R
     let mut info = [0; size_of::<CryptoInfo<32>>()];
     get_option(socket, SOL_TLS, TLS_TX, &mut info[..length])?;
     let number = number_at(&info, place, u64::from_be_bytes);
-    // The kernel tells the key as well.
+    // The structure contains the key as well.
     info.zeroize();
     Ok(number)
 }
 
-/// What TCP has of what it is to send.
-pub(crate) struct Taken {
-    /// The bytes that it has taken over since the connection began, give or take a constant.
+/// The progress of TCP's send queue.
+pub(crate) struct TcpProgress {
+    /// The bytes handed to TCP since the connection began, plus a constant.
     pub(crate) bytes: u64,
-    /// The connection is gone, and it takes no more.
+    /// The connection is closed.
     pub(crate) is_closed: bool,
 }
 
-/// How far TCP has come.
-pub(crate) fn taken_by_tcp(socket: BorrowedFd<'_>) -> io::Result<Taken> {
+/// The bytes that were handed to TCP: those acknowledged, and those queued.
+pub(crate) fn tcp_progress(socket: BorrowedFd<'_>) -> io::Result<TcpProgress> {
     // `tcpi_state` and `tcpi_bytes_acked` of linux/tcp.h (since Linux 4.1).
     const STATE: usize = 0;
     const BYTES_ACKED: usize = 120;
@@ -149,10 +149,10 @@ pub(crate) fn taken_by_tcp(socket: BorrowedFd<'_>) -> io::Result<Taken> {
     loop {
         get_option(socket, libc::SOL_TCP, libc::TCP_INFO, &mut info)?;
         let before = std::mem::replace(&mut queued, self::queued(socket)?);
-        // If bytes were acknowledged meanwhile, they are in neither number.
+        // Bytes that were acknowledged between the two calls would be in neither number.
         if before == queued {
             let acknowledged = number_at(&info, BYTES_ACKED, u64::from_ne_bytes);
-            return Ok(Taken {
+            return Ok(TcpProgress {
                 bytes: acknowledged + queued,
                 is_closed: info[STATE] == TCP_CLOSE,
             });
@@ -160,16 +160,16 @@ pub(crate) fn taken_by_tcp(socket: BorrowedFd<'_>) -> io::Result<Taken> {
     }
 }
 
-/// How many bytes are not acknowledged.
+/// The number of bytes that are not acknowledged.
 fn queued(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: c_int = 0;
-    // SAFETY: SIOCOUTQ (tcp(7)), which is this number, writes an integer; the descriptor is open as long as it is
+    // SAFETY: SIOCOUTQ (tcp(7)), which has the same number as TIOCOUTQ, writes an integer; the descriptor is open while it is
     // borrowed.
-    told(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
     Ok(u64::from(bytes.unsigned_abs()))
 }
 
-/// How many bytes have arrived and were not looked at.
+/// The number of bytes that have arrived and were not read.
 pub(crate) fn unread(socket: BorrowedFd<'_>) -> u64 {
     rustix::io::ioctl_fionread(socket).unwrap_or(0)
 }
@@ -181,8 +181,8 @@ fn get_option(
     value: &mut [u8],
 ) -> io::Result<()> {
     let mut length = length_of(value.len());
-    // SAFETY: the kernel writes at most `length` bytes, which are those of `value`; the descriptor is open for as long
-    // as it is borrowed.
+    // SAFETY: the kernel writes at most `length` bytes, which are those of `value`; the descriptor is open while it
+    // is borrowed.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -192,7 +192,7 @@ fn get_option(
             &raw mut length,
         )
     };
-    told(status).map(drop)
+    checked(status).map(drop)
 }
 
 fn number_at(bytes: &[u8], place: usize, decode: fn([u8; 8]) -> u64) -> u64 {
@@ -201,7 +201,7 @@ fn number_at(bytes: &[u8], place: usize, decode: fn([u8; 8]) -> u64) -> u64 {
         .map_or(0, |number| decode(*number))
 }
 
-/// The type of a record beside its content: one control message (cmsg(3)), whose data begins where its header ends.
+/// The type of a record: one control message (cmsg(3)), whose data follows its header.
 #[repr(C)]
 struct RecordType {
     header: libc::cmsghdr,
@@ -209,19 +209,19 @@ struct RecordType {
 }
 
 impl RecordType {
-    /// As far as the type.
+    /// The length up to and including the type.
     const LENGTH: usize = offset_of!(Self, kind) + 1;
 
     fn empty() -> Self {
         Self {
-            // SAFETY: it is numbers, which may be zero.
+            // SAFETY: the header consists of integers, for which zero is valid.
             header: unsafe { zeroed() },
             kind: 0,
         }
     }
 }
 
-/// Sends a record that is no data.
+/// Sends a record of another type than data.
 pub(crate) fn send_record(
     socket: BorrowedFd<'_>,
     kind: u8,
@@ -239,11 +239,12 @@ pub(crate) fn send_record(
     };
     let message = message(&mut part, &mut record_type);
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: everything that the message points to outlives the call; the descriptor is open as long as it is borrowed.
+    // SAFETY: everything that the message points to outlives the call; the descriptor is open while it is borrowed.
     count(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
 }
 
-/// Receives from one or several records of one type: the type, and how many bytes; none at the end of the stream.
+/// Receives the content of one or several records of one type: the type, and the number of bytes, which is 0 at the end of the
+/// stream.
 pub(crate) fn receive_record(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -255,17 +256,17 @@ pub(crate) fn receive_record(
     };
     let mut message = message(&mut part, &mut record_type);
     // SAFETY: everything that the message points to outlives the call, and the kernel writes within the lengths given
-    // there; the descriptor is open as long as it is borrowed.
+    // there; the descriptor is open while it is borrowed.
     let received =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let received = count(received)?;
     let RecordType { header, kind } = record_type;
-    let is_told = header.cmsg_level == SOL_TLS && header.cmsg_type == TLS_GET_RECORD_TYPE;
-    Ok((if is_told { kind } else { APPLICATION_DATA }, received))
+    let has_type = header.cmsg_level == SOL_TLS && header.cmsg_type == TLS_GET_RECORD_TYPE;
+    Ok((if has_type { kind } else { APPLICATION_DATA }, received))
 }
 
 fn message(part: &mut libc::iovec, record_type: &mut RecordType) -> libc::msghdr {
-    // SAFETY: zeros are a message without anything.
+    // SAFETY: the message consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = part;
     message.msg_iovlen = 1;
@@ -278,7 +279,7 @@ fn length_of(bytes: usize) -> socklen_t {
     socklen_t::try_from(bytes).expect("options are short")
 }
 
-fn told(status: c_int) -> io::Result<c_int> {
+fn checked(status: c_int) -> io::Result<c_int> {
     if status < 0 {
         Err(io::Error::last_os_error())
     } else {

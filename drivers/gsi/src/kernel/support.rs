@@ -1,27 +1,25 @@
-//! Whether the kernel can protect records, and whether that pays.
+//! Probes whether the kernel can protect records, and whether that is cheaper.
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use gridhaul_security::tls::{Direction, RecordCipher, RecordKeys, RecordVersion};
 
+use super::loopback::{protected_pair, sample};
+use super::measure::{self, Costs};
 use super::socket;
-use super::trial::{self, Costs};
 
-/// What the kernel can do for protected channels, for checks before a server starts.
+/// The kernel's support for protected channels, for checks before a server starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelSupport {
-    /// Whether keys that it was given can be changed, which TLS 1.3 needs. `None` where it protects no records, or does not
-    /// let this process have it do so.
+    /// Whether keys can be changed later, which TLS 1.3 needs. `None` if kernel TLS is not available to this process.
     pub changes_keys: Option<bool>,
-    /// What is used, or what is done instead, in words for an administrator.
+    /// The result or the fallback, in words for an administrator.
     pub words: String,
 }
 
-/// Tries it with a connection within this machine, and measures it, once in a process.
+/// Tries and measures kernel TLS with a connection on the loopback interface, once per process.
 pub fn kernel_support() -> KernelSupport {
     match ability() {
         Ok(ability) => KernelSupport {
@@ -35,21 +33,26 @@ pub fn kernel_support() -> KernelSupport {
     }
 }
 
-/// What the kernel can do.
+/// The kernel's abilities and costs.
 #[derive(Debug)]
 pub(super) struct Ability {
-    /// Keys that were set can be changed, which TLS 1.3 needs.
+    /// Keys can be changed later, which TLS 1.3 needs.
     pub(super) changes_keys: bool,
     costs: Costs,
 }
 
-/// How much less the kernel must cost than this process: what was measured is not what comes.
+/// How much less the kernel must cost than this process, because real traffic differs from the measurement.
 const CLEARLY_CHEAPER: f64 = 0.95;
 
 impl Ability {
+    /// Whether the kernel supports all that a connection of this version may need.
+    pub(super) fn supports(&self, version: RecordVersion) -> bool {
+        version == RecordVersion::Tls12 || self.changes_keys
+    }
+
     pub(super) fn is_cheaper(&self, direction: Direction) -> bool {
         let cost = self.costs.of(direction);
-        cost.kernel <= CLEARLY_CHEAPER * cost.here
+        cost.kernel <= CLEARLY_CHEAPER * cost.process
     }
 }
 
@@ -74,21 +77,21 @@ impl std::fmt::Display for Ability {
             write!(
                 f,
                 " {word} {:.3} and {:.3}, {winner};",
-                cost.kernel, cost.here
+                cost.kernel, cost.process
             )?;
         }
         f.write_str(" the option ktls of gsi decides otherwise")
     }
 }
 
-/// Found out once.
+/// The result of the probe, which runs once.
 pub(super) fn ability() -> &'static Result<Ability, String> {
     static ABILITY: LazyLock<Result<Ability, String>> =
-        LazyLock::new(|| find_out().map_err(|error| phrase(&error)));
+        LazyLock::new(|| probe().map_err(|error| phrase(&error)));
     &ABILITY
 }
 
-fn find_out() -> io::Result<Ability> {
+fn probe() -> io::Result<Ability> {
     for version in [RecordVersion::Tls12, RecordVersion::Tls13] {
         for cipher in [RecordCipher::Aes128Gcm, RecordCipher::Aes256Gcm] {
             try_once(&sample(version, cipher))?;
@@ -96,11 +99,12 @@ fn find_out() -> io::Result<Ability> {
     }
     Ok(Ability {
         changes_keys: can_change_keys()?,
-        costs: trial::run()?,
+        costs: measure::run()?,
     })
 }
 
-/// socket(7) of a kernel without the module: `ENOENT`. It is loaded by itself only for programs with CAP_NET_ADMIN.
+/// Without the module `tls`, setsockopt fails with `ENOENT`. The kernel loads it automatically only for programs with
+/// CAP_NET_ADMIN.
 fn phrase(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => {
@@ -108,50 +112,6 @@ fn phrase(error: &io::Error) -> String {
         }
         _ => format!("TLS in the kernel: {error}"),
     }
-}
-
-/// Keys for a connection within this process.
-pub(super) fn sample(version: RecordVersion, cipher: RecordCipher) -> RecordKeys<'static> {
-    const KEY: [u8; 32] = *b"no secret, and only heard by us.";
-    let length = match cipher {
-        RecordCipher::Aes128Gcm => 16,
-        RecordCipher::Aes256Gcm | RecordCipher::ChaCha20Poly1305 => 32,
-    };
-    RecordKeys {
-        version,
-        cipher,
-        key: &KEY[..length],
-        iv: [7; 12],
-        sequence: 0,
-    }
-}
-
-/// A connection within this machine, with keys in the kernel for the way from the first end to the second.
-pub(super) fn protected_pair(keys: &RecordKeys<'_>) -> io::Result<(TcpStream, TcpStream)> {
-    let (here, there) = pair()?;
-    socket::attach(here.as_fd())?;
-    socket::set_keys(here.as_fd(), Direction::Sending, keys)?;
-    socket::attach(there.as_fd())?;
-    socket::set_keys(there.as_fd(), Direction::Receiving, keys)?;
-    Ok((here, there))
-}
-
-/// A connection within this machine, which does not wait for ever.
-pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
-    const LONGEST_WAIT: Duration = Duration::from_secs(5);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let here = TcpStream::connect(listener.local_addr()?)?;
-    // Another process may have connected first.
-    let there = loop {
-        let (there, peer) = listener.accept()?;
-        if peer == here.local_addr()? {
-            break there;
-        }
-    };
-    here.set_nodelay(true)?;
-    here.set_write_timeout(Some(LONGEST_WAIT))?;
-    there.set_read_timeout(Some(LONGEST_WAIT))?;
-    Ok((here, there))
 }
 
 fn try_once(keys: &RecordKeys<'_>) -> io::Result<()> {

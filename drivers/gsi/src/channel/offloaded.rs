@@ -1,55 +1,35 @@
-//! A channel some of whose directions are the kernel's.
+//! The directions of a channel whose records the kernel protects.
 
 use gridhaul_security::tls::{Direction, RECORD_HEADER};
-use gridhaul_stack::{Body, ChannelError, Detail, FileRange, Operation};
+use gridhaul_stack::{Body, ChannelError, FileRange, Operation};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use super::Wish;
-use super::sending::KernelSender;
-use super::socket::{self, APPLICATION_DATA};
-use crate::channel::{CUT, Engine, FULL_RECORD, TlsChannel};
+use super::TlsChannel;
+use crate::engine::Engine;
+use crate::kernel::socket::{self, APPLICATION_DATA};
+use crate::kernel::{KernelSender, KtlsMode};
+use crate::record::{FULL_RECORD, TRUNCATED};
 
-/// Who protects records, after the handshake.
-#[derive(Debug, Default)]
-pub(crate) struct Offload {
-    /// The kernel makes those that are sent.
-    pub(crate) sending: Option<KernelSender>,
-    /// The kernel opens those that are received.
-    pub(crate) is_receiving: bool,
-}
-
-/// One call encrypts at most so much memory, so that a cancelled call ends in time where ciphers are slow.
+/// The most memory that one call encrypts, so that a cancelled call ends in time on machines with slow ciphers.
 const CALL_BYTES: usize = 16 * FULL_RECORD;
 
-impl Offload {
-    pub(crate) fn detail(&self) -> Detail {
-        let words = match (&self.sending, self.is_receiving) {
-            (None, false) => "here",
-            (Some(_), false) => "sent by the kernel",
-            (None, true) => "received by the kernel",
-            (Some(_), true) => "by the kernel",
-        };
-        Detail::text("tls-records", words)
-    }
-}
-
 impl<E: Engine> TlsChannel<E> {
-    /// Gives the kernel the keys that it is to have. Nothing was sent or received behind the handshake.
+    /// Gives the kernel the keys according to `mode`. Call it directly after the handshake, before any data.
     ///
     /// # Errors
     ///
-    /// When the kernel must have them, and does not take them.
-    pub(crate) fn offload(&mut self, wish: Wish) -> Result<(), ChannelError> {
+    /// When the kernel refuses keys that it must have.
+    pub(crate) fn offload(&mut self, mode: KtlsMode) -> Result<(), ChannelError> {
         for direction in [Direction::Sending, Direction::Receiving] {
             let Some(keys) = self.engine.keys(direction) else {
                 continue;
             };
-            if !wish.applies(direction, &keys) {
+            if !mode.applies(direction, &keys) {
                 continue;
             }
             let Some(socket) = self.inner.tcp_socket() else {
-                if wish == Wish::Always {
+                if mode == KtlsMode::Always {
                     return Err(self.fail(NO_SOCKET));
                 }
                 continue;
@@ -63,18 +43,18 @@ impl<E: Engine> TlsChannel<E> {
             };
             match taken {
                 Ok(()) => self.engine.release_keys(direction),
-                Err(error) if wish == Wish::Always => {
+                Err(error) if mode == KtlsMode::Always => {
                     return Err(self.fail(format!("the kernel does not take the keys: {error}")));
                 }
-                // A socket without keys is as it was.
+                // Without keys the socket works as before.
                 Err(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Sends what the kernel is to protect.
-    pub(crate) fn send_by_kernel(
+    /// Sends plaintext that the kernel protects.
+    pub(super) fn send_by_kernel(
         &mut self,
         head: &[u8],
         body: Body<'_>,
@@ -104,8 +84,9 @@ impl<E: Engine> TlsChannel<E> {
         self.flush(operation)
     }
 
-    /// Has the kernel send what the engine has to say, in bare records, and tells it when the keys have changed.
-    pub(crate) fn answer_by_kernel(
+    /// Sends the engine's answers, which are unprotected records, through the kernel, and changes the kernel's keys if the engine
+    /// did.
+    pub(super) fn answer_by_kernel(
         &mut self,
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError> {
@@ -146,7 +127,7 @@ impl<E: Engine> TlsChannel<E> {
                 return Err(self.fail(NO_SOCKET));
             };
             match socket::send_record(socket, kind, content) {
-                // Records of this kind are short, and are taken whole.
+                // Records of this type are short, and the kernel accepts them whole.
                 Ok(_) => return self.note_sent(content.len() as u64, operation),
                 Err(Errno::AGAIN) => operation.wait_writable(socket)?,
                 Err(Errno::INTR) => {}
@@ -163,9 +144,9 @@ impl<E: Engine> TlsChannel<E> {
         Ok(())
     }
 
-    /// Receives what the kernel has opened into memory for a record at least: how many bytes, or `None` at the end of
-    /// the stream.
-    pub(crate) fn receive_by_kernel(
+    /// Receives plaintext from the kernel into `buffer`, which should hold a record: the number of bytes, or `None` at the end
+    /// of the stream.
+    pub(super) fn receive_by_kernel(
         &mut self,
         buffer: &mut [u8],
         operation: &Operation<'_>,
@@ -176,10 +157,10 @@ impl<E: Engine> TlsChannel<E> {
                 return Err(self.fail(NO_SOCKET));
             };
             match socket::receive_record(socket, buffer) {
-                Ok((_, 0)) if socket::unread(socket) > 0 => return Err(self.fail(CUT)),
+                Ok((_, 0)) if socket::unread(socket) > 0 => return Err(self.fail(TRUNCATED)),
                 Ok((_, 0)) => return Ok(None),
                 Ok((kind, count)) if kind == APPLICATION_DATA => {
-                    // The engine is told that data has come: it limits how many other records follow each other.
+                    // An empty data record for the engine, which limits the number of consecutive records of other types.
                     let mut record = [kind, 3, 3, 0, 0];
                     let opened = self.engine.open(&mut record, &mut self.answers);
                     opened.map_err(|reason| self.fail(reason))?;
@@ -188,7 +169,7 @@ impl<E: Engine> TlsChannel<E> {
                 Ok((kind, count)) => self.take_record(kind, &buffer[..count], operation)?,
                 Err(Errno::AGAIN) => operation.wait_readable(socket)?,
                 Err(Errno::INTR) => {}
-                // Documentation/networking/tls.rst, "Error handling": no record, not ours, or too long.
+                // Documentation/networking/tls.rst, "Error handling": not a record, not authentic, or too long.
                 Err(Errno::BADMSG | Errno::INVAL | Errno::MSGSIZE) => {
                     return Err(self.refuse_record(operation));
                 }
@@ -198,7 +179,7 @@ impl<E: Engine> TlsChannel<E> {
         Ok(None)
     }
 
-    /// Shows the engine a record that the kernel has opened, and gives the kernel the keys that follow from it.
+    /// Passes a record that the kernel has opened to the engine, and new keys from the engine to the kernel.
     fn take_record(
         &mut self,
         kind: u8,
@@ -224,10 +205,10 @@ impl<E: Engine> TlsChannel<E> {
         self.flush(operation)
     }
 
-    /// The kernel could not open a record: the peer is told, as if we had tried.
+    /// The kernel could not open a record: sends the peer the same alert as if the engine had tried.
     fn refuse_record(&mut self, operation: &Operation<'_>) -> ChannelError {
         if let Some(socket) = self.inner.tcp_socket() {
-            // The kernel holds the error against the next call as well, until it was asked for (socket(7), SO_ERROR).
+            // Clears the pending error, which would fail the next call as well (socket(7), SO_ERROR).
             let _ = sockopt::socket_error(socket);
         }
         match self.engine.open(&mut [], &mut self.answers) {
@@ -236,8 +217,8 @@ impl<E: Engine> TlsChannel<E> {
         }
     }
 
-    /// Makes sure that something is opened, as [`TlsChannel::open_some`]; for buffers shorter than records.
-    pub(crate) fn open_some_by_kernel(
+    /// As [`TlsChannel::open_some`], for buffers shorter than records.
+    pub(super) fn open_some_by_kernel(
         &mut self,
         operation: &Operation<'_>,
     ) -> Result<bool, ChannelError> {
@@ -253,9 +234,8 @@ impl<E: Engine> TlsChannel<E> {
         received.map(|count| count.is_some())
     }
 
-    /// Receives into the scratch memory of a file range, from `done` bytes after its start on, and writes it to the
-    /// file: how many bytes, or `None` at the end of the stream.
-    pub(crate) fn receive_batch_by_kernel(
+    /// As [`TlsChannel::receive_batch`], with records that the kernel opens.
+    pub(super) fn receive_batch_by_kernel(
         &mut self,
         range: &mut FileRange<'_>,
         done: u64,

@@ -1,4 +1,4 @@
-//! What records cost in processor time, made and opened by the kernel and here.
+//! Measures the CPU time of sealing and opening records, in the kernel and in this process.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -9,21 +9,21 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use gridhaul_security::tls::{Direction, RecordCipher, RecordVersion};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::support::{pair, protected_pair, sample};
-use crate::channel::FULL_RECORD;
+use super::loopback::{pair, protected_pair, sample};
+use crate::record::FULL_RECORD;
 
-/// What both ways cost, in each direction.
+/// The costs in each direction.
 #[derive(Debug)]
 pub(super) struct Costs {
     sending: Cost,
     receiving: Cost,
 }
 
-/// Seconds of processor time per gigabyte.
+/// Seconds of CPU time per gigabyte.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
     pub(super) kernel: f64,
-    pub(super) here: f64,
+    pub(super) process: f64,
 }
 
 impl Costs {
@@ -35,34 +35,34 @@ impl Costs {
     }
 }
 
-/// The fastest of so many rounds counts, each of so many batches: some ten milliseconds on a server.
+/// The fastest round counts. All rounds together take some ten milliseconds on a server.
 const ROUNDS: usize = 3;
 const BATCHES: usize = 16;
 
-/// What is sent and received with one call.
+/// The records that one call sends or receives.
 const BATCH_RECORDS: usize = 8;
 const BATCH_BYTES: usize = BATCH_RECORDS * FULL_RECORD;
 const TAG: usize = 16;
 
-/// Measures it, with connections within this machine and the cipher that data channels prefer.
+/// Measures with connections on the loopback interface, and the cipher that data channels prefer.
 pub(super) fn run() -> io::Result<Costs> {
     let keys = sample(RecordVersion::Tls13, RecordCipher::Aes128Gcm);
     let key = UnboundKey::new(&AES_128_GCM, keys.key)
         .map(LessSafeKey::new)
         .map_err(|_| io::Error::other("the key is of the wrong length"))?;
     let mut kernel = [f64::INFINITY; 2];
-    let mut here = [f64::INFINITY; 2];
+    let mut process = [f64::INFINITY; 2];
     for _ in 0..ROUNDS {
         let round = move_batches(protected_pair(&keys)?, BATCH_BYTES, |_, _| {}, |_| Ok(()))?;
         keep_least(&mut kernel, round);
         let sealed = BATCH_RECORDS * (FULL_RECORD + TAG);
         let seal = |content: &[u8], records: &mut [u8]| seal(&key, content, records);
         let round = move_batches(pair()?, sealed, seal, |records| open(&key, records))?;
-        keep_least(&mut here, round);
+        keep_least(&mut process, round);
     }
     let cost = |direction: usize| Cost {
         kernel: kernel[direction],
-        here: here[direction],
+        process: process[direction],
     };
     Ok(Costs {
         sending: cost(0),
@@ -76,8 +76,7 @@ fn keep_least(least: &mut [f64; 2], round: [f64; 2]) {
     }
 }
 
-/// Moves batches over a connection, of so many bytes as they lie there, and says what that cost who sent and who
-/// received.
+/// Moves batches over a connection, each `bytes` long on the socket, and returns the cost of the sender and of the receiver.
 fn move_batches(
     (mut sender, mut receiver): (TcpStream, TcpStream),
     bytes: usize,
@@ -101,7 +100,7 @@ fn move_batches(
             seal(&content, &mut records);
             sender.write_all(&records)
         });
-        // Who receives would wait for more.
+        // Without this, a receiver would wait for bytes of a sender that failed.
         drop(sender);
         let received = receiving
             .join()
@@ -110,21 +109,21 @@ fn move_batches(
     })
 }
 
-/// The processor time of this thread for moving all batches, in seconds per gigabyte.
+/// The CPU time of this thread for moving all batches, in seconds per gigabyte.
 fn timed(mut move_batch: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
-    // The first one allocates.
+    // The first batch is not measured, because it allocates.
     move_batch()?;
-    let start = processor_time();
+    let start = cpu_time();
     for _ in 0..BATCHES {
         move_batch()?;
     }
-    let busy = processor_time().saturating_sub(start);
+    let busy = cpu_time().saturating_sub(start);
     #[expect(clippy::cast_precision_loss, reason = "it is a few megabytes")]
     let gigabytes = (BATCHES * BATCH_BYTES) as f64 / 1e9;
     Ok(busy.as_secs_f64() / gigabytes)
 }
 
-fn processor_time() -> Duration {
+fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
@@ -134,7 +133,7 @@ fn seal(key: &LessSafeKey, content: &[u8], records: &mut [u8]) {
         .zip(records.chunks_mut(FULL_RECORD + TAG))
     {
         let (ciphertext, tag) = record.split_at_mut(content.len());
-        // It is only timed; what is wrong is told by who opens it.
+        // The receiver detects errors.
         let _ = key.seal_out_of_place_scatter(nonce(), Aad::empty(), content, ciphertext, &[], tag);
     }
 }
@@ -147,7 +146,7 @@ fn open(key: &LessSafeKey, records: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything that is sealed here is the same.
+/// The content is always the same, so the nonce may be reused.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([7; 12])
 }
