@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridhaul_interop::bench::crowd::{Crowd, Shape, concurrent};
+use gridhaul_interop::bench::crowd::{Crowd, TransferKind, concurrent};
 use gridhaul_interop::support::scratch::Scratch;
 use gridhaul_interop::{Kind, Launch, chown_to_nobody};
 
@@ -23,10 +23,13 @@ fn a_crowd_is_served_with_few_movers_and_little_memory() {
         file: 300_000,
         duration: Duration::from_secs(2),
     };
-    for shape in Shape::ALL {
-        let fared = concurrent(crowd, &server, shape).unwrap();
-        assert!(fared.errors.is_empty(), "{shape:?}: {:?}", fared.errors);
+    for kind in TransferKind::ALL {
+        let result = concurrent(crowd, &server, kind).unwrap();
+        assert!(result.errors.is_empty(), "{kind:?}: {:?}", result.errors);
         // Each has its turn, though few are served at a time.
-        assert!(fared.files >= crowd.sessions as u64, "{shape:?}: {fared:?}");
+        assert!(
+            result.files >= crowd.sessions as u64,
+            "{kind:?}: {result:?}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridhaul_interop::Kind;
-use gridhaul_interop::bench::many::Many;
+use gridhaul_interop::bench::small_files::SmallFiles;
 use gridhaul_interop::bench::soak::Soak;
 use gridhaul_interop::support::scratch::Scratch;
 
@@ -17,16 +17,16 @@ fn a_hundred_sessions_leave_nothing_behind() {
         duration: Duration::from_secs(5),
     };
     let outcome = soak.run(scratch.path()).unwrap();
-    assert!(outcome.complaints().is_empty(), "{outcome}");
+    assert!(outcome.problems().is_empty(), "{outcome}");
 }
 
 #[test]
 fn a_thousand_small_files_leave_nothing_behind() {
     let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
-    let many = Many {
+    let many = SmallFiles {
         files: 1000,
         bytes: 1024,
     };
     let copied = many.run(scratch.path()).unwrap();
-    assert!(copied.complaints().is_empty(), "{copied}");
+    assert!(copied.problems().is_empty(), "{copied}");
 }

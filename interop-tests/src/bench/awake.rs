@@ -1,6 +1,6 @@
-//! Keeps a processor awake.
+//! Keeps a processor out of idle states.
 //!
-//! One that has nothing to do goes to sleep, and wakes up late: on a virtual machine its host has to be asked. Where
+//! An idle processor halts and wakes up late: on a virtual machine the wake-up goes through the hypervisor. Where
 //! a millisecond matters, a program of the lowest priority keeps the processor busy.
 
 use std::io;
@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 
 use crate::support::process_group::ProcessGroup;
 
-/// A program that is busy for as long as this lives.
+/// A busy program, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Awake {
     _group: ProcessGroup,
 }
 
 impl Awake {
-    /// Keeps this processor awake.
+    /// Starts it on this processor.
     ///
     /// # Errors
     ///

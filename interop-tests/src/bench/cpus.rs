@@ -1,4 +1,4 @@
-//! The processors on which everything runs.
+//! CPU affinity: the processors of the benchmark.
 
 use std::io;
 
@@ -11,11 +11,11 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Reads a list as `taskset -c` takes it: `0,2-3`.
+    /// Parses a list in the form of `taskset -c`: `0,2-3`.
     ///
     /// # Errors
     ///
-    /// When it is none, or names a processor that no kernel has.
+    /// When it has another form, or a number beyond the kernel's limit.
     pub fn parse(list: &str) -> Result<Self, String> {
         let wrong = || format!("`{list}` is not a list of processors such as 0,2-3");
         let mut numbers = Vec::new();
@@ -31,11 +31,11 @@ impl Cpus {
         Ok(Self { numbers })
     }
 
-    /// Those that this process may use.
+    /// The processors that this process may use.
     ///
     /// # Errors
     ///
-    /// When the kernel does not say.
+    /// When sched_getaffinity(2) fails.
     pub fn allowed() -> io::Result<Self> {
         let set = sched_getaffinity(None)?;
         let numbers = (0..CpuSet::MAX_CPU)
@@ -44,7 +44,7 @@ impl Cpus {
         Ok(Self { numbers })
     }
 
-    /// The last of them, which has the least to do where interrupts go to the first.
+    /// The last of them, which usually handles the fewest interrupts.
     ///
     /// # Panics
     ///
@@ -53,7 +53,7 @@ impl Cpus {
         *self.numbers.last().expect("some processor runs this")
     }
 
-    /// Keeps this thread to them, and every thread and program that it starts from then on.
+    /// Pins this thread to them, and all threads and programs that it starts later.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! A crowd: many sessions that all transfer at the same time, and how evenly they are served.
+//! A crowd: many sessions that transfer at the same time, and the fairness among them.
 //!
-//! Each session is a thread of a light client, since a thousand programs do not fit on a machine beside the
-//! server. All log in first, begin together and transfer one file after the other until the time is up; what
-//! a session has moved by then, in whole files or not, is its share.
+//! Each session is a thread of a light client, because a thousand client programs would overload the machine. All
+//! sessions log in, start together and transfer one file after the other until the time is up. The share of a
+//! session is the number of bytes that it has moved by then, including those of an unfinished file.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,32 +18,32 @@ use crate::support::raw::{Block, Control, end_blocks, stream_transfer};
 use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
 use crate::support::{LaunchError, Server, chown_to_nobody};
 
-/// How much a session moves at a time, in bytes: a thousand of them have a piece each.
+/// The size of a session's buffer in bytes, small enough for a thousand sessions.
 const PIECE: usize = 64 * 1024;
 
-/// How long a session waits for a reply: the others go first in the server's queue.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout of a reply: with many sessions a transfer may wait in the server's queue.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A client needs little room.
+/// The stack of a client thread, in bytes.
 const STACK: usize = 256 * 1024;
 
-/// How often the server's use of the machine is looked at.
-const BEAT: Duration = Duration::from_millis(250);
+/// The interval at which the server's resources are sampled.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What every session of a crowd does.
+/// The transfers of a crowd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum TransferKind {
     /// `RETR` in stream mode.
     GetStream,
     /// `STOR` in stream mode.
     PutStream,
     /// `RETR` in MODE E, one channel, which is opened for each file.
     GetBlocks,
-    /// `STOR` in MODE E, the same way.
+    /// `STOR` in MODE E, one channel, which is opened for each file.
     PutBlocks,
 }
 
-impl Shape {
+impl TransferKind {
     /// All of them.
     pub const ALL: [Self; 4] = [
         Self::GetStream,
@@ -57,34 +57,34 @@ impl Shape {
     }
 }
 
-/// How many, and for how long.
+/// The size and the duration of a crowd.
 #[derive(Debug, Clone, Copy)]
 pub struct Crowd {
     /// Sessions, each on a connection of its own.
     pub sessions: usize,
-    /// Bytes of a file. Puts make one for each session.
+    /// Bytes of a file. With puts each session stores its own.
     pub file: usize,
-    /// How long they transfer.
+    /// The duration of the transfers.
     pub duration: Duration,
 }
 
-/// How a crowd fared.
+/// The result of a crowd.
 #[derive(Debug)]
-pub struct Fared {
+pub struct CrowdResult {
     /// The bytes that each session moved.
     pub shares: Vec<u64>,
-    /// The time in which they did.
+    /// The time of the transfers.
     pub elapsed: Duration,
-    /// Whole files.
+    /// The number of complete files.
     pub files: u64,
-    /// The most that the server used.
+    /// The maximum of the server's resource usage.
     pub peak: Usage,
-    /// What went wrong in sessions.
+    /// The errors of sessions.
     pub errors: Vec<String>,
 }
 
-impl Fared {
-    /// The share of the slowest session over that of the fastest: 1 where all are equal.
+impl CrowdResult {
+    /// The share of the slowest session divided by that of the fastest: 1 where all are equal.
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn fairness(&self) -> f64 {
         let slowest = self.shares.iter().min().copied().unwrap_or(0);
@@ -92,16 +92,16 @@ impl Fared {
         slowest as f64 / fastest.max(1) as f64
     }
 
-    /// Bytes that all moved together.
+    /// The bytes of all sessions.
     pub fn bytes(&self) -> u64 {
         self.shares.iter().sum()
     }
 }
 
-/// What the sessions of a crowd share.
+/// The state that the sessions of a crowd share.
 struct Shared<'a> {
     server: &'a Server,
-    shape: Shape,
+    kind: TransferKind,
     content: &'a [u8],
     /// Held until all have logged in.
     gate: RwLock<()>,
@@ -111,13 +111,17 @@ struct Shared<'a> {
     errors: Mutex<Vec<String>>,
 }
 
-/// Lets a crowd loose on a server whose root may be written to.
+/// Runs a crowd against a server with a writable root.
 ///
 /// # Errors
 ///
-/// When its file cannot be made, there is no thread for a session, or what was put is not what is in the
-/// file. What goes wrong in a session is in the result.
-pub fn concurrent(crowd: Crowd, server: &Server, shape: Shape) -> Result<Fared, LaunchError> {
+/// When its file cannot be made, a thread cannot be started, or a stored file differs from the sent
+/// one. Errors of sessions are in the result.
+pub fn concurrent(
+    crowd: Crowd,
+    server: &Server,
+    kind: TransferKind,
+) -> Result<CrowdResult, LaunchError> {
     raise_descriptor_limit();
     let content = content(crowd.file);
     let get = server.root().join("crowd");
@@ -125,7 +129,7 @@ pub fn concurrent(crowd: Crowd, server: &Server, shape: Shape) -> Result<Fared, 
     chown_to_nobody(&get)?;
     let shared = Shared {
         server,
-        shape,
+        kind,
         content: &content,
         gate: RwLock::default(),
         stop: AtomicBool::new(false),
@@ -133,8 +137,8 @@ pub fn concurrent(crowd: Crowd, server: &Server, shape: Shape) -> Result<Fared, 
         files: AtomicU64::new(0),
         errors: Mutex::default(),
     };
-    let mut fared = thread::scope(|scope| {
-        let fared = shared.let_loose(crowd, |number, ready| {
+    let mut result = thread::scope(|scope| {
+        let result = shared.run_sessions(crowd, |number, ready| {
             let shared = &shared;
             thread::Builder::new()
                 .stack_size(STACK)
@@ -142,46 +146,46 @@ pub fn concurrent(crowd: Crowd, server: &Server, shape: Shape) -> Result<Fared, 
                 .map(drop)
         });
         shared.stop.store(true, Ordering::Relaxed);
-        fared
+        result
     })?;
-    // Those that were in the middle of a file have come to its end.
-    fared.files = shared.files.into_inner();
-    fared.errors = shared
+    // Sessions have finished the files that they were transferring.
+    result.files = shared.files.into_inner();
+    result.errors = shared
         .errors
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    if shape.is_put() && fared.errors.is_empty() {
+    if kind.is_put() && result.errors.is_empty() {
         check_stored(server, &content, crowd.sessions)?;
     }
-    Ok(fared)
+    Ok(result)
 }
 
 impl Shared<'_> {
-    /// Starts the sessions, lets them begin together, and looks at their shares when the time is up.
-    fn let_loose(
+    /// Starts the sessions, opens the gate for all of them, and reads their shares when the time is up.
+    fn run_sessions(
         &self,
         crowd: Crowd,
         start: impl Fn(usize, Sender<()>) -> io::Result<()>,
-    ) -> io::Result<Fared> {
+    ) -> io::Result<CrowdResult> {
         let closed = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let (ready, all_ready) = mpsc::channel();
         (0..crowd.sessions).try_for_each(|number| start(number, ready.clone()))?;
         drop(ready);
-        // Ends when every session has said so, or has given up.
+        // Ends when every session has logged in or failed.
         all_ready.iter().for_each(drop);
         let tree = ProcessTree::of(self.server.pid());
         drop(closed);
         let begin = Instant::now();
         let mut peak = tree.usage();
         while begin.elapsed() < crowd.duration {
-            thread::sleep(BEAT.min(crowd.duration.saturating_sub(begin.elapsed())));
+            thread::sleep(SAMPLE_INTERVAL.min(crowd.duration.saturating_sub(begin.elapsed())));
             peak = peak.most(tree.usage());
         }
         let shares = self
             .shares
             .iter()
             .map(|share| share.load(Ordering::Relaxed));
-        Ok(Fared {
+        Ok(CrowdResult {
             shares: shares.collect(),
             elapsed: begin.elapsed(),
             files: 0,
@@ -209,13 +213,13 @@ impl Shared<'_> {
         }
     }
 
-    /// From an address of its own, as if from another machine, so that ports do not run out.
+    /// Logs in from a separate address, as if from another machine, so that ports do not run out.
     fn log_in(&self, number: usize) -> io::Result<Control> {
         let [.., high, low] = number.to_be_bytes();
         let source = Ipv4Addr::new(127, 2, high, low);
         let mut control = Control::anonymous_from(source, self.server.address())?;
-        control.set_patience(PATIENCE);
-        if matches!(self.shape, Shape::GetBlocks | Shape::PutBlocks) {
+        control.set_timeout(TIMEOUT);
+        if matches!(self.kind, TransferKind::GetBlocks | TransferKind::PutBlocks) {
             control.must("MODE E", 200)?;
         }
         Ok(control)
@@ -225,20 +229,20 @@ impl Shared<'_> {
         let share = &self.shares[number];
         let get = format!("RETR {}", self.server.path("crowd"));
         let put = format!("STOR {}", self.server.path(&stored(number)));
-        match self.shape {
-            Shape::GetStream => stream_transfer(control, &get, |mut channel| {
-                let came = self.compare(&mut channel, 0, self.content.len(), share)?;
-                whole(came == self.content.len() && channel.read(&mut [0])? == 0)
+        match self.kind {
+            TransferKind::GetStream => stream_transfer(control, &get, |mut channel| {
+                let received = self.compare(&mut channel, 0, self.content.len(), share)?;
+                whole(received == self.content.len() && channel.read(&mut [0])? == 0)
             }),
-            Shape::PutStream => stream_transfer(control, &put, |mut channel| {
+            TransferKind::PutStream => stream_transfer(control, &put, |mut channel| {
                 send(&mut channel, self.content, share)
             }),
-            Shape::PutBlocks => stream_transfer(control, &put, |mut channel| {
+            TransferKind::PutBlocks => stream_transfer(control, &put, |mut channel| {
                 channel.write_all(&Block::data(self.content.len() as u64, 0).bytes())?;
                 send(&mut channel, self.content, share)?;
                 channel.write_all(&end_blocks(1)[0].bytes())
             }),
-            Shape::GetBlocks => {
+            TransferKind::GetBlocks => {
                 let listener = control.listen()?;
                 control.send_line(&get)?;
                 let mut channel = listener.accept()?;
@@ -253,7 +257,7 @@ impl Shared<'_> {
         .map(drop)
     }
 
-    /// Receives blocks to the end of data; they may come in any order.
+    /// Receives blocks, in any order, to the end of data.
     fn receive_blocks(&self, channel: &mut TcpStream, share: &AtomicU64) -> io::Result<()> {
         let mut received = 0;
         loop {
@@ -274,7 +278,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Reads so many bytes that must be those of the file from `offset` on; returns how many came.
+    /// Reads up to `count` bytes and compares them with the file from `offset` on; returns the number of bytes.
     fn compare(
         &self,
         channel: &mut TcpStream,
@@ -286,20 +290,21 @@ impl Shared<'_> {
             .content
             .get(offset..)
             .and_then(|rest| rest.get(..count));
-        let expected = expected.ok_or_else(|| io::Error::other("a block behind the end"))?;
+        let expected =
+            expected.ok_or_else(|| io::Error::other("a block beyond the end of the file"))?;
         let mut piece = vec![0; PIECE.min(count)];
         let mut done = 0;
         while done < count {
             let wanted = PIECE.min(count - done);
-            let came = channel.read(&mut piece[..wanted])?;
-            if came == 0 {
+            let received = channel.read(&mut piece[..wanted])?;
+            if received == 0 {
                 break;
             }
-            if piece[..came] != expected[done..done + came] {
-                return Err(io::Error::other("other bytes than those of the file"));
+            if piece[..received] != expected[done..done + received] {
+                return Err(io::Error::other("the received bytes differ from the file"));
             }
-            done += came;
-            share.fetch_add(came as u64, Ordering::Relaxed);
+            done += received;
+            share.fetch_add(received as u64, Ordering::Relaxed);
         }
         Ok(done)
     }
@@ -313,24 +318,24 @@ fn send(channel: &mut TcpStream, bytes: &[u8], share: &AtomicU64) -> io::Result<
     Ok(())
 }
 
-/// Neither less than the file, nor more.
+/// An error unless the whole file arrived.
 fn whole(is_whole: bool) -> io::Result<()> {
-    let error = || io::Error::other("the file did not come as it is");
+    let error = || io::Error::other("the received file has another length");
     is_whole.then_some(()).ok_or_else(error)
 }
 
-/// The file that a session puts.
+/// The name of the file that a session stores.
 fn stored(number: usize) -> String {
     format!("crowd-{number}")
 }
 
-/// Compares what was stored with what was sent, and removes it.
+/// Compares the stored files with the sent one, and removes them.
 fn check_stored(server: &Server, content: &[u8], sessions: usize) -> io::Result<()> {
     for number in 0..sessions {
         let path = server.root().join(stored(number));
         if fs::read(&path)? != content {
             return Err(io::Error::other(format!(
-                "{} is not what was sent",
+                "{} differs from the sent file",
                 path.display()
             )));
         }

@@ -1,4 +1,4 @@
-//! The files that are copied, each kind made when it is first asked for.
+//! The files that are copied. Each kind is made at its first use.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How large everything is.
+/// The sizes of files and crowds.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Bytes of the large file.
     pub large: u64,
     /// Files of 4 KiB that are copied together.
     pub small: usize,
-    /// Files that are copied one after the other.
+    /// Files of 4 KiB that are copied one after the other.
     pub few: usize,
     /// Files of 1 MiB.
     pub medium: usize,
@@ -22,20 +22,20 @@ pub struct Sizes {
     pub names: usize,
     /// Idle sessions.
     pub sessions: usize,
-    /// Sessions that log in, one after the other or beside each other.
+    /// The number of logins.
     pub logins: usize,
-    /// Clients that transfer at a time: few, some, and many.
+    /// The number of concurrent clients: few, some, and many.
     pub crowds: [usize; 3],
-    /// Bytes of the files that they transfer.
+    /// Bytes of the files that crowds transfer.
     pub crowd_bytes: usize,
-    /// How long each of them does.
+    /// The duration of each crowd.
     pub crowd_times: [Duration; 3],
     /// Bytes over the emulated network.
     pub distant: u64,
 }
 
 impl Sizes {
-    /// What the project's targets are about.
+    /// The sizes that the project's targets refer to.
     pub const FULL: Self = Self {
         large: 2_000_000_000,
         small: 20_000,
@@ -46,8 +46,8 @@ impl Sizes {
         logins: 40,
         crowds: [1, 100, 1000],
         crowd_bytes: 2 << 20,
-        // Each of a thousand comes to some ten files: with fewer, whether it has begun one more would be most of the
-        // difference between clients.
+        // Long enough for each of a thousand clients to transfer about ten files: with fewer, an unfinished file would
+        // dominate the difference between clients.
         crowd_times: [
             Duration::from_secs(4),
             Duration::from_secs(4),
@@ -56,7 +56,7 @@ impl Sizes {
         distant: 300_000_000,
     };
 
-    /// Enough to see that everything works.
+    /// Small sizes, for a functional test.
     pub const QUICK: Self = Self {
         large: 32_000_000,
         small: 100,
@@ -73,8 +73,8 @@ impl Sizes {
 }
 
 impl Sizes {
-    /// Those of files and crowds, in words.
-    pub fn words(self) -> String {
+    /// A description of the sizes.
+    pub fn label(self) -> String {
         format!(
             "one of {} bytes; {} and {} of 4 KiB; {} of 1 MiB; {} names; {} bytes over the emulated path; \
              crowds of {:?}",
@@ -83,7 +83,7 @@ impl Sizes {
     }
 }
 
-/// Some files beneath the served directory.
+/// A set of files beneath the served directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
     /// One large file.
@@ -110,7 +110,7 @@ impl Files {
         }
     }
 
-    /// How many there are, and how long each of them is in bytes.
+    /// The number of files, and the length of each in bytes.
     pub fn count_and_bytes(self, sizes: Sizes) -> (usize, u64) {
         match self {
             Self::Large => (1, sizes.large),
@@ -121,7 +121,7 @@ impl Files {
         }
     }
 
-    /// Their bytes together.
+    /// The sum of their bytes.
     pub fn total(self, sizes: Sizes) -> u64 {
         let (count, bytes) = self.count_and_bytes(sizes);
         count as u64 * bytes
@@ -145,7 +145,7 @@ impl Tree {
     pub fn new(root: PathBuf, sizes: Sizes) -> io::Result<Self> {
         let up = root.join("up");
         fs::create_dir_all(&up)?;
-        // For every account that the users of the servers have.
+        // For the accounts of all users of the servers.
         fs::set_permissions(&up, Permissions::from_mode(0o777))?;
         Ok(Self {
             root,
@@ -159,11 +159,11 @@ impl Tree {
         &self.root
     }
 
-    /// Where some files are, which are made if they are not there.
+    /// The path of files, which are made at the first call.
     ///
     /// # Errors
     ///
-    /// When there is no room.
+    /// When there is not enough space.
     pub fn path(&self, files: Files) -> io::Result<PathBuf> {
         let path = self.root.join(files.name());
         let mut made = self.made.lock().map_err(|_| {
@@ -185,21 +185,21 @@ impl Tree {
         Ok(path)
     }
 
-    /// Removes what was copied to `up`, and says how many files and bytes it was.
+    /// Removes the copies in `up`, and returns their number and bytes.
     ///
     /// # Errors
     ///
-    /// When something cannot be removed.
+    /// When a file cannot be removed.
     pub fn clear(&self) -> io::Result<(usize, u64)> {
         empty(&self.root.join("up"))
     }
 }
 
-/// Removes every file of a directory, and says how many files and bytes it had.
+/// Removes every file of a directory, and returns their number and bytes.
 ///
 /// # Errors
 ///
-/// When something cannot be removed.
+/// When a file cannot be removed.
 pub fn empty(directory: &Path) -> io::Result<(usize, u64)> {
     let (mut count, mut bytes) = (0, 0);
     for entry in fs::read_dir(directory)? {
@@ -211,7 +211,7 @@ pub fn empty(directory: &Path) -> io::Result<(usize, u64)> {
     Ok((count, bytes))
 }
 
-/// A file of bytes that no file system can leave out or compress.
+/// Makes a file with incompressible content and without holes.
 fn content(path: &Path, bytes: u64) -> io::Result<()> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let length = usize::try_from(bytes.min(1 << 20)).unwrap_or(1 << 20);
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_made_once_and_what_was_copied_is_counted() {
+    fn files_are_made_once_and_copies_are_counted() {
         let scratch = tempfile::tempdir().unwrap();
         let tree = Tree::new(scratch.path().join("served"), Sizes::QUICK).unwrap();
         let few = tree.path(Files::Few).unwrap();

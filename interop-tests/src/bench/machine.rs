@@ -1,4 +1,4 @@
-//! On what was measured: the machine, its kernel, and the versions of the programs.
+//! The environment of a measurement: the machine, its kernel, and the versions of the programs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::cpus::Cpus;
 use crate::support::Kind;
 
-/// What a record says of its circumstances, one line each.
+/// Name and value of each fact about the machine.
 pub fn facts() -> Vec<(&'static str, String)> {
     vec![
         ("date", date()),
@@ -20,7 +20,7 @@ pub fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a record of servers says of its programs, one line each.
+/// Name and version of the programs of a benchmark of servers.
 pub fn programs() -> Vec<(&'static str, String)> {
     vec![
         ("ours", server(Kind::Gridhaul, "--version")),
@@ -29,7 +29,7 @@ pub fn programs() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Without the directory of the program.
+/// The command line without the directory of the program.
 fn command() -> String {
     let mut words = std::env::args();
     let program = PathBuf::from(words.next().unwrap_or_default());
@@ -38,7 +38,7 @@ fn command() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Processes that ran or waited to run, on average of the last minute: it should be small.
+/// The load average of the last minute, which should be small.
 fn load() -> String {
     let averages = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let minute = averages.split_whitespace().next();
@@ -65,7 +65,7 @@ fn machine() -> String {
     format!("{} x {model}, {gibibytes} GiB of memory", models.len())
 }
 
-/// One of the quantities in proc_meminfo(5), in bytes.
+/// A value of proc_meminfo(5), in bytes.
 pub(super) fn memory(name: &str) -> Option<u64> {
     let all = fs::read_to_string("/proc/meminfo").ok()?;
     let line = all
@@ -88,7 +88,7 @@ fn tcp() -> String {
     )
 }
 
-/// A setting of the kernel, on one line.
+/// A sysctl value, on one line.
 fn kernel(name: &str) -> String {
     let value = fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
     value.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -101,7 +101,7 @@ fn server(kind: Kind, option: &str) -> String {
     )
 }
 
-/// The first line of what a program says of itself.
+/// The first line of a program's version output.
 fn version(program: &str, option: &str) -> String {
     let output = Command::new(program).arg(option).output();
     let words = output

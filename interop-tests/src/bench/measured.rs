@@ -1,4 +1,4 @@
-//! A row with the samples of all candidates.
+//! A row with the samples of all contenders.
 
 use std::time::{Duration, Instant};
 
@@ -6,36 +6,36 @@ use super::row::Row;
 use super::sample::{Contender, Reading, Sample, median};
 use super::testbed::{RunError, Testbed};
 
-/// What the runs of a row gave.
+/// The results of a row.
 #[derive(Debug)]
 pub struct Measured {
     /// The row.
     pub row: Row,
-    /// Of each contender, in the order in which they are listed, what each of its runs gave.
+    /// The samples of each contender, in the order of the row.
     pub samples: Vec<(Contender, Vec<Sample>)>,
-    /// Who gave no number in the end, and why.
+    /// The contenders that dropped out.
     pub failures: Vec<Failed>,
 }
 
 /// A contender that dropped out.
 #[derive(Debug)]
 pub struct Failed {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Whether nothing else was to be expected: it cannot do what the row asks for.
+    /// Whether that was expected, because it lacks a feature that the row needs.
     pub expected: bool,
 }
 
 impl Measured {
-    /// Runs a row: all candidates in turn, `repeat` times or until the row's time is over. A candidate that fails drops
-    /// out, and the others go on.
+    /// Runs a row: all contenders alternately, `repeat` times or until the row's time limit. A contender that fails drops
+    /// out.
     pub fn take(row: Row, testbed: &Testbed, repeat: usize) -> Self {
         let started = Instant::now();
-        let mut measured = Self::nothing(row);
+        let mut measured = Self::empty(row);
         for round in 0..repeat {
-            // A round that would end behind the limit is not begun.
+            // A round that would end after the limit is not started.
             if started.elapsed() + round_time(started, round) > measured.row.limit {
                 break;
             }
@@ -45,7 +45,7 @@ impl Measured {
         measured
     }
 
-    fn nothing(row: Row) -> Self {
+    fn empty(row: Row) -> Self {
         let samples = row.contenders.iter();
         Self {
             samples: samples.map(|contender| (*contender, Vec::new())).collect(),
@@ -56,7 +56,7 @@ impl Measured {
 
     fn round(&mut self, testbed: &Testbed, round: usize) {
         let count = self.samples.len();
-        // The first candidate may find the machine in another state, so the order changes with each round.
+        // The first contender may find the machine in another state, so the order rotates with each round.
         for position in 0..count {
             let (contender, samples) = &mut self.samples[(round + position) % count];
             if self
@@ -77,7 +77,7 @@ impl Measured {
         }
     }
 
-    /// One reading of all runs of a contender.
+    /// A reading of all runs of a contender.
     pub fn values(&self, contender: Contender, reading: Reading) -> Vec<f64> {
         let samples = self.samples.iter().find(|(known, _)| *known == contender);
         let samples = samples.into_iter().flat_map(|(_, samples)| samples);
@@ -92,7 +92,7 @@ impl Measured {
         (!values.is_empty()).then(|| median(&values))
     }
 
-    /// The pump in the way that was the fastest here.
+    /// The fastest variant of the pump in this row.
     pub fn pump(&self) -> Option<Contender> {
         let pumps = self.samples.iter().map(|(contender, _)| *contender);
         pumps
@@ -102,18 +102,18 @@ impl Measured {
             .map(|(_, pump)| pump)
     }
 
-    /// Whether all candidates that can run the row gave a number.
+    /// Whether all contenders that can run the row have a result.
     pub fn is_complete(&self) -> bool {
         self.failures.iter().all(|failed| failed.expected)
     }
 
-    /// How many runs our server made.
+    /// The number of runs of our server.
     pub fn runs(&self) -> usize {
         self.values(Contender::OURS, Reading::Value).len()
     }
 }
 
-/// How long a round takes, as far as that is known after some of them.
+/// The mean duration of the rounds until now.
 fn round_time(started: Instant, rounds: usize) -> Duration {
     let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
     started.elapsed().checked_div(rounds).unwrap_or_default()
@@ -123,24 +123,24 @@ fn round_time(started: Instant, rounds: usize) -> Duration {
 pub(super) mod tests {
     use super::*;
     use crate::bench::row::{Group, Work};
-    use crate::bench::sample::{Unit, Way};
+    use crate::bench::sample::{Unit, Variant};
 
     #[derive(Debug)]
     struct Nothing;
 
     impl Work for Nothing {
         fn run(&self, _: &Testbed, _: Contender) -> Result<Sample, RunError> {
-            Err(RunError::Unable("nothing to do".to_owned()))
+            Err(RunError::Unable("no work".to_owned()))
         }
     }
 
-    /// A row of copies with one run of each of these, which had this value; the processor time of its
-    /// sender was one over it.
+    /// A row with one run of each contender with this value; the processor time of its sender is the
+    /// reciprocal.
     pub(in crate::bench) fn measured(values: &[(Contender, f64)]) -> Measured {
         let contenders: Vec<_> = values.iter().map(|(contender, _)| *contender).collect();
         let row = Row::new(Group::Memory, "name", "what", Unit::Gigabytes, Nothing)
             .contenders(&contenders);
-        let mut measured = Measured::nothing(row);
+        let mut measured = Measured::empty(row);
         for ((_, samples), (_, value)) in measured.samples.iter_mut().zip(values) {
             samples.push(Sample::new(*value).with(Reading::Sender, 1.0 / value));
         }
@@ -148,8 +148,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_fastest_way_is_the_pump() {
-        let [one, other] = [Way::Splice, Way::LargeBuffers].map(Contender::Pump);
+    fn the_fastest_variant_is_the_pump() {
+        let [one, other] = [Variant::Splice, Variant::LargeBuffers].map(Contender::Pump);
         let measured = measured(&[(Contender::OURS, 9.0), (one, 2.0), (other, 3.0)]);
         assert_eq!(measured.pump(), Some(other));
         assert_eq!(measured.median(one, Reading::Value), Some(2.0));

@@ -1,4 +1,4 @@
-//! Measurements of a server: what the programs `bench` and `soak` are made of.
+//! Measurements: the modules of the programs `bench`, `bench-rdma`, `bench-devices`, `bench-crowds` and `soak`.
 
 pub mod awake;
 pub mod cpus;
@@ -7,7 +7,7 @@ pub mod devices;
 pub mod files;
 pub mod hostile;
 pub mod machine;
-pub mod many;
+
 pub mod measured;
 pub mod ports;
 pub mod pump;
@@ -18,6 +18,7 @@ pub mod row;
 pub mod rows;
 pub mod sample;
 pub mod session;
+pub mod small_files;
 pub mod soak;
 pub mod table;
 pub mod target;

@@ -1,7 +1,7 @@
-//! How many of the ports that the system hands out are free.
+//! Waits for free ephemeral ports.
 //!
-//! Without MODE E every file takes a port of its own, which rests for a minute after it was closed. The
-//! fewer are left, the longer the kernel looks for one, and with none left nothing works any more.
+//! Without MODE E every file takes a port, which stays in TIME_WAIT for a minute. The
+//! fewer ports are free, the longer the kernel searches for one, and without a free port connections fail.
 
 use std::fs;
 use std::io;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-/// Ports that are tried, evenly spread over all of them.
+/// The number of sampled ports, evenly spread over the range.
 const SAMPLES: usize = 256;
 
-/// How long to wait: twice as long as a port rests.
+/// The time limit: twice TIME_WAIT.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The share of ports that must be free before files go over a port each.
+/// The share of ports that must be free before a row that takes a port for each file.
 const FREE_SHARE: f64 = 0.75;
 
 /// Waits until most of the ports are free.
@@ -50,13 +50,13 @@ fn free_share() -> io::Result<f64> {
     let [first, last] = ends[..] else {
         return Err(io::Error::other(format!("not a range of ports: {range}")));
     };
-    // The kernel looks for a listener's port among the odd ones first, and for a connection's among the even.
+    // The kernel prefers odd ports for listeners and even ports for connections: an odd step samples both.
     let step = (usize::from(last - first) / SAMPLES) | 1;
     let tried: Vec<bool> = (first..=last).step_by(step).map(is_free).collect();
     Ok(tried.iter().filter(|free| **free).count() as f64 / tried.len() as f64)
 }
 
-/// Whether nothing holds the port, not even a connection that rests.
+/// Whether the port is free: not even a connection in TIME_WAIT has it.
 fn is_free(port: u16) -> bool {
     let flags = SocketFlags::CLOEXEC;
     socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)

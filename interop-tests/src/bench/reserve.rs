@@ -1,11 +1,11 @@
-//! Memory that the machine has and keeps, for files of benchmarks.
+//! Prevents a virtual machine from returning free memory to its host during a benchmark.
 //!
-//! A virtual machine may give unused memory back to its host, which takes its time to return it: a file in
-//! memory then takes several times as long to write, and who gets how much such memory is luck. Only whole large
-//! pages are given back, so a small page in each of them is kept and the rest of it is free, for the length of a
-//! benchmark; and the kernel hands out pieces before it cuts a large page.
+//! With free page reporting a virtual machine returns unused memory to its host, and gets it back slowly: writing a file in
+//! memory then takes several times as long, in an unpredictable way. The kernel reports only whole huge pages, so one
+//! small page in each of them is held and the rest of it stays free during the benchmark; the kernel allocates such
+//! fragments before it splits a huge page.
 //!
-//! It is no more than a wish: where there is no memory for it, everything runs without.
+//! This is best effort: without enough memory the benchmark runs without a reserve.
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -15,13 +15,13 @@ use rustix::param::page_size;
 
 use super::machine;
 
-/// The part of the memory that is available now that may be touched, one in so many.
+/// The divisor of the available memory: at most half of it is touched.
 const SHARE: u64 = 2;
 
-/// A page is kept of every piece of this length: half a large page, since pieces need not begin where one does.
+/// The distance of held pages: half a huge page, because the mapping may start anywhere in one.
 const PIECE: usize = 1 << 20;
 
-/// Pages that keep those around them from the host.
+/// Held pages, whose huge pages the kernel does not report to the host.
 #[derive(Debug)]
 pub struct Reserve {
     start: NonNull<u8>,
@@ -29,7 +29,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// Touches `wanted` bytes, or less on a machine with little memory, and frees all but a page of each piece.
+    /// Touches `wanted` bytes, or less on a machine with little memory, and frees all but one page of each piece.
     pub fn of(wanted: u64) -> Option<Self> {
         let wanted = wanted.min(machine::memory("MemAvailable")? / SHARE);
         let length = usize::try_from(wanted).ok()? / PIECE * PIECE;
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_page_of_each_piece_is_kept() {
         let reserve = Reserve::of(3 << 20).unwrap();
-        // The advice keeps the kernel from joining it with mappings beside it.
+        // Because of the advice the kernel does not merge the mapping with adjacent ones.
         let mapping = format!("\n{:x}-", reserve.start.as_ptr().addr());
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let lines = maps.split(&mapping).nth(1).unwrap().lines();

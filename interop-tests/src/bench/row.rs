@@ -7,7 +7,7 @@ use super::sample::{Contender, Sample, Unit};
 use super::target::Target;
 use super::testbed::{RunError, Testbed};
 
-/// How long a row may take unless it says otherwise.
+/// The default time limit of a row.
 const LIMIT: Duration = Duration::from_secs(25);
 
 /// One thing to measure.
@@ -15,22 +15,22 @@ const LIMIT: Duration = Duration::from_secs(25);
 pub struct Row {
     /// Its name, as `--row` takes it.
     pub name: String,
-    /// Where it stands in reports.
+    /// Its group in reports.
     pub group: Group,
-    /// What a run does, in words.
+    /// A description of a run.
     pub what: String,
     /// The unit of its value.
     pub unit: Unit,
-    /// Who runs it.
+    /// The contenders.
     pub contenders: Vec<Contender>,
-    /// What the project wants.
+    /// The targets.
     pub targets: Vec<Target>,
-    /// A round that would end later than this after the first one began is not run.
+    /// The time limit: a round that would end later is not started.
     pub limit: Duration,
     pub(super) work: Box<dyn Work>,
 }
 
-/// Rows that stand together in reports, in their order.
+/// A group of rows in reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// A large file between two servers.
@@ -51,20 +51,20 @@ pub enum Group {
     Listing,
     /// Over an emulated long path.
     Distance,
-    /// What sessions take when they do nothing.
+    /// Memory of idle sessions.
     Memory,
 }
 
-/// What a row does.
+/// The work of a row.
 pub trait Work: Debug {
-    /// Does it once.
+    /// Does one run.
     ///
     /// # Errors
     ///
-    /// When it was no success.
+    /// When the run fails.
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError>;
 
-    /// Removes what no other row needs.
+    /// Removes files that no other row needs.
     fn clean(&self, _arena: &Testbed) {}
 }
 
@@ -83,8 +83,8 @@ impl Group {
         Self::Memory,
     ];
 
-    /// A word for the names of files.
-    pub fn word(self) -> &'static str {
+    /// The name in file names.
+    pub fn file_name(self) -> &'static str {
         match self {
             Self::ThirdParty => "third-party",
             Self::Client => "client",
@@ -137,7 +137,7 @@ impl Row {
         }
     }
 
-    /// Others run it.
+    /// Sets the contenders.
     #[must_use]
     pub fn contenders(mut self, contenders: &[Contender]) -> Self {
         self.contenders = contenders.to_vec();
@@ -151,7 +151,7 @@ impl Row {
         self
     }
 
-    /// It may take longer.
+    /// Sets the time limit.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;

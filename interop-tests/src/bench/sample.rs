@@ -1,22 +1,22 @@
-//! What one run of a row gave, and what several runs say together.
+//! The readings of one run of a row, and statistics over several runs.
 
 use std::time::Duration;
 
 use crate::support::Kind;
 
-/// Who runs a row.
+/// A contender of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contender {
     /// One of the servers.
     Server(Kind),
-    /// The bare pump, in one of its ways.
-    Pump(Way),
+    /// The bare pump, in one of its variants.
+    Pump(Variant),
 }
 
-/// How the bare pump moves bytes.
+/// The variants of the bare pump: how it moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// `sendfile` on the one side, `splice` through a pipe on the other.
+pub enum Variant {
+    /// `sendfile` in the sender, `splice` through a pipe in the receiver.
     Splice,
     /// `read` and `write` with buffers of 256 KiB.
     SmallBuffers,
@@ -24,20 +24,20 @@ pub enum Way {
     LargeBuffers,
 }
 
-/// What a run's number is, and which way is better.
+/// The unit of a value, and whether more is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// 10^9 bytes a second: more is better.
+    /// 10^9 bytes per second: more is better.
     Gigabytes,
-    /// 10^6 bits a second: more is better.
+    /// 10^6 bits per second: more is better.
     Megabits,
-    /// Files a second: more is better.
+    /// Files per second: more is better.
     Files,
-    /// Sessions that log in and leave, a second: more is better.
+    /// Logins per second: more is better.
     Logins,
-    /// Names listed, a second: more is better.
+    /// Listed names per second: more is better.
     Names,
-    /// Time to answer: less is better.
+    /// Response time: less is better.
     Milliseconds,
     /// Resident memory: less is better.
     Kibibytes,
@@ -49,45 +49,45 @@ pub enum Unit {
     Share,
 }
 
-/// One of the things that are measured in a run.
+/// A reading of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
-    /// What the row is about, in the row's unit.
+    /// The main value, in the row's unit.
     Value,
     /// Processor time of the server or pump that sends.
     Sender,
     /// Processor time of the server or pump that receives.
     Receiver,
-    /// Both together.
+    /// Processor time of both.
     Processor,
-    /// The rate of the slowest client as a share of the fastest one's.
+    /// The rate of the slowest client divided by that of the fastest.
     Fairness,
-    /// The most resident memory that the server had.
+    /// The maximum of the server's resident memory.
     Memory,
-    /// How much more resident memory the server had at most than before.
+    /// The growth of the server's peak resident memory.
     Growth,
 }
 
-/// What one run gave.
+/// The readings of one run.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     readings: Vec<(Reading, f64)>,
 }
 
 impl Contender {
-    /// Ours.
+    /// Our server.
     pub const OURS: Self = Self::Server(Kind::Gridhaul);
     /// The real server.
     pub const THEIRS: Self = Self::Server(Kind::Globus);
     /// Both servers.
     pub const SERVERS: [Self; 2] = [Self::OURS, Self::THEIRS];
-    /// Both servers and every way of the pump.
+    /// Both servers and every variant of the pump.
     pub const ALL: [Self; 5] = [
         Self::OURS,
         Self::THEIRS,
-        Self::Pump(Way::Splice),
-        Self::Pump(Way::SmallBuffers),
-        Self::Pump(Way::LargeBuffers),
+        Self::Pump(Variant::Splice),
+        Self::Pump(Variant::SmallBuffers),
+        Self::Pump(Variant::LargeBuffers),
     ];
 
     /// Whether it is the pump.
@@ -95,21 +95,21 @@ impl Contender {
         matches!(self, Self::Pump(_))
     }
 
-    /// The name that reports use.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server(kind) => kind.name(),
-            Self::Pump(way) => way.words(),
+            Self::Pump(variant) => variant.label(),
         }
     }
 }
 
-impl Way {
-    /// Every way.
+impl Variant {
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Splice, Self::SmallBuffers, Self::LargeBuffers];
 
-    /// What it does, in words.
-    pub fn words(self) -> &'static str {
+    /// The name in reports.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Splice => "sendfile and splice",
             Self::SmallBuffers => "read and write of 256 KiB",
@@ -119,8 +119,8 @@ impl Way {
 }
 
 impl Unit {
-    /// How it is written behind a number.
-    pub fn words(self) -> &'static str {
+    /// The symbol.
+    pub fn symbol(self) -> &'static str {
         match self {
             Self::Gigabytes => "GB/s",
             Self::Megabits => "Mb/s",
@@ -143,20 +143,20 @@ impl Unit {
         )
     }
 
-    /// A number with three digits that mean something, and the unit.
+    /// The value with three significant digits, and the unit.
     pub fn show(self, value: f64) -> String {
         let decimals = match value.abs() {
             below if below < 10.0 => 2,
             below if below < 100.0 => 1,
             _ => 0,
         };
-        let number = format!("{value:.decimals$} {}", self.words());
+        let number = format!("{value:.decimals$} {}", self.symbol());
         number.trim_end().to_owned()
     }
 }
 
 impl Reading {
-    /// Every reading, in the order of reports.
+    /// All readings, in the order of reports.
     pub const ALL: [Self; 7] = [
         Self::Value,
         Self::Sender,
@@ -167,20 +167,20 @@ impl Reading {
         Self::Growth,
     ];
 
-    /// What it is, in words; a row has words of its own for its value.
-    pub fn words(self) -> &'static str {
+    /// The name in reports; for the value they use the description of the row.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Value => "value",
             Self::Sender => "processor time, sender",
             Self::Receiver => "processor time, receiver",
             Self::Processor => "processor time, both",
             Self::Fairness => "slowest over fastest client",
-            Self::Memory => "memory of the server, at most",
-            Self::Growth => "memory that the server grew by",
+            Self::Memory => "peak memory of the server",
+            Self::Growth => "memory growth of the server",
         }
     }
 
-    /// Its unit, in a row whose value has the given one.
+    /// Its unit, in a row whose value has the unit `row`.
     pub fn unit(self, row: Unit) -> Unit {
         match self {
             Self::Value => row,
@@ -192,12 +192,12 @@ impl Reading {
 }
 
 impl Sample {
-    /// A run with this value and nothing else.
+    /// A run with only this value.
     pub fn new(value: f64) -> Self {
         Self::default().with(Reading::Value, value)
     }
 
-    /// A run that moved `bytes` in a time: its value is in 10^9 bytes a second.
+    /// A run that moved `bytes` in a time; its value is in 10^9 bytes per second.
     pub fn speed(bytes: u64, elapsed: Duration) -> Self {
         Self::new(gigabytes(bytes) / elapsed.as_secs_f64())
     }
@@ -209,7 +209,7 @@ impl Sample {
         self
     }
 
-    /// Adds processor time that was used for so many bytes.
+    /// Adds processor time that was used for this number of bytes.
     #[must_use]
     pub fn with_processor(self, reading: Reading, time: Duration, bytes: u64) -> Self {
         self.with(reading, time.as_secs_f64() / gigabytes(bytes))
@@ -230,13 +230,13 @@ impl Sample {
     }
 }
 
-/// Units of 10^9 bytes.
+/// Converts bytes to units of 10^9 bytes.
 #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
 pub fn gigabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e9
 }
 
-/// The value in the middle; of an even number the mean of the two.
+/// The median; for an even number of values the mean of the middle two.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -248,7 +248,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How far the furthest of the values is from the median, as a share of it.
+/// The largest deviation from the median, as a share of the median.
 pub fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
     let distances = values.iter().map(|value| (value / middle - 1.0).abs());
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn medians_and_spreads() {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
         assert!(median(&[]).is_nan());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_three_digits_that_mean_something() {
+    fn numbers_have_three_significant_digits() {
         assert_eq!(Unit::Gigabytes.show(2.3456), "2.35 GB/s");
         assert_eq!(Unit::Files.show(12_345.6), "12346 files/s");
         assert_eq!(Unit::Share.show(0.5), "0.50");

@@ -1,7 +1,7 @@
-//! A client of third-party copies: two control channels, and no process that would have to start.
+//! A client of third-party copies: two control channels, without a client program.
 //!
-//! It measures what the servers do, from the first command of a copy to its last reply. What a client
-//! program adds (its start, its login, the options that it sets) is in the rows that run one.
+//! It measures the servers alone, from the first command of a copy to its last reply. Other rows run a client
+//! program and include its start, its login and its options.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,33 +9,33 @@ use std::time::{Duration, Instant};
 
 use crate::support::raw::{Control, GsiControl, Identity, Reply, comma_form};
 
-/// How long a copy may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of replies.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A control channel of either sort, logged in, with `TYPE I`.
+/// A control channel after login and `TYPE I`.
 #[derive(Debug)]
 pub enum Session {
-    /// In clear, anonymous.
+    /// Of an anonymous user, without protection.
     Plain(Control),
     /// Of a user with a certificate.
     Protected(Box<GsiControl>),
 }
 
-/// How a copy is made.
+/// The settings of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Manner {
-    /// Parallel channels in MODE E; stream mode without.
+pub struct CopySettings {
+    /// Parallel channels in MODE E; `None` for stream mode.
     pub channels: Option<usize>,
-    /// How data channels are protected; only users with certificates can say.
+    /// The protection of data channels; `None` for anonymous users.
     pub protection: Option<Protection>,
 }
 
-/// How data channels of a user with a certificate are protected.
+/// The protection of data channels of a user with a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// Not even a handshake: `DCAU N`.
+    /// No authentication: `DCAU N`.
     Nothing,
-    /// A handshake, and bytes in clear: `PROT C`.
+    /// Authentication, and clear data: `PROT C`.
     Clear,
     /// Encrypted: `PROT P`.
     Private,
@@ -46,10 +46,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
+    /// When the server refuses, with its reply.
     pub fn anonymous(server: SocketAddr) -> io::Result<Self> {
         let mut control = Control::anonymous(server)?;
-        control.set_patience(PATIENCE);
+        control.set_timeout(TIMEOUT);
         Ok(Self::Plain(control))
     }
 
@@ -57,18 +57,18 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
+    /// When the server refuses, with its reply.
     pub fn certified(server: SocketAddr, identity: &Identity) -> io::Result<Self> {
         let mut control = GsiControl::logged_in(server, identity)?;
-        control.control().set_patience(PATIENCE);
+        control.control().set_timeout(TIMEOUT);
         Ok(Self::Protected(Box::new(control)))
     }
 
-    /// Waits this long for each reply from now on.
-    pub fn set_patience(&mut self, patience: Duration) {
+    /// Sets the timeout of each further reply.
+    pub fn set_timeout(&mut self, timeout: Duration) {
         match self {
-            Self::Plain(control) => control.set_patience(patience),
-            Self::Protected(control) => control.control().set_patience(patience),
+            Self::Plain(control) => control.set_timeout(timeout),
+            Self::Protected(control) => control.control().set_timeout(timeout),
         }
     }
 
@@ -76,7 +76,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// When the reply is another, with its text.
+    /// When the reply has another code, with its text.
     pub fn must(&mut self, line: &str, code: u16) -> io::Result<Reply> {
         match self {
             Self::Plain(control) => control.must(line, code),
@@ -84,11 +84,11 @@ impl Session {
         }
     }
 
-    /// Sends a command that is answered later.
+    /// Sends a command without waiting for the reply.
     ///
     /// # Errors
     ///
-    /// When the server does not take it.
+    /// When the server does not accept it.
     pub fn send_line(&mut self, line: &str) -> io::Result<()> {
         match self {
             Self::Plain(control) => control.send_line(line),
@@ -96,11 +96,11 @@ impl Session {
         }
     }
 
-    /// Waits for the last reply to a command, and expects 2xx.
+    /// Waits for the final reply to a command, and expects 2xx.
     ///
     /// # Errors
     ///
-    /// When the reply is another, with its text.
+    /// When the reply has another code, with its text.
     pub fn success(&mut self) -> io::Result<()> {
         let dialogue = match self {
             Self::Plain(control) => control.dialogue(),
@@ -109,16 +109,16 @@ impl Session {
         if dialogue.last.is_success() {
             return Ok(());
         }
-        Err(io::Error::other(format!("the server said: {dialogue}")))
+        Err(io::Error::other(format!("the replies were: {dialogue}")))
     }
 
-    /// Sets what lasts for the session.
+    /// Sends the commands that set protection and MODE E for the session.
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
-    pub fn prepare(&mut self, manner: Manner) -> io::Result<()> {
-        match manner.protection {
+    /// When the server refuses, with its reply.
+    pub fn prepare(&mut self, settings: CopySettings) -> io::Result<()> {
+        match settings.protection {
             Some(Protection::Nothing) => drop(self.must("DCAU N", 200)?),
             Some(Protection::Clear) | None => {}
             Some(Protection::Private) => {
@@ -126,7 +126,7 @@ impl Session {
                 self.must("PROT P", 200)?;
             }
         }
-        if let Some(channels) = manner.channels {
+        if let Some(channels) = settings.channels {
             self.must("MODE E", 200)?;
             let line = format!("OPTS RETR Parallelism={channels},{channels},{channels};");
             self.must(&line, 200)?;
@@ -143,18 +143,18 @@ impl Session {
 
     fn port(&mut self, address: SocketAddr) -> io::Result<()> {
         let SocketAddr::V4(address) = address else {
-            return Err(io::Error::other("PORT knows IPv4 only"));
+            return Err(io::Error::other("PORT takes IPv4 addresses only"));
         };
         self.must(&format!("PORT {}", comma_form(address)), 200)
             .map(drop)
     }
 }
 
-/// Begins a copy: the destination listens, the source connects.
+/// Starts a copy: the destination listens, the source connects. Returns the time of the first command.
 ///
 /// # Errors
 ///
-/// When a server refuses, with its words.
+/// When a server refuses, with its reply.
 pub fn begin(
     [source, destination]: [&mut Session; 2],
     [from, to]: [&str; 2],
@@ -167,11 +167,11 @@ pub fn begin(
     Ok(started)
 }
 
-/// Copies a file from one server to another, and says how long that took.
+/// Copies a file from one server to another, and returns the duration.
 ///
 /// # Errors
 ///
-/// When a server refuses or fails, with its words.
+/// When a server refuses or fails, with its reply.
 pub fn copy([source, destination]: [&mut Session; 2], paths: [&str; 2]) -> io::Result<Duration> {
     let started = begin([source, destination], paths)?;
     source.success()?;

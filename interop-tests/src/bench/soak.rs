@@ -1,4 +1,4 @@
-//! Many sessions at once, some of them transferring, and what is left of them afterwards.
+//! Leak test with many concurrent sessions, some of which transfer.
 
 use std::fmt;
 use std::io;
@@ -14,40 +14,40 @@ use crate::support::raw::{Control, get_blocks, get_stream, listing, put_blocks, 
 use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
 use crate::support::{Kind, Launch, LaunchError, Server, chown_to_nobody};
 
-/// The file that sessions get, and the longest that they put: in bytes.
+/// The size of the file that sessions get, and the limit of the files that they put, in bytes.
 const FILE: usize = 8 << 20;
 
-/// How long the server has to give back what it took: idle threads of a pool end by a timer.
+/// The time limit for the server to release its resources: idle threads of a pool end after a timeout.
 const RETURN_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the server may keep after the second wave beyond what it kept after the first, in bytes: the
-/// allocator gives pages back when it sees fit.
+/// The allowed growth of memory between the first and the second wave, in bytes: the
+/// allocator returns pages to the kernel lazily.
 pub(super) const KEPT_MEMORY: u64 = 8 << 20;
 
-/// The descriptor that gridhaul opens with the first file, and keeps: the directory of its descriptors in `/proc`.
+/// The descriptor of `/proc/self/fd`, which gridhaul opens with the first file and keeps.
 pub(super) const KEPT_DESCRIPTORS: usize = 1;
 
-/// The shortest time from one transfer of a session to its next: a passive data port rests for a minute
-/// when it is closed, and there are no more than 28,000 of them.
+/// The minimum time between the starts of two transfers of a session: a closed passive data port stays in TIME_WAIT
+/// for a minute, and there are only 28,000 ephemeral ports.
 const PACE: Duration = Duration::from_millis(500);
 
-/// How often everything is looked at: memory, and each idle session once.
-const BEAT: Duration = Duration::from_secs(1);
+/// The interval at which resources are sampled and each idle session sends a command.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What to do, and for how long.
+/// The parameters of the test.
 #[derive(Debug, Clone, Copy)]
 pub struct Soak {
-    /// Which server.
+    /// The server.
     pub kind: Kind,
-    /// Sessions in all.
+    /// The number of sessions.
     pub sessions: usize,
-    /// Those of them that transfer all the time; the others send a command now and then.
+    /// The number of sessions that transfer; the others send a command once in a second.
     pub transferring: usize,
-    /// How long.
+    /// The duration.
     pub duration: Duration,
 }
 
-/// What became of it.
+/// The result of the test.
 #[derive(Debug)]
 pub struct Outcome {
     soak: Soak,
@@ -59,7 +59,7 @@ pub struct Outcome {
     errors: Vec<String>,
 }
 
-/// What all sessions share.
+/// The state that all sessions share.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
@@ -69,11 +69,11 @@ struct Shared {
 }
 
 impl Soak {
-    /// Serves a directory beneath `scratch` and does it.
+    /// Serves a directory beneath `scratch` and runs the test.
     ///
     /// # Errors
     ///
-    /// When the server does not start, or a file cannot be made. What goes wrong in a session is in
+    /// When the server does not start, or a file cannot be made. Errors of sessions are in
     /// the outcome.
     pub fn run(self, scratch: &Path) -> Result<Outcome, LaunchError> {
         let root = scratch.join("served");
@@ -82,7 +82,7 @@ impl Soak {
         let content = content(FILE);
         std::fs::write(root.join("file"), &content)?;
         let server = Launch::new(self.kind, &root).start()?;
-        // After the start: whether the server raises its own limit is the server's matter.
+        // After the start, so that the server does not inherit the raised limit.
         raise_descriptor_limit();
         let tree = ProcessTree::of(server.pid());
         let shared = Shared::default();
@@ -90,7 +90,7 @@ impl Soak {
         if self.kind == Kind::Gridhaul {
             empty.descriptors += KEPT_DESCRIPTORS;
         }
-        // A first wave, so that memory which the server keeps for the next ones is there before.
+        // A first wave fills the caches of the server before the reference measurement.
         self.hold(self.duration / 4, &server, &content, &shared)?;
         let memory = settled(tree, empty, u64::MAX).memory;
         let before = Usage { memory, ..empty };
@@ -110,7 +110,7 @@ impl Soak {
         })
     }
 
-    /// Holds all sessions for the time; returns the most that the server used.
+    /// Holds all sessions for the time; returns the maximum of the server's resource usage.
     fn hold(
         self,
         duration: Duration,
@@ -127,7 +127,7 @@ impl Soak {
             for (number, control) in busy.iter_mut().enumerate() {
                 scope.spawn(move || {
                     let name = format!("up-{number}");
-                    // Each begins with another kind of transfer.
+                    // Sessions start with different kinds of transfer.
                     for round in number.. {
                         if shared.stop.load(Ordering::Relaxed) {
                             return;
@@ -143,14 +143,18 @@ impl Soak {
             }
             let tree = ProcessTree::of(server.pid());
             while Instant::now() < end && !shared.stop.load(Ordering::Relaxed) {
-                let beat = Instant::now() + BEAT;
+                let next_sample = Instant::now() + SAMPLE_INTERVAL;
                 peak = peak.most(tree.usage());
                 for (number, control) in idle.iter_mut().enumerate() {
                     if let Err(error) = control.must("NOOP", 200) {
                         shared.fail(format!("idle session {number}: {error}"));
                     }
                 }
-                thread::sleep(beat.min(end).saturating_duration_since(Instant::now()));
+                thread::sleep(
+                    next_sample
+                        .min(end)
+                        .saturating_duration_since(Instant::now()),
+                );
             }
             shared.stop.store(true, Ordering::Relaxed);
         });
@@ -158,8 +162,8 @@ impl Soak {
     }
 }
 
-/// Opens sessions. Each comes from an address of its own, as if from another machine, so that their
-/// ports do not run out either.
+/// Opens sessions, each from a separate address, as if from another machine, so that
+/// ports do not run out.
 fn sessions(numbers: Range<usize>, server: &Server) -> io::Result<Vec<Control>> {
     numbers
         .map(|number| {
@@ -175,7 +179,7 @@ impl Shared {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// One error ends it all: what follows from it would only hide it.
+    /// Records an error and ends the test: later errors are mostly consequences.
     fn fail(&self, error: String) {
         self.stop.store(true, Ordering::Relaxed);
         self.errors
@@ -185,7 +189,7 @@ impl Shared {
     }
 }
 
-/// The kinds of transfers, which every session does in turn.
+/// The kinds of transfer, which every session does in turn.
 const ROUNDS: [fn(&mut Task<'_>) -> io::Result<u64>; 5] = [
     |task| {
         task.control.must("MODE S", 200)?;
@@ -220,7 +224,7 @@ struct Task<'a> {
     control: &'a mut Control,
     server: &'a Server,
     content: &'a [u8],
-    /// What is put, and under which name.
+    /// The content and the name of the stored file.
     part: &'a [u8],
     name: &'a str,
 }
@@ -229,7 +233,7 @@ impl Task<'_> {
     fn arrived(&self, bytes: &[u8]) -> io::Result<u64> {
         if bytes != self.content {
             return Err(io::Error::other(format!(
-                "got {} bytes, not the file's",
+                "received {} bytes that differ from the file",
                 bytes.len()
             )));
         }
@@ -238,7 +242,9 @@ impl Task<'_> {
 
     fn stored(&self) -> io::Result<u64> {
         if std::fs::read(self.server.root().join(self.name))? != self.part {
-            return Err(io::Error::other("what was stored is not what was sent"));
+            return Err(io::Error::other(
+                "the stored file differs from the sent one",
+            ));
         }
         Ok(self.part.len() as u64)
     }
@@ -252,7 +258,7 @@ fn transfer(
     round: usize,
     name: &str,
 ) -> io::Result<u64> {
-    // Lengths that are no multiple of anything.
+    // Lengths that are not multiples of a block size.
     let length = round.wrapping_mul(262_147) % content.len();
     let part = &content[..length];
     ROUNDS[round % ROUNDS.len()](&mut Task {
@@ -265,7 +271,7 @@ fn transfer(
 }
 
 impl Usage {
-    /// No more than `other`, but for so many bytes of memory.
+    /// Whether no value exceeds that of `other`, except `kept` more bytes of memory.
     pub(super) fn is_back_to(self, other: Self, kept: u64) -> bool {
         self.processes <= other.processes
             && self.threads <= other.threads
@@ -274,7 +280,7 @@ impl Usage {
     }
 }
 
-/// Waits until the server uses no more than `level`, or until the time is up, and returns its usage.
+/// Waits until the usage is back to `level`, or until the time limit, and returns it.
 pub(super) fn settled(tree: ProcessTree, level: Usage, kept: u64) -> Usage {
     let deadline = Instant::now() + RETURN_LIMIT;
     loop {
@@ -282,21 +288,21 @@ pub(super) fn settled(tree: ProcessTree, level: Usage, kept: u64) -> Usage {
         if usage.is_back_to(level, kept) || Instant::now() > deadline {
             return usage;
         }
-        thread::sleep(BEAT / 4);
+        thread::sleep(SAMPLE_INTERVAL / 4);
     }
 }
 
 impl Outcome {
-    /// What went wrong: errors of sessions, and what the server did not give back.
-    pub fn complaints(&self) -> Vec<String> {
-        let mut complaints = self.errors.clone();
+    /// Errors of sessions, and leaked resources.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.errors.clone();
         if self.transfers == 0 {
-            complaints.push("not one transfer came to its end".to_owned());
+            problems.push("no transfer was completed".to_owned());
         }
         if !self.after.is_back_to(self.before, KEPT_MEMORY) {
-            complaints.push("the server did not give everything back: see the table".to_owned());
+            problems.push("the server did not release all resources: see the table".to_owned());
         }
-        complaints
+        problems
     }
 }
 
@@ -338,9 +344,9 @@ impl fmt::Display for Outcome {
         let [before, peak, after, allowed] =
             [before.memory, peak.memory, after.memory, allowed].map(mebibytes);
         line("memory, MiB", before, peak, after, allowed)?;
-        self.complaints()
+        self.problems()
             .iter()
-            .try_for_each(|complaint| writeln!(f, "error: {complaint}"))
+            .try_for_each(|problem| writeln!(f, "error: {problem}"))
     }
 }
 
@@ -354,7 +360,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Bytes that are nowhere the same.
+/// Bytes without repetitions.
 pub(super) fn content(bytes: usize) -> Vec<u8> {
     let words = (0u64..).map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     words.flatten().take(bytes).collect()

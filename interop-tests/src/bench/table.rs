@@ -5,22 +5,22 @@ use super::row::Row;
 use super::sample::{Contender, Reading, Unit, spread};
 use super::verdict::Verdict;
 
-/// One reading of a row with the numbers of all candidates, in a form for printing.
+/// A reading of a row with the formatted values of all contenders.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// What was read, in words.
+    /// The description of the reading.
     pub what: String,
-    /// Our number.
+    /// The value of our server.
     pub ours: String,
-    /// That of the real server.
+    /// The value of the real server.
     pub theirs: String,
-    /// How many times better ours is than theirs.
+    /// The ratio of ours to theirs; above 1 is better.
     pub of_theirs: String,
-    /// That of the pump in its fastest way.
+    /// The value of the fastest variant of the pump.
     pub pump: String,
-    /// How many times better ours is than the pump.
+    /// The ratio of ours to the pump; above 1 is better.
     pub of_pump: String,
-    /// How far the furthest run was from the median, of each of the three.
+    /// The spread of each of the three.
     pub spread: String,
 }
 
@@ -33,7 +33,7 @@ pub fn heading() -> String {
     format!("{words}\n{}\n", "-".repeat(words.len()))
 }
 
-/// The readings of a row, and what became of its targets.
+/// The readings and targets of a row.
 pub fn text(measured: &Measured) -> String {
     let row = &measured.row;
     let mut text = String::new();
@@ -56,7 +56,7 @@ pub fn text(measured: &Measured) -> String {
     text += &failures(measured);
     for target in &row.targets {
         let verdict = Verdict::of(target, measured);
-        let words = verdict.word();
+        let words = verdict.label();
         text += &format!(
             "{:<24} target: {}: {}, {words}\n",
             "", verdict.wanted, verdict.found
@@ -65,7 +65,7 @@ pub fn text(measured: &Measured) -> String {
     text
 }
 
-/// A line for each candidate without a number.
+/// A line for each contender without a result.
 fn failures(measured: &Measured) -> String {
     let name = &measured.row.name;
     let lines = measured.failures.iter().map(|failed| {
@@ -79,7 +79,7 @@ fn failures(measured: &Measured) -> String {
     lines.collect()
 }
 
-/// The readings of one candidate.
+/// The readings of a row.
 pub fn lines(measured: &Measured) -> Vec<Line> {
     Reading::ALL
         .into_iter()
@@ -125,12 +125,12 @@ fn line(measured: &Measured, reading: Reading) -> Line {
     }
 }
 
-/// What a line is about. Processor time is also said as the share of a core that a network of 1 Gb/s
-/// keeps busy.
+/// The description of a line. Processor time is also given as the load of a core at
+/// 1 Gb/s.
 fn what(row: &Row, reading: Reading, ours: Option<f64>) -> String {
     let words = match reading {
         Reading::Value => row.what.clone(),
-        other => other.words().to_owned(),
+        other => other.label().to_owned(),
     };
     match (reading.unit(row.unit), ours) {
         // 10^9 bits are an eighth of 10^9 bytes.
@@ -145,12 +145,12 @@ fn what(row: &Row, reading: Reading, ours: Option<f64>) -> String {
 mod tests {
     use super::*;
     use crate::bench::measured::tests::measured;
-    use crate::bench::sample::Way;
+    use crate::bench::sample::Variant;
     use crate::bench::target::Target;
 
     #[test]
-    fn more_than_one_means_that_ours_is_better() {
-        let pump = Contender::Pump(Way::Splice);
+    fn a_ratio_above_one_means_that_ours_is_better() {
+        let pump = Contender::Pump(Variant::Splice);
         let mut measured = measured(&[
             (Contender::OURS, 2.0),
             (Contender::THEIRS, 1.0),
@@ -160,7 +160,7 @@ mod tests {
             panic!("two readings");
         };
         assert_eq!((&*value.of_theirs, &*value.of_pump), ("2.00", "0.50"));
-        // The processor time of the sender is one over the value.
+        // The processor time of the sender is the reciprocal of the value.
         assert_eq!((&*sender.of_theirs, &*sender.of_pump), ("2.00", "0.50"));
         assert!(sender.what.ends_with("(6.2 %/Gb/s)"), "{}", sender.what);
         measured.row.targets = vec![Target::of_theirs(1.3), Target::of_pump(0.95)];

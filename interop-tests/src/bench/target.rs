@@ -2,28 +2,28 @@
 
 use super::sample::Reading;
 
-/// What is wanted of one reading of a row.
+/// A bound for one reading of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// Of what.
+    /// The reading.
     pub reading: Reading,
-    /// How much.
+    /// The bound.
     pub bound: Bound,
 }
 
-/// A limit for our number: a least one where more is better, else a greatest one.
+/// A limit for our value: a minimum where more is better, else a maximum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
-    /// So many times the real server's.
+    /// A multiple of the real server's value.
     OfTheirs(f64),
-    /// So many times that of the pump in its fastest way.
+    /// A multiple of the value of the fastest pump.
     OfPump(f64),
-    /// A number in the reading's unit.
+    /// A value in the reading's unit.
     Number(f64),
 }
 
 impl Target {
-    /// At least so many times the real server's value.
+    /// At least this multiple of the real server's value.
     pub const fn of_theirs(times: f64) -> Self {
         Self {
             reading: Reading::Value,
@@ -31,7 +31,7 @@ impl Target {
         }
     }
 
-    /// At least this share of the pump's value.
+    /// At least this share of the fastest pump's value.
     pub const fn of_pump(share: f64) -> Self {
         Self {
             reading: Reading::Value,

@@ -1,4 +1,4 @@
-//! Servers of each kind over the same files, so that they can be run in turn: two for anonymous users and
+//! Servers of each kind over the same files, which run alternately: two for anonymous users and
 //! two for users with certificates with files in memory, and two with files on a disk.
 
 use std::fs;
@@ -15,38 +15,38 @@ use crate::support::{
     Client, ClientError, Kind, Launch, LaunchError, Pki, Server, UserKind, chown_to_nobody,
 };
 
-/// How long one run of a client may take.
+/// The time limit for one run of a client.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// Servers that used no processor time for so long are at rest.
+/// Servers that have used no processor time for this long are idle.
 const REST: Duration = Duration::from_millis(50);
 
-/// How long they may take to come to rest.
+/// The time limit for becoming idle.
 const REST_LIMIT: Duration = Duration::from_secs(3);
 
-/// Where a pair of servers has its files, and how clients log in.
+/// The place of the files of two servers, and the login of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In memory, without saying who they are.
+    /// In memory, for anonymous clients.
     Memory,
-    /// In memory, with a proxy certificate, over `gsiftp://`.
+    /// In memory, for clients with a proxy certificate (`gsiftp://`).
     Certified,
-    /// On a disk, without saying who they are.
+    /// On a disk, for anonymous clients.
     Disk,
 }
 
 /// Two servers of ours, and two real ones.
 type Pairs = [[Server; 2]; 2];
 
-/// What is made when it is first used; if that failed, the reason.
+/// A value that is made at its first use, or the reason why that failed.
 type Lazy<T> = OnceLock<Result<T, String>>;
 
 /// The files and the servers.
 #[derive(Debug)]
 pub struct Testbed {
-    /// How large everything is.
+    /// The sizes of files and crowds.
     pub sizes: Sizes,
-    /// The program that is the bare pump, as which this one can be started.
+    /// The program of the bare pump: the benchmark itself.
     pub pump: PathBuf,
     memory: Tree,
     disk: Tree,
@@ -54,12 +54,12 @@ pub struct Testbed {
     anonymous: Lazy<Pairs>,
     certified: Lazy<Pairs>,
     on_disk: Lazy<Pairs>,
-    // Last, so that the servers end before their files go.
+    // The last field, so that the servers end before their files are removed.
     _scratches: [Scratch; 2],
 }
 
 impl Testbed {
-    /// Makes directories in `/dev/shm` and in `disk`. Files and servers come when they are asked for.
+    /// Makes directories in `/dev/shm` and in `disk`. Files are made and servers started at their first use.
     ///
     /// # Errors
     ///
@@ -115,19 +115,19 @@ impl Testbed {
         launch(kind, self.memory.root()).start()
     }
 
-    /// An empty directory in memory, for a server of its own that may write everywhere.
+    /// An empty directory in memory, for a separate server with write access.
     ///
     /// # Errors
     ///
     /// When it cannot be made.
-    pub fn room(&self, name: &str) -> io::Result<PathBuf> {
-        let room = self.down.with_file_name(name);
-        if room.exists() {
-            fs::remove_dir_all(&room)?;
+    pub fn empty_directory(&self, name: &str) -> io::Result<PathBuf> {
+        let directory = self.down.with_file_name(name);
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
         }
-        fs::create_dir(&room)?;
-        chown_to_nobody(&room)?;
-        Ok(room)
+        fs::create_dir(&directory)?;
+        chown_to_nobody(&directory)?;
+        Ok(directory)
     }
 
     /// The files of a place.
@@ -138,31 +138,31 @@ impl Testbed {
         }
     }
 
-    /// The name of some files beneath the root of a place, where they are made if need be.
+    /// The name of files beneath the root of a place. They are made at the first call.
     ///
     /// # Errors
     ///
-    /// When there is no room.
+    /// When there is not enough space.
     pub fn name(&self, place: Place, files: Files) -> io::Result<&'static str> {
         self.tree(place).path(files)?;
         Ok(files.name())
     }
 
-    /// The URL of some files in memory for a client of this machine.
+    /// The `file://` URL of files in memory.
     ///
     /// # Errors
     ///
-    /// When there is no room.
+    /// When there is not enough space.
     pub fn local(&self, files: Files) -> io::Result<String> {
         Ok(format!("file://{}", self.memory.path(files)?.display()))
     }
 
-    /// The URL of a directory in memory that clients may fill.
+    /// The `file://` URL of a directory in memory for downloads.
     pub fn down(&self) -> String {
         format!("file://{}/", self.down.display())
     }
 
-    /// Runs `globus-url-copy`; a failure of it is an error with its words.
+    /// Runs `globus-url-copy`; its failure is an error with its output.
     ///
     /// # Errors
     ///
@@ -185,22 +185,22 @@ impl Testbed {
         Err(RunError::Failed(finished.to_string()))
     }
 
-    /// Removes what was copied.
+    /// Removes the copies and returns their number and bytes.
     ///
     /// # Errors
     ///
-    /// When something cannot be removed.
+    /// When a file cannot be removed.
     pub fn clear(&self) -> Result<(usize, u64), RunError> {
         let parts = [self.memory.clear()?, self.disk.clear()?, empty(&self.down)?];
         let sum = |(files, bytes), (more, many)| (files + more, bytes + many);
         Ok(parts.into_iter().fold((0, 0), sum))
     }
 
-    /// Removes what was copied, and makes sure that it was everything: `bytes` in `files` files.
+    /// Removes the copies, and checks that they were complete: `bytes` in `files` files.
     ///
     /// # Errors
     ///
-    /// When something is missing, or cannot be removed.
+    /// When a file is missing, or cannot be removed.
     pub fn clear_exactly(&self, files: usize, bytes: u64) -> Result<(), RunError> {
         let (found, found_bytes) = self.clear()?;
         if (found, found_bytes) == (files, bytes) {
@@ -213,8 +213,8 @@ impl Testbed {
     }
 }
 
-/// The processor time that each of two servers has used, with that of the sessions that it has, once they
-/// are at rest: a login leaves work behind, such as the making of keys for the next one.
+/// The processor time that each of two servers and its sessions have used, once they
+/// are idle: after a login a server still has work, such as making keys for the next login.
 pub fn processor_at_rest(servers: [&Server; 2]) -> [Duration; 2] {
     let now = || trees(servers).map(ProcessTree::processor_time);
     let deadline = Instant::now() + REST_LIMIT;
@@ -229,10 +229,10 @@ pub fn processor_at_rest(servers: [&Server; 2]) -> [Duration; 2] {
     }
 }
 
-/// The processor time that each of two servers has used, once no session is left.
+/// The processor time that each of two servers has used, after all sessions have ended.
 pub fn processor_times(servers: [&Server; 2]) -> [Duration; 2] {
     let trees = trees(servers);
-    // A session of the real server is a process, whose time counts when it has been reaped.
+    // A session of the real server is a process, whose time is counted when it is reaped.
     let deadline = Instant::now() + Duration::from_secs(5);
     while trees.iter().any(|tree| tree.processes() > 1) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(5));
@@ -240,7 +240,7 @@ pub fn processor_times(servers: [&Server; 2]) -> [Duration; 2] {
     trees.map(ProcessTree::processor_time)
 }
 
-/// What each of two servers has used since.
+/// The processor time of each of two servers since `before`.
 pub fn processor_since(servers: [&Server; 2], before: [Duration; 2]) -> [Duration; 2] {
     let [first, second] = processor_times(servers);
     [
@@ -253,22 +253,22 @@ fn trees(servers: [&Server; 2]) -> [ProcessTree; 2] {
     servers.map(|server| ProcessTree::of(server.pid()))
 }
 
-/// Why a run gave no number.
+/// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The client did not run.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It, or what it did, was no success.
+    /// The client failed, or its copy was incomplete.
     #[error("{0}")]
     Failed(String),
-    /// The server or the machine has not what the row needs.
+    /// The server or the machine lacks a feature that the row needs.
     #[error("{0}")]
     Unable(String),
     /// A server did not start.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The kernel or a server refused something.
+    /// A system call or a command failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -282,7 +282,7 @@ pub fn pki() -> Result<&'static Pki, RunError> {
     Pki::shared().map_err(|error| RunError::Failed(error.to_string()))
 }
 
-/// A server as sites run it.
+/// A server with the log level of production sites.
 pub fn launch(kind: Kind, root: &Path) -> Launch {
     quiet(kind, Launch::new(kind, root))
 }
@@ -297,7 +297,7 @@ fn pairs(launch: impl Fn(Kind) -> Launch) -> Result<Pairs, LaunchError> {
 fn quiet(kind: Kind, launch: Launch) -> Launch {
     match kind {
         Kind::Gridhaul => launch,
-        // The tests want its whole log; its default is errors only, and that is what sites run.
+        // Tests need its whole log; sites run it with the default, errors only.
         Kind::Globus => launch.arg("-log-level").arg("ERROR"),
     }
 }

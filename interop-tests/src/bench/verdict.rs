@@ -4,14 +4,14 @@ use super::measured::Measured;
 use super::sample::{Contender, Reading};
 use super::target::{Bound, Target};
 
-/// What a measurement says to a target.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// What is wanted, in words.
+    /// The target as text.
     pub wanted: String,
-    /// The result as text, or that there is no number to compare with.
+    /// The result as text.
     pub found: String,
-    /// Whether it is enough; `None` when it cannot be said.
+    /// Whether the target is met; `None` without a result.
     pub met: Option<bool>,
 }
 
@@ -23,7 +23,7 @@ impl Verdict {
         let least = if more { "at least" } else { "at most" };
         let what = match target.reading {
             Reading::Value => String::new(),
-            other => format!("{}: ", other.words()),
+            other => format!("{}: ", other.label()),
         };
         let ours = measured.median(Contender::OURS, target.reading);
         let (wanted, limit, found) = match target.bound {
@@ -45,13 +45,13 @@ impl Verdict {
         };
         Self {
             wanted: format!("{what}{least} {wanted}"),
-            found: found.map_or_else(|| "nothing to compare with".to_owned(), words),
+            found: found.map_or_else(|| "no result".to_owned(), words),
             met: found.map(|found| if more { found >= limit } else { found <= limit }),
         }
     }
 
-    /// `met`, `MISSED`, or that it is open.
-    pub fn word(&self) -> &'static str {
+    /// `met`, `MISSED`, or `open`.
+    pub fn label(&self) -> &'static str {
         match self.met {
             Some(true) => "met",
             Some(false) => "MISSED",
@@ -68,9 +68,9 @@ fn ratio(ours: Option<f64>, other: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::bench::measured::tests::measured;
-    use crate::bench::sample::Way;
+    use crate::bench::sample::Variant;
 
-    const PUMP: Contender = Contender::Pump(Way::Splice);
+    const PUMP: Contender = Contender::Pump(Variant::Splice);
 
     #[test]
     fn more_is_compared_with_theirs_and_with_the_pump() {
@@ -80,9 +80,12 @@ mod tests {
             (PUMP, 2.0),
         ]);
         let verdict = Verdict::of(&Target::of_theirs(1.3), &measured);
-        assert_eq!(verdict.word(), "MISSED");
+        assert_eq!(verdict.label(), "MISSED");
         assert_eq!(verdict.found, "1.25");
-        assert_eq!(Verdict::of(&Target::of_pump(0.95), &measured).word(), "met");
+        assert_eq!(
+            Verdict::of(&Target::of_pump(0.95), &measured).label(),
+            "met"
+        );
     }
 
     #[test]
@@ -91,15 +94,15 @@ mod tests {
         let measured = measured(&[(Contender::OURS, 2.0), (Contender::THEIRS, 1.0)]);
         let target = Target::of_theirs(0.8).of(Reading::Sender);
         let verdict = Verdict::of(&target, &measured);
-        assert_eq!(verdict.word(), "met");
+        assert_eq!(verdict.label(), "met");
         assert!(verdict.wanted.ends_with("at most 0.80 of theirs"));
     }
 
     #[test]
-    fn nothing_to_compare_with_is_no_success() {
+    fn a_missing_result_is_no_success() {
         let measured = measured(&[(Contender::OURS, 2.0)]);
         assert_eq!(
-            Verdict::of(&Target::of_theirs(1.0), &measured).word(),
+            Verdict::of(&Target::of_theirs(1.0), &measured).label(),
             "open"
         );
     }

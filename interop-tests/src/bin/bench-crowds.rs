@@ -1,4 +1,4 @@
-//! What crowds of hostile connections cost a client of another address: our server beside globus-gridftp-server.
+//! The delay that hostile connections cause for a client from another address: our server and globus-gridftp-server.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use gridhaul_interop::bench::hostile::{Attack, Outcome, Size, measure};
     about = "Time a login and a get beside 1,000 hostile connections from three other addresses"
 )]
 struct Arguments {
-    /// Few connections, to see that everything works; targets do not count
+    /// Few connections, as a functional test; targets do not count
     #[arg(long)]
     quick: bool,
     /// Only this attack: silent, unread-listings, unread-transfers, wrong-passwords or half-handshakes
@@ -47,7 +47,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         .filter(|attack| wanted.is_none_or(|wanted| wanted == attack.name()))
         .collect();
     if attacks.is_empty() {
-        return Err("there is no attack of that name".into());
+        return Err("unknown attack".into());
     }
     println!("{}", Outcome::heading());
     let mut all_met = true;

@@ -1,6 +1,7 @@
-//! The driver `rdma` over the RDMA devices of guests, and over the host's loopback, beside perftest and other drivers.
+//! Benchmarks of the driver `rdma` over the RDMA devices of guests and over the host's loopback, compared with perftest
+//! and other drivers.
 //!
-//! Most tables are measured by this program in a guest, where it is started with the name of one.
+//! For most tables this program starts itself in a guest, with the name of the table.
 
 use std::fs;
 use std::io;
@@ -25,7 +26,7 @@ struct Arguments {
     /// Also write the page to this directory
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// Measure the table here, which is a guest
+    /// Measure the table in this process, inside a guest
     #[arg(long, hide = true, conflicts_with = "record")]
     here: bool,
 }
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and prints; false when something is not as it should be.
+/// Measures and prints; false when a target is missed.
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let tables = match arguments.table.as_slice() {
         [] => &Table::ALL[..],
@@ -62,7 +63,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         let section = measure(table)?;
         println!("{}", section.text());
         sections.push(section);
-        // A run that is interrupted leaves what it has.
+        // Written after each table, so that an interrupted run leaves its results.
         if let Some(directory) = &arguments.record {
             record(directory, &introduction, &sections)?;
         }
@@ -70,22 +71,22 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(sections.iter().all(Section::is_met))
 }
 
-/// Writes the page. If there is a `rdma-notes.md` beside it, that becomes its end.
+/// Writes the page. If the directory contains a `rdma-notes.md`, that becomes its end.
 fn record(directory: &Path, introduction: &str, sections: &[Section]) -> io::Result<()> {
     const PAGE: &str = "rdma-devices.md";
-    // Notes on the numbers, written by hand: why one falls short, and what was tried.
+    // Hand-written notes on the numbers: the causes of missed targets, and experiments.
     let notes = fs::read_to_string(directory.join("rdma-notes.md"));
     let notes = notes.map_or_else(|_| String::new(), |notes| format!("\n{notes}"));
     section::write(directory, PAGE, introduction, sections, &notes)
 }
 
-/// What the page begins with.
+/// The introduction of the page.
 const INTRODUCTION: &str = "# The driver rdma over devices in software
 
-This page and its plots are written by `make bench-rdma`. Zeros go from one end of a cable to the other through a driver
-stack, without a server or a file system, in a guest with one processor: both ends, the devices and the cable share it. The
-guest is kept to the last of the host's processors, where a program of the least priority is always busy: one that sleeps is
-slow to wake up on some hosts.
+This page and its plots are written by `make bench-rdma`. Zeros are sent from one end of a cable to the other through a
+driver stack, without a server or a file system, in a guest with one processor, which both ends, the devices and the cable
+share. The guest is pinned to the last processor of the host, which a busy program of the lowest priority keeps out of idle
+states, because leaving these is slow on some hosts.
 
 ";
 

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and prints; false when something is not as it should be.
+/// Measures and prints; false when a target is missed.
 fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let sections = rdma::measure(|section| println!("{}", section.text()))?;
     if let Some(directory) = &arguments.record {

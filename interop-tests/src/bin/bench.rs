@@ -1,7 +1,7 @@
-//! The benchmark of record: our server, the real one and the bare pump, in turn.
+//! The benchmark of record: our server, the real one and the bare pump.
 //!
-//! All of them move the same files, so that other load on the machine affects all alike. Each run is
-//! checked: all files arrived, in full length. A row that fails is a line with the reason.
+//! They run alternately with the same files, so that other load on the machine affects all of them equally. Each run is
+//! checked: all files arrived with full length. A contender that fails is a line with the reason.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,26 +17,26 @@ use gridhaul_interop::bench::row::Row;
 use gridhaul_interop::bench::testbed::Testbed;
 use gridhaul_interop::bench::{machine, pump, record, rows, table};
 
-/// How much memory is kept for files, in large ones: files of several kinds are there at once.
+/// The memory reserve, in large files: files of several kinds exist at once.
 const RESERVED: u64 = 5;
 
 #[derive(Debug, Parser)]
 #[command(about = "Measure gridhaul-server beside globus-gridftp-server and the kernel's limit")]
 struct Arguments {
-    /// Small sizes and one run of each: to see that everything works, not how fast
+    /// Small sizes and one run of each, as a functional test
     #[arg(long)]
     quick: bool,
     /// Only rows whose name contains this; may be given several times
     #[arg(long, value_name = "NAME")]
     row: Vec<String>,
-    /// Runs of each row and contender, 7 by default; the median counts. A row that has used up its time
+    /// Runs of each row and contender, 7 by default; the median counts. A row that reaches its time limit
     /// makes fewer
     #[arg(long, value_name = "COUNT")]
     repeat: Option<usize>,
     /// The processors that servers, clients and pump may use, such as 0,2-3. Default: all
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
-    /// A directory on a disk, for files that are not in memory. Default: that of temporary files
+    /// A directory on a disk, for files that are not in memory. Default: the temporary directory
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
     /// Also write the tables and charts to this directory, after each row
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and prints; false when a candidate that can run a row gave no number.
+/// Measures and prints; false when a contender that can run a row has no result.
 fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let rows = wanted(rows::all(), &arguments.row)?;
     if let Some(cpus) = &arguments.cpus {
@@ -85,14 +85,15 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let testbed = Testbed::new(sizes, &disk, std::env::current_exe()?)?;
     let mut facts = machine::facts();
     facts.extend(machine::programs());
-    facts.push(("files", sizes.words()));
-    let runs = format!("the median of {repeat}, in turn; of fewer where a row's time was over");
+    facts.push(("files", sizes.label()));
+    let runs =
+        format!("the median of {repeat} alternating runs, or fewer at the time limit of a row");
     facts.push(("runs", runs));
     for (name, words) in &facts {
         println!("{name}: {words}");
     }
     println!(
-        "A ratio of more than 1 means that ours is better. Spread: the run furthest from the median.\n"
+        "A ratio above 1 means that ours is better. Spread: the largest deviation from the median.\n"
     );
     print!("{}", table::heading());
     let record = |measured: &[Measured]| match &arguments.record {
@@ -103,7 +104,7 @@ fn measure(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(measured.iter().all(Measured::is_complete))
 }
 
-/// Runs the rows and prints each when it is done; says what is left on standard error.
+/// Runs the rows and prints each when it is done; prints the progress on standard error.
 fn run(
     rows: Vec<Row>,
     testbed: &Testbed,
@@ -126,7 +127,7 @@ fn run(
         let row = Measured::take(row, testbed, repeat);
         print!("{}", table::text(&row));
         measured.push(row);
-        // A run that is interrupted leaves what it has.
+        // Written after each row, so that an interrupted run leaves its results.
         record(&measured)?;
     }
     Ok(measured)
@@ -140,7 +141,7 @@ fn wanted(rows: Vec<Row>, names: &[String]) -> Result<Vec<Row>, String> {
     let rows: Vec<Row> = rows.into_iter().filter(is_wanted).collect();
     if rows.is_empty() {
         let all = all.join(", ");
-        return Err(format!("there is no such row; there are {all}"));
+        return Err(format!("unknown row; the rows are {all}"));
     }
     Ok(rows)
 }

@@ -1,4 +1,4 @@
-//! Runs a program in a guest, and ends as it does: cargo's runner for tests that need devices for RDMA.
+//! Runs a program in a guest and exits with its status: cargo's runner for tests that need RDMA devices.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         .time_limit(Duration::from_secs(arguments.seconds));
     match guest.run() {
         Ok(report) => {
-            // Who closed our output does not want to hear of it.
+            // A closed standard output is no error.
             let _ = io::stdout().write_all(&report.output);
             report.status.into()
         }

@@ -1,4 +1,4 @@
-//! Runs the table and prints it, ours beside the real server's.
+//! Runs the table and prints the outcomes of both servers.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,7 +15,7 @@ struct Arguments {
     /// Run against these servers.
     #[arg(long, value_enum, default_value = "both")]
     server: Servers,
-    /// Run so many cases at a time.
+    /// The number of concurrent cases.
     #[arg(long, default_value_t = 3)]
     workers: usize,
     /// Print the names of the cases and run nothing.

@@ -1,8 +1,8 @@
-//! Holds many sessions against our server and looks for what they leave behind.
+//! Leak test: holds many sessions with our server and checks its resources afterwards.
 //!
-//! Some of the sessions transfer all the time, in stream mode and in MODE E, and compare every byte.
+//! Some of the sessions transfer continuously, in stream mode and in MODE E, and compare every byte.
 //! Afterwards the server must be back to the processes, threads, descriptors and memory that it had
-//! before they connected. With `--small-files` a real client copies many files of 1 KiB instead.
+//! before they connected. With `--small-files` `globus-url-copy` copies many files of 1 KiB instead.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use clap::Parser;
 use gridhaul_interop::Kind;
-use gridhaul_interop::bench::many::Many;
+use gridhaul_interop::bench::small_files::SmallFiles;
 use gridhaul_interop::bench::soak::Soak;
 use gridhaul_interop::support::scratch::Scratch;
 
 #[derive(Debug, Parser)]
 #[command(about = "Run many sessions against the server and look for leaks")]
 struct Arguments {
-    /// Sessions in all
+    /// The number of sessions
     #[arg(long, default_value_t = 500)]
     sessions: usize,
-    /// Those of them that transfer all the time
+    /// The number of sessions that transfer continuously
     #[arg(long, default_value_t = 100)]
     transferring: usize,
-    /// How long to hold them
+    /// The duration
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Copy so many files of 1 KiB instead, and look for the same
+    /// Copy this number of files of 1 KiB instead
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["sessions", "transferring", "seconds", "theirs"])]
     small_files: Option<usize>,
     /// Run against globus-gridftp-server instead
@@ -51,20 +51,20 @@ fn main() -> ExitCode {
         Ok(scratch) => scratch,
         Err(error) => return fail(&error),
     };
-    let complaints = match arguments.small_files {
-        Some(files) => Many { files, bytes: 1024 }
+    let problems = match arguments.small_files {
+        Some(files) => SmallFiles { files, bytes: 1024 }
             .run(scratch.path())
             .map(|copied| {
                 print!("{copied}");
-                copied.complaints()
+                copied.problems()
             }),
         None => soak.run(scratch.path()).map(|outcome| {
             print!("{outcome}");
-            outcome.complaints()
+            outcome.problems()
         }),
     };
-    match complaints {
-        Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
+    match problems {
+        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => fail(&error),
     }

@@ -8,15 +8,15 @@ use super::context::Context;
 use super::setup::{Partners, Role, Setup};
 use crate::support::{Failure, UserKind};
 
-/// One case of the table: something that a user does with one client program.
+/// One case of the table: an action of a user with one client program.
 #[derive(Clone)]
 pub struct Case {
-    /// `client/area/what`, unique in the table.
+    /// `client/area/action`, unique in the table.
     pub name: String,
     /// The servers, user and environment that it needs.
     pub setup: Setup,
-    /// Why the real server is expected to fail, if it is. Ours must pass all the same.
-    pub oddity: Option<&'static str>,
+    /// Why the real server is expected to fail, if it is. Ours must pass in any case.
+    pub deviation: Option<&'static str>,
     /// How often to try when the client program crashes.
     pub(super) attempts: usize,
     run: Arc<Run>,
@@ -33,13 +33,13 @@ impl Case {
         Self {
             name: name.into(),
             setup: Setup::default(),
-            oddity: None,
+            deviation: None,
             attempts: 1,
             run: Arc::new(run),
         }
     }
 
-    /// The case once for each way in which two servers can take part in a third-party copy.
+    /// The case once for each pair of servers in a third-party copy.
     pub fn third_party<F>(name: impl fmt::Display, run: F) -> Vec<Self>
     where
         F: Fn(&Context<'_>) -> Result<Observation, Failure> + Send + Sync + Clone + 'static,
@@ -54,14 +54,14 @@ impl Case {
             .collect()
     }
 
-    /// Says that the real server is known not to pass, and why.
+    /// Documents that the real server fails, and why.
     #[must_use]
-    pub fn oddity(mut self, reason: &'static str) -> Self {
-        self.oddity = Some(reason);
+    pub fn deviation(mut self, reason: &'static str) -> Self {
+        self.deviation = Some(reason);
         self
     }
 
-    /// Takes servers for users with certificates, and has clients act for `user`.
+    /// Uses servers for users with certificates, and runs clients for `user`.
     #[must_use]
     pub fn gsi(mut self, user: UserKind) -> Self {
         self.setup.roles = [Role::Gsi, Role::SecondGsi];
@@ -69,7 +69,7 @@ impl Case {
         self
     }
 
-    /// Takes servers that make RSA keys for what users with certificates delegate.
+    /// Uses servers that make RSA keys for delegated credentials.
     #[must_use]
     pub fn rsa_delegations(mut self) -> Self {
         self.setup.roles = [Role::GsiRsa, Role::SecondGsiRsa];
@@ -83,8 +83,7 @@ impl Case {
         self
     }
 
-    /// Says that the client program itself crashes now and then, with any server: then the case
-    /// begins anew, so often.
+    /// Allows this number of attempts, for client programs that sometimes crash with any server.
     #[must_use]
     pub fn crashing(mut self, attempts: usize) -> Self {
         self.attempts = attempts;
@@ -102,23 +101,23 @@ impl fmt::Debug for Case {
         f.debug_struct("Case")
             .field("name", &self.name)
             .field("partners", &self.setup.partners)
-            .field("oddity", &self.oddity)
+            .field("deviation", &self.deviation)
             .finish_non_exhaustive()
     }
 }
 
-/// What a user saw that must be the same with both servers; empty when content and exit status,
-/// which the case checks itself, say it all.
+/// Output that must be the same with both servers. It is empty when content and exit status,
+/// which the case checks itself, are sufficient.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Observation(pub String);
 
 impl Observation {
-    /// Nothing that has to be compared.
+    /// No output to compare.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Lines whose order does not matter.
+    /// Output whose lines may come in any order.
     pub fn unordered(text: &str) -> Self {
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();

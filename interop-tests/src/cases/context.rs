@@ -10,9 +10,9 @@ use super::setup::{Partners, Role, Setup};
 use super::testbed::Testbed;
 use crate::support::{Client, Failure, Kind, Pki, Server, chown_to_nobody, content, url};
 
-/// What one run of a case works with.
+/// The servers, directories and environment of one run of a case.
 ///
-/// Names of files are relative to the case's own directory, of which there is one in the servers'
+/// Names of files are relative to the directories of the case: one in the servers'
 /// tree (*remote*) and one outside of it (*local*).
 #[derive(Debug)]
 pub struct Context<'a> {
@@ -70,12 +70,12 @@ impl<'a> Context<'a> {
         self.subject
     }
 
-    /// The server that files come from; also the one of cases with a single server.
+    /// The source; also the server of cases with a single server.
     pub fn source(&self) -> &'a Server {
         self.source
     }
 
-    /// The server that files go to.
+    /// The destination.
     pub fn destination(&self) -> &'a Server {
         self.destination
     }
@@ -88,7 +88,7 @@ impl<'a> Context<'a> {
     pub fn server(&self, role: Role) -> Result<&'a Server, Failure> {
         if role == Role::Ipv6 && !has_ipv6() {
             return Err(Failure::Unable(
-                "this machine has no IPv6 address besides ::1, without which programs do not try \
+                "this machine has no IPv6 address except ::1, and without another one programs do not try \
                  IPv6"
                     .into(),
             ));
@@ -120,7 +120,7 @@ impl<'a> Context<'a> {
         self.destination.url(&self.name(name))
     }
 
-    /// URL of `name` at the source for programs to which a path in a URL begins in the home
+    /// URL of `name` at the source for programs that resolve the path of a URL in the home
     /// directory, which is the served root.
     pub fn home_url(&self, name: &str) -> String {
         format!("{}/{}", self.source.base(), url::escape(&self.name(name)))
@@ -131,12 +131,12 @@ impl<'a> Context<'a> {
         self.source.path(&self.name(name))
     }
 
-    /// Where `name` is on this machine, in the servers' tree.
+    /// The path of `name` on this machine, in the servers' tree.
     pub fn remote(&self, name: &str) -> PathBuf {
         self.testbed.remote().join(&self.directory).join(name)
     }
 
-    /// Where `name` is on this machine, outside of the servers' tree.
+    /// The path of `name` on this machine, outside of the servers' tree.
     pub fn local(&self, name: &str) -> PathBuf {
         self.testbed.local().join(&self.directory).join(name)
     }
@@ -149,7 +149,7 @@ impl<'a> Context<'a> {
         )
     }
 
-    /// Makes a remote file with some content of `bytes` bytes.
+    /// Makes a remote file of `bytes` bytes.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl<'a> Context<'a> {
         Ok(path)
     }
 
-    /// Makes a local file with some content of `bytes` bytes.
+    /// Makes a local file of `bytes` bytes.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     ///
-    /// When something cannot be removed.
+    /// When a file cannot be removed.
     pub fn clear(&self) -> io::Result<()> {
         for directory in [self.remote(""), self.local("")] {
             remove(&directory)?;
@@ -229,7 +229,7 @@ impl<'a> Context<'a> {
 
 impl Drop for Context<'_> {
     fn drop(&mut self) {
-        // What is left goes with the arena.
+        // The testbed removes the remaining files.
         let _ = remove(&self.remote(""));
         let _ = remove(&self.local(""));
     }
@@ -239,7 +239,7 @@ fn pki() -> Result<&'static Pki, Failure> {
     Pki::shared().map_err(|error| Failure::Wrong(error.to_string()))
 }
 
-/// Removes a tree, also directories in it that a case has closed to us.
+/// Removes a tree, including directories whose permissions a case has removed.
 fn remove(top: &Path) -> io::Result<()> {
     let mut directories = vec![top.to_owned()];
     while let Some(directory) = directories.pop() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::run::{Outcome, Row, Verdict};
 
-/// How many characters of a reason stand in the line of its case; all of it follows at the end.
+/// The number of characters of a reason in the line of its case; the end of the report has all of it.
 const SHORT_REASON: usize = 100;
 
 /// Collects rows while they are printed.
@@ -14,34 +14,34 @@ pub struct Report {
     failures: Vec<(String, String)>,
     rows: usize,
     not_run: usize,
-    oddities: usize,
+    deviations: usize,
 }
 
 impl Report {
     /// The heading.
     pub fn heading() -> String {
-        format!("{:<92} {:>11}  {:>11}", "case", "ours", "real server")
+        format!("{:<92} {:>11}  {:>15}", "case", "ours", "real server")
     }
 
-    /// Counts a row and gives its line.
+    /// Counts a row and returns its line.
     pub fn line(&mut self, row: &Row) -> String {
         self.rows += 1;
         let mut line = format!("{:<92} {:>11}", row.name, cell(row.ours.as_ref()));
         let theirs = row.theirs.as_ref();
-        let odd = row
-            .oddity
+        let deviation = row
+            .deviation
             .filter(|_| theirs.is_some_and(|it| it.verdict.failure().is_some()));
-        match (theirs, odd) {
+        match (theirs, deviation) {
             (Some(outcome), Some(_)) => {
-                self.oddities += 1;
+                self.deviations += 1;
                 let _ = write!(
                     line,
-                    "  {:>11}",
-                    format!("odd {}", seconds(outcome.elapsed))
+                    "  {:>15}",
+                    format!("differs {}", seconds(outcome.elapsed))
                 );
             }
             _ => {
-                let _ = write!(line, "  {:>11}", cell(theirs));
+                let _ = write!(line, "  {:>15}", cell(theirs));
             }
         }
         if let Some(reason) = row.failure() {
@@ -52,13 +52,13 @@ impl Report {
                 first.chars().take(SHORT_REASON).collect::<String>()
             );
             self.failures.push((row.name.clone(), reason));
-        } else if let Some(reason) = odd {
+        } else if let Some(reason) = deviation {
             let _ = write!(line, "  ({reason})");
         } else if let Some(reason) = row.not_run() {
             self.not_run += 1;
             let _ = write!(line, "  ({reason})");
-        } else if let (Some(reason), Some(_)) = (row.oddity, theirs) {
-            let _ = write!(line, "  (not odd this time: {reason})");
+        } else if let (Some(reason), Some(_)) = (row.deviation, theirs) {
+            let _ = write!(line, "  (no deviation this time: {reason})");
         }
         line
     }
@@ -77,12 +77,12 @@ impl Report {
         let _ = write!(
             text,
             "\n{} cases: {} passed, {} failed, {} not run on this machine; \
-             the real server is odd in {}; {:.0} s",
+             the real server deviates in {}; {:.0} s",
             self.rows,
             self.rows - self.failures.len() - self.not_run,
             self.failures.len(),
             self.not_run,
-            self.oddities,
+            self.deviations,
             elapsed.as_secs_f64()
         );
         text

@@ -1,4 +1,4 @@
-//! Runs cases against both servers and sets the outcomes side by side.
+//! Runs cases against both servers and compares the outcomes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,18 +16,18 @@ use crate::support::{Failure, Kind};
 pub struct Row {
     /// The case's name.
     pub name: String,
-    /// Why the real server is not expected to pass, if it is not.
-    pub oddity: Option<&'static str>,
-    /// Our server's outcome; `None` when it was not asked for.
+    /// Why the real server is expected to fail, if it is.
+    pub deviation: Option<&'static str>,
+    /// Our server's outcome; `None` when it was not tested.
     pub ours: Option<Outcome>,
-    /// The real server's outcome; `None` when it was not asked for, or the case has nothing to ask
+    /// The real server's outcome; `None` when it was not tested, or the case does not apply to
     /// it.
     pub theirs: Option<Outcome>,
 }
 
 impl Row {
-    /// What is wrong with our server, by this case; also when only the real one can be blamed for
-    /// making the case worthless.
+    /// Why the case failed. An undocumented failure of the real server counts as well, because it makes
+    /// the case worthless.
     pub fn failure(&self) -> Option<String> {
         let ours = self
             .ours
@@ -39,14 +39,14 @@ impl Row {
             .and_then(|outcome| outcome.verdict.failure());
         match (ours, theirs) {
             (Some(reason), _) => Some(reason.to_owned()),
-            (None, Some(reason)) if self.oddity.is_none() => {
+            (None, Some(reason)) if self.deviation.is_none() => {
                 Some(format!("the real server: {reason}"))
             }
             _ => None,
         }
     }
 
-    /// Why this machine cannot run the case, if it cannot.
+    /// Why the case was not run on this machine, if so.
     pub fn not_run(&self) -> Option<&str> {
         [&self.ours, &self.theirs]
             .into_iter()
@@ -57,7 +57,7 @@ impl Row {
             })
     }
 
-    /// Turns our pass into a failure if a user would see something else than with the real server.
+    /// Turns our pass into a failure if the output differs from that with the real server.
     fn compare(&mut self) {
         if let (
             None,
@@ -69,35 +69,35 @@ impl Row {
                 verdict: Verdict::Passed(theirs),
                 ..
             }),
-        ) = (self.oddity, &mut self.ours, &self.theirs)
+        ) = (self.deviation, &mut self.ours, &self.theirs)
             && let Verdict::Passed(ours) = &*verdict
             && ours != theirs
         {
             *verdict = Verdict::Failed(format!(
-                "a user sees something else\n--- ours\n{}\n--- the real server\n{}",
+                "the output differs\n--- ours\n{}\n--- the real server\n{}",
                 ours.0, theirs.0
             ));
         }
     }
 }
 
-/// How one run of a case ended.
+/// The result of one run of a case.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The word.
+    /// The verdict.
     pub verdict: Verdict,
     /// How long it took.
     pub elapsed: Duration,
 }
 
-/// How a case ended.
+/// The verdict on a run.
 #[derive(Debug)]
 pub enum Verdict {
-    /// As it should, with what a user saw.
+    /// Passed, with the observed output.
     Passed(Observation),
-    /// Otherwise, and why.
+    /// Failed, and why.
     Failed(String),
-    /// The machine cannot do it, and why.
+    /// Not possible on this machine, and why.
     NotRun(String),
 }
 
@@ -122,7 +122,7 @@ pub fn run(
 ) {
     let concerns =
         |case: &Case, kind| kind == Kind::Gridhaul || case.setup.partners.concern_globus();
-    // Case by case, both servers of one case next to each other.
+    // Case by case, with both servers of a case one after the other.
     let runs: Vec<(usize, Kind)> = (0..cases.len())
         .flat_map(|index| kinds.iter().map(move |&kind| (index, kind)))
         .filter(|&(index, kind)| concerns(&cases[index], kind))
@@ -147,7 +147,7 @@ pub fn run(
             }
             for run in awaited {
                 while !outcomes.contains_key(run) {
-                    // Fails only when a worker panicked, and then so does the scope.
+                    // Fails only when a worker panicked, and then the scope panics, too.
                     let Ok((index, kind, outcome)) = receiver.recv() else {
                         return;
                     };
@@ -156,7 +156,7 @@ pub fn run(
             }
             let mut row = Row {
                 name: case.name.clone(),
-                oddity: case.oddity,
+                deviation: case.deviation,
                 ours: outcomes.remove(&(index, Kind::Gridhaul)),
                 theirs: outcomes.remove(&(index, Kind::Globus)),
             };
@@ -181,7 +181,7 @@ fn run_one(case: &Case, kind: Kind, testbed: &Testbed) -> Outcome {
     }
 }
 
-/// Runs the case, from the beginning again if its client crashes and may do so.
+/// Runs the case, again from the beginning if its client crashes and attempts are left.
 fn attempt(case: &Case, context: &Context<'_>) -> Result<Observation, Failure> {
     let mut result = case.run(context);
     for _ in 1..case.attempts {
@@ -215,13 +215,13 @@ mod tests {
     }
 
     fn failure(
-        oddity: Option<&'static str>,
+        deviation: Option<&'static str>,
         ours: Option<Outcome>,
         theirs: Option<Outcome>,
     ) -> Option<String> {
         let mut row = Row {
             name: "case".into(),
-            oddity,
+            deviation,
             ours,
             theirs,
         };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn both_must_pass_and_show_the_same() {
+    fn both_must_pass_with_the_same_output() {
         assert_eq!(failure(None, passed("a"), passed("a")), None);
         assert_eq!(failure(None, passed("a"), None), None);
         assert_eq!(failure(None, failed("why"), passed("")), Some("why".into()));
@@ -242,19 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_real_server_counts_unless_the_case_calls_it_odd() {
+    fn a_failure_of_the_real_server_counts_unless_the_case_documents_it() {
         let reason = failure(None, passed(""), failed("why")).unwrap();
         assert_eq!(reason, "the real server: why");
-        assert_eq!(failure(Some("odd"), passed(""), failed("why")), None);
+        assert_eq!(failure(Some("documented"), passed(""), failed("why")), None);
         assert_eq!(
-            failure(Some("odd"), failed("ours"), failed("why")),
+            failure(Some("documented"), failed("ours"), failed("why")),
             Some("ours".into())
         );
-        assert_eq!(failure(Some("odd"), passed("a"), passed("b")), None);
+        assert_eq!(failure(Some("documented"), passed("a"), passed("b")), None);
     }
 
     #[test]
-    fn rows_come_in_the_order_of_the_table_and_without_those_that_ask_nothing() {
+    fn rows_come_in_the_order_of_the_table_without_cases_that_do_not_apply() {
         let case = |name: &str| {
             Case::new(name, |_| {
                 Err::<Observation, _>(Failure::Unable("no".into()))
@@ -269,11 +269,11 @@ mod tests {
             assert!(row.ours.is_none() && row.theirs.is_some());
             names.push(row.name);
         });
-        assert_eq!(names, ["one", "two", "three", "pair (to its like)"]);
+        assert_eq!(names, ["one", "two", "three", "pair (to its own kind)"]);
     }
 
     #[test]
-    fn a_case_begins_anew_when_its_client_crashes_if_it_may() {
+    fn a_case_with_attempts_left_is_repeated_when_its_client_crashes() {
         let testbed = Testbed::new().unwrap();
         for (attempts, passes) in [(1, false), (2, true)] {
             let runs = AtomicUsize::new(0);

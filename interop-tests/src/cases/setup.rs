@@ -1,4 +1,4 @@
-//! What a case needs: servers in which roles, and for which user its client programs act.
+//! The setup of a case: the roles of its servers, and the user of its client programs.
 
 use std::ffi::OsString;
 
@@ -65,7 +65,7 @@ impl Partners {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::One => "alone",
-            Self::Alike => "to its like",
+            Self::Alike => "to its own kind",
             Self::ToGlobus => "to the real server",
             Self::FromGlobus => "from the real server",
         }

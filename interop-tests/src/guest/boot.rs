@@ -1,4 +1,4 @@
-//! Starts a kernel, waits for its end, and reads what its command left.
+//! Boots a guest, waits for its end, and reads the output of its command.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,16 +18,16 @@ use super::kernel::{self, DIRECTORY};
 use crate::support::guest_network::Network;
 use crate::support::process_group::ProcessGroup;
 
-/// A guest and the command that it is started for.
+/// A guest and the command that it runs.
 #[derive(Debug)]
 pub struct Guest {
     network: Network,
     memory_mib: u32,
     limit: Duration,
-    /// Of the host's, by its number; any without one.
+    /// The number of the host's processor; any without one.
     processor: Option<usize>,
     words: Vec<OsString>,
-    /// Where it shares its network with another guest: its end, and what the cable is for the host.
+    /// Its end of a cable to another guest, and the socket that carries the packets on the host.
     cable: Option<(End, OwnedFd)>,
 }
 
@@ -45,22 +45,22 @@ impl Guest {
         }
     }
 
-    /// Sets how much memory it has, in MiB.
+    /// Sets its memory, in MiB.
     #[must_use]
     pub fn memory_mib(mut self, mib: u32) -> Self {
         self.memory_mib = mib;
         self
     }
 
-    /// Sets how long it may run.
+    /// Sets its time limit.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Keeps it to one processor of the host. It has one of its own, but is two programs that take turns, its kernel and the
-    /// process whose calls that carries out: where each has a processor, every call wakes the other one twice.
+    /// Pins it to one processor of the host. User-mode Linux runs its kernel and its user process as two host processes, of which only
+    /// one runs at a time: on two processors every system call would need two wake-ups across processors.
     #[must_use]
     pub fn on_processor(mut self, number: usize) -> Self {
         self.processor = Some(number);
@@ -73,11 +73,11 @@ impl Guest {
         self
     }
 
-    /// Boots it, and returns when its command has ended.
+    /// Boots it and returns after its command has ended.
     ///
     /// # Errors
     ///
-    /// When the kernel cannot be built, does not boot, or is not done in time. A command that fails is not an error:
+    /// When the kernel cannot be built, does not boot, or exceeds the time limit. A command that fails is not an error:
     /// see [`Report::status`].
     pub fn run(&self) -> Result<Report, GuestError> {
         self.start()?.wait(self.limit)
@@ -89,10 +89,10 @@ impl Guest {
     }
 }
 
-/// What a guest's command did.
+/// The result of a guest's command.
 #[derive(Debug)]
 pub struct Report {
-    /// Its exit status, 128 and more for a signal.
+    /// Its exit status; 128 plus the number of a signal.
     pub status: u8,
     /// Its standard output and standard error.
     pub output: Vec<u8>,
@@ -105,9 +105,9 @@ impl fmt::Display for Report {
     }
 }
 
-/// A guest that was started.
+/// A running guest.
 pub(super) struct Machine {
-    /// Its directory on the host, with its command and what it leaves.
+    /// Its directory on the host, with its command and output.
     share: TempDir,
     group: ProcessGroup,
 }
@@ -124,13 +124,13 @@ impl Machine {
         Ok(Self { share, group })
     }
 
-    /// Returns when its command has ended.
+    /// Returns after its command has ended.
     pub(super) fn wait(mut self, limit: Duration) -> Result<Report, GuestError> {
         let status = self.group.wait(limit)?;
         if status.is_none() {
             return Err(GuestError::TimedOut {
                 limit,
-                output: self.words(),
+                output: self.log(),
             });
         }
         let ended = String::from_utf8_lossy(&self.read("status")).into_owned();
@@ -140,15 +140,15 @@ impl Machine {
                 output: self.read("output"),
             }),
             _ => Err(GuestError::Boot {
-                console: self.words(),
+                console: self.log(),
             }),
         }
     }
 
-    /// All that it has said until now.
-    pub(super) fn words(&self) -> String {
-        let said = ["network.log", "output", "console"].map(|name| self.read(name));
-        String::from_utf8_lossy(&said.concat()).into_owned()
+    /// Its output and console until now.
+    pub(super) fn log(&self) -> String {
+        let logs = ["network.log", "output", "console"].map(|name| self.read(name));
+        String::from_utf8_lossy(&logs.concat()).into_owned()
     }
 
     fn read(&self, name: &str) -> Vec<u8> {
@@ -177,14 +177,14 @@ fn machine(guest: &Guest, kernel: &Path, share: &Path) -> io::Result<Command> {
         .arg(format!("mem={}M", guest.memory_mib))
         .args(["rootfstype=hostfs", "rootflags=/", "ro"])
         .args(["con0=null,fd:2", "con=null", "ssl=null", "quiet"])
-        // A kernel that panics ends.
+        // The kernel exits after a panic.
         .arg("panic=-1")
         .arg(format!("uml_dir={}/", share.display()))
         .arg(format!("init={DIRECTORY}/init"))
-        // What the kernel does not know becomes a variable of the first process.
+        // Unknown parameters become environment variables of init.
         .arg(format!("share={}", share.display()))
         .arg(format!("network={network}"))
-        // Its memory is a file, which belongs into ours: without these it looks for a tmpfs itself.
+        // Its memory is a temporary file. Without these variables it chooses a tmpfs itself.
         .env_remove("TMPDIR")
         .env_remove("TMP")
         .env_remove("TEMP")
@@ -203,10 +203,10 @@ fn machine(guest: &Guest, kernel: &Path, share: &Path) -> io::Result<Command> {
     Ok(machine)
 }
 
-/// The words of the command, each with a zero behind it.
+/// The arguments of the command, each terminated by a zero byte.
 fn command(guest: &Guest) -> Vec<u8> {
     let variables = std::env::vars_os()
-        // Its temporary files are in memory of its own.
+        // The guest has its own tmpfs for temporary files.
         .filter(|(name, _)| name != "TMPDIR")
         .map(|(mut name, value)| {
             name.push("=");

@@ -1,6 +1,6 @@
 //! The ends of the cable between two guests.
 
-/// What tells a test program that it runs in a guest: its end of the cable, or both.
+/// The variable by which a test program detects that it runs in a guest. Its value is `left`, `right` or `both`.
 pub(super) const MARK: &str = "GRIDHAUL_GUEST";
 
 /// An end of a cable between two guests.

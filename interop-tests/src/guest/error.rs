@@ -6,24 +6,24 @@ use std::time::Duration;
 /// Why a guest did not run its command to the end.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// Its kernel was not built.
-    #[error("the guest's kernel is not there: {0}")]
+    /// Its kernel could not be built.
+    #[error("the guest's kernel could not be built: {0}")]
     Kernel(String),
-    /// It ended early.
-    #[error("the guest did not run the command; it said: {console}")]
+    /// It ended without running the command.
+    #[error("the guest did not run the command; its console: {console}")]
     Boot {
-        /// What was on its console.
+        /// The text of its console.
         console: String,
     },
-    /// It was killed.
-    #[error("the guest was not done in {} s; until then: {output}", limit.as_secs())]
+    /// It exceeded the time limit and was killed.
+    #[error("the guest exceeded its limit of {} s; its output: {output}", limit.as_secs())]
     TimedOut {
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
-        /// What the command had printed, and the console.
+        /// The output of the command, and the console.
         output: String,
     },
-    /// The host's kernel refused something.
+    /// A system call on the host failed.
     #[error("cannot run a guest: {0}")]
     System(#[from] io::Error),
 }

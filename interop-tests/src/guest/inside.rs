@@ -1,4 +1,4 @@
-//! Runs a test in a guest, or in two.
+//! Runs a test in one guest or in two.
 
 use std::ffi::OsString;
 
@@ -11,11 +11,11 @@ use super::neighbour::{self, Neighbour};
 use crate::support::Pki;
 use crate::support::guest_network::Network;
 
-/// Runs the test of this name, which is the caller, in a guest: there `body` is called.
+/// Runs the test of this name, which is the caller, in a guest, where it calls `body`.
 ///
 /// # Panics
 ///
-/// When there is no guest, or the test fails in it.
+/// When the guest does not boot, or the test fails in it.
 pub fn inside(network: Network, test: &str, body: impl FnOnce()) {
     if std::env::var_os(MARK).is_some() {
         return body();
@@ -23,16 +23,16 @@ pub fn inside(network: Network, test: &str, body: impl FnOnce()) {
     passed(Guest::new(network, this_test(test)).run());
 }
 
-/// Runs the test of this name, which is the caller, in two guests that are two hosts with a cable between them. `body` is
-/// called in the one at the end `left`; the one at `right` does what it is asked to.
+/// Runs the test of this name, which is the caller, in two guests that are connected by a cable. The guest at the end `left`
+/// calls `body`; the guest at `right` runs the commands of [`Neighbour`].
 ///
 /// # Panics
 ///
-/// When a guest is missing, or the test fails.
+/// When a guest does not boot, or the test fails.
 pub fn on_two_hosts(network: Network, test: &str, body: impl FnOnce(&Neighbour)) {
     let mark = std::env::var(MARK).ok();
     if mark.as_deref() == Some(mark_of(Some(End::Left))) {
-        return body(&Neighbour::meet().expect("a neighbour"));
+        return body(&Neighbour::connect().expect("a neighbour"));
     }
     if mark.as_deref() == Some(mark_of(Some(End::Right))) {
         return neighbour::serve().expect("a service to the neighbour");
@@ -49,17 +49,17 @@ pub fn on_two_hosts(network: Network, test: &str, body: impl FnOnce(&Neighbour))
     let right = guest(End::Right, right).start().expect("a second guest");
     let outcome = left.run();
     if !matches!(&outcome, Ok(report) if report.status == 0) {
-        println!("The neighbour said: {}", right.words());
+        println!("The log of the neighbour: {}", right.log());
     }
     passed(outcome);
 }
 
-/// The command that runs only this test of this program, with the host's certificates.
+/// The command that runs only this test of this test program, with the host's certificates.
 fn this_test(name: &str) -> Vec<OsString> {
     let certificates = Pki::shared().expect("certificates").variable();
     let program = std::env::current_exe().expect("the path of this program");
     let words = ["--exact", name, "--include-ignored", "--nocapture"].map(OsString::from);
-    // The command is one of env(1), which takes variables first.
+    // The guest runs the command with env(1), which takes variables first.
     [certificates, program.into_os_string()]
         .into_iter()
         .chain(words)

@@ -1,14 +1,14 @@
-//! Where the guest's kernel is. A script builds it, so that it can be had before anything is compiled.
+//! The guest's kernel. A script builds it, so that a make target can do that before any crate is compiled.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::error::GuestError;
 
-/// The script, and where the other files of the guest are.
+/// The directory of the script and of the other files of the guest.
 pub(super) const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guest");
 
-/// The kernel; it is built first if the cache does not have it, which takes minutes.
+/// The path of the kernel. If the cache does not have it, it is built first, which takes minutes.
 pub(super) fn path() -> Result<PathBuf, GuestError> {
     let script = Command::new(format!("{DIRECTORY}/build-kernel"))
         .stdin(Stdio::null())

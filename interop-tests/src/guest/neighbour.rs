@@ -1,5 +1,5 @@
-//! What one of two guests has the other do: a shell at the other end of the cable, without any protection, because
-//! no other host is there.
+//! Runs commands of one guest in the other: a remote shell at the other end of the cable. It needs no authentication,
+//! because no other host is on the network.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::guest_network::RIGHT;
 
-/// Where the shell listens: the port of rsh, whose manners it has.
+/// The port of the shell: that of rsh, which works in the same way.
 const PORT: u16 = 514;
 
-/// How long a guest may take to boot, and a command to run.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time limit for a guest to boot, and for a command to run.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The longest command, in bytes.
 const LINE_LIMIT: usize = 64 << 10;
@@ -26,25 +26,25 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// The file there with what the last command of [`Neighbour::words`] has written to its standard error.
+    /// The file in that guest with the standard error of the last command of [`Neighbour::wrapper`].
     pub const ERRORS: &str = "/run/errors";
 
     /// Waits until it has booted.
-    pub(super) fn meet() -> io::Result<Self> {
+    pub(super) fn connect() -> io::Result<Self> {
         let address: IpAddr = RIGHT.parse().map_err(io::Error::other)?;
         let shell = SocketAddr::new(address, PORT);
         let started = Instant::now();
-        while let Err(error) = TcpStream::connect_timeout(&shell, PATIENCE) {
-            if started.elapsed() > PATIENCE {
+        while let Err(error) = TcpStream::connect_timeout(&shell, TIMEOUT) {
+            if started.elapsed() > TIMEOUT {
                 return Err(error);
             }
-            // It has a network, but no listener yet.
+            // It has a network, but does not listen yet.
             thread::sleep(Duration::from_millis(5));
         }
         Ok(Self { shell })
     }
 
-    /// Runs a line of shell there to its successful end, and returns what it printed.
+    /// Runs a shell command in that guest to its successful end, and returns its output.
     ///
     /// # Panics
     ///
@@ -53,7 +53,7 @@ impl Neighbour {
         self.feed(line, &[])
     }
 
-    /// The same, with something to read.
+    /// The same, with standard input.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl Neighbour {
     pub fn feed(&self, line: &str, input: &[u8]) -> String {
         const DONE: &str = "\ndone";
         let output = self
-            .talk(&format!("( {line} ) 2>&1 && printf '\\ndone'"), input)
+            .request(&format!("( {line} ) 2>&1 && printf '\\ndone'"), input)
             .unwrap_or_else(|error| panic!("{line}: {error}"));
         match output.strip_suffix(DONE) {
             Some(output) => output.to_owned(),
@@ -69,8 +69,8 @@ impl Neighbour {
         }
     }
 
-    /// The first words of a command whose others are run there, with their standard output here.
-    pub fn words(&self) -> Vec<String> {
+    /// A wrapper command: the arguments appended to it run in that guest, with their standard output here.
+    pub fn wrapper(&self) -> Vec<String> {
         let (address, port) = (self.shell.ip(), self.shell.port());
         // bash(1): a redirection to this name opens a connection, and `@Q` quotes.
         let script = format!(
@@ -82,9 +82,9 @@ impl Neighbour {
             .into()
     }
 
-    fn talk(&self, line: &str, input: &[u8]) -> io::Result<String> {
+    fn request(&self, line: &str, input: &[u8]) -> io::Result<String> {
         let mut stream = TcpStream::connect(self.shell)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(format!("{line}\n").as_bytes())?;
         stream.write_all(input)?;
         stream.shutdown(Shutdown::Write)?;
@@ -94,7 +94,7 @@ impl Neighbour {
     }
 }
 
-/// Runs what the neighbour says, each command beside the others, until the guest is turned off.
+/// Runs the commands of the neighbour, concurrently, until the guest is turned off.
 pub(super) fn serve() -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     for stream in listener.incoming() {
@@ -120,7 +120,7 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What follows the line is the command's to read.
+/// Reads byte by byte, because the bytes after the line are the command's standard input.
 fn first_line(stream: &mut TcpStream) -> io::Result<String> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     while line.len() < LINE_LIMIT && stream.read(&mut byte)? > 0 && byte != *b"\n" {

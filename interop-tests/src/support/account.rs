@@ -7,8 +7,8 @@ use std::path::Path;
 /// The account `nobody` of Debian.
 const NOBODY: u32 = 65534;
 
-/// Makes `path` a file of the account that the servers act as; without root they act as the account that runs the
-/// tests, which owns the file already.
+/// Changes the owner of `path` to the account that the servers act as. Without root they act as the account that runs
+/// the tests, which owns the file already, and this does nothing.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Runs one client program: arguments in, exit status and output out, within a time limit.
 //!
 //! Every program runs in the same small environment (no proxies, no configuration of the account,
-//! the C locale in UTF-8, UTC), so that a case means the same on every machine.
+//! the C locale in UTF-8, UTC), so that a case gives the same result on every machine.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use std::{fmt, thread};
 
 use super::process_group::ProcessGroup;
 
-/// How much of a program's output is kept, in bytes; the rest is read and dropped.
+/// The number of bytes of a program's output that are kept; the rest is read and dropped.
 const OUTPUT_LIMIT: usize = 8 << 20;
 
 /// Debian's package for each program that the table needs.
@@ -49,7 +49,7 @@ const PACKAGES: [(&str, &str); 14] = [
     ("voms-proxy-fake", "voms-clients"),
 ];
 
-/// A client program and what it is to do.
+/// A client program with its arguments, environment and input.
 #[derive(Debug)]
 pub struct Client {
     program: OsString,
@@ -108,14 +108,14 @@ impl Client {
         self
     }
 
-    /// What the program reads from its standard input; nothing, unless set.
+    /// Sets the standard input of the program. It is empty by default.
     #[must_use]
     pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
         self
     }
 
-    /// How long the program may take; 60 seconds, unless set.
+    /// Sets the time limit of the program. It is 60 seconds by default.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -126,8 +126,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When it is not installed, cannot be started, or does not end in time (it is killed then). A
-    /// program that ends with a failure is not an error here: see [`Finished::status`].
+    /// When it is not installed, cannot be started, or does not end in time and is killed. A
+    /// program that exits with a failure is not an error here: see [`Finished::status`].
     pub fn run(self) -> Result<Finished, ClientError> {
         let started = Instant::now();
         let line = self.line();
@@ -139,7 +139,7 @@ impl Client {
         let mut group = ProcessGroup::start(self.command(&program)).map_err(failed)?;
         let input = self.input;
         let mut stdin = group.leader().stdin.take();
-        // Ends when the program has read it all, or is gone.
+        // Ends when the program has read all input or has exited.
         thread::spawn(move || stdin.as_mut().map(|pipe| pipe.write_all(&input)));
         let stdout = group.leader().stdout.take().map(collect);
         let stderr = group.leader().stderr.take().map(collect);
@@ -171,11 +171,11 @@ impl Client {
             .args(&self.arguments)
             .env_clear()
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
-            // Where no program can make a directory, not even as root.
+            // No program can make a directory there, not even as root.
             .env("HOME", "/dev/null")
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
-            // The gfal-* scripts start whatever this names; only Debian's own Python has gfal2.
+            // The gfal-* scripts start this interpreter; only Debian's own Python has gfal2.
             .env("GFAL_PYTHONBIN", "/usr/bin/python3")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
@@ -187,7 +187,7 @@ impl Client {
         command
     }
 
-    /// The command line as one would type it.
+    /// The command line as a user would type it.
     fn line(&self) -> String {
         let environment = self
             .environment
@@ -206,7 +206,7 @@ impl Client {
 pub struct Finished {
     /// The command line.
     pub line: String,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// Its standard output.
     pub stdout: Vec<u8>,
@@ -241,10 +241,10 @@ pub enum ClientError {
     NotInstalled {
         /// The program.
         program: String,
-        /// What to install.
+        /// The Debian package.
         package: &'static str,
     },
-    /// It could not be started or watched.
+    /// It could not be started or waited for.
     #[error("cannot run `{line}`: {error}")]
     Run {
         /// The command line.
@@ -257,9 +257,9 @@ pub enum ClientError {
     TimedOut {
         /// The command line.
         line: String,
-        /// How long it was given.
+        /// The time limit.
         limit: Duration,
-        /// What it had printed by then.
+        /// Its output until then.
         output: String,
     },
 }

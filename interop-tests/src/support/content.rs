@@ -1,4 +1,4 @@
-//! Contents of files: made, compared, and laid out in trees.
+//! Makes and compares files and trees of files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime};
 
 use super::failure::Failure;
 
-/// How much is made, read or compared at once, in bytes.
+/// The bytes that are made, read or compared at once.
 const PIECE: usize = 1 << 20;
 
-/// Every so many bytes the offset is written into the content, so that swapped blocks show.
+/// The offset is written into the content at this distance, so that swapped blocks are detected.
 const STAMP_DISTANCE: usize = 512;
 
-/// Makes a file of `bytes` bytes that no shift, swap or hole leaves the same.
+/// Makes a file of `bytes` bytes. Any shift, swap or hole changes its content.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn write(path: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file of `bytes` bytes that is all holes but for a few marks: at the start, around 2 GiB
+/// Makes a sparse file of `bytes` bytes with data only at the start, around 2 GiB
 /// and 4 GiB, and at the end.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ pub fn write_sparse(path: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Fails unless `actual` has the same bytes as `expected`, and says where they differ.
+/// Fails unless `actual` has the same bytes as `expected`. The error has the first offset at which they differ.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ pub fn same_tree(expected: &Path, actual: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every entry beneath `top`, by its relative name, and whether it is a directory.
+/// Maps the relative name of every entry beneath `top` to whether it is a directory.
 fn entries(top: &Path) -> Result<BTreeMap<String, bool>, Failure> {
     let mut found = BTreeMap::new();
     let mut directories = vec![String::new()];
@@ -184,7 +184,7 @@ pub fn long_ago() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
 }
 
-/// Bytes without a pattern, the same in each run (the generator is SplitMix64).
+/// Pseudo-random bytes, the same in each run (SplitMix64).
 fn noise() -> &'static [u8] {
     static NOISE: OnceLock<Vec<u8>> = OnceLock::new();
     NOISE.get_or_init(|| {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_and_a_lost_byte_are_found() {
+    fn changed_and_lost_bytes_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let (a, b) = (directory.path().join("a"), directory.path().join("b"));
         write(&a, 2_000_000).unwrap();

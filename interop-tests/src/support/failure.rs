@@ -15,7 +15,7 @@ pub enum Failure {
     /// The client program was ended by a signal.
     #[error("the client crashed\n{0}")]
     Crashed(String),
-    /// This machine lacks an ability that no package brings (root, IPv6).
+    /// This machine lacks something that no package can install (root, IPv6).
     #[error("not run: {0}")]
     Unable(String),
     /// The client program did not run to its end.
@@ -50,11 +50,11 @@ pub fn check(condition: bool, reason: impl FnOnce() -> String) -> Result<(), Fai
 }
 
 impl Finished {
-    /// The program, if it ended with status 0.
+    /// Returns the program if it exited with status 0.
     ///
     /// # Errors
     ///
-    /// When it ended otherwise.
+    /// When it exited with another status or was killed.
     pub fn succeeded(self) -> Result<Self, Failure> {
         self.not_crashed()?;
         check(self.status.success(), || {
@@ -63,17 +63,17 @@ impl Finished {
         Ok(self)
     }
 
-    /// The program, if it ended with `code`, and all `words` occur in its output.
+    /// Returns the program if it exited with `code` and its output contains all `words`.
     ///
     /// # Errors
     ///
-    /// When it ended otherwise, or printed other words.
+    /// When the status is another or a word is missing.
     pub fn failed_with(self, code: i32, words: &[&str]) -> Result<Self, Failure> {
         self.not_crashed()?;
         check(self.status.code() == Some(code), || {
             format!("exit status {code} expected\n{self}")
         })?;
-        self.says(words)
+        self.prints(words)
     }
 
     fn not_crashed(&self) -> Result<(), Failure> {
@@ -83,12 +83,12 @@ impl Finished {
         }
     }
 
-    /// The program, if all `words` occur in its output.
+    /// Returns the program if its output contains all `words`.
     ///
     /// # Errors
     ///
-    /// When one does not.
-    pub fn says(self, words: &[&str]) -> Result<Self, Failure> {
+    /// When a word is missing.
+    pub fn prints(self, words: &[&str]) -> Result<Self, Failure> {
         let output = self.output();
         match words.iter().find(|word| !output.contains(**word)) {
             None => Ok(self),

@@ -6,9 +6,9 @@
 /// each has one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Network {
-    /// None but loopback.
+    /// Loopback only.
     None,
-    /// Without devices for RDMA.
+    /// Ethernet without RDMA devices.
     Ethernet,
     /// With the devices `rxe_left` and `rxe_right`, which speak RoCE v2.
     Rxe,
@@ -22,8 +22,8 @@ pub const LEFT: &str = "10.9.0.1";
 /// The address of the end `right`.
 pub const RIGHT: &str = "10.9.0.2";
 
-/// The address of IPv6 of the end `left`, where each end is in a guest of its own.
+/// The IPv6 address of the end `left`, where each end is in a guest of its own.
 pub const LEFT_6: &str = "fd09::1";
 
-/// The address of IPv6 of the end `right`.
+/// The IPv6 address of the end `right`.
 pub const RIGHT_6: &str = "fd09::2";

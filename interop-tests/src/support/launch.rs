@@ -17,14 +17,14 @@ use super::process_group::ProcessGroup;
 use super::program::{Kind, ProgramError};
 use super::server::Server;
 
-/// How long a server may take until it listens.
+/// The time limit for a server to start listening.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The option of both programs that accepts accounts without a login shell: those of the tests are
 /// Debian's own.
 const DISABLED_LOGIN: &str = "allow-disabled-login";
 
-/// How a server is to be started: for anonymous users, writable, on loopback, unless said otherwise.
+/// The settings of a server. By default it is writable for anonymous users and listens on loopback.
 #[derive(Debug)]
 pub struct Launch {
     kind: Kind,
@@ -37,7 +37,7 @@ pub struct Launch {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// Who gets in, and how.
+/// How users log in.
 #[derive(Clone, Copy, Debug)]
 enum Access {
     Anonymous,
@@ -81,37 +81,35 @@ impl Launch {
         self
     }
 
-    /// Lets in the users of the grid-mapfile, as their accounts, instead of anonymous ones.
+    /// Accepts the users of the grid-mapfile, as their accounts, instead of anonymous ones.
     #[must_use]
     pub fn gsi(mut self, pki: &'static Pki) -> Self {
         self.access = Access::Gsi(pki);
         self
     }
 
-    /// Lets anonymous users, and the one user that has a password, ask for TLS (RFC 4217), if the
-    /// program can do that.
+    /// Allows `AUTH TLS` (RFC 4217) to anonymous users and to the user with a password, if the program supports it.
     #[must_use]
     pub fn tls(mut self, pki: &'static Pki) -> Self {
         self.access = Access::Tls(pki);
         self
     }
 
-    /// Adds an argument in the program's own language.
+    /// Adds an argument of the program.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Adds a word of a command that starts the server: its program and arguments follow behind.
+    /// Adds a word of a wrapper command, which gets the server's program and arguments appended.
     #[must_use]
     pub fn through(mut self, word: impl Into<OsString>) -> Self {
         self.wrapper.push(word.into());
         self
     }
 
-    /// Sets a variable of the server's environment, which otherwise has only `PATH`, `LC_ALL`,
-    /// `TZ`.
+    /// Sets a variable of the server's environment, which has only `PATH`, `LC_ALL` and `TZ` by default.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -179,7 +177,7 @@ impl Launch {
             Access::Anonymous => Vec::new(),
             Access::Gsi(pki) => {
                 arguments.extend(["--gsi".into(), format!("--{DISABLED_LOGIN}").into()]);
-                // The accounts that every machine has are those of its services.
+                // The accounts that exist on every machine are those of system services, with small UIDs.
                 arguments.extend(["--least-uid", "1"].map(Into::into));
                 vec![
                     ("--cert", pki.host_certificate()),
@@ -208,7 +206,7 @@ impl Launch {
     }
 
     fn globus_arguments(&self, log: &Path) -> Vec<OsString> {
-        // Without -c it would read the machine's own configuration; without -p it takes a free
+        // Without -c it would read the configuration of the machine; without -p it chooses a free
         // port.
         let address = self.address.to_string();
         let mut arguments: Vec<OsString> = ["-c", "/dev/null", "-control-interface", &address]
@@ -239,7 +237,7 @@ impl Launch {
         !matches!(self.access, Access::Gsi(_))
     }
 
-    /// The real server takes its security files from its environment only.
+    /// The real server takes the paths of its security files from its environment only.
     fn globus_environment(&self) -> Vec<(OsString, OsString)> {
         match (self.kind, self.access) {
             (Kind::Globus, Access::Gsi(pki)) => vec![
@@ -252,7 +250,7 @@ impl Launch {
         }
     }
 
-    /// The address in a server's first line. Ours names it; the real one gives a host name.
+    /// The address in a server's first line. Ours prints an IP address, the real one a host name.
     fn address_in(&self, line: &str) -> Option<SocketAddr> {
         let address = line.strip_prefix("Server listening at ")?.trim_end();
         match self.kind {
@@ -271,19 +269,19 @@ pub enum LaunchError {
     /// There is no program to start.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The first line was not what it must be.
+    /// The first line has another form.
     #[error("the first line must be `Server listening at HOST:PORT`, it was `{line}`")]
     FirstLine {
         /// The line.
         line: String,
     },
     /// It ended, or did not listen in time.
-    #[error("the server did not start listening; it said: {log}")]
+    #[error("the server did not start listening; its log: {log}")]
     Silent {
-        /// What it wrote on standard error.
+        /// Its standard error.
         log: String,
     },
-    /// The kernel refused something.
+    /// A system call failed.
     #[error("cannot start a server: {0}")]
     System(#[from] io::Error),
 }

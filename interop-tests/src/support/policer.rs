@@ -1,28 +1,28 @@
-//! Drops what goes over a guest's cable beyond a rate and a burst, as policed circuits do.
+//! A policer on a guest's cable: it drops packets beyond a rate and a burst, as policed circuits do.
 
 use std::io;
 
 use super::client::{Client, Finished};
 
-/// Where a policer is.
+/// The place of a policer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policer {
-    /// It sees what comes to the end `right`.
+    /// It polices packets that arrive at the end `right`.
     OfRight,
-    /// It sees what leaves the end `left`, where that is a host of its own: what was sent there at times may come all at
-    /// once to a host that shares its processors.
+    /// It polices packets that leave the end `left`, when that is a host of its own. A receiving host that shares its
+    /// processors may get paced packets in bursts.
     OfLeft,
 }
 
 impl Policer {
-    /// Begins anew with a whole burst, and nothing dropped. Rate in bits per second, burst in bytes.
+    /// Installs the policer with a full token bucket, and resets its counters. Rate in bits per second, burst in bytes.
     ///
     /// # Errors
     ///
     /// When tc(8) fails.
     pub fn install(self, rate: u64, burst: u64) -> io::Result<()> {
         let (device, direction) = self.place();
-        // There may be none yet.
+        // Fails when none is installed.
         let _ = tc(&format!("qdisc del dev {device} clsact"));
         tc(&format!("qdisc add dev {device} clsact"))?;
         // tc-police(8): without `mtu` it drops every packet of more than 2040 bytes.
@@ -33,11 +33,11 @@ impl Policer {
         Ok(())
     }
 
-    /// Packets that it has dropped.
+    /// The number of packets that it has dropped.
     ///
     /// # Errors
     ///
-    /// When tc(8) fails, or says something else.
+    /// When tc(8) fails, or its output has another form.
     pub fn dropped(self) -> io::Result<u64> {
         let (device, direction) = self.place();
         let shown = tc(&format!("-s filter show dev {device} {direction}"))?.output();
@@ -48,7 +48,7 @@ impl Policer {
         count.ok_or_else(|| io::Error::other(shown))
     }
 
-    /// The device, and the packets of it that are looked at.
+    /// The device and the direction.
     fn place(self) -> (&'static str, &'static str) {
         match self {
             Self::OfRight => ("right", "ingress"),

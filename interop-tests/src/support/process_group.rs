@@ -1,8 +1,8 @@
-//! A child process that leads its own process group, so that all it forks ends with it.
+//! A child process that leads its own process group, so that its descendants end with it.
 //!
 //! The real server forks a process for each session, and `gfal-*` and `lftp` fork helpers. Dropping
-//! a [`ProcessGroup`] kills them all. When the test program itself is killed, nothing is dropped; for that
-//! a *guardian* waits on a pipe that only we hold open, and kills the group when the pipe closes.
+//! a [`ProcessGroup`] kills them all. When the test program itself is killed, no destructor runs; therefore
+//! a *guardian* process waits on a pipe whose other end only this process holds, and kills the group when the pipe closes.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 /// Reads until its standard input closes, then kills the process group named by its argument.
 const GUARDIAN: &str = "read -r _; kill -s KILL -- \"-$1\"";
 
-/// A running child and everything it forks.
+/// A running child and its descendants.
 #[derive(Debug)]
 pub(crate) struct ProcessGroup {
     leader: Child,
@@ -79,7 +79,7 @@ impl ProcessGroup {
                 Err(error) => return Err(error.into()),
             }
         }
-        // The group's number cannot be reused before the leader is reaped.
+        // The process group id cannot be reused before the leader is reaped.
         self.kill();
         let status = self.leader.wait()?;
         self.status = Some(status);
@@ -94,16 +94,16 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Kills what is left of the group.
+    /// Kills the remaining processes of the group.
     fn kill(&self) {
-        // Fails only when no process is left, which is the aim.
+        // Fails only when the group has no process any more.
         let _ = kill_process_group(self.pid, Signal::KILL);
     }
 }
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        // The guardian goes first: it must not kill a number that is no longer ours.
+        // The guardian ends first: it must not kill a process group id that has been reused.
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
         if self.status.is_none() {
@@ -137,7 +137,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn a_dropped_group_takes_its_grandchildren_with_it() {
+    fn dropping_a_group_kills_its_grandchildren() {
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", "sleep 1000 & wait"])

@@ -1,6 +1,6 @@
 //! A relay for control channels that breaks one connection at a chosen reply.
 //!
-//! It stands for the network failure in the middle of a transfer after which clients restart. Data
+//! It simulates a network failure in the middle of a transfer, after which clients restart. Data
 //! connections do not pass through it.
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// A relay that listens, until it is dropped.
+/// A relay that listens until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! A directory that is gone when we are, however we end.
+//! A temporary directory that is removed even when this process is killed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 /// Reads until its standard input closes, then removes the directory named by its argument.
 const GUARDIAN: &str = "read -r _; rm -rf -- \"$1\"";
 
-/// A directory for large files. A *guardian* removes it: it waits on a pipe that only we hold open, so
-/// that an interrupt or a kill does not leave gigabytes in memory.
+/// A directory for large files. A *guardian* process removes it: it waits on a pipe whose other end only this process
+/// holds, so that an interrupt or a kill does not leave gigabytes in `/dev/shm`.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -16,7 +16,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory beneath `parent`, which every user may enter.
+    /// Makes a directory with mode 0755 beneath `parent`.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl Scratch {
             .prefix("gridhaul-")
             .permissions(PermissionsExt::from_mode(0o755))
             .tempdir_in(parent)?;
-        // In a group of its own, where an interrupt from the terminal does not reach it.
+        // A process group of its own does not get the SIGINT of the terminal.
         let guardian = Command::new("/bin/sh")
             .args(["-c", GUARDIAN, "guardian"])
             .arg(directory.path())
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_goes_with_all_that_is_in_it() {
+    fn the_directory_is_removed_with_its_content() {
         let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
         let path = scratch.path().to_owned();
         std::fs::create_dir(path.join("inside")).unwrap();

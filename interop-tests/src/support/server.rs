@@ -1,4 +1,4 @@
-//! A server that runs: ours or the real one, and how its files are addressed.
+//! A running server, ours or the real one, and the paths and URLs of its files.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use super::process_group::ProcessGroup;
 use super::program::Kind;
 use super::url;
 
-/// A server that listens, until it is dropped.
+/// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     pub(super) kind: Kind,
@@ -47,7 +47,7 @@ impl Server {
 
     /// The path that names `path`, relative to the root, on the control channel.
     ///
-    /// Ours is given a root, so its paths begin there; the real one serves the machine's own paths.
+    /// Our server's paths begin at its root; the real one serves the paths of the host.
     pub fn path(&self, path: &str) -> String {
         match self.kind {
             Kind::Gridhaul => format!("/{path}"),
@@ -55,7 +55,7 @@ impl Server {
         }
     }
 
-    /// The `ftp://` or `gsiftp://` URL of `path`, relative to the root. Bytes that mean something in a URL are
+    /// The `ftp://` or `gsiftp://` URL of `path`, relative to the root. Reserved characters are
     /// escaped; a slash at the end stays.
     pub fn url(&self, path: &str) -> String {
         format!("{}{}", self.base(), url::escape(&self.path(path)))
@@ -70,14 +70,14 @@ impl Server {
         }
     }
 
-    /// What the server has logged so far.
+    /// The log until now.
     pub fn log(&self) -> String {
         let read = |name| fs::read(self.logs.path().join(name)).unwrap_or_default();
         let logs = [read("log"), read("session.log")].concat();
         String::from_utf8_lossy(&logs).into_owned()
     }
 
-    /// Sends SIGTERM and waits for the end, for at most `limit`; `None` when it still runs then.
+    /// Sends SIGTERM and waits at most `limit` for the exit; `None` when it still runs then.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Paths in URLs.
 
-/// Escapes every byte of `path` that is not plain, so that any file name fits into a URL.
+/// Percent-encodes every byte of `path` except letters, digits and `/-_.` (RFC 3986 2.1).
 pub fn escape(path: &str) -> String {
     use std::fmt::Write;
     path.bytes().fold(String::new(), |mut url, byte| {

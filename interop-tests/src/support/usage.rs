@@ -1,7 +1,7 @@
-//! What a server uses of the machine, with every process that it forked.
+//! The resources that a server and its descendants use.
 //!
-//! Read from `/proc` only, so that it works for any program and without control groups. What a server
-//! forks is found by its parent: a process that a session left to `init` is no longer counted.
+//! They are read from `/proc`, so that this works for any program and without control groups. Descendants are found by
+//! their parent: a process that was re-parented to `init` is no longer counted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Ticks of a second in `/proc/PID/stat`: USER_HZ, which is 100 on every Linux that we serve.
+/// Ticks of a second in `/proc/PID/stat`: USER_HZ, which is 100 on every supported Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// A process and all its descendants.
@@ -18,17 +18,17 @@ pub struct ProcessTree {
     pid: u32,
 }
 
-/// What a tree of processes holds at one time.
+/// The resources of a process tree at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processes.
     pub processes: usize,
-    /// Threads of all of them.
+    /// Threads of all processes.
     pub threads: usize,
-    /// Open descriptors of all of them.
+    /// Open descriptors of all processes.
     pub descriptors: usize,
-    /// Resident memory in bytes; a page that several processes share counts in parts (PSS). Pages of programs and other
-    /// files are left out: their shares change when another process runs the same program.
+    /// Proportional set size (PSS) in bytes. File-backed pages are left out: their shares change when another process
+    /// runs the same program.
     pub memory: u64,
 }
 
@@ -38,7 +38,7 @@ impl ProcessTree {
         Self { pid }
     }
 
-    /// What it holds now. A process that ends meanwhile counts as far as it could be read.
+    /// The present usage. A process that ends meanwhile counts with the values that could be read.
     pub fn usage(self) -> Usage {
         let mut usage = Usage::default();
         for process in self.members() {
@@ -50,18 +50,18 @@ impl ProcessTree {
         usage
     }
 
-    /// How many processes there are, the first included.
+    /// The number of processes, including the first.
     pub fn processes(self) -> usize {
         self.members().len()
     }
 
-    /// The processor time that the tree has used, that of ended and reaped processes included.
+    /// The processor time of the tree, including reaped processes.
     pub fn processor_time(self) -> Duration {
         let ticks: u64 = self.members().iter().map(|process| process.ticks).sum();
         Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
     }
 
-    /// The largest resident memory that one of the processes ever had, in bytes.
+    /// The largest peak resident set size (`VmHWM`) of the processes, in bytes.
     pub fn peak_memory(self) -> u64 {
         let members = self.members().into_iter();
         members
@@ -81,7 +81,7 @@ impl ProcessTree {
             .drain(..)
             .partition(|process| process.pid == self.pid);
         others = rest;
-        // Children may have smaller numbers than their parents: repeat until none is found.
+        // A child may have a smaller process id than its parent: repeat until no child is found.
         loop {
             let is_child = |process: &Process| {
                 members
@@ -99,7 +99,7 @@ impl ProcessTree {
 }
 
 impl Usage {
-    /// The larger of each.
+    /// The maximum of each value.
     pub(crate) fn most(self, other: Self) -> Self {
         Self {
             processes: self.processes.max(other.processes),
@@ -110,12 +110,12 @@ impl Usage {
     }
 }
 
-/// Lets this process open as many descriptors as the system allows: one for each session, data channel
-/// and port. Programs that it starts later inherit that.
+/// Raises the soft limit of open descriptors to the hard limit: each session, data channel
+/// and port takes a descriptor. Programs that are started later inherit the limit.
 pub fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If it cannot be raised, whatever needs more descriptors says so.
+    // If it cannot be raised, opening more descriptors fails with EMFILE.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
@@ -123,15 +123,15 @@ pub fn raise_descriptor_limit() {
 struct Process {
     pid: u32,
     parent: u32,
-    /// utime, stime, cutime and cstime together: its own and that of children it has reaped.
+    /// The sum of utime, stime, cutime and cstime: its own time and that of reaped children.
     ticks: u64,
 }
 
 impl Process {
     fn read(pid: u32) -> Option<Self> {
         let stat = read(pid, "stat");
-        // The name in parentheses may itself have spaces and parentheses; after it come the state
-        // (field 3), the parent (4), ... and the times (14 to 17): proc_pid_stat(5).
+        // The command name in parentheses may contain spaces and parentheses. The state (field 3), the parent (4) and
+        // the times (14 to 17) follow it: proc_pid_stat(5).
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = fields
             .get(11..15)?
@@ -173,7 +173,7 @@ fn entries(pid: u32, directory: &str) -> usize {
 }
 
 fn read(pid: u32, file: &str) -> String {
-    // The name of a program may be any bytes.
+    // The command name may contain any bytes.
     String::from_utf8_lossy(&fs::read(path(pid, file)).unwrap_or_default()).into_owned()
 }
 

@@ -73,7 +73,7 @@ fn a_restart_sends_what_is_missing_and_little_more() {
     let name = "faults::a_restart_sends_what_is_missing_and_little_more";
     inside(Network::Siw, name, || {
         // With -dcstack, globus-url-copy looks for a driver of its own to ask for the size, and spends its retries on that.
-        // The source's failure ends the client's patience, so there has to be a marker before: after five seconds.
+        // The source's failure ends the client's timeout, so there has to be a marker before: after five seconds.
         let stack = "rdma:provider=verbs;rate=32m;qps=3;slab=1M".to_owned();
         let start = Start {
             arguments: ["--stack".to_owned(), stack].into(),

@@ -122,7 +122,7 @@ impl<'a> Hosts<'a> {
         let path = there.display();
         neighbour.run(&format!("mkdir -p {path} && chown nobody:nogroup {path}"));
         let far = Start {
-            wrapper: neighbour.words(),
+            wrapper: neighbour.wrapper(),
             ..Start::default()
         };
         Self {

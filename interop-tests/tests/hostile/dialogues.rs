@@ -48,12 +48,12 @@ fn login_and_stream_get(kind: Kind) {
     let content = pattern(1_000_000);
     fixture.file("r1m.bin", &content);
     let mut control = Control::greeted(fixture.address()).unwrap();
-    says(
+    expect_reply(
         &mut control,
         "USER anonymous",
         "331 Password required for anonymous.",
     );
-    says(
+    expect_reply(
         &mut control,
         "PASS globus@",
         "230 User anonymous logged in.",
@@ -90,11 +90,11 @@ fn login_and_stream_get(kind: Kind) {
         assert!(facts.contains(&fact), "{fact}: {features}");
     }
     let client = "SITE CLIENTINFO scheme=ftp;appname=\"raw\";appver=\"1\";";
-    says(&mut control, client, "250 OK.");
-    says(&mut control, "TYPE I", "200 Type set to I.");
+    expect_reply(&mut control, client, "250 OK.");
+    expect_reply(&mut control, "TYPE I", "200 Type set to I.");
     let channel = connect_data(control.passive().unwrap()).unwrap();
     let retrieve = format!("RETR {}", fixture.path("r1m.bin"));
-    says(&mut control, &retrieve, "150 Beginning transfer.");
+    expect_reply(&mut control, &retrieve, "150 Beginning transfer.");
     let received = std::io::read_to_string(channel);
     // The content is no text; only the end of the connection matters here.
     assert!(received.is_err_and(|error| error.kind() == std::io::ErrorKind::InvalidData));
@@ -103,7 +103,7 @@ fn login_and_stream_get(kind: Kind) {
         get_stream(&mut control, &fixture.path("r1m.bin")).unwrap(),
         content
     );
-    says(&mut control, "QUIT", "221 Goodbye.");
+    expect_reply(&mut control, "QUIT", "221 Goodbye.");
     assert_eq!(control.until_closed().unwrap(), []);
 }
 
@@ -111,7 +111,7 @@ fn stream_put(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let mut control = fixture.session();
     let content = pattern(1_000_000);
-    says(&mut control, "ALLO 1000000", "200 ALLO command successful.");
+    expect_reply(&mut control, "ALLO 1000000", "200 ALLO command successful.");
     put_stream(&mut control, &fixture.path("up"), &content).unwrap();
     assert_eq!(fixture.content("up"), content);
     // No marker in stream mode: a client would send nonsense for it on restart.
@@ -147,12 +147,12 @@ fn four_channels_put(kind: Kind) {
 fn delayed_passive_put(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let mut control = fixture.session();
-    says(
+    expect_reply(
         &mut control,
         "OPTS PASV AllowDelayed=1;",
         "200 OPTS Command Successful.",
     );
-    says(&mut control, "PASV", "200 Passive delayed.");
+    expect_reply(&mut control, "PASV", "200 Passive delayed.");
     let address = control
         .must(&format!("STOR {}", fixture.path("up")), 127)
         .unwrap();
@@ -181,7 +181,7 @@ fn channels_are_reused(kind: Kind) {
     control.must("MODE E", 200).unwrap();
     let listener = control.listen().unwrap();
     let retrieve = format!("RETR {}", fixture.path("hello.txt"));
-    says(&mut control, &retrieve, "150 Beginning transfer.");
+    expect_reply(&mut control, &retrieve, "150 Beginning transfer.");
     let mut channel = listener.accept().unwrap();
     let reused = "125 Beginning transfer; reusing existing data connection.";
     let list = format!("MLSD {}", fixture.path(""));
@@ -193,7 +193,7 @@ fn channels_are_reused(kind: Kind) {
             "round {round}"
         );
         assert_eq!(control.reply().unwrap().text(), "226 Transfer Complete.");
-        says(&mut control, next, reused);
+        expect_reply(&mut control, next, reused);
     }
 }
 
@@ -203,7 +203,7 @@ fn a_new_port_closes_the_old_channel(kind: Kind) {
     control.must("MODE E", 200).unwrap();
     let listener = control.listen().unwrap();
     let retrieve = format!("RETR {}", fixture.path("hello.txt"));
-    says(&mut control, &retrieve, "150 Beginning transfer.");
+    expect_reply(&mut control, &retrieve, "150 Beginning transfer.");
     let mut channel = listener.accept().unwrap();
     gridhaul_interop::raw::read_channel(&mut channel).unwrap();
     assert_eq!(control.reply().unwrap().code, 226);
@@ -220,8 +220,8 @@ fn range_markers_cover_what_arrived_once(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
-    says(&mut control, "TREV PERF 1", "200 Command Successful.");
-    says(&mut control, "TREV RESTART 1", "200 Command Successful.");
+    expect_reply(&mut control, "TREV PERF 1", "200 Command Successful.");
+    expect_reply(&mut control, "TREV RESTART 1", "200 Command Successful.");
     let mut channel = connect_data(control.passive().unwrap()).unwrap();
     control
         .must(&format!("STOR {}", fixture.path("up")), 150)
@@ -261,7 +261,7 @@ fn restart_ranges_leave_out_what_is_there(kind: Kind) {
     control.must("MODE E", 200).unwrap();
     let listener = control.listen().unwrap();
     let marker_ok = "350 Restart Marker OK. Send STORE or RETR to initiate transfer.";
-    says(&mut control, "REST 0-300000,500000-600000", marker_ok);
+    expect_reply(&mut control, "REST 0-300000,500000-600000", marker_ok);
     let retrieve = format!("RETR {}", fixture.path("r1m.bin"));
     let received = receive_blocks(&mut control, &listener, &retrieve, 1).unwrap();
     let gaps = [(300_000, 500_000), (600_000, 1_000_000)];
@@ -379,7 +379,7 @@ fn stream_restarts_at_an_offset(kind: Kind) {
 }
 
 #[track_caller]
-fn says(control: &mut Control, line: &str, reply: &str) {
+fn expect_reply(control: &mut Control, line: &str, reply: &str) {
     assert_eq!(control.command(line).unwrap().text(), reply, "{line}");
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gridhaul_interop::raw::{Control, PATIENCE, Reply, get_stream};
+use gridhaul_interop::raw::{Control, Reply, TIMEOUT, get_stream};
 use gridhaul_interop::{Kind, Launch, Server};
 use tempfile::TempDir;
 
@@ -176,20 +176,20 @@ pub(crate) fn chown_to_nobody(path: &Path) {
 pub(crate) fn assert_reply(reply: &Reply, codes: &[u16], words: &[&str]) {
     assert!(
         codes.contains(&reply.code),
-        "expected one of {codes:?}, the server said: {reply}"
+        "expected one of {codes:?}, received: {reply}"
     );
     for word in words {
-        let said = word.split('|').any(|word| reply.says(word));
-        assert!(said, "expected the word `{word}`, the server said: {reply}");
+        let found = word.split('|').any(|word| reply.contains(word));
+        assert!(found, "expected the word `{word}` in the reply: {reply}");
     }
 }
 
 /// Waits for a condition that another process brings about.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,4 +1,4 @@
-//! Small payloads: in the message that announces them, or written beside it.
+//! Small payloads: inline in the message that announces them, or in a separate WRITE.
 
 use std::num::NonZeroU32;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gridhaul_stack::{Body, Cancel, Channel, ChannelError, Operation, Received};
 
-use super::pump::{busy_time, meet_all};
+use super::pump::{busy_time, open_pairs};
 use super::runs::{Runs, in_one_line, share};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section};
@@ -16,46 +16,46 @@ use crate::support::guest_network::RIGHT;
 
 const ROUNDS: usize = 3;
 
-/// How long payloads are sent in each run.
+/// The duration of a run.
 const TIME: Duration = Duration::from_millis(400);
 
-/// How long a run may take, the opening of its channel included.
+/// The time limit of a run, including the opening of its channel.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// In bytes.
+/// Payload sizes in bytes.
 const PAYLOADS: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 
-/// What is given to the driver: everything in messages, and nothing.
-const WAYS: [&str; 2] = ["inline=16K", "inline=0"];
+/// The options of the driver: all payloads inline, and none.
+const OPTIONS: [&str; 2] = ["inline=16K", "inline=0"];
 
-/// Both ways for one stack and payload.
+/// Both options for one stack and payload.
 struct Cell {
     stack: &'static str,
     payload_bytes: usize,
     runs: [Runs; 2],
-    /// For each payload, in microseconds.
+    /// Processor time for each payload, in microseconds.
     processor: [Option<f64>; 2],
 }
 
-/// What one run gave.
+/// The result of one run.
 struct Sent {
     per_second: f64,
-    /// Of all processors, for each payload.
+    /// Time of all processors for each payload.
     processor: Duration,
 }
 
-/// `name` is that of the picture.
+/// `name` is the file name of the picture.
 pub(super) fn measure(over: &str, name: &str, stacks: &[&'static str]) -> Section {
     let cells = stacks
         .iter()
         .flat_map(|stack| PAYLOADS.map(|payload_bytes| cell(stack, payload_bytes)));
     let cells: Vec<Cell> = cells.collect();
     Section {
-        title: format!("Small payloads in messages, {over}"),
-        words: format!(
-            "The paper on PVFS over InfiniBand: one channel, each payload sent by a call of its own, in the message that \
-             announces it (`inline=16K`) or beside it (`inline=0`). Processor time is that of both ends for each payload. \
-             The median of {ROUNDS}, in turn."
+        title: format!("Small payloads inline, {over}"),
+        description: format!(
+            "The paper on PVFS over InfiniBand: one channel, one call for each payload, which is sent in the message that \
+             announces it (`inline=16K`) or in a separate WRITE (`inline=0`). Processor time is that of both ends for each \
+             payload. Each number is the median of {ROUNDS} alternating runs."
         ),
         table: cells_table(&cells),
         targets: Vec::new(),
@@ -68,10 +68,10 @@ pub(super) fn measure(over: &str, name: &str, stacks: &[&'static str]) -> Sectio
 
 fn cell(stack: &'static str, payload_bytes: usize) -> Cell {
     let mut processor = [Vec::new(), Vec::new()];
-    let runs = Runs::take(ROUNDS, &[0, 1], |&way| {
-        let stack = format!("{stack};{}", WAYS[way]);
+    let runs = Runs::take(ROUNDS, &[0, 1], |&option| {
+        let stack = format!("{stack};{}", OPTIONS[option]);
         let sent = send(&stack, payload_bytes)?;
-        processor[way].push(sent.processor.as_secs_f64() * 1e6);
+        processor[option].push(sent.processor.as_secs_f64() * 1e6);
         Ok(sent.per_second)
     });
     let mut runs = runs.into_iter();
@@ -83,18 +83,18 @@ fn cell(stack: &'static str, payload_bytes: usize) -> Cell {
     }
 }
 
-/// Sends payloads of this length for a time; what goes wrong, in one line of words.
+/// Sends payloads of this length for [`TIME`]. The error is one line of text.
 fn send(stack: &str, payload_bytes: usize) -> Result<Sent, String> {
-    let words = |error: &dyn std::error::Error| in_one_line(&error.to_string());
+    let line = |error: &dyn std::error::Error| in_one_line(&error.to_string());
     let cancel = Cancel::new();
     let operation = Operation {
         deadline: Some(Instant::now() + LIMIT),
         cancel: &cancel,
     };
     let to = RIGHT.parse().expect("an address of ours");
-    let mut pairs = meet_all(stack, to, 1, &operation).map_err(|error| words(&error))?;
+    let mut pairs = open_pairs(stack, to, 1, &operation).map_err(|error| line(&error))?;
     let (sender, receiver) = pairs.first_mut().expect("one was asked for");
-    let busy = busy_time().map_err(|error| words(&error))?;
+    let busy = busy_time().map_err(|error| line(&error))?;
     let started = Instant::now();
     let (sent, received) = thread::scope(|scope| {
         let sending =
@@ -103,10 +103,10 @@ fn send(stack: &str, payload_bytes: usize) -> Result<Sent, String> {
         (sending.join().expect("a sender does not panic"), received)
     });
     let elapsed = started.elapsed();
-    received.map_err(|error| words(&error))?;
-    let count = sent.map_err(|error| words(&error))?;
+    received.map_err(|error| line(&error))?;
+    let count = sent.map_err(|error| line(&error))?;
     let busy = busy_time()
-        .map_err(|error| words(&error))?
+        .map_err(|error| line(&error))?
         .saturating_sub(busy);
     Ok(Sent {
         per_second: f64::from(count.get()) / elapsed.as_secs_f64(),
@@ -114,7 +114,7 @@ fn send(stack: &str, payload_bytes: usize) -> Result<Sent, String> {
     })
 }
 
-/// Returns how many payloads were sent.
+/// Returns the number of sent payloads.
 fn send_all(
     channel: &mut dyn Channel,
     payload_bytes: usize,
@@ -140,29 +140,29 @@ fn receive_all(channel: &mut dyn Channel, operation: &Operation<'_>) -> Result<(
 
 fn cells_table(cells: &[Cell]) -> String {
     let row = |cell: &Cell| {
-        let [inline, beside] = &cell.runs;
+        let [inline, separate] = &cell.runs;
         let processor = cell
             .processor
             .map(|time| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")));
-        let [in_message, written] = processor;
+        let [inline_time, separate_time] = processor;
         [
             format!("`{}`", cell.stack),
             cell.payload_bytes.to_string(),
             inline.cell(),
-            beside.cell(),
-            share(inline.of(beside)),
-            in_message,
-            written,
+            separate.cell(),
+            share(inline.of(separate)),
+            inline_time,
+            separate_time,
         ]
     };
     let heading = [
         "stack",
         "payload, bytes",
-        "in the message, a second",
-        "beside it, a second",
+        "inline, messages/s",
+        "separate, messages/s",
         "ratio",
-        "in the message, us of processor",
-        "beside it, us of processor",
+        "inline, processor us",
+        "separate, processor us",
     ];
     table(heading, cells.iter().map(row).collect())
 }
@@ -171,11 +171,11 @@ fn plot(over: &str, stacks: &[&'static str], cells: &[Cell]) -> Plot {
     let line = |stack: &&str| {
         let of_stack = cells.iter().filter(|cell| cell.stack == *stack);
         let points = of_stack.filter_map(|cell| {
-            let [inline, beside] = &cell.runs;
+            let [inline, separate] = &cell.runs;
             let place = PAYLOADS
                 .iter()
                 .position(|&bytes| bytes == cell.payload_bytes)?;
-            Some([place as f64, inline.of(beside)?])
+            Some([place as f64, inline.of(separate)?])
         });
         PlotLine {
             name: (*stack).to_owned(),
@@ -185,16 +185,16 @@ fn plot(over: &str, stacks: &[&'static str], cells: &[Cell]) -> Plot {
     };
     let mut lines: Vec<_> = stacks.iter().map(line).collect();
     lines.push(PlotLine {
-        name: "beside it".to_owned(),
+        name: "separate".to_owned(),
         is_model: true,
         points: (0..PAYLOADS.len())
             .map(|place| [place as f64, 1.0])
             .collect(),
     });
     Plot {
-        title: format!("Payloads in the message that announces them, {over}"),
+        title: format!("Inline payloads, {over}"),
         horizontal: Axis::steps("payload in bytes", PAYLOADS.map(|bytes| bytes.to_string())),
-        vertical: "messages a second, as a ratio".to_owned(),
+        vertical: "messages/s, ratio".to_owned(),
         lines,
     }
 }

@@ -5,14 +5,14 @@ use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
 
-const WORDS: &str = "Over the loopback of the host, by the size of a slab, of which a ring has four. The median of 7, in turn.";
+const DESCRIPTION: &str = "Over the loopback of the host, by slab size; a ring has four slabs. Each number is the median of 7 alternating runs.";
 
 const ROUNDS: usize = 7;
 
-/// Who is compared with all others.
+/// The reference.
 const TCP: &str = "tcp";
 
-/// The default.
+/// The driver with its default options.
 const DEFAULT: &str = "rdma:provider=soft";
 
 const SLABS: [&str; 5] = ["256K", "1M", "4M", "16M", "64M"];
@@ -31,7 +31,7 @@ pub(super) fn measure() -> Section {
     let ratio = default.of(tcp);
     Section {
         title: "iWARP in user space beside TCP".to_owned(),
-        words: WORDS.to_owned(),
+        description: DESCRIPTION.to_owned(),
         table: table(["stack", "MB/s", "of tcp"], rows.collect()),
         targets: vec![Target {
             wanted: format!("`{DEFAULT}` at least 0.85 of `{TCP}`"),
@@ -54,7 +54,7 @@ fn plot(tcp: &Runs, by_slab: &[Runs]) -> Plot {
             .collect(),
     };
     Plot {
-        title: "iWARP in user space, by the size of a slab".to_owned(),
+        title: "iWARP in user space, by slab size".to_owned(),
         horizontal: Axis::steps("slab", SLABS),
         vertical: "MB/s".to_owned(),
         lines: vec![

@@ -2,7 +2,7 @@
 
 mod inline;
 mod loopback;
-mod many;
+mod many_channels;
 pub mod perftest;
 mod policer;
 mod processor;

@@ -1,4 +1,4 @@
-//! `ib_write_bw` of perftest: the rate of a device without any work on the bytes.
+//! `ib_write_bw` of perftest: the rate of a device when the application does not touch the data.
 
 use std::fmt;
 use std::process::{Child, Command, Stdio};
@@ -25,34 +25,34 @@ impl fmt::Display for Device {
     }
 }
 
-/// What it is to do.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct WriteBandwidth {
-    /// By which devices.
+    /// The devices.
     pub device: Device,
     /// The length of a WRITE, in bytes.
     pub message_bytes: u64,
-    /// WRITEs of a queue pair that are under way.
+    /// Outstanding WRITEs of a queue pair.
     pub depth: u64,
     /// Queue pairs.
     pub queue_pairs: usize,
-    /// All bytes.
+    /// Bytes of all queue pairs.
     pub bytes: u64,
 }
 
-/// It measures the clock of the processor first, and gives up where that is not steady.
+/// The number of attempts: it measures the processor clock first, and fails if that is not steady.
 const ATTEMPTS: usize = 3;
 
-/// What it reports below this, in millions of bytes in a second, cannot be: its bytes would take longer than it has. Over
-/// software iWARP it often does.
+/// A reported rate below this, in MB/s, is wrong: at that rate the run would exceed its time limit. Such reports are
+/// frequent over software iWARP.
 const IMPOSSIBLE: f64 = 5.0;
 
 impl WriteBandwidth {
-    /// Millions of bytes in a second.
+    /// The rate in 10^6 bytes per second.
     ///
     /// # Errors
     ///
-    /// What the program said instead.
+    /// The output of the program when it has no rate.
     pub fn megabytes_per_second(&self) -> Result<f64, String> {
         let mut outcome = Err(String::new());
         for _ in 0..ATTEMPTS {
@@ -67,20 +67,20 @@ impl WriteBandwidth {
     fn attempt(&self) -> Result<f64, String> {
         let mut server = self.server().map_err(|error| error.to_string())?;
         let client = Client::new("sh")
-            // It is not told when the other end listens.
+            // The server prints no message when it listens.
             .args(["-c", "sleep 0.5; exec ib_write_bw \"$@\"", "ib_write_bw"])
             .args(self.arguments("left"))
             .arg(RIGHT)
             .time_limit(Duration::from_secs(60))
             .run();
-        // Where the client failed, it waits for ever.
+        // After a failure of the client it would wait for ever.
         let _ = server.kill();
         let _ = server.wait();
         let finished = client.map_err(|error| error.to_string())?;
         match average(&finished.output()) {
             Some(average) if average >= IMPOSSIBLE => Ok(average),
             Some(average) => Err(format!(
-                "ib_write_bw reports {average:.0} MB/s, for which there was no time"
+                "ib_write_bw reports {average:.0} MB/s, but the run was too short for that"
             )),
             None => Err(finished.to_string()),
         }
@@ -98,9 +98,9 @@ impl WriteBandwidth {
     fn arguments(&self, end: &str) -> Vec<String> {
         let iterations = self.bytes / self.message_bytes / self.queue_pairs as u64;
         let [driver, connected] = match self.device {
-            // That of the IPv4 address.
+            // The GID of the IPv4 address.
             Device::Roce => ["rxe", "--gid-index=1"],
-            // iWARP has no other way to connect.
+            // iWARP needs the RDMA connection manager.
             Device::Iwarp => ["siw", "--rdma_cm"],
         };
         vec![
@@ -114,7 +114,7 @@ impl WriteBandwidth {
     }
 }
 
-/// The average in its report, which counts in 2^20 bytes.
+/// Parses the average of the report, which is in 2^20 bytes per second.
 fn average(output: &str) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !line.contains("#bytes"));
     let numbers = lines.nth(1)?;

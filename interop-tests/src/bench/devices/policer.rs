@@ -1,4 +1,4 @@
-//! A policer in the path of soft-RoCE, and what becomes of messages that are paced or not.
+//! A policer in the path of soft-RoCE, with paced and unpaced messages.
 
 use std::fs;
 use std::io;
@@ -13,44 +13,44 @@ use crate::bench::record::table;
 use crate::support::guest_network::RIGHT;
 use crate::support::policer::Policer;
 
-const WORDS: &str = "The paper on XIO-RDMA, figure 9, over soft-RoCE: channels of which a policer lets 400 Mb/s pass \
-together, and 128 KiB at once. Shares are those of the policed rate: over the whole time, and from the sixth second on. What is \
-not paced has four seconds, so that a stall which is told was noticed in them.";
+const DESCRIPTION: &str = "The paper on XIO-RDMA, figure 9, over soft-RoCE: channels behind a policer of 400 Mb/s with a burst of 128 KiB. \
+Shares are those of the policed rate: over the whole time, and settled, from the sixth second on. Unpaced runs last four \
+seconds: a stall in the table was detected within them.";
 
 /// The policer's rate, in bits per second, and its burst in bytes.
 const POLICED: u64 = 400_000_000;
 const BURST: u64 = 128 << 10;
 
-/// How long the driver looks for a rate, as it promises.
+/// The documented time in which the driver finds a rate.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// What is wanted of options of the driver.
+/// The target for options of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// The rate, from the beginning and without a loss.
+    /// The policed rate, from the start and without loss.
     Paced,
-    /// The rate, once it is found.
+    /// The policed rate, after the driver has found it.
     Found,
-    /// A stall that the engine notices.
-    Noticed,
+    /// A stall that the engine detects.
+    Detected,
 }
 
-/// Options, how many channels have them, and what is wanted.
+/// Options, number of channels, and target.
 const RUNS: [(&str, usize, Wanted); 10] = [
-    // A policer counts headers, and 392 with them are 398. What soft-RoCE repeats without need goes beside the burst.
+    // A policer counts headers: 392 Mb/s of payload are 398 Mb/s. The burst leaves room for spurious retransmissions of soft-RoCE.
     ("message=32K;rate=392m;burst=104K", 1, Wanted::Paced),
     ("message=64K;rate=392m;burst=104K", 1, Wanted::Paced),
     ("message=32K;rate=392m;burst=104K", 4, Wanted::Paced),
     ("message=64K;rate=392m;burst=104K", 4, Wanted::Paced),
-    ("message=256K;rate=388m", 1, Wanted::Noticed),
-    ("message=64K", 1, Wanted::Noticed),
-    ("message=1M", 1, Wanted::Noticed),
+    ("message=256K;rate=388m", 1, Wanted::Detected),
+    ("message=64K", 1, Wanted::Detected),
+    ("message=1M", 1, Wanted::Detected),
     ("message=64K;rate=auto", 1, Wanted::Found),
     ("message=1M;rate=auto", 1, Wanted::Found),
     ("message=64K;rate=auto", 4, Wanted::Found),
 ];
 
-/// What came of one of [`RUNS`].
+/// The result of one of [`RUNS`].
 struct Run {
     options: &'static str,
     channels: usize,
@@ -58,7 +58,7 @@ struct Run {
     outcome: Result<Moved, String>,
     /// Packets that the policer dropped.
     dropped: u64,
-    /// How often the receiving device missed one, from the sixth second on.
+    /// Sequence errors at the receiving device from the sixth second on.
     missed_settled: u64,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn measure() -> io::Result<Section> {
     ];
     Ok(Section {
         title: "A policer of 400 Mb/s".to_owned(),
-        words: WORDS.to_owned(),
+        description: DESCRIPTION.to_owned(),
         table: table(heading, runs.iter().map(Run::row).collect()),
         targets: runs.iter().map(Run::target).collect(),
         pictures: vec![Picture {
@@ -91,7 +91,7 @@ pub(super) fn measure() -> io::Result<Section> {
 
 fn run(options: &'static str, channels: usize, wanted: Wanted) -> io::Result<Run> {
     Policer::OfRight.install(POLICED, BURST)?;
-    let time = Duration::from_secs(if wanted == Wanted::Noticed { 4 } else { 15 });
+    let time = Duration::from_secs(if wanted == Wanted::Detected { 4 } else { 15 });
     let stack = format!("rdma:provider=verbs;{options}");
     let (outcome, missed_before) = thread::scope(|scope| {
         let settling = scope.spawn(|| {
@@ -99,7 +99,10 @@ fn run(options: &'static str, channels: usize, wanted: Wanted) -> io::Result<Run
             missed()
         });
         let outcome = load_for(time, &stack, RIGHT, channels);
-        (outcome, settling.join().expect("it only looks"))
+        (
+            outcome,
+            settling.join().expect("reading a counter does not panic"),
+        )
     });
     Ok(Run {
         options,
@@ -111,8 +114,8 @@ fn run(options: &'static str, channels: usize, wanted: Wanted) -> io::Result<Run
     })
 }
 
-/// How often the receiving device has seen a packet that came after one that is missing. To ask the policer takes a program, and to
-/// start one takes the only processor for long enough to send a burst late and at once.
+/// The number of out-of-sequence packets at the receiving device. During a run this replaces the counter of the policer: reading that
+/// starts tc(8), which occupies the only processor long enough to delay packets, which then leave as a burst.
 fn missed() -> io::Result<u64> {
     let shown = fs::read_to_string(
         "/sys/class/infiniband/rxe_right/ports/1/hw_counters/out_of_seq_request",
@@ -162,7 +165,7 @@ impl Run {
         ]
     }
 
-    /// The share of the policed rate from the sixth second on, of a run that lasted so long.
+    /// The share of the policed rate from the sixth second on, if the run lasted that long.
     fn settled(&self) -> Option<f64> {
         let moved = self.outcome.as_ref().ok()?;
         (moved.elapsed > SETTLED).then(|| share(moved.megabytes_per_second_from(SETTLED)))
@@ -175,7 +178,7 @@ impl Run {
             Wanted::Paced => {
                 let share = moved.map_or(0.0, |moved| share(moved.megabytes_per_second()));
                 (
-                    "at least 95 % of the policed rate and nothing dropped",
+                    "at least 95 % of the policed rate and no packet dropped",
                     format!("{}, {} dropped", percent(share), self.dropped),
                     share >= 0.95 && self.dropped == 0,
                 )
@@ -183,15 +186,15 @@ impl Run {
             Wanted::Found => {
                 let share = self.settled().unwrap_or_default();
                 (
-                    "after 5 s at least 95 % of the policed rate and nothing missed",
+                    "after 5 s at least 95 % of the policed rate and no packet missed",
                     format!("{}, {} missed", percent(share), self.missed_settled),
                     share >= 0.95 && self.missed_settled == 0,
                 )
             }
-            Wanted::Noticed => {
+            Wanted::Detected => {
                 let stalls = moved.map_or(0, |moved| moved.count("stalls"));
-                let words = "a stall that is noticed within 4 s";
-                (words, format!("{stalls} noticed"), stalls > 0)
+                let words = "a stall that is detected within 4 s";
+                (words, format!("{stalls} detected"), stalls > 0)
             }
         };
         Target {
@@ -213,7 +216,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// What arrived, by half seconds.
+/// The received rate in intervals of half a second.
 fn plot(runs: &[Run]) -> Plot {
     let shown = [
         "message=64K;rate=392m;burst=104K",
@@ -240,7 +243,7 @@ fn plot(runs: &[Run]) -> Plot {
         .iter()
         .filter(|run| run.channels == 1 && shown.contains(&run.options));
     Plot {
-        title: "A policer of 400 Mb/s and 128 KiB, by message and pace".to_owned(),
+        title: "A policer of 400 Mb/s and 128 KiB, by message size and pacing".to_owned(),
         horizontal: Axis::numbers("s"),
         vertical: "Mb/s".to_owned(),
         lines: shown.filter_map(line).collect(),

@@ -6,8 +6,8 @@ use crate::bench::record::table;
 use crate::bench::sample::median;
 use crate::support::guest_network::RIGHT;
 
-const WORDS: &str = "The WAN paper, figure 10; RFTP, table 3. Of all of the guest, its kernel's devices included, for both \
-ends together. The device is a program in the kernel, so this says nothing of adapters. The median of 3, in turn.";
+const DESCRIPTION: &str = "The WAN paper, figure 10; RFTP, table 3. The processor time of the whole guest, including the software devices of its kernel, \
+for both ends together. It does not predict that of adapters. Each number is the median of 3 alternating runs.";
 
 const ROUNDS: usize = 3;
 
@@ -20,13 +20,13 @@ const STACKS: [&str; 4] = [
 
 pub(super) fn measure() -> Section {
     let mut seconds = STACKS.map(|_| Vec::new());
-    let everybody: Vec<usize> = (0..STACKS.len()).collect();
-    let runs = Runs::take(ROUNDS, &everybody, |&at| {
+    let indices: Vec<usize> = (0..STACKS.len()).collect();
+    let runs = Runs::take(ROUNDS, &indices, |&at| {
         let moved = load(STACKS[at], RIGHT, 1, 512 * MIB)?;
         seconds[at].push(moved.processor_seconds());
         Ok(moved.megabytes_per_second())
     });
-    let rows = everybody.into_iter().map(|at| {
+    let rows = indices.into_iter().map(|at| {
         [
             format!("`{}`", STACKS[at]),
             runs[at].cell(),
@@ -36,7 +36,7 @@ pub(super) fn measure() -> Section {
     let heading = ["stack", "MB/s", "processor seconds for 10^9 bytes"];
     Section {
         title: "Processor time over one link".to_owned(),
-        words: WORDS.to_owned(),
+        description: DESCRIPTION.to_owned(),
         table: table(heading, rows.collect()),
         targets: Vec::new(),
         pictures: Vec::new(),

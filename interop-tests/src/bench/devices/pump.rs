@@ -1,7 +1,7 @@
 //! Moves bytes from one end of a cable to the other through a driver stack.
 //!
-//! Both ends are threads of this process. What is sent is zeros, or a file; what arrives goes to `/dev/null`: so the
-//! numbers are those of the stack and of the devices beneath it, and not of a file system.
+//! Both ends are threads of this process. The sender sends zeros or a file; the receiver writes to `/dev/null`: so the
+//! results depend on the stack and the devices beneath it, and not on a file system.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,52 +22,52 @@ use gridhaul_stack::{
 };
 use gridhaul_tcp::Tcp;
 
-/// What a stack is to move.
+/// A load for a stack.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
-    /// The stack, as clients write it.
+    /// The stack string.
     pub stack: &'a str,
-    /// Where the receiving end listens.
+    /// The address of the receiving end.
     pub to: IpAddr,
-    /// Channels, beside each other.
+    /// The number of concurrent channels.
     pub channels: usize,
-    /// Bytes of each; without a number, as many as the time allows.
+    /// Bytes of each channel; `None` for as many as the time limit allows.
     pub bytes: Option<u64>,
-    /// What is sent; a file is as long as `bytes`.
+    /// The file that is sent, with a length of `bytes`, or `/dev/zero`.
     pub source: &'a Path,
-    /// When it ends, or is given up, once all channels are open; they have as long to open.
+    /// The time limit of the transfer, and also that of opening all channels before it.
     pub limit: Duration,
 }
 
-/// What became of it.
+/// The result of a load.
 #[derive(Debug)]
 pub struct Moved {
-    /// Bytes that arrived over each channel.
+    /// Received bytes of each channel.
     pub bytes: Vec<u64>,
     /// From the first byte to the end.
     pub elapsed: Duration,
-    /// How many bytes had arrived over all channels after some of that time.
+    /// Samples: the elapsed time, and the bytes received over all channels by then.
     pub progress: Vec<(Duration, u64)>,
-    /// Time of all processors of the machine, that of its kernel included.
+    /// Time of all processors of the machine, including its kernel.
     pub processors: Duration,
     /// Why it ended early.
     pub failure: Option<ChannelError>,
-    /// What the sending ends tell of themselves.
+    /// The details that the sending ends report.
     pub details: Vec<Detail>,
 }
 
 impl Moved {
-    /// Bytes that arrived over all channels.
+    /// Received bytes of all channels.
     pub fn total(&self) -> u64 {
         self.bytes.iter().sum()
     }
 
-    /// Millions of bytes in a second.
+    /// The rate in 10^6 bytes per second.
     pub fn megabytes_per_second(&self) -> f64 {
         self.total() as f64 / self.elapsed.as_secs_f64() / 1e6
     }
 
-    /// The same from a time on: what was looked for before it is found, or never will be.
+    /// The rate from a time on, after the driver had the chance to find its rate.
     pub fn megabytes_per_second_from(&self, time: Duration) -> f64 {
         let before = self.progress.iter().find(|(elapsed, _)| *elapsed >= time);
         let Some((elapsed, bytes)) = before else {
@@ -82,14 +82,14 @@ impl Moved {
         self.processors.as_secs_f64() * 1e9 / self.total() as f64
     }
 
-    /// What the slowest channel moved, as a share of what the fastest one did.
+    /// The bytes of the slowest channel divided by those of the fastest.
     pub fn fairness(&self) -> f64 {
         let slowest = self.bytes.iter().min().copied().unwrap_or_default();
         let fastest = self.bytes.iter().max().copied().unwrap_or_default();
         slowest as f64 / fastest.max(1) as f64
     }
 
-    /// The least of what the sending ends have chosen under this name.
+    /// The minimum of this setting over the sending ends.
     pub fn setting(&self, name: &str) -> Option<u64> {
         let details = self.details.iter().filter(|detail| detail.name == name);
         let settings = details.filter_map(|detail| match detail.value {
@@ -99,7 +99,7 @@ impl Moved {
         settings.min()
     }
 
-    /// How often something happened that the sending ends count under this name.
+    /// The sum of this counter over the sending ends.
     pub fn count(&self, name: &str) -> u64 {
         let counts = self.details.iter().filter(|detail| detail.name == name);
         let times = counts.map(|detail| match detail.value {
@@ -110,28 +110,28 @@ impl Moved {
     }
 }
 
-/// Why a stack could not begin.
+/// Why a load did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum PumpError {
-    /// The string is none.
+    /// The stack string has a syntax error.
     #[error(transparent)]
     Syntax(#[from] StackSyntaxError),
-    /// There is no such stack.
+    /// The stack cannot be built.
     #[error(transparent)]
     Stack(#[from] StackError),
-    /// It does not listen.
+    /// The stack does not listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// It does not connect.
+    /// The stack does not connect.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// It does not accept.
+    /// The stack does not accept.
     #[error(transparent)]
     Accept(#[from] AcceptError),
-    /// It does not open.
+    /// A channel failed.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// A file is missing.
+    /// A file cannot be opened or read.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -140,19 +140,19 @@ pub enum PumpError {
 pub(super) type Pair = (Box<dyn Channel>, Box<dyn Channel>);
 
 impl Load<'_> {
-    /// Moves it.
+    /// Moves the load.
     ///
     /// # Errors
     ///
-    /// When no byte could be sent. What goes wrong later is in [`Moved::failure`].
+    /// When the channels do not open. Later errors are in [`Moved::failure`].
     pub fn run(&self) -> Result<Moved, PumpError> {
         let cancel = Cancel::new();
-        // Many channels take seconds to open, while nothing moves: that time does not count.
+        // Many channels take seconds to open; that time does not count.
         let operation = || Operation {
             deadline: Some(Instant::now() + self.limit),
             cancel: &cancel,
         };
-        let mut pairs = meet_all(self.stack, self.to, self.channels, &operation())?;
+        let mut pairs = open_pairs(self.stack, self.to, self.channels, &operation())?;
         self.pump(&mut pairs, &operation())
     }
 
@@ -161,12 +161,12 @@ impl Load<'_> {
         let sink = File::options().write(true).open("/dev/null")?;
         let arrived: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(0)).collect();
         let is_over = AtomicBool::new(false);
-        // No thread begins, and no time counts, before all have started and have their memory: user-mode Linux goes through all that a
-        // process has mapped for each thread that starts, and maps a page at a time, which took longer than to send a ring.
+        // The measurement starts after all threads have started and touched their memory: user-mode Linux walks all mappings of the
+        // process for each new thread and maps single pages, which took longer than sending a ring.
         let barrier = Barrier::new(2 * pairs.len() + 2);
         let begin = || {
             barrier.wait();
-            // Meanwhile this thread samples the progress.
+            // Between the two waits the main thread reads its clocks.
             barrier.wait();
         };
         let (elapsed, processors, failures, progress) = thread::scope(|scope| {
@@ -203,7 +203,7 @@ impl Load<'_> {
             let elapsed = started.elapsed();
             let processors = busy.and_then(|busy| Ok(busy_time()?.saturating_sub(busy)));
             is_over.store(true, Ordering::Relaxed);
-            let progress = watching.join().expect("it only looks");
+            let progress = watching.join().expect("sampling does not panic");
             (elapsed, processors, failures, progress)
         });
         Ok(Moved {
@@ -230,7 +230,7 @@ impl Load<'_> {
         let bytes = self.bytes.unwrap_or(ENDLESS);
         let range = FileRange::new(source.as_fd(), 0, bytes, scratch, &moved);
         let sent = channel.send(&[], Body::File(range), operation);
-        self.judged(sent.and_then(|()| channel.finish(operation)), operation)
+        self.unless_over(sent.and_then(|()| channel.finish(operation)), operation)
     }
 
     fn receive(
@@ -250,11 +250,11 @@ impl Load<'_> {
                 next => received = next.map(drop),
             }
         }
-        self.judged(received, operation)
+        self.unless_over(received, operation)
     }
 
-    /// What ends because its time is over has not failed, if that is how it was to end.
-    fn judged(
+    /// A load without a number of bytes ends with its deadline, which is no failure.
+    fn unless_over(
         &self,
         outcome: Result<(), ChannelError>,
         operation: &Operation<'_>,
@@ -269,12 +269,12 @@ impl Load<'_> {
     }
 }
 
-/// Opens channels of a stack, as clients write it, to an address of this machine.
+/// Opens channels of a stack to an address of this machine.
 ///
 /// # Errors
 ///
 /// When one does not open.
-pub(super) fn meet_all(
+pub(super) fn open_pairs(
     stack: &str,
     to: IpAddr,
     channels: usize,
@@ -287,11 +287,11 @@ pub(super) fn meet_all(
     let stack = registry.build(&StackSpec::parse(stack)?)?;
     let mut listener = stack.listen(to, &SocketOptions::default())?;
     (0..channels)
-        .map(|_| meet(&stack, &mut listener, operation))
+        .map(|_| open_pair(&stack, &mut listener, operation))
         .collect()
 }
 
-fn meet(
+fn open_pair(
     stack: &Stack,
     listener: &mut StackListener,
     operation: &Operation<'_>,
@@ -306,10 +306,10 @@ fn meet(
     })
 }
 
-/// More than any path carries in the time that it has.
+/// More bytes than any path carries within the time limit.
 const ENDLESS: u64 = 1 << 50;
 
-/// Looks again and again how much has arrived, until it is over.
+/// Samples the received bytes until the transfer is over.
 fn watch(arrived: &[AtomicU64], started: Instant, is_over: &AtomicBool) -> Vec<(Duration, u64)> {
     let mut progress = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
@@ -320,10 +320,10 @@ fn watch(arrived: &[AtomicU64], started: Instant, is_over: &AtomicBool) -> Vec<(
     progress
 }
 
-/// For drivers that move bytes through memory. It is written to before it is used: untouched pages would be mapped at the first access.
+/// The scratch buffer of drivers that move bytes through memory. It is filled before the measurement, so that no page fault occurs in it.
 const SCRATCH_BYTES: usize = 1 << 20;
 
-/// How long all processors together were not idle since the machine started.
+/// The busy time of all processors together since the machine started.
 pub(super) fn busy_time() -> io::Result<Duration> {
     /// USER_HZ.
     const TICKS_PER_SECOND: u64 = 100;

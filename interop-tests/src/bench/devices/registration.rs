@@ -1,9 +1,9 @@
-//! What registering memory costs: files read into a ring that was registered once, or sent from their own pages, which
-//! are pinned for each send, or stay pinned for the next one.
+//! The cost of memory registration: files are read into a ring that was registered once, or sent from their own pages,
+//! which are pinned for each send, or stay pinned for the next send.
 //!
-//! The question is that of table 1 of the paper on `mod_rdma`, and of the lists of buffers in the one on PVFS over
-//! InfiniBand: from which size on is a registration cheaper than a copy, and what does a pin-down cache save? Both
-//! ends are threads of this process; the processor time is that of the sending one alone.
+//! Table 1 of the paper on `mod_rdma` and the buffer lists in the paper on PVFS over InfiniBand compare the same: from
+//! which size on is a registration cheaper than a copy, and how much does a pin-down cache save? Both
+//! ends are threads of this process; the processor time is that of the sending thread.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -25,18 +25,18 @@ use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
 
-/// How the bytes of a file get to the device.
+/// The registration of the memory that the device reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Read into a ring that was registered when the channel opened.
+pub enum Registration {
+    /// Files are read into a ring that was registered when the channel was opened.
     Static,
-    /// Pinned for each send: the file is touched before it, so that nothing pinned earlier counts.
+    /// Pages are pinned for each send: the file is touched before it, which invalidates the pin-down cache.
     Dynamic,
-    /// Found pinned, but for the first time.
+    /// Pages are found in the pin-down cache, except at the first send.
     Kept,
 }
 
-impl Way {
+impl Registration {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Static, Self::Dynamic, Self::Kept];
 
@@ -48,7 +48,7 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Static => "static",
@@ -58,14 +58,14 @@ impl fmt::Display for Way {
     }
 }
 
-/// What is measured, and where.
+/// The parameters of the measurement.
 #[derive(Debug, Clone)]
 pub struct Bench {
-    /// Further options of the driver, such as `provider=verbs`.
+    /// Further driver options, such as `provider=verbs`.
     pub options: String,
-    /// The address that the receiving end listens on.
+    /// The address of the receiving end.
     pub to: IpAddr,
-    /// How long each measurement takes.
+    /// The duration of each measurement.
     pub time: Duration,
 }
 
@@ -76,23 +76,23 @@ pub struct Cost {
     pub rate: f64,
     /// Processor seconds of the sending thread for 10^9 bytes.
     pub processor_seconds: f64,
-    /// The most that the kernel had pinned for devices, in bytes.
+    /// The maximum that the kernel had pinned for devices, in bytes.
     pub pinned_bytes: u64,
-    /// The most that rings and sections had of their bound, in bytes.
+    /// The maximum that rings and sections used of their bound, in bytes.
     pub used_bytes: u64,
 }
 
-/// What is sent again and again: little enough to stay pinned, also beside rings that are smaller than [`RING`].
+/// The size of the file that is sent repeatedly: small enough to stay pinned beside the rings.
 const FILE_BYTES: usize = 8 << 20;
 
 /// The ring in options of the driver.
 const RING: &str = "slab=16M;slabs=4";
 
-/// How long a file has to be left alone before the driver trusts its times.
+/// The time without a change after which the driver trusts the file's timestamps.
 const SETTLES_IN: Duration = Duration::from_millis(2500);
 
 impl Bench {
-    /// Measures all ways and sizes.
+    /// Measures all kinds of registration and all sizes.
     ///
     /// # Errors
     ///
@@ -102,7 +102,8 @@ impl Bench {
         let mut rows = Vec::new();
         for size in SIZES {
             for (load, spinning) in LOADS.into_iter().zip([0, 2 * processors]) {
-                let costs = Way::ALL.map(|way| self.measure(way, size, spinning));
+                let costs = Registration::ALL
+                    .map(|registration| self.measure(registration, size, spinning));
                 let costs = costs.into_iter().collect::<Result<_, _>>()?;
                 rows.push(Row { size, load, costs });
             }
@@ -115,15 +116,14 @@ impl Bench {
             .unwrap_or_default();
         Ok(Section {
             title: "Registration".to_owned(),
-            words: format!(
-                "The paper on mod_rdma, table 1, and the lists of buffers in the one on PVFS. Ranges of a file by `{}`: \
-                 MB/s, and processor seconds of the sender for 10^9 bytes. The processor is loaded by twice as many threads \
-                 as there are processors.",
+            description: format!(
+                "The paper on mod_rdma, table 1, and the buffer lists in the paper on PVFS. Ranges of a file with `{}`: \
+                 MB/s, and processor seconds of the sender for 10^9 bytes. The load is two busy threads for each processor.",
                 self.options
             ),
             table: table(HEADING, rows.iter().map(Row::cells).collect()),
             targets: vec![Target {
-                wanted: format!("never more pinned than the bound, {} MiB", bound >> 20),
+                wanted: format!("at most the bound pinned, {} MiB", bound >> 20),
                 found: format!("{} MiB", most >> 20),
                 is_met: most <= bound,
             }],
@@ -134,15 +134,20 @@ impl Bench {
         })
     }
 
-    /// Sends ranges of `size` bytes for a while, beside `spinning` threads that do nothing useful.
+    /// Sends ranges of `size` bytes for a time, with `spinning` busy threads as load.
     ///
     /// # Errors
     ///
     /// When the channel does not open, or fails.
-    pub fn measure(&self, way: Way, size: usize, spinning: usize) -> Result<Cost, PumpError> {
+    pub fn measure(
+        &self,
+        registration: Registration,
+        size: usize,
+        spinning: usize,
+    ) -> Result<Cost, PumpError> {
         let mut registry = Registry::new();
         registry.register(Rdma);
-        let (register, options) = (way.option(), &self.options);
+        let (register, options) = (registration.option(), &self.options);
         let stack = format!("rdma:{RING};register={register};{options}");
         let stack = registry.build(&StackSpec::parse(stack.trim_end_matches(';'))?)?;
         let cancel = Cancel::new();
@@ -171,9 +176,9 @@ impl Bench {
                     });
                 }
                 let watching = scope.spawn(|| watch(&is_over));
-                let sent = self.send(way, &mut *sender, &file, size, &operation);
+                let sent = self.send(registration, &mut *sender, &file, size, &operation);
                 is_over.store(true, Ordering::Relaxed);
-                let (pinned_bytes, used_bytes) = watching.join().expect("it only looks");
+                let (pinned_bytes, used_bytes) = watching.join().expect("sampling does not panic");
                 sent.map(|(rate, processor_seconds)| Cost {
                     rate,
                     processor_seconds,
@@ -183,7 +188,7 @@ impl Bench {
             })?;
             sender.finish(&operation)?;
             drop(sender);
-            receiving.join().expect("it only receives")?;
+            receiving.join().expect("receiving does not panic")?;
             Ok(cost)
         })
     }
@@ -191,7 +196,7 @@ impl Bench {
     /// Bytes per second, and processor seconds for 10^9 bytes.
     fn send(
         &self,
-        way: Way,
+        registration: Registration,
         sender: &mut dyn Channel,
         file: &File,
         size: usize,
@@ -200,7 +205,7 @@ impl Bench {
         let mut scratch = [0; 4096];
         let moved = AtomicU64::new(0);
         let mut once = |offset: usize| -> Result<(), PumpError> {
-            if way == Way::Dynamic {
+            if registration == Registration::Dynamic {
                 touch(file)?;
             }
             let range = FileRange::new(
@@ -213,14 +218,14 @@ impl Bench {
             Ok(sender.send(&[], Body::File(range), operation)?)
         };
         let offsets = || (0..FILE_BYTES).step_by(size);
-        // What happens once does not count.
+        // A first pass, so that one-time costs do not count.
         offsets().try_for_each(&mut once)?;
         let before = moved.load(Ordering::Relaxed);
         let processor = processor_time();
         let began = Instant::now();
         let mut turns = offsets().cycle();
         while began.elapsed() < self.time {
-            once(turns.next().expect("it begins again"))?;
+            once(turns.next().expect("an endless iterator"))?;
         }
         let bytes = (moved.load(Ordering::Relaxed) - before) as f64;
         let processor = processor_time().saturating_sub(processor);
@@ -229,11 +234,11 @@ impl Bench {
     }
 }
 
-/// What one size costs with one load.
+/// The costs of one size with one load.
 struct Row {
     size: usize,
     load: &'static str,
-    /// In the order of [`Way::ALL`].
+    /// In the order of [`Registration::ALL`].
     costs: Vec<Cost>,
 }
 
@@ -271,7 +276,7 @@ impl Row {
         ]
     }
 
-    /// What was of the bound: that the driver counts right is a part of the question.
+    /// The larger of the driver's count and the kernel's, because the driver's count may be wrong.
     fn most_of_bound(&self) -> u64 {
         self.most(|cost| cost.used_bytes.max(cost.pinned_bytes))
     }
@@ -289,10 +294,10 @@ fn plot(rows: &[Row]) -> Plot {
     let mut lines = Vec::new();
     for load in LOADS {
         let loaded = || rows.iter().filter(|row| row.load == load);
-        for (at, way) in Way::ALL.into_iter().enumerate() {
+        for (at, registration) in Registration::ALL.into_iter().enumerate() {
             let points = loaded().enumerate();
             lines.push(PlotLine {
-                name: format!("{way}, {load}"),
+                name: format!("{registration}, {load}"),
                 is_model: false,
                 points: points
                     .map(|(place, row)| [place as f64, row.costs[at].rate / 1e6])
@@ -316,7 +321,7 @@ fn receive_all(receiver: &mut dyn Channel, operation: &Operation<'_>) -> Result<
     Ok(())
 }
 
-/// A file in the page cache that has been left alone.
+/// A file in the page cache with settled timestamps.
 fn file_to_send() -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     file.write_all(&vec![1; FILE_BYTES])?;
@@ -336,7 +341,7 @@ fn touch(file: &File) -> io::Result<()> {
     Ok(futimens(file, &times)?)
 }
 
-/// Looks how much is pinned, and how much of the bound is used, until it is over; returns the most of both.
+/// Samples the pinned bytes and the use of the bound until it is over; returns the maximum of both.
 fn watch(is_over: &AtomicBool) -> (u64, u64) {
     let (mut pinned, mut used) = (0, 0);
     while !is_over.load(Ordering::Relaxed) {
@@ -356,7 +361,7 @@ fn kernel_pinned_bytes() -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// That of this thread.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
@@ -366,18 +371,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_moves_bytes_within_the_bound() {
+    fn every_registration_moves_bytes_within_the_bound() {
         let bench = Bench {
             options: "provider=soft".to_owned(),
             to: "127.0.0.1".parse().unwrap(),
             time: Duration::from_millis(50),
         };
-        for way in Way::ALL {
-            let cost = bench.measure(way, 256 << 10, 0).unwrap();
-            assert!(cost.rate > 0.0, "{way}: {cost:?}");
+        for registration in Registration::ALL {
+            let cost = bench.measure(registration, 256 << 10, 0).unwrap();
+            assert!(cost.rate > 0.0, "{registration}: {cost:?}");
             assert!(
                 cost.used_bytes <= memory_load().limit_bytes,
-                "{way}: {cost:?}"
+                "{registration}: {cost:?}"
             );
         }
     }

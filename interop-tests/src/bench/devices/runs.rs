@@ -1,4 +1,4 @@
-//! Runs of stacks, in turn, and the cells of tables that they become.
+//! Alternating runs of stacks, and their table cells.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::bench::sample;
 
 pub(super) const MIB: u64 = 1 << 20;
 
-/// Moves zeros through a stack; what goes wrong, in one line of words.
+/// Moves zeros through a stack. The error is one line of text.
 pub(super) fn load(stack: &str, to: &str, channels: usize, bytes: u64) -> Result<Moved, String> {
     let moved = start(stack, to, channels, Some(bytes), Duration::from_secs(20))?;
     match &moved.failure {
@@ -21,7 +21,7 @@ pub(super) fn load(stack: &str, to: &str, channels: usize, bytes: u64) -> Result
     }
 }
 
-/// Moves zeros for a time. A channel that fails early is in what is returned.
+/// Moves zeros for a time. The failure of a channel is in the result.
 pub(super) fn load_for(
     time: Duration,
     stack: &str,
@@ -49,12 +49,12 @@ fn start(
     load.run().map_err(|error| in_one_line(&error.to_string()))
 }
 
-/// A cell of a table is a line.
+/// Joins the lines of a text, for a table cell.
 pub(super) fn in_one_line(words: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The results of one candidate's runs.
+/// The results of one candidate.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     numbers: Vec<f64>,
@@ -62,16 +62,16 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Runs all candidates `rounds` times in turn, so that other load on the machine affects all of them alike.
+    /// Runs all candidates alternately, `rounds` times, so that other load on the machine affects all of them equally.
     pub(super) fn take<T>(
         rounds: usize,
-        everybody: &[T],
+        candidates: &[T],
         mut run: impl FnMut(&T) -> Result<f64, String>,
     ) -> Vec<Self> {
-        let mut runs: Vec<Self> = everybody.iter().map(|_| Self::default()).collect();
+        let mut runs: Vec<Self> = candidates.iter().map(|_| Self::default()).collect();
         for _ in 0..rounds {
-            for (who, runs) in everybody.iter().zip(&mut runs) {
-                match run(who) {
+            for (candidate, runs) in candidates.iter().zip(&mut runs) {
+                match run(candidate) {
                     Ok(number) => runs.numbers.push(number),
                     Err(words) => runs.failures.push(words),
                 }
@@ -80,17 +80,17 @@ impl Runs {
         runs
     }
 
-    /// The one in the middle, unless every run failed.
+    /// The median, unless every run failed.
     pub(super) fn median(&self) -> Option<f64> {
         (!self.numbers.is_empty()).then(|| sample::median(&self.numbers))
     }
 
-    /// As a share of another candidate's.
+    /// The median divided by that of another candidate.
     pub(super) fn of(&self, other: &Self) -> Option<f64> {
         Some(self.median()? / other.median()?)
     }
 
-    /// The median, or why there is none, or how many runs it lacks.
+    /// The median and the number of failed runs, or the last failure.
     pub(super) fn cell(&self) -> String {
         match (self.median(), self.failures.last()) {
             (Some(median), None) => format!("{median:.0}"),
@@ -106,7 +106,7 @@ impl Runs {
     }
 }
 
-/// A share, or that there is none.
+/// A share, or a dash.
 pub(super) fn share(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2}"))
 }
@@ -116,14 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_turns_and_failures_are_told() {
+    fn candidates_alternate_and_failures_are_shown() {
         let mut order = Vec::new();
-        let runs = Runs::take(3, &[1.0, 2.0], |&who| {
-            order.push(who);
+        let runs = Runs::take(3, &[1.0, 2.0], |&candidate| {
+            order.push(candidate);
             match order.len() {
-                // The second one's second turn.
+                // The second run of the second candidate.
                 4 => Err("too late".to_owned()),
-                turn => Ok(who * turn as f64),
+                turn => Ok(candidate * turn as f64),
             }
         });
         assert_eq!(order, [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);

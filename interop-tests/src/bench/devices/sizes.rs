@@ -1,4 +1,4 @@
-//! Block size against depth, beside `ib_write_bw`.
+//! Block size against depth, compared with `ib_write_bw`.
 
 use gridhaul_rdma::limit_memory;
 
@@ -11,20 +11,20 @@ use crate::support::guest_network::RIGHT;
 
 const ROUNDS: usize = 3;
 
-/// Where a target is: single runs of either side differ by a third.
+/// The number of rounds of rows with a target: single runs of either program differ by a third.
 const JUDGED_ROUNDS: usize = 7;
 
-/// Sent by all channels together.
+/// Bytes of all channels together.
 const BYTES: u64 = 256 * MIB;
 
 const MESSAGES: [u64; 4] = [64 << 10, 256 << 10, MIB, 4 * MIB];
 const DEPTHS: [u64; 2] = [4, 16];
 const CHANNELS: [usize; 2] = [1, 8];
 
-/// The message whose ratio has a target.
+/// The message size that has a target.
 const JUDGED: u64 = MIB;
 
-/// Ours and theirs for one message, depth and number of channels.
+/// Our runs and those of `ib_write_bw` for one message size, depth and number of channels.
 struct Cell {
     message_bytes: u64,
     depth: u64,
@@ -34,7 +34,7 @@ struct Cell {
 }
 
 pub(super) fn measure(device: Device) -> Section {
-    // The default, a quarter of the memory, would shorten the rings of many channels, and messages with them.
+    // With the default limit, a quarter of the memory, many channels would get shorter rings and messages.
     limit_memory(u64::MAX);
     let mut cells = Vec::new();
     for channels in CHANNELS {
@@ -51,9 +51,9 @@ pub(super) fn measure(device: Device) -> Section {
     };
     Section {
         title: format!("Block size against depth, {device}"),
-        words: format!(
-            "RFTP, figures 15 and 16: millions of bytes in a second, and beside it `ib_write_bw` with as many queue \
-             pairs as there are channels. The median of {ROUNDS}, of {JUDGED_ROUNDS} with messages of {}, in turn.",
+        description: format!(
+            "RFTP, figures 15 and 16: MB/s, compared with `ib_write_bw` with as many queue pairs as channels. \
+             Each number is the median of {ROUNDS} alternating runs, of {JUDGED_ROUNDS} with messages of {}.",
             message(JUDGED)
         ),
         table: cells_table(&cells),

@@ -1,14 +1,14 @@
-//! What is measured, and where.
+//! The tables of the benchmark, and the guests that measure them.
 
 use std::io;
 use std::time::Duration;
 
 use super::perftest::Device;
-use super::{inline, loopback, many, policer, processor, registration, sizes};
+use super::{inline, loopback, many_channels, policer, processor, registration, sizes};
 use crate::bench::record::section::Section;
 use crate::support::guest_network::{Network, RIGHT};
 
-/// A table, and the network of the guest that it is measured in.
+/// A table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Table {
     /// A policer in the path.
@@ -19,15 +19,15 @@ pub enum Table {
     Iwarp,
     /// Processor time over one link.
     Processor,
-    /// Small payloads in messages, over RoCE and iWARP in user space.
+    /// Small payloads inline, over RoCE and iWARP in user space.
     Inline,
-    /// Small payloads in messages, over iWARP.
+    /// Small payloads inline, over iWARP.
     InlineIwarp,
-    /// What registering memory costs.
+    /// The cost of memory registration.
     Registration,
     /// Many channels that share a pool of memory.
     Many,
-    /// iWARP in user space beside TCP, on the host itself.
+    /// iWARP in user space compared with TCP, on the host itself.
     Loopback,
 }
 
@@ -62,17 +62,17 @@ impl Table {
     /// The memory of its guest, in MiB.
     pub fn memory_mib(self) -> u32 {
         match self {
-            // The longest rings of eight channels take 2 GiB.
+            // Eight channels with the longest rings take 2 GiB.
             Self::Roce | Self::Iwarp => 4096,
             _ => 1024,
         }
     }
 
-    /// Measures it, here.
+    /// Measures it in this process.
     ///
     /// # Errors
     ///
-    /// When the path could not be made.
+    /// When the path could not be set up.
     pub fn measure(self) -> io::Result<Section> {
         match self {
             Self::Policer => policer::measure(),
@@ -95,7 +95,7 @@ impl Table {
                 };
                 bench.section().map_err(io::Error::other)
             }
-            Self::Many => Ok(many::measure()),
+            Self::Many => Ok(many_channels::measure()),
             Self::Loopback => Ok(loopback::measure()),
         }
     }

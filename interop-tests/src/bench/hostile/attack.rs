@@ -1,4 +1,4 @@
-//! What the crowd does.
+//! The actions of the crowd.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,30 +11,30 @@ use super::site::{CROWD, DIRECTORY, LARGE};
 use crate::support::raw::{Control, Exchange, Identity, connect_from};
 use crate::support::{Pki, Server, UserKind};
 
-/// Threads that keep the crowd's connections: enough that one that waits for a reply does not hold up the others.
+/// Threads that hold the crowd's connections: enough that a thread that waits for a reply does not delay the others.
 const THREADS: usize = 24;
 
-/// How long the crowd may need to gather. A server that lets fewer in is measured with those.
+/// The time limit for opening all connections. A server that accepts fewer is measured with those.
 const GATHERING: Duration = Duration::from_secs(60);
 
-/// How long the crowd waits for a reply.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout of a reply.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a lost connection is made again, at most: a crowd has no reason to wait longer.
-const BEAT: Duration = Duration::from_millis(50);
+/// The interval at which lost connections are replaced.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What each connection of a crowd does.
+/// The action of each connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attack {
-    /// Nothing.
+    /// Sends nothing.
     Silent,
-    /// It lists a large directory, and reads nothing.
+    /// Lists a large directory, and does not read the data connection.
     UnreadListings,
-    /// It fetches a large file, and reads nothing.
+    /// Fetches a large file, and does not read the data connection.
     UnreadTransfers,
-    /// It guesses passwords until it is sent away, and comes again.
+    /// Sends wrong passwords until the server closes the connection, and connects again.
     WrongPasswords,
-    /// It begins a handshake and does not go on.
+    /// Starts a GSI handshake and does not continue it.
     HalfHandshakes,
 }
 
@@ -48,7 +48,7 @@ impl Attack {
         Self::HalfHandshakes,
     ];
 
-    /// What it is called in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Silent => "silent",
@@ -59,7 +59,7 @@ impl Attack {
         }
     }
 
-    /// Who logs in to the server that is attacked, if that takes a certificate.
+    /// The identity of clients, if the attack needs a server for users with certificates.
     pub(super) fn identity(self, pki: &Pki) -> io::Result<Option<Identity>> {
         match self {
             Self::HalfHandshakes => Identity::user(pki, UserKind::Spaces).map(Some),
@@ -68,7 +68,7 @@ impl Attack {
     }
 }
 
-/// Connections of a crowd, and the threads that keep them.
+/// The connections of a crowd, and the threads that hold them.
 pub(super) struct Crowd {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -81,7 +81,7 @@ struct Shared {
     listed: String,
     fetched: String,
     held: AtomicUsize,
-    /// Threads that have tried to make each of their connections once.
+    /// Threads that have tried each of their connections once.
     gathered: AtomicUsize,
     stop: AtomicBool,
 }
@@ -98,7 +98,7 @@ enum HostileControl {
 }
 
 impl Crowd {
-    /// Returns when all connections have been tried once, or it takes too long.
+    /// Returns after one attempt for each connection, or at the time limit.
     pub(super) fn gather(
         server: &Server,
         attack: Attack,
@@ -126,12 +126,12 @@ impl Crowd {
             .collect();
         let deadline = Instant::now() + GATHERING;
         while shared.gathered.load(Ordering::Relaxed) < threads.len() && Instant::now() < deadline {
-            thread::sleep(BEAT);
+            thread::sleep(RETRY_INTERVAL);
         }
         Self { shared, threads }
     }
 
-    /// Connections that the server has accepted and not closed.
+    /// The number of open connections.
     pub(super) fn held(&self) -> usize {
         self.shared.held.load(Ordering::Relaxed)
     }
@@ -147,7 +147,7 @@ impl Crowd {
 }
 
 impl Shared {
-    /// Keeps so many connections from an address, and makes those again that are closed.
+    /// Holds this number of connections from an address, and replaces closed ones.
     fn keep(&self, from: Ipv4Addr, count: usize) {
         let mut all: Vec<Option<Hostile>> = (0..count).map(|_| None).collect();
         let mut is_first = true;
@@ -158,7 +158,7 @@ impl Shared {
                     self.held.fetch_sub(1, Ordering::Relaxed);
                 }
                 if place.is_none() {
-                    // Refused, or nothing heard in time: again in the next round.
+                    // A refused or timed-out connection is tried again in the next round.
                     *place = self.connect(from).ok();
                     self.held
                         .fetch_add(usize::from(place.is_some()), Ordering::Relaxed);
@@ -171,13 +171,13 @@ impl Shared {
                 self.gathered.fetch_add(1, Ordering::Relaxed);
                 is_first = false;
             }
-            thread::sleep(BEAT);
+            thread::sleep(RETRY_INTERVAL);
         }
     }
 
     fn connect(&self, from: Ipv4Addr) -> io::Result<Hostile> {
         let mut control = Control::connect_from(from, self.server)?;
-        control.set_patience(PATIENCE);
+        control.set_timeout(TIMEOUT);
         let mut data = None;
         if self.attack != Attack::Silent {
             let greeting = control.reply()?;
@@ -220,7 +220,7 @@ impl Shared {
 }
 
 impl Hostile {
-    /// Whether the server has closed the control connection. Replies are thrown away.
+    /// Whether the server has closed the control connection. Replies are discarded.
     fn is_closed(&mut self) -> bool {
         let mut socket = match &mut self.control {
             HostileControl::Plain(control) => control.socket(),

@@ -1,4 +1,4 @@
-//! The client that means well.
+//! The timed client.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use super::site::{CLIENT, FILE};
 use crate::support::Server;
 use crate::support::raw::{Control, Exchange, GsiControl, Identity, connect_from};
 
-/// How long it waits for a reply until it gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of a reply.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a round took.
+/// The times of a round.
 #[derive(Debug)]
 pub(super) struct Times {
     /// From the connection to the reply to the password.
@@ -24,7 +24,7 @@ pub(super) struct Times {
 pub(super) fn one_round(server: &Server, identity: Option<&Identity>) -> io::Result<Times> {
     let start = Instant::now();
     let mut control = Control::connect_from(CLIENT, server.address())?;
-    control.set_patience(PATIENCE);
+    control.set_timeout(TIMEOUT);
     let greeting = control.reply()?;
     if greeting.code != 220 {
         return Err(io::Error::other(greeting.text()));
@@ -54,7 +54,7 @@ impl Session {
             Self::Plain(control) => control.log_in(),
             Self::Gsi(control) => {
                 control.log_in()?;
-                // The data connection is to prove nothing.
+                // No authentication of the data connection.
                 control.must("DCAU N", 200).map(drop)
             }
         }
@@ -69,7 +69,7 @@ impl Session {
 
     fn get(&mut self, path: &str) -> io::Result<()> {
         let mut channel = connect_from(CLIENT, self.passive()?)?;
-        channel.set_read_timeout(Some(PATIENCE))?;
+        channel.set_read_timeout(Some(TIMEOUT))?;
         let line = format!("RETR {path}");
         match self {
             Self::Plain(control) => control.send_line(&line)?,
@@ -82,7 +82,7 @@ impl Session {
             Self::Gsi(control) => control.dialogue()?.last,
         };
         if last.code != 226 || content.len() != FILE.1 {
-            let words = format!("{} bytes came, and: {}", content.len(), last.text());
+            let words = format!("received {} bytes and: {}", content.len(), last.text());
             return Err(io::Error::other(words));
         }
         Ok(())

@@ -13,29 +13,29 @@ use crate::support::{Kind, Launch, LaunchError, Pki};
 use super::attack::{Attack, Crowd};
 use super::client::{Times, one_round};
 
-/// With the crowd a login, or a get, may take so many times as long as without, and this longer.
+/// The bound for a login or a get with the crowd: this factor of the time without it, plus these seconds.
 const BOUND: (f64, f64) = (2.0, 0.1);
 
-/// How large the measurement is.
+/// The size of the measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     /// Hostile connections.
     pub connections: usize,
-    /// Logins and gets of which the median counts.
+    /// The number of logins and gets of each median.
     pub rounds: usize,
     /// Files in the directory that is listed.
     pub files: usize,
 }
 
 impl Size {
-    /// As the targets say.
+    /// The size that the targets refer to.
     pub const FULL: Self = Self {
         connections: 1000,
         rounds: 9,
         files: 50_000,
     };
 
-    /// Only to see that everything works.
+    /// A small size, for a functional test.
     pub const QUICK: Self = Self {
         connections: 30,
         rounds: 3,
@@ -43,25 +43,25 @@ impl Size {
     };
 }
 
-/// What the client noticed.
+/// The times of the client.
 #[derive(Debug)]
 pub struct Outcome {
     /// The server.
     pub kind: Kind,
-    /// What the crowd did.
+    /// The action of the crowd.
     pub attack: Attack,
-    /// Medians in seconds of a login and of a get, without and with the crowd.
+    /// Medians in seconds of a login, without and with the crowd.
     pub login: [f64; 2],
-    /// The same of the get.
+    /// Medians in seconds of a get.
     pub get: [f64; 2],
-    /// Hostile connections that the server had accepted when the client was timed.
+    /// Hostile connections that were open when the client was timed.
     pub held: usize,
-    /// Rounds with the crowd that failed, and the first reason.
+    /// The number of failed rounds with the crowd, and the first reason.
     pub failures: (usize, Option<String>),
 }
 
 impl Outcome {
-    /// Whether the crowd delayed the client by no more than the target allows.
+    /// Whether the times with the crowd are within the bound.
     pub fn is_met(&self) -> bool {
         let within = |[without, with]: [f64; 2]| with <= without * BOUND.0 + BOUND.1;
         self.failures.0 == 0 && within(self.login) && within(self.get)
@@ -89,17 +89,17 @@ impl Outcome {
         )
     }
 
-    /// What stands above the lines: times in milliseconds.
+    /// The heading of the lines. Times are in milliseconds.
     pub fn heading() -> &'static str {
         "attack            server     held    login with crowd     get with crowd target"
     }
 }
 
-/// Lets a crowd loose on a server of its own, and times a client.
+/// Starts a server, and times a client without and with a crowd.
 ///
 /// # Errors
 ///
-/// When the server does not start, or the client does not get through before the crowd comes.
+/// When the server does not start, or the client fails without the crowd.
 pub fn measure(kind: Kind, attack: Attack, size: Size) -> Result<Outcome, LaunchError> {
     raise_descriptor_limit();
     let scratch = Scratch::beneath(Path::new("/dev/shm"))?;
@@ -143,7 +143,7 @@ fn launch(kind: Kind, attack: Attack, root: &Path, pki: &'static Pki) -> Launch 
     let launch = Launch::new(kind, root);
     match (attack, kind) {
         (Attack::HalfHandshakes, _) => launch.gsi(pki),
-        // It has a user with a password then; the real server refuses every password here.
+        // With this setting our server has a user with a password; the real server refuses every password here.
         (Attack::WrongPasswords, Kind::Gridhaul) => launch.tls(pki),
         _ => launch,
     }

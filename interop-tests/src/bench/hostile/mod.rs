@@ -1,7 +1,7 @@
-//! Hostile connections, and what a client of another address notices of them.
+//! The effect of hostile connections on a client from another address.
 //!
-//! A crowd of connections from three addresses does one thing that costs the server something and the crowd nothing.
-//! Meanwhile a client of a fourth address logs in and fetches 1 MiB, which is timed, as it was before the crowd came.
+//! A crowd of connections from three addresses does an action that is cheap for the crowd and costs the server resources.
+//! Meanwhile a client from a fourth address logs in and fetches 1 MiB. Both are timed without and with the crowd.
 
 mod attack;
 mod client;

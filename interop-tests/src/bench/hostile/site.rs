@@ -7,23 +7,23 @@ use std::path::Path;
 
 use crate::support::chown_to_nobody;
 
-/// Where the crowd comes from.
+/// The addresses of the crowd.
 pub(super) const CROWD: [Ipv4Addr; 3] = [
     Ipv4Addr::new(127, 0, 0, 2),
     Ipv4Addr::new(127, 0, 0, 3),
     Ipv4Addr::new(127, 0, 0, 4),
 ];
 
-/// Where the client comes from that is timed.
+/// The address of the timed client.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
 
-/// What the client fetches, and how large it is.
+/// The file that the client fetches, and its size.
 pub(super) const FILE: (&str, usize) = ("file", 1 << 20);
 
-/// What the crowd fetches and does not read: more than sockets hold.
+/// The file that the crowd fetches and does not read: larger than socket buffers.
 pub(super) const LARGE: (&str, u64) = ("large", 256 << 20);
 
-/// What the crowd lists and does not read.
+/// The directory that the crowd lists and does not read.
 pub(super) const DIRECTORY: &str = "directory";
 
 /// Makes the files. The directory has `names` entries.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Does the work of each connection on a thread of its own, and says what processor time that took.
+/// Runs `work` for each connection on a separate thread, and returns the processor time.
 pub(super) fn each_connection<T: Send>(
     connections: Vec<T>,
     work: impl Fn(T) -> io::Result<()> + Sync,
@@ -30,7 +30,7 @@ fn processor_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-pub(super) fn say(line: &str) -> io::Result<()> {
+pub(super) fn print_line(line: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{line}")?;
     output.flush()

@@ -1,17 +1,17 @@
-//! What one half of a pump moves, and how.
+//! The command line of one half of a pump.
 
 use std::net::SocketAddr;
 
 use clap::Args;
 
-use crate::bench::sample::Way;
+use crate::bench::sample::Variant;
 
-/// What a half has to know.
+/// The options of a half.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// How bytes are moved
-    #[arg(long, value_parser = Way::parse)]
-    pub(super) way: Way,
+    /// The system calls that move bytes
+    #[arg(long = "way", value_parser = Variant::parse)]
+    pub(super) variant: Variant,
     /// Connections that share the file
     #[arg(long)]
     pub(super) connections: usize,
@@ -25,8 +25,8 @@ pub struct Options {
     pub(super) file: std::path::PathBuf,
 }
 
-impl Way {
-    pub(super) fn word(self) -> &'static str {
+impl Variant {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Splice => "splice",
             Self::SmallBuffers => "small-buffers",
@@ -34,12 +34,12 @@ impl Way {
         }
     }
 
-    pub(super) fn parse(word: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|way| way.word() == word);
-        found.ok_or_else(|| format!("there is no way {word}"))
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|variant| variant.name() == name);
+        found.ok_or_else(|| format!("unknown variant {name}"))
     }
 
-    /// The size of buffers; `None` where there are none.
+    /// The size of buffers; `None` without buffers.
     pub(super) fn buffer_bytes(self) -> Option<usize> {
         match self {
             Self::Splice => None,
@@ -49,7 +49,7 @@ impl Way {
     }
 }
 
-/// The range that a connection carries: offset and length.
+/// The range of a connection: offset and length.
 pub(super) type Range = (u64, u64);
 
 /// The range of each connection.
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_connections_share_the_file_without_a_gap() {
         let options = Options {
-            way: Way::Splice,
+            variant: Variant::Splice,
             connections: 16,
             bytes: 1001,
             address: (Ipv4Addr::LOCALHOST, 0).into(),

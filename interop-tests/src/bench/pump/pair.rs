@@ -6,33 +6,33 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::bench::sample::Way;
+use crate::bench::sample::Variant;
 use crate::support::process_group::ProcessGroup;
 
-/// How long a pump may take to end after its last word.
+/// The time limit for a pump to exit after its last line.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// A way and a number of connections.
+/// The parameters of a pump.
 #[derive(Debug, Clone, Copy)]
 pub struct Pump<'a> {
     /// The program of the benchmark.
     pub program: &'a Path,
-    /// How bytes are moved.
-    pub way: Way,
-    /// How many connections share the file.
+    /// The system calls that move bytes.
+    pub variant: Variant,
+    /// The number of connections that share the file.
     pub connections: usize,
 }
 
-/// What one run took.
+/// The times of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Pumped {
-    /// From the word to begin to the last byte in the file.
+    /// From the start signal to the last byte in the file.
     pub elapsed: Duration,
     /// Processor time of the sender and of the receiver.
     pub processor: [Duration; 2],
 }
 
-/// The half of a pump that has been started.
+/// A running half of a pump.
 #[derive(Debug)]
 pub struct Half {
     group: ProcessGroup,
@@ -44,14 +44,14 @@ impl Pump<'_> {
     ///
     /// # Errors
     ///
-    /// When one half fails, with what it said.
+    /// When one half fails.
     pub fn run(self, from: &Path, to: &Path, bytes: u64) -> io::Result<Pumped> {
         let (receiver, address) = self.receiver(to, bytes, Ipv4Addr::LOCALHOST.into())?;
         let sender = self.sender(from, bytes, address)?;
         Self::finish(sender, receiver)
     }
 
-    /// Starts the half that listens at an address of this machine.
+    /// Starts the receiving half, which listens at an address of this machine.
     ///
     /// # Errors
     ///
@@ -66,26 +66,26 @@ impl Pump<'_> {
         let line = half.line()?;
         let listening = line.parse();
         let listening =
-            listening.map_err(|_| io::Error::other(format!("the pump said: {line}")))?;
+            listening.map_err(|_| io::Error::other(format!("the pump printed: {line}")))?;
         Ok((half, listening))
     }
 
-    /// Starts the half that connects.
+    /// Starts the sending half, which connects.
     ///
     /// # Errors
     ///
-    /// When it does not get its connections.
+    /// When it does not connect.
     pub fn sender(self, file: &Path, bytes: u64, address: SocketAddr) -> io::Result<Half> {
         let mut half = self.half("send", file, bytes, &address)?;
         half.line()?;
         Ok(half)
     }
 
-    /// Gives the word to begin, and waits for the end.
+    /// Sends the start signal, and waits for the end.
     ///
     /// # Errors
     ///
-    /// When one half fails, with what it said.
+    /// When one half fails.
     pub fn finish(mut sender: Half, mut receiver: Half) -> io::Result<Pumped> {
         let started = Instant::now();
         let mut input = sender.group.leader().stdin.take();
@@ -107,7 +107,7 @@ impl Pump<'_> {
     fn half(self, side: &str, file: &Path, bytes: u64, address: &SocketAddr) -> io::Result<Half> {
         let mut command = Command::new(self.program);
         command
-            .args(["pump", side, "--way", self.way.word()])
+            .args(["pump", side, "--way", self.variant.name()])
             .args(["--connections", &self.connections.to_string()])
             .args(["--bytes", &bytes.to_string()])
             .args(["--address", &address.to_string()])
@@ -122,7 +122,7 @@ impl Pump<'_> {
 }
 
 impl Half {
-    /// The next line; a pump that ended without one has said why on standard error.
+    /// The next line. A pump that exits without one has printed the reason on standard error.
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
@@ -131,12 +131,12 @@ impl Half {
         Ok(line.trim_end().to_owned())
     }
 
-    /// The processor time that it tells at its end.
+    /// The processor time that it prints at its end.
     fn time(&mut self) -> io::Result<Duration> {
         let line = self.line()?;
         let nanoseconds = line.parse();
         let nanoseconds =
-            nanoseconds.map_err(|_| io::Error::other(format!("the pump said: {line}")))?;
+            nanoseconds.map_err(|_| io::Error::other(format!("the pump printed: {line}")))?;
         Ok(Duration::from_nanos(nanoseconds))
     }
 }

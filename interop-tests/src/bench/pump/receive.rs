@@ -1,4 +1,4 @@
-//! The half of the pump that receives.
+//! The receiving half of the pump.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use super::connections::{each_connection, say};
+use super::connections::{each_connection, print_line};
 use super::options::Options;
 
-/// The size of a pipe: the most that pipe(7) gives to unprivileged users.
+/// The size of a pipe: the limit for unprivileged users (pipe(7)).
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Listens, says where, and receives.
+/// Listens, prints the address, and receives.
 pub(super) fn run(options: &Options) -> io::Result<Duration> {
     let listener = TcpListener::bind(options.address)?;
-    say(&listener.local_addr()?.to_string())?;
+    print_line(&listener.local_addr()?.to_string())?;
     from(&listener, options)
 }
 
-/// Receives every connection's range.
+/// Receives the range of every connection.
 pub(super) fn from(listener: &TcpListener, options: &Options) -> io::Result<Duration> {
     let connections: io::Result<Vec<TcpStream>> = (0..options.connections.max(1))
         .map(|_| listener.accept().map(|(socket, _)| socket))
@@ -31,7 +31,7 @@ pub(super) fn from(listener: &TcpListener, options: &Options) -> io::Result<Dura
         let mut head = [0; 16];
         socket.read_exact(&mut head)?;
         let [start, length] = [&head[..8], &head[8..]].map(number);
-        match options.way.buffer_bytes() {
+        match options.variant.buffer_bytes() {
             None => by_splice(&socket, &file, start, length),
             Some(bytes) => through_memory(&mut socket, &file, start, length, bytes),
         }
@@ -79,7 +79,7 @@ fn through_memory(
     Ok(())
 }
 
-/// Eight bytes as a number.
+/// Decodes a big-endian number.
 fn number(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -89,6 +89,6 @@ fn number(bytes: &[u8]) -> u64 {
 fn ended() -> io::Error {
     io::Error::new(
         io::ErrorKind::UnexpectedEof,
-        "the sender has ended too early",
+        "the sender closed a connection too early",
     )
 }

@@ -1,4 +1,4 @@
-//! The half of the pump that sends.
+//! The sending half of the pump.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use rustix::fs::sendfile;
 
-use super::connections::{each_connection, say};
+use super::connections::{each_connection, print_line};
 use super::options::{Options, Range, ranges};
 
-/// The most that one call of sendfile(2) moves.
+/// The limit of one call of sendfile(2).
 const LARGEST: u64 = 0x7fff_f000;
 
-/// Connects, waits for the word to begin, and sends.
+/// Connects, waits for the start signal, and sends.
 pub(super) fn run(options: &Options) -> io::Result<Duration> {
     let connections = connect(options)?;
-    say("ready")?;
+    print_line("ready")?;
     io::stdin().read_line(&mut String::new())?;
     all(options, connections)
 }
 
-/// A connection for each range.
+/// Opens a connection for each range.
 pub(super) fn connect(options: &Options) -> io::Result<Vec<(Range, TcpStream)>> {
     let ranges = ranges(options).into_iter();
     ranges
@@ -35,7 +35,7 @@ pub(super) fn all(options: &Options, connections: Vec<(Range, TcpStream)>) -> io
     let file = File::open(&options.file)?;
     each_connection(connections, |((start, length), mut socket)| {
         socket.write_all(&[start.to_be_bytes(), length.to_be_bytes()].concat())?;
-        match options.way.buffer_bytes() {
+        match options.variant.buffer_bytes() {
             None => by_sendfile(&file, start, length, &socket),
             Some(bytes) => through_memory(&file, start, length, &mut socket, bytes),
         }
@@ -80,6 +80,6 @@ fn through_memory(
 fn shorter() -> io::Error {
     io::Error::new(
         io::ErrorKind::UnexpectedEof,
-        "the file is shorter than was said",
+        "the file is shorter than `--bytes`",
     )
 }

@@ -4,20 +4,20 @@ use std::io;
 
 use clap::Subcommand;
 
-use super::connections::say;
+use super::connections::print_line;
 use super::options::Options;
 use super::{receive, send};
 
-/// The words that make the benchmark's program one half of a pump.
+/// The subcommands that run the benchmark's program as one half of a pump.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Side {
-    /// Listens, prints where, and writes what comes to a file
+    /// Listens, prints the address, and writes the received bytes to a file
     Receive(Options),
-    /// Connects, prints a word, waits for a line, and sends a file
+    /// Connects, prints a line, waits for a line, and sends a file
     Send(Options),
 }
 
-/// Runs one half in this process. Its last line is the processor time that it used, in nanoseconds.
+/// Runs one half in this process. Its last line is its processor time in nanoseconds.
 ///
 /// # Errors
 ///
@@ -27,7 +27,7 @@ pub fn serve(side: &Side) -> io::Result<()> {
         Side::Receive(options) => receive::run(options)?,
         Side::Send(options) => send::run(options)?,
     };
-    say(&used.as_nanos().to_string())
+    print_line(&used.as_nanos().to_string())
 }
 
 #[cfg(test)]
@@ -37,19 +37,19 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::bench::sample::Way;
+    use crate::bench::sample::Variant;
 
     #[test]
-    fn every_way_moves_every_byte() {
+    fn every_variant_moves_every_byte() {
         let scratch = tempfile::tempdir().unwrap();
         let [from, to] = ["from", "to"].map(|name| scratch.path().join(name));
         let content: Vec<u8> = (0..3_000_001_u32)
             .map(|index| (index % 251) as u8)
             .collect();
         fs::write(&from, &content).unwrap();
-        for way in Way::ALL {
+        for variant in Variant::ALL {
             let options = |address, file: &Path| Options {
-                way,
+                variant,
                 connections: 4,
                 bytes: content.len() as u64,
                 address,
@@ -62,7 +62,7 @@ mod tests {
             let connections = send::connect(&options(address, &from)).unwrap();
             send::all(&options(address, &from), connections).unwrap();
             receiver.join().unwrap().unwrap();
-            assert!(fs::read(&to).unwrap() == content, "{way:?}");
+            assert!(fs::read(&to).unwrap() == content, "{variant:?}");
             fs::remove_file(&to).unwrap();
         }
     }

@@ -11,8 +11,8 @@ use super::units::{GIGABIT, percent};
 use crate::bench::record::section::{Section, Target};
 use crate::bench::record::table;
 
-const WORDS: &str = "64 channels to one peer, with rings of 16 MiB, on a path of 10 Gb/s and a round trip of 40 ms. They \
-share one pace, and those that wait for it have turns.";
+const DESCRIPTION: &str = "64 channels to one peer, with rings of 16 MiB, on a path of 10 Gb/s and a round trip of 40 ms. They \
+share one pacing rate with round-robin scheduling.";
 
 const CHANNELS: usize = 64;
 
@@ -49,7 +49,7 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
     let least = least.fold(1.0, f64::min);
     Ok(Section {
         title: "Many channels".to_owned(),
-        words: WORDS.to_owned(),
+        description: DESCRIPTION.to_owned(),
         table: table(heading, runs.iter().map(line).collect()),
         pictures: Vec::new(),
         targets: vec![Target {

@@ -1,4 +1,4 @@
-//! The driver `rdma` on paths that are not available here: its engine over a simulated fabric.
+//! The driver `rdma` on simulated paths: its engine over a simulated fabric.
 
 mod fairness;
 mod policer;
@@ -12,33 +12,33 @@ use gridhaul_rdma::sim::ExperimentError;
 
 use super::record::section::{self, Section};
 
-/// What a page begins with.
+/// The introduction of the page.
 const INTRODUCTION: &str = "# The driver rdma on simulated paths
 
 This page and its plots are written by `make bench-rdma`. The driver's engine, with its rings, credit and pacing, runs
-over a simulated fabric in a time of its own: two hosts, and a path with a rate, a delay and a policer, on which
-reliable connections repeat from the first packet that is missing, as adapters do. A message crosses it as one train of
-packets, and a policer drops it whole. Rates are those of the payload. Everything follows from a seed, so another run
-gives the same numbers on any machine.
+over a simulated fabric in virtual time: two hosts, and a path with a rate, a delay and a policer. Reliable
+connections go back to the first lost packet, as adapters do. A message crosses the path as one train of
+packets, and a policer drops all of it. Rates are those of the payload. The simulation is deterministic: every run has
+the same results on any machine.
 ";
 
-/// Answers all questions, one after the other.
+/// Measures all sections, one after the other.
 ///
 /// # Errors
 ///
 /// When the process has too few descriptors.
-pub fn measure(mut tell: impl FnMut(&Section)) -> Result<Vec<Section>, ExperimentError> {
-    let questions = [rings::measure, policer::measure, fairness::measure];
+pub fn measure(mut report: impl FnMut(&Section)) -> Result<Vec<Section>, ExperimentError> {
+    let measurements = [rings::measure, policer::measure, fairness::measure];
     let mut sections = Vec::new();
-    for question in questions {
-        let section = question()?;
-        tell(&section);
+    for measurement in measurements {
+        let section = measurement()?;
+        report(&section);
         sections.push(section);
     }
     Ok(sections)
 }
 
-/// Writes `rdma.md` and its plots to a directory, which is made if need be.
+/// Writes `rdma.md` and its plots to a directory, which is made if it does not exist.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A path that is policed, and what becomes of messages that are paced or not.
+//! A policed path, with paced and unpaced messages.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
 
-const WORDS: &str = "Figure 9 of the paper on XIO-RDMA: one channel with a ring of 512 MiB on a path of 10 Gb/s and a \
-round trip of 120 ms, on which a policer lets 5 Gb/s pass, and 1 MB at once. The device repeats for ever what is not \
-acknowledged, and `stall` is 3 s. Shares are those of the policed rate, from the sixth second on.";
+const DESCRIPTION: &str = "Figure 9 of the paper on XIO-RDMA: one channel with a ring of 512 MiB on a path of 10 Gb/s and a \
+round trip of 120 ms, with a policer of 5 Gb/s and a burst of 1 MB. The device retransmits without a limit, \
+and `stall` is 3 s. Shares are those of the policed rate, from the sixth second on.";
 
 const POLICED: u64 = 5 * GIGABIT;
 const BURST: u64 = 1_000_000;
 const SECONDS: u64 = 25;
 
-/// The sixth second begins.
+/// The interval in which the sixth second starts.
 const SETTLED: usize = 50;
 
 pub(super) fn measure() -> Result<Section, ExperimentError> {
@@ -43,7 +43,7 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
         ),
         ("unpaced, messages of 2 MiB", run(Pace::Unpaced, 2 << 20)?),
     ];
-    let [by_hand, _, _, auto, _, unpaced, _] = &runs;
+    let [configured, _, _, auto, _, unpaced, _] = &runs;
     let share = |outcome: &Outcome| outcome.rate_from(SETTLED) / POLICED as f64;
     let drops = |outcome: &Outcome| -> u64 {
         let settled = &outcome.intervals[SETTLED..];
@@ -68,26 +68,26 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
         |outcome: &Outcome| format!("{}, {} drops", percent(share(outcome)), drops(outcome));
     Ok(Section {
         title: "A policer".to_owned(),
-        words: WORDS.to_owned(),
+        description: DESCRIPTION.to_owned(),
         table: table(heading, runs.iter().map(line).collect()),
         pictures: vec![Picture {
             name: "rdma-policer.svg".to_owned(),
-            plot: plot(&[by_hand, auto, unpaced]),
+            plot: plot(&[configured, auto, unpaced]),
         }],
         targets: vec![
             Target {
-                wanted: "paced by hand, at least 97 % of the policed rate and nothing dropped"
+                wanted: "with a configured rate, at least 97 % of the policed rate and no drops"
                     .to_owned(),
-                found: found(&by_hand.1),
-                is_met: share(&by_hand.1) >= 0.97 && drops(&by_hand.1) == 0,
+                found: found(&configured.1),
+                is_met: share(&configured.1) >= 0.97 && drops(&configured.1) == 0,
             },
             Target {
-                wanted: "with `rate=auto`, after 5 s, at least 95 % and nothing dropped".to_owned(),
+                wanted: "with `rate=auto`, after 5 s, at least 95 % and no drops".to_owned(),
                 found: found(&auto.1),
                 is_met: share(&auto.1) >= 0.95 && drops(&auto.1) == 0,
             },
             Target {
-                wanted: "unpaced, the stall".to_owned(),
+                wanted: "unpaced, a stall below 10 %".to_owned(),
                 found: percent(share(&unpaced.1)),
                 is_met: share(&unpaced.1) < 0.1,
             },
@@ -116,7 +116,7 @@ fn run(pace: Pace, message_bytes: u64) -> Result<Outcome, ExperimentError> {
     experiment.run()
 }
 
-/// By second: pieces are told as a whole, and a tenth of a second has few of them.
+/// The rate by second: progress is reported for whole pieces, of which a tenth of a second has only a few.
 fn plot(runs: &[&(&str, Outcome)]) -> Plot {
     let lines = runs.iter().map(|(name, outcome)| {
         let seconds = outcome.intervals.chunks(10).enumerate();

@@ -1,4 +1,4 @@
-//! How long a ring must be.
+//! Throughput by ring length and round trip.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
 use crate::bench::record::table;
 
-const WORDS: &str = "Figures 7 and 8 of the paper on XIO-RDMA: one channel and one queue pair, by round trip and by the length \
-of the ring. Each cell is the share of the line's rate, and in parentheses what the model says: with *x* bandwidth-delay \
+const DESCRIPTION: &str = "Figures 7 and 8 of the paper on XIO-RDMA: one channel and one queue pair, by round trip and ring length. \
+Each cell is the share of the line rate, with the prediction of a model in parentheses: with *x* bandwidth-delay \
 products in the ring and credit for a quarter of it at a time, min(1, *x* / (1 + *x* / 4)). At 400 Gb/s and long round \
-trips only rings longer than the 4 GiB that the driver allows are enough; they show that nothing else is in the way.";
+trips the line rate needs rings longer than the driver's limit of 4 GiB; the 32 GiB column shows that the ring is the only limit.";
 
-/// Rates in Gb/s, and the messages that are usual there, in bytes.
+/// Rates in Gb/s, and typical message sizes in bytes.
 const RATES: [(u64, u64); 3] = [(10, 256 << 10), (100, 512 << 10), (400, 1 << 20)];
 
-/// In milliseconds.
+/// Round trips in milliseconds.
 const ROUND_TRIPS: [u64; 7] = [0, 1, 10, 25, 50, 100, 200];
 
 const RINGS: [(&str, u64); 5] = [
@@ -29,7 +29,7 @@ const RINGS: [(&str, u64); 5] = [
     ("32 GiB", 32 << 30),
 ];
 
-/// A path, a ring and what came of them.
+/// A path, a ring and the result.
 struct Cell {
     gigabits: u64,
     round_trip: u64,
@@ -52,7 +52,7 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
     let least = enough.map(|cell| cell.share).fold(1.0, f64::min);
     Ok(Section {
         title: "Rings and round trips".to_owned(),
-        words: WORDS.to_owned(),
+        description: DESCRIPTION.to_owned(),
         table: cells_table(&cells),
         pictures: RATES
             .map(|(gigabits, _)| Picture {
@@ -61,7 +61,7 @@ pub(super) fn measure() -> Result<Section, ExperimentError> {
             })
             .into(),
         targets: vec![Target {
-            wanted: "at least 98 % of the line's rate wherever the ring covers three bandwidth-delay products".to_owned(),
+            wanted: "at least 98 % of the line rate where the ring covers three bandwidth-delay products".to_owned(),
             found: percent(least),
             is_met: least >= 0.98,
         }],
@@ -76,10 +76,10 @@ fn cell(
 ) -> Result<Cell, ExperimentError> {
     let time = Duration::from_millis(round_trip);
     let rate = gigabits * GIGABIT;
-    // A ring is filled, flies and drains for the first time in the first interval.
+    // The first interval contains the initial filling of the ring and the first round trip.
     let interval = Duration::from_millis(200) + 4 * time;
     let mut fabric = FabricSettings::new(Link::new(rate, time / 2));
-    // As many requests as adapters take: with fewer, those that wait are the limit and not the ring.
+    // The queue depth of adapters: with a smaller one the queue would be the limit and not the ring.
     fabric.depth = 32 << 10;
     let experiment = Experiment {
         fabric,
@@ -136,10 +136,10 @@ fn cells_table(cells: &[Cell]) -> String {
     let [one, two, three, four, five] = RINGS.map(|(name, _)| name);
     let heading = ["rate", "round trip", one, two, three, four, five];
     let table = table(heading, rows.collect());
-    format!("{table}\nIn bold: rings that cover three bandwidth-delay products.\n")
+    format!("{table}\nBold: rings that cover three bandwidth-delay products.\n")
 }
 
-/// What was measured and what the model says, for three of the rings.
+/// The measurement and the model for three of the rings.
 fn plot(cells: &[Cell], gigabits: u64) -> Plot {
     let mut lines = Vec::new();
     for (name, ring) in [RINGS[0], RINGS[2], RINGS[3]] {

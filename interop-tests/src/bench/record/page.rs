@@ -12,20 +12,20 @@ use crate::bench::sample::{Contender, Reading, Unit};
 use crate::bench::table::{Line, lines};
 use crate::bench::verdict::Verdict;
 
-/// What a page begins with.
+/// The introduction of the page.
 const INTRODUCTION: &str = "# Measurements
 
 This page and its charts are written by `make bench-record`, which measures everything in one run:
-gridhaul-server, globus-gridftp-server, and the bare pump. The pump is two small processes that move the same
-file over TCP and do nothing else, by `sendfile` and `splice`, and by `read` and `write` with buffers of 256 KiB
-and of 1 MiB; the fastest of the three in a row is the one that is shown. Everybody takes turns, and each number
-is the median of the runs. A ratio of more than 1 means that ours is better. The spread is the distance of
-the run that is furthest from the median, of each contender. Processor time is for 10^9 bytes; in parentheses it is
-the share of a core that a network of 1 Gb/s keeps busy.
+gridhaul-server, globus-gridftp-server, and the bare pump. The pump is two small processes that only move the same
+file over TCP, in three variants: `sendfile` and `splice`, and `read` and `write` with buffers of 256 KiB
+and of 1 MiB. Each row shows the fastest variant. The contenders run alternately, and each number
+is the median of the runs. A ratio above 1 means that ours is better. The spread is the largest deviation of a
+run from the median, for each contender. Processor time is for 10^9 bytes; in parentheses, as the
+load of a core at 1 Gb/s.
 ";
 
-/// Writes `measurements.md` and its charts to a directory, which is made if need be. If there is a `notes.md` in
-/// it, that becomes the end of the page.
+/// Writes `measurements.md` and its charts to a directory, which is made if it does not exist. If it contains a
+/// `notes.md`, that becomes the end of the page.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub fn write(directory: &Path, facts: &[(&str, String)], measured: &[Measured]) 
         page += &readings(&rows);
         page += &notes(&rows);
     }
-    // Notes on the numbers, written by hand: why one falls short, and what was tried.
+    // Hand-written notes on the numbers: the causes of missed targets, and experiments.
     if let Ok(notes) = fs::read_to_string(directory.join("notes.md")) {
         page += &format!("\n## Notes\n\n{notes}");
     }
@@ -63,15 +63,15 @@ fn facts_rows(facts: &[(&str, String)]) -> Vec<[String; 2]> {
         .collect()
 }
 
-/// The targets of the project, and the results.
+/// The targets and the results.
 fn targets(measured: &[Measured]) -> String {
     let mut rows = Vec::new();
     for measured in measured {
         for target in &measured.row.targets {
             let verdict = Verdict::of(target, measured);
             let word = match verdict.met {
-                Some(false) => format!("**{}**", verdict.word()),
-                _ => verdict.word().to_owned(),
+                Some(false) => format!("**{}**", verdict.label()),
+                _ => verdict.label().to_owned(),
             };
             let row = &measured.row;
             rows.push([
@@ -90,7 +90,7 @@ fn targets(measured: &[Measured]) -> String {
     format!("\n## Targets\n\n{}", table(heading, rows))
 }
 
-/// Every reading of every row.
+/// All readings of all rows.
 fn readings(rows: &[&Measured]) -> String {
     let cells = |measured: &Measured, index: usize, line: Line| {
         let [name, runs] = match index {
@@ -123,7 +123,7 @@ fn readings(rows: &[&Measured]) -> String {
     table(heading, rows.collect())
 }
 
-/// Who gave no number, and which pump was the fastest.
+/// The contenders without a result, and the fastest pump.
 fn notes(rows: &[&Measured]) -> String {
     let mut notes = String::new();
     for measured in rows {
@@ -148,7 +148,7 @@ fn notes(rows: &[&Measured]) -> String {
     }
 }
 
-/// A chart of the values of a group, and where two ends were measured one of their processor time.
+/// A chart of the values of a group, and for third-party copies one of the processor time.
 fn charts(group: Group, rows: &[&Measured]) -> Vec<(String, Chart)> {
     let Some(first) = rows.first() else {
         return Vec::new();
@@ -184,15 +184,15 @@ fn chart(group: Group, rows: &[&Measured], reading: Reading, unit: Unit) -> (Str
         }
     });
     let (name, title) = match reading {
-        Reading::Value => (group.word().to_owned(), group.title().to_owned()),
+        Reading::Value => (group.file_name().to_owned(), group.title().to_owned()),
         _ => {
-            let title = format!("{}: {}", group.title(), reading.words());
-            (format!("{}-processor", group.word()), title)
+            let title = format!("{}: {}", group.title(), reading.label());
+            (format!("{}-processor", group.file_name()), title)
         }
     };
     let chart = Chart {
         title,
-        unit: unit.words().to_owned(),
+        unit: unit.symbol().to_owned(),
         groups: groups.filter(|group| !group.bars.is_empty()).collect(),
     };
     (format!("{name}.svg"), chart)
@@ -202,7 +202,7 @@ fn chart(group: Group, rows: &[&Measured], reading: Reading, unit: Unit) -> (Str
 mod tests {
     use super::*;
     use crate::bench::measured::tests::measured;
-    use crate::bench::sample::Way;
+    use crate::bench::sample::Variant;
     use crate::bench::target::Target;
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
         let mut measured = measured(&[
             (Contender::OURS, 2.0),
             (Contender::THEIRS, 1.0),
-            (Contender::Pump(Way::Splice), 4.0),
+            (Contender::Pump(Variant::Splice), 4.0),
         ]);
         measured.row.group = Group::ThirdParty;
         measured.row.targets = vec![Target::of_pump(0.95)];

@@ -7,11 +7,11 @@ use super::svg::{STYLE, escape, number, text};
 /// Lines over a horizontal axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// The axis from left to right.
+    /// The horizontal axis.
     pub horizontal: Axis,
-    /// What the axis from the bottom up counts.
+    /// The unit of the vertical axis.
     pub vertical: String,
     /// The lines, at most six.
     pub lines: Vec<PlotLine>,
@@ -20,24 +20,24 @@ pub struct Plot {
 /// A horizontal axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it counts or names.
-    pub words: String,
-    /// The names of the places 0, 1, 2 and so on; without any, numbers are shown.
+    /// The label.
+    pub label: String,
+    /// The tick labels of the positions 0, 1, 2 and so on; if empty, the axis is numeric.
     pub steps: Vec<String>,
 }
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlotLine {
-    /// What it is.
+    /// The name in the legend.
     pub name: String,
-    /// Something to compare with, and not what was measured.
+    /// Whether it is a reference or model, which is drawn dashed.
     pub is_model: bool,
-    /// Its points, from left to right.
+    /// The points, from left to right.
     pub points: Vec<[f64; 2]>,
 }
 
-/// Lengths in the picture, in pixels.
+/// Sizes in pixels.
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 70.0;
@@ -45,26 +45,26 @@ const RIGHT: f64 = 230.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
 
-/// Told apart also by people who do not see red or green (Okabe and Ito 2008).
+/// A palette for people with colour blindness (Okabe and Ito 2008).
 const COLOURS: [&str; 6] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
 ];
 
 impl Axis {
-    /// One with numbers.
-    pub fn numbers(words: &str) -> Self {
-        Self::steps(words, [""; 0])
+    /// A numeric axis.
+    pub fn numbers(label: &str) -> Self {
+        Self::steps(label, [""; 0])
     }
 
-    /// One on which names follow each other.
-    pub fn steps<S: Into<String>>(words: &str, steps: impl IntoIterator<Item = S>) -> Self {
+    /// An axis with these tick labels.
+    pub fn steps<S: Into<String>>(label: &str, steps: impl IntoIterator<Item = S>) -> Self {
         Self {
-            words: words.to_owned(),
+            label: label.to_owned(),
             steps: steps.into_iter().map(Into::into).collect(),
         }
     }
 
-    /// What is written where, for numbers up to `most`.
+    /// Positions and texts of the ticks, for a maximum of `most`.
     fn labels(&self, most: f64) -> Vec<(f64, String)> {
         match self.steps.as_slice() {
             [] => (0..=4)
@@ -80,7 +80,7 @@ impl Axis {
 }
 
 impl Plot {
-    /// The picture.
+    /// Draws it.
     pub fn svg(&self) -> String {
         let mut most = [0, 1].map(|axis| {
             let points = self.lines.iter().flat_map(|line| &line.points);
@@ -118,7 +118,7 @@ impl Plot {
             );
         }
         let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-        axes += &text(middle, HEIGHT - 10.0, "middle", &self.horizontal.words);
+        axes += &text(middle, HEIGHT - 10.0, "middle", &self.horizontal.label);
         axes + &text(16.0, TOP - 8.0, "start", &self.vertical)
     }
 }
@@ -148,7 +148,7 @@ impl PlotLine {
     }
 }
 
-/// Where a point is in the picture.
+/// The position of a point in the picture.
 fn place(point: [f64; 2], most: [f64; 2]) -> [f64; 2] {
     [
         LEFT + point[0] / most[0] * (WIDTH - LEFT - RIGHT),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_where_the_axes_say() {
+    fn points_have_the_scale_of_the_axes() {
         let svg = plot(Axis::numbers("s"));
         for words in [
             "Rate &amp; time",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_as_far_apart_as_their_numbers() {
+    fn ticks_have_equal_distances() {
         let svg = plot(Axis::steps("message", ["a", "b", "c", "d", "e", "f"]));
         for words in [
             "<text x=\"70.0\" y=\"368.0\" text-anchor=\"middle\">a<",

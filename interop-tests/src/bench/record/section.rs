@@ -1,4 +1,4 @@
-//! A question and its answer, as a part of a page: words, a table, plots, and what is wanted.
+//! A section of a page: a text, a table, plots, and targets.
 
 use std::fs;
 use std::io;
@@ -8,52 +8,52 @@ use serde::{Deserialize, Serialize};
 
 use super::plot::Plot;
 
-/// A part of a page. What measures may be another process than what writes, so a section can be sent.
+/// A section of a page. A guest measures sections and the host writes them, so a section can be serialised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Section {
-    /// What it is about.
+    /// The title.
     pub title: String,
-    /// What was done, which figure of which paper it answers, and what the numbers are.
-    pub words: String,
-    /// In Markdown.
+    /// The method, the corresponding figure of a paper, and the meaning of the numbers.
+    pub description: String,
+    /// A table in Markdown.
     pub table: String,
-    /// A target of the project, the result, and whether it is met.
+    /// The targets of the section.
     #[serde(default)]
     pub targets: Vec<Target>,
-    /// Pictures of the table.
+    /// Plots of the table.
     #[serde(default)]
     pub pictures: Vec<Picture>,
 }
 
-/// What the project wants.
+/// A target and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// In words.
+    /// The target as text.
     pub wanted: String,
     /// The result as text.
     pub found: String,
-    /// Whether it is enough.
+    /// Whether the target is met.
     pub is_met: bool,
 }
 
 /// A plot and the name of its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
-    /// Of the file, beside the page.
+    /// The name of the file beside the page.
     pub name: String,
-    /// What is in it.
+    /// The plot.
     pub plot: Plot,
 }
 
 impl Section {
-    /// Whether everything is as the project wants it.
+    /// Whether all targets are met.
     pub fn is_met(&self) -> bool {
         self.targets.iter().all(|target| target.is_met)
     }
 
-    /// In Markdown.
+    /// The section in Markdown.
     pub fn text(&self) -> String {
-        let mut text = format!("## {}\n\n{}\n\n", self.title, self.words);
+        let mut text = format!("## {}\n\n{}\n\n", self.title, self.description);
         for Picture { name, plot } in &self.pictures {
             text += &format!("![{}]({name})\n\n", plot.title);
         }
@@ -69,7 +69,7 @@ impl Section {
     }
 }
 
-/// Writes a page, which ends with notes, and its plots to a directory, which is made if need be.
+/// Writes a page that ends with notes, and its plots, to a directory, which is made if it does not exist.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ mod tests {
         };
         Section {
             title: "A \"question\"".to_owned(),
-            words: "Of what.".to_owned(),
+            description: "Of what.".to_owned(),
             table: "| a | b |\n|---|---|\n".to_owned(),
             targets: vec![Target {
                 wanted: "at least 2".to_owned(),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_everything_of_its_sections() {
+    fn a_page_has_all_parts_of_its_sections() {
         let directory = tempfile::tempdir().unwrap();
         let below = directory.path().join("below");
         let sections = [section(true), section(false)];
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_can_be_sent() {
+    fn a_section_can_be_serialised() {
         let section = section(false);
         let text = toml::to_string(&section).unwrap();
         assert_eq!(toml::from_str::<Section>(&text).unwrap(), section, "{text}");

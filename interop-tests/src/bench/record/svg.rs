@@ -1,37 +1,41 @@
-//! Bar charts as SVG: readable on white and on dark, and in a text editor.
+//! Bar charts as SVG, readable in light and dark mode, and in a text editor.
+//!
+//! This module and [`plot`](super::plot) write the SVG themselves. The crate `plotters` sets colours as attributes of
+//! each element and writes neither a style sheet, which dark mode needs, nor an accessible name; it also adds 14
+//! packages to `Cargo.lock`, most of them for WebAssembly, which exceeds the dependency budget.
 
 /// A chart of horizontal bars in groups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the numbers are.
+    /// The unit of the values.
     pub unit: String,
     /// The bars.
     pub groups: Vec<Group>,
 }
 
-/// Bars that belong together.
+/// A group of bars.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// What they have in common.
+    /// The label of the group.
     pub label: String,
-    /// Whose bars they are, and how long.
+    /// The series and value of each bar.
     pub bars: Vec<(Series, f64)>,
 }
 
-/// Whose bar it is.
+/// A series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Series {
-    /// Our server's.
+    /// Our server.
     Ours,
-    /// The real server's.
+    /// The real server.
     Theirs,
-    /// The bare pump's.
+    /// The bare pump.
     Pump,
 }
 
-/// Lengths in the picture, in pixels.
+/// Sizes in pixels.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 210.0;
 const RIGHT: f64 = 110.0;
@@ -39,7 +43,7 @@ const TOP: f64 = 66.0;
 const BAR: f64 = 16.0;
 const GAP: f64 = 12.0;
 
-/// The text is of a grey that can be read on white and on dark; who says that it is dark gets a lighter one.
+/// The grey of the text is readable on white and on dark; in dark mode it is lighter.
 pub(super) const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#777}\
     .title{font-size:16px;font-weight:600}\
     @media(prefers-color-scheme:dark){text{fill:#ccc}}";
@@ -55,7 +59,7 @@ impl Series {
         }
     }
 
-    /// Told apart also by people who do not see red or green, and by how light they are.
+    /// Colours that people with colour blindness can distinguish, also by lightness.
     fn colour(self) -> &'static str {
         match self {
             Self::Ours => "#1f77b4",
@@ -66,7 +70,7 @@ impl Series {
 }
 
 impl Chart {
-    /// The picture.
+    /// Draws it.
     pub fn svg(&self) -> String {
         let bars = || self.groups.iter().flat_map(|group| &group.bars);
         let longest = bars().map(|(_, value)| *value).fold(0.0, f64::max);
@@ -84,7 +88,7 @@ impl Chart {
         )
     }
 
-    /// The title, and whose bars are which.
+    /// The title and the legend.
     fn head(&self) -> String {
         let mut head = text(
             16.0,
@@ -107,7 +111,7 @@ impl Chart {
 }
 
 impl Group {
-    /// Draws its bars from `y` downwards, and says where the next group begins.
+    /// Draws its bars from `y` downwards, and returns the position of the next group.
     fn draw(&self, body: &mut String, y: f64, scale: f64) -> f64 {
         let mut end = y;
         for (series, value) in &self.bars {
@@ -134,7 +138,7 @@ pub(super) fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n")
 }
 
-/// With three digits that mean something.
+/// Three significant digits.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         below if below < 10.0 => format!("{value:.2}"),
@@ -143,7 +147,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// What may stand in text and in attributes (XML 1.0, 2.4).
+/// Escapes text for elements and attributes (XML 1.0, 2.4).
 pub(super) fn escape(words: &str) -> String {
     let mut escaped = String::new();
     for character in words.chars() {
@@ -164,7 +168,7 @@ mod tests {
     use super::*;
     use crate::Client;
 
-    /// Says what the elements are, and fails where the document is not well-formed.
+    /// Prints the elements, and fails if the document is not well-formed.
     const PARSER: &str = "import sys, xml.etree.ElementTree as tree\n\
         root = tree.fromstring(sys.stdin.read())\n\
         name = '{http://www.w3.org/2000/svg}'\n\
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_of_nothing_has_a_size() {
+    fn an_empty_chart_has_a_size() {
         let chart = Chart {
             title: String::new(),
             unit: String::new(),

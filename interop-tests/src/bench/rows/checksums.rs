@@ -1,4 +1,4 @@
-//! Checksums: of a file in memory, and of one that has just arrived.
+//! Checksums: of a file in memory, and of a file that was just stored.
 
 use std::fs::File;
 use std::time::{Duration, Instant, SystemTime};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::bench::files::Files;
 use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Reading, Sample, Unit};
-use crate::bench::session::{Manner, Session, copy};
+use crate::bench::session::{CopySettings, Session, copy};
 use crate::bench::target::{Bound, Target};
 use crate::bench::testbed::{Place, RunError, Testbed};
 use crate::support::Kind;
 
-/// The longest that `CKSM` may take after a put, in milliseconds.
+/// The limit for `CKSM` after a put, in milliseconds.
 const AFTER_PUT_MILLISECONDS: f64 = 5.0;
 
 /// `CKSM` of the large file.
@@ -20,7 +20,7 @@ struct Checksum {
     algorithm: &'static str,
 }
 
-/// `CKSM` of the large file by the session that has put it, where clients ask for it after they have put a file.
+/// `CKSM` of the large file in the session that has stored it, as clients do after a put.
 #[derive(Debug)]
 struct AfterPut {
     algorithm: &'static str,
@@ -39,7 +39,7 @@ pub(super) fn rows() -> Vec<Row> {
     };
     let after_put = |algorithm: &'static str| {
         let name = format!("put-cksm-{}", algorithm.to_lowercase());
-        let what = format!("{algorithm} after a put, until the answer");
+        let what = format!("{algorithm} after a put, until the reply");
         let work = AfterPut { algorithm };
         let target = Target {
             reading: Reading::Value,
@@ -63,8 +63,8 @@ impl Work for Checksum {
         let name = testbed.name(Place::Memory, Files::Large)?;
         let [server, _] = testbed.servers(kind(contender)?, Place::Memory)?;
         let mut session = Session::anonymous(server.address())?;
-        must_know(&mut session, self.algorithm)?;
-        // A server may remember what it computed: as long as the file is as it was.
+        must_support(&mut session, self.algorithm)?;
+        // A new modification time invalidates checksums that the server has cached.
         let file = File::options()
             .write(true)
             .open(testbed.tree(Place::Memory).path(Files::Large)?)?;
@@ -83,7 +83,7 @@ impl Work for AfterPut {
         let mut sessions = Vec::new();
         for server in servers {
             let mut session = Session::anonymous(server.address())?;
-            session.prepare(Manner {
+            session.prepare(CopySettings {
                 channels: Some(4),
                 protection: None,
             })?;
@@ -92,13 +92,13 @@ impl Work for AfterPut {
         let [source, destination] = &mut sessions[..] else {
             return Err(RunError::Failed("a copy has two ends".to_owned()));
         };
-        must_know(destination, self.algorithm)?;
+        must_support(destination, self.algorithm)?;
         let mut ask = |from: &str, to: &str| {
             let paths = [servers[0].path(from), servers[1].path(to)];
             copy([source, destination], [&paths[0], &paths[1]])?;
             timed(destination, self.algorithm, &paths[1])
         };
-        // A server may compute checksums of arriving files only after a client has asked for one.
+        // A server may compute checksums of arriving files only after a first CKSM.
         let elapsed = ask(&format!("{few}f00000"), "up/first").and_then(|_| ask(large, "up/large"));
         let (_, few_bytes) = Files::Few.count_and_bytes(testbed.sizes);
         testbed.clear_exactly(2, few_bytes + testbed.sizes.large)?;
@@ -109,12 +109,12 @@ impl Work for AfterPut {
 fn kind(contender: Contender) -> Result<Kind, RunError> {
     match contender {
         Contender::Server(kind) => Ok(kind),
-        Contender::Pump(_) => Err(RunError::Unable("the pump knows no checksums".to_owned())),
+        Contender::Pump(_) => Err(RunError::Unable("the pump has no checksums".to_owned())),
     }
 }
 
 /// `FEAT` lists algorithms as `CKSM MD5:10;ADLER32:10;`.
-fn must_know(session: &mut Session, algorithm: &str) -> Result<(), RunError> {
+fn must_support(session: &mut Session, algorithm: &str) -> Result<(), RunError> {
     let features = session.must("FEAT", 211)?.text();
     if features.contains(&format!("{algorithm}:")) {
         return Ok(());
@@ -122,7 +122,7 @@ fn must_know(session: &mut Session, algorithm: &str) -> Result<(), RunError> {
     Err(RunError::Unable(format!("there is no {algorithm} in FEAT")))
 }
 
-/// How long the answer takes. A server may say in between that it is at work.
+/// The time until the final reply. A server may send 1xx replies before it.
 fn timed(session: &mut Session, algorithm: &str, path: &str) -> Result<Duration, RunError> {
     let started = Instant::now();
     session.send_line(&format!("CKSM {algorithm} 0 -1 {path}"))?;

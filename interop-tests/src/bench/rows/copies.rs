@@ -10,11 +10,11 @@ use crate::bench::target::Target;
 use crate::bench::testbed::{Place, RunError, Testbed, processor_since, processor_times};
 use crate::support::Kind;
 
-/// How long rows of very many files may take.
+/// The time limit of rows with very many files.
 const LIMIT: Duration = Duration::from_secs(40);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Get,
     Put,
     ThirdParty,
@@ -22,13 +22,13 @@ enum Way {
 
 #[derive(Debug)]
 struct Copy {
-    way: Way,
+    direction: Direction,
     files: Files,
     place: Place,
     options: Vec<&'static str>,
 }
 
-/// Parallel channels: stream mode without.
+/// Options for parallel channels; without one, stream mode.
 const CHANNELS: [(&str, &[&str]); 4] = [
     ("stream", &[]),
     ("p1", &["-p", "1"]),
@@ -39,10 +39,10 @@ const CHANNELS: [(&str, &[&str]); 4] = [
 /// The large file, to and from a client.
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for way in [Way::Get, Way::Put] {
+    for direction in [Direction::Get, Direction::Put] {
         for (name, options) in CHANNELS {
-            let what = format!("{}, {}", way.large_words(), options_words(options));
-            rows.push(large(Place::Memory, way, name, &what, options));
+            let what = format!("{}, {}", direction.large_label(), options_label(options));
+            rows.push(large(Place::Memory, direction, name, &what, options));
         }
     }
     rows
@@ -50,30 +50,30 @@ pub(super) fn rows() -> Vec<Row> {
 
 /// The same for a user with a certificate, encrypted.
 pub(super) fn protected_rows() -> Vec<Row> {
-    let row = |way: Way| {
-        let what = format!("{}, -dcpriv -p 4", way.large_words());
+    let row = |direction: Direction| {
+        let what = format!("{}, -dcpriv -p 4", direction.large_label());
         large(
             Place::Certified,
-            way,
+            direction,
             "prot-p-p4",
             &what,
             &["-dcpriv", "-p", "4"],
         )
     };
-    vec![row(Way::Get), row(Way::Put)]
+    vec![row(Direction::Get), row(Direction::Put)]
 }
 
-/// Many files, one after the other and with everything that the client knows.
+/// Many files, one after the other, and with all options of the client for many files.
 pub(super) fn small_rows() -> Vec<Row> {
-    use Way::{Get, Put, ThirdParty};
+    use Direction::{Get, Put, ThirdParty};
     let mut rows = Vec::new();
-    for way in [Get, Put, ThirdParty] {
+    for direction in [Get, Put, ThirdParty] {
         let all = &["-fast", "-pp", "-cc", "4"];
-        let row = many(Place::Memory, way, "small", "cc4", Files::Small, all);
+        let row = many(Place::Memory, direction, "small", "cc4", Files::Small, all);
         rows.push(row.limit(LIMIT).target(Target::of_theirs(2.0)));
     }
     // The client pipelines only between servers; with -fast it reuses data connections everywhere.
-    for (way, name, options) in [
+    for (direction, name, options) in [
         (Get, "single", &[][..]),
         (Put, "single", &[]),
         (ThirdParty, "single", &[]),
@@ -81,12 +81,19 @@ pub(super) fn small_rows() -> Vec<Row> {
         (Put, "fast", &["-fast"]),
         (ThirdParty, "pp", &["-fast", "-pp"]),
     ] {
-        let row = many(Place::Memory, way, "few", name, Files::Few, options);
+        let row = many(Place::Memory, direction, "few", name, Files::Few, options);
         rows.push(row.target(Target::of_theirs(1.0)));
     }
-    for way in [Get, Put, ThirdParty] {
+    for direction in [Get, Put, ThirdParty] {
         let all = &["-fast", "-pp", "-cc", "4"];
-        let row = many(Place::Memory, way, "medium", "cc4", Files::Medium, all);
+        let row = many(
+            Place::Memory,
+            direction,
+            "medium",
+            "cc4",
+            Files::Medium,
+            all,
+        );
         rows.push(row.target(Target::of_theirs(1.0)));
     }
     for (name, options) in [("nodcau", &["-nodcau"][..]), ("dcau", &[])] {
@@ -96,19 +103,25 @@ pub(super) fn small_rows() -> Vec<Row> {
     rows
 }
 
-fn large(place: Place, way: Way, name: &str, what: &str, options: &[&'static str]) -> Row {
+fn large(
+    place: Place,
+    direction: Direction,
+    name: &str,
+    what: &str,
+    options: &[&'static str],
+) -> Row {
     let group = match place {
         Place::Certified => Group::Protected,
         _ => Group::Client,
     };
     let work = Copy {
-        way,
+        direction,
         files: Files::Large,
         place,
         options: options.to_vec(),
     };
-    let name = format!("{}-{name}", way.word());
-    let end = way.reading();
+    let name = format!("{}-{name}", direction.name());
+    let end = direction.reading();
     Row::new(group, name, what, Unit::Gigabytes, work)
         .target(Target::of_theirs(1.0))
         .target(Target::of_theirs(0.8).of(end))
@@ -116,7 +129,7 @@ fn large(place: Place, way: Way, name: &str, what: &str, options: &[&'static str
 
 fn many(
     place: Place,
-    way: Way,
+    direction: Direction,
     size: &str,
     name: &str,
     files: Files,
@@ -128,13 +141,13 @@ fn many(
     };
     let what = format!(
         "{} of {length}, {}",
-        way.many_words(),
-        options_words(options)
+        direction.many_label(),
+        options_label(options)
     );
-    let name = format!("{size}-{}-{name}", way.word());
+    let name = format!("{size}-{}-{name}", direction.name());
     let options = [options, &["-r", "-cd"]].concat();
     let work = Copy {
-        way,
+        direction,
         files,
         place,
         options,
@@ -142,15 +155,15 @@ fn many(
     Row::new(Group::Small, name, what, Unit::Files, work)
 }
 
-fn options_words(options: &[&str]) -> String {
+fn options_label(options: &[&str]) -> String {
     match options {
         [] => "no options".to_owned(),
         options => options.join(" "),
     }
 }
 
-impl Way {
-    fn word(self) -> &'static str {
+impl Direction {
+    fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Put => "put",
@@ -158,7 +171,7 @@ impl Way {
         }
     }
 
-    fn large_words(self) -> &'static str {
+    fn large_label(self) -> &'static str {
         match self {
             Self::Get => "get to /dev/null",
             Self::Put => "put from memory to memory",
@@ -166,7 +179,7 @@ impl Way {
         }
     }
 
-    fn many_words(self) -> &'static str {
+    fn many_label(self) -> &'static str {
         match self {
             Self::Get => "get files",
             Self::Put => "put files",
@@ -174,7 +187,7 @@ impl Way {
         }
     }
 
-    /// What the processor time of the servers is counted as.
+    /// The reading that the processor time of the servers is recorded as.
     fn reading(self) -> Reading {
         match self {
             Self::Get => Reading::Sender,
@@ -187,7 +200,7 @@ impl Way {
 impl Work for Copy {
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
-            return Err(RunError::Unable("only servers have clients".to_owned()));
+            return Err(RunError::Unable("the pump has no clients".to_owned()));
         };
         let (from, to) = self.urls(testbed, kind)?;
         if self.files != Files::Large && !self.options.contains(&"-fast") {
@@ -196,20 +209,20 @@ impl Work for Copy {
         let servers = testbed.servers(kind, self.place)?.each_ref();
         let before = processor_times(servers);
         let copied = testbed.copy(self.place, &self.options, from, to);
-        // What a failed run left must not count for the next one.
+        // Files of a failed run must not count in the next one.
         let elapsed = copied.inspect_err(|_| drop(testbed.clear()))?;
         let [first, second] = processor_since(servers, before);
         let (count, _) = self.files.count_and_bytes(testbed.sizes);
         let bytes = self.files.total(testbed.sizes);
-        match (self.way, self.files) {
-            (Way::Get, Files::Large) => testbed.clear_exactly(0, 0)?,
+        match (self.direction, self.files) {
+            (Direction::Get, Files::Large) => testbed.clear_exactly(0, 0)?,
             _ => testbed.clear_exactly(count, bytes)?,
         }
         if self.files != Files::Large {
             return Ok(per_second(count, elapsed));
         }
         let sample = Sample::speed(bytes, elapsed);
-        Ok(sample.with_processor(self.way.reading(), first + second, bytes))
+        Ok(sample.with_processor(self.direction.reading(), first + second, bytes))
     }
 }
 
@@ -221,11 +234,11 @@ impl Copy {
             Files::Large => "up/large",
             _ => "up/",
         };
-        Ok(match self.way {
-            Way::Get if self.files == Files::Large => (from, "file:///dev/null".to_owned()),
-            Way::Get => (from, testbed.down()),
-            Way::Put => (testbed.local(self.files)?, first.url(target)),
-            Way::ThirdParty => (from, second.url(target)),
+        Ok(match self.direction {
+            Direction::Get if self.files == Files::Large => (from, "file:///dev/null".to_owned()),
+            Direction::Get => (from, testbed.down()),
+            Direction::Put => (testbed.local(self.files)?, first.url(target)),
+            Direction::ThirdParty => (from, second.url(target)),
         })
     }
 }

@@ -1,8 +1,8 @@
-//! Many clients at a time, and how evenly they are served.
+//! Many concurrent clients, and the fairness among them.
 
 use std::time::Duration;
 
-use crate::bench::crowd::{Crowd, Shape, concurrent};
+use crate::bench::crowd::{Crowd, TransferKind, concurrent};
 use crate::bench::ports;
 use crate::bench::row::{Group, Row, Work};
 use crate::bench::sample::{Contender, Reading, Sample, Unit, gigabytes};
@@ -10,35 +10,35 @@ use crate::bench::target::{Bound, Target};
 use crate::bench::testbed::{RunError, Testbed, launch};
 use crate::support::Kind;
 
-/// How even a crowd must be served: the slowest client's share of the fastest one's.
+/// The fairness target: the slowest client's share divided by the fastest one's.
 const FAIRNESS: f64 = 0.5;
 
-/// What the pool of our server may hold in these rows, as its option has it, and what the whole server may
-/// have of memory then, in MiB: sessions and threads are not in the pool.
+/// The buffer memory of our server in these rows, as its option, and the target for the memory of the whole server
+/// in MiB, which also has sessions and threads.
 const POOL: (&str, f64) = ("256M", 320.0);
 
-/// How long the row of a crowd may take: a thousand sessions need a while to log in.
+/// The time limit of a row: the logins of a thousand sessions take some time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-struct Together {
-    /// Which of the sizes of crowds.
+struct Concurrent {
+    /// The index of the size of the crowd.
     size: usize,
-    shape: Shape,
+    kind: TransferKind,
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    let row = |size, shape: Shape| {
-        let (word, words) = match shape {
-            Shape::GetStream => ("get", "get, stream mode"),
-            Shape::PutStream => ("put", "put, stream mode"),
-            Shape::GetBlocks => ("get-blocks", "get, MODE E"),
-            Shape::PutBlocks => ("put-blocks", "put, MODE E"),
+    let row = |size, kind: TransferKind| {
+        let (word, words) = match kind {
+            TransferKind::GetStream => ("get", "get, stream mode"),
+            TransferKind::PutStream => ("put", "put, stream mode"),
+            TransferKind::GetBlocks => ("get-blocks", "get, MODE E"),
+            TransferKind::PutBlocks => ("put-blocks", "put, MODE E"),
         };
         let crowd = ["1", "100", "1000"][size];
         let name = format!("crowd-{crowd}-{word}");
         let what = format!("clients at a time: {crowd}, {words}");
-        let work = Together { size, shape };
+        let work = Concurrent { size, kind };
         Row::new(Group::Crowd, name, what, Unit::Gigabytes, work)
             .limit(LIMIT)
             .target(Target {
@@ -51,25 +51,25 @@ pub(super) fn rows() -> Vec<Row> {
             })
     };
     let mut rows = vec![
-        row(0, Shape::GetStream),
-        row(1, Shape::GetStream),
-        row(1, Shape::PutStream),
+        row(0, TransferKind::GetStream),
+        row(1, TransferKind::GetStream),
+        row(1, TransferKind::PutStream),
     ];
-    // The real server has a process for each client, and a machine that runs it may have no time for clients.
-    let ours = |shape| row(2, shape).contenders(&[Contender::OURS]);
-    rows.extend(Shape::ALL.map(ours));
+    // The real server has a process for each client, and may leave no processor time for the clients.
+    let ours = |kind| row(2, kind).contenders(&[Contender::OURS]);
+    rows.extend(TransferKind::ALL.map(ours));
     rows
 }
 
-impl Work for Together {
+impl Work for Concurrent {
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
             return Err(RunError::Unable("the pump has no clients".to_owned()));
         };
-        let room = testbed.room("crowd")?;
+        let root = testbed.empty_directory("crowd")?;
         let launch = match kind {
-            Kind::Gridhaul => launch(kind, &room).arg("--buffer-memory").arg(POOL.0),
-            Kind::Globus => launch(kind, &room),
+            Kind::Gridhaul => launch(kind, &root).arg("--buffer-memory").arg(POOL.0),
+            Kind::Globus => launch(kind, &root),
         };
         let server = launch.start()?;
         let crowd = Crowd {
@@ -77,18 +77,18 @@ impl Work for Together {
             file: testbed.sizes.crowd_bytes,
             duration: testbed.sizes.crowd_times[self.size],
         };
-        if matches!(self.shape, Shape::GetStream | Shape::PutStream) {
+        if matches!(self.kind, TransferKind::GetStream | TransferKind::PutStream) {
             ports::wait_for_free()?;
         }
-        let fared = concurrent(crowd, &server, self.shape)?;
-        if let Some(first) = fared.errors.first() {
-            let count = fared.errors.len();
+        let result = concurrent(crowd, &server, self.kind)?;
+        if let Some(first) = result.errors.first() {
+            let count = result.errors.len();
             return Err(RunError::Failed(format!("{count} clients failed: {first}")));
         }
         Ok(
-            Sample::new(gigabytes(fared.bytes()) / fared.elapsed.as_secs_f64())
-                .with(Reading::Fairness, fared.fairness())
-                .with(Reading::Memory, mebibytes(fared.peak.memory)),
+            Sample::new(gigabytes(result.bytes()) / result.elapsed.as_secs_f64())
+                .with(Reading::Fairness, result.fairness())
+                .with(Reading::Memory, mebibytes(result.peak.memory)),
         )
     }
 }

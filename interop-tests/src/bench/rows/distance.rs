@@ -9,19 +9,19 @@ use std::time::Duration;
 use crate::bench::files::Files;
 use crate::bench::pump::Pump;
 use crate::bench::row::{Group, Row, Work};
-use crate::bench::sample::{Contender, Sample, Unit, Way};
-use crate::bench::session::{Manner, Session, begin};
+use crate::bench::sample::{Contender, Sample, Unit, Variant};
+use crate::bench::session::{CopySettings, Session, begin};
 use crate::bench::target::Target;
 use crate::bench::testbed::{Place, RunError, Testbed, launch};
 use crate::bench::wan::{End, Network, Path, missing};
 
-/// What the link of every path carries.
+/// The rate of every path.
 const BITS_PER_SECOND: u64 = 1_000_000_000;
 
-/// How long a copy may take. What has arrived by then is what counts: with losses it may be little.
+/// The time limit of a copy. The bytes that have arrived by then count: with losses these may be few.
 const COPY_LIMIT: Duration = Duration::from_secs(6);
 
-/// How long a row may take.
+/// The time limit of a row.
 const LIMIT: Duration = Duration::from_secs(18);
 
 #[derive(Debug)]
@@ -30,13 +30,13 @@ struct Distant {
     channels: usize,
 }
 
-/// The pump over a path without delay, rate or loss: what the emulation itself can carry.
+/// The pump over a path without delay, rate limit or loss: the limit of the emulation itself.
 #[derive(Debug)]
 struct EmulationLimit;
 
 pub(super) fn rows() -> Vec<Row> {
-    let what = "what the emulation can carry: no delay, no loss";
-    let pumps = Way::ALL.map(Contender::Pump);
+    let what = "the limit of the emulation: no delay, no loss";
+    let pumps = Variant::ALL.map(Contender::Pump);
     let limit = Row::new(
         Group::Distance,
         "wan-limit",
@@ -76,18 +76,20 @@ fn row(milliseconds: u64, loss: f64, channels: usize) -> Row {
 impl Work for Distant {
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
-            return Err(RunError::Unable("the pump makes no copies".to_owned()));
+            return Err(RunError::Unable(
+                "the pump makes no third-party copies".to_owned(),
+            ));
         };
         let network = network(self.path)?;
         let root = testbed.tree(Place::Memory).root();
         let name = testbed.name(Place::Memory, Files::Distant)?;
         let server = |end| {
-            // globus-gridftp-server asks the name service for the name of an address that it is told.
+            // With a specific address globus-gridftp-server does a reverse lookup of it.
             let launch = launch(kind, root).address(Ipv4Addr::UNSPECIFIED.into());
             network.within(end, || launch.start().map_err(RunError::from))
         };
         let servers = [server(End::Near)?, server(End::Far)?];
-        // Each control channel crosses the path, so that each server sees the other as its client's host.
+        // Each control channel crosses the path, so that the address of each server's client is that of the other server.
         let mut source = self.session(&network, End::Near, servers[0].address().port())?;
         let mut destination = self.session(&network, End::Far, servers[1].address().port())?;
         let paths = [servers[0].path(name), servers[1].path("up/distant")];
@@ -110,20 +112,20 @@ impl Distant {
     fn session(&self, network: &Network, end: End, port: u16) -> Result<Session, RunError> {
         let server = SocketAddr::new(network.address(end), port);
         let mut session = network.within(end.other(), || Session::anonymous(server))?;
-        session.prepare(Manner {
+        session.prepare(CopySettings {
             channels: Some(self.channels),
             protection: None,
         })?;
-        session.set_patience(COPY_LIMIT);
+        session.set_timeout(COPY_LIMIT);
         Ok(session)
     }
 }
 
 impl Work for EmulationLimit {
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
-        let Contender::Pump(way) = contender else {
+        let Contender::Pump(variant) = contender else {
             return Err(RunError::Unable(
-                "the pump alone measures the path".to_owned(),
+                "only the pump measures the emulation".to_owned(),
             ));
         };
         let network = network(Path {
@@ -133,7 +135,7 @@ impl Work for EmulationLimit {
         })?;
         let pump = Pump {
             program: &testbed.pump,
-            way,
+            variant,
             connections: 4,
         };
         let bytes = testbed.sizes.distant;

@@ -1,7 +1,7 @@
-//! What a session and a data channel take of the server's memory while they wait.
+//! The memory of an idle session and of an idle data channel.
 //!
-//! The server is a fresh one, so that no memory of earlier sessions can be used again. What the kernel
-//! keeps for sockets does not count: it is the same for every server.
+//! The server is a fresh one, which cannot reuse memory of earlier sessions. Socket buffers of the kernel
+//! do not count: they are the same for every server.
 
 use std::fs;
 use std::io::Write;
@@ -15,16 +15,16 @@ use crate::bench::testbed::{Place, RunError, Testbed};
 use crate::support::raw::{Block, Control, write_block};
 use crate::support::usage::{ProcessTree, raise_descriptor_limit};
 
-/// Data channels of one session: as many as a session of ours may have.
+/// Data channels of one session: the limit of our server.
 const CHANNELS: usize = 64;
 
-/// Bytes of each block. The first one of a channel comes whole, and one byte of the second.
+/// Bytes of each block. Each channel gets one complete block, and one byte of a second.
 const BLOCK: usize = 64 << 10;
 
-/// How long a server may take to write the first blocks.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit for writing the first blocks.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sessions that have logged in and do nothing.
+/// Sessions that have logged in and are idle.
 #[derive(Debug)]
 struct IdleSessions;
 
@@ -59,7 +59,7 @@ impl Work for IdleSessions {
         };
         let server = testbed.fresh_server(kind)?;
         let tree = ProcessTree::of(server.pid());
-        // After the start: the server gets the limit that every program gets.
+        // After the start, so that the server keeps the default limit.
         raise_descriptor_limit();
         let empty = tree.usage().memory;
         let sessions: Vec<Control> = (0..testbed.sizes.sessions)
@@ -105,10 +105,10 @@ impl Work for IdleChannels {
 /// Waits until the last channel's block has reached the file.
 fn wait_for_length(testbed: &Testbed, bytes: u64) -> Result<(), RunError> {
     let file = testbed.tree(Place::Memory).root().join("up/idle");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while fs::metadata(&file).map_or(0, |file| file.len()) < bytes {
         if Instant::now() > deadline {
-            let words = "the server did not write what had arrived on every channel";
+            let words = "the server did not write the first block of every channel";
             return Err(RunError::Failed(words.to_owned()));
         }
         thread::sleep(Duration::from_millis(5));

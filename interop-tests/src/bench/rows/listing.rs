@@ -13,13 +13,13 @@ use crate::bench::testbed::{Place, RunError, Testbed};
 use crate::support::raw::{Control, stream_transfer};
 use crate::support::usage::ProcessTree;
 
-/// How long a server may be silent.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout of replies and data.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long the row may take: most of it is the real server's time.
+/// The time limit of the row, most of which the real server needs.
 const LIMIT: Duration = Duration::from_secs(80);
 
-/// What a server may grow by that needs constant memory, in MiB.
+/// The growth that is compatible with constant memory, in MiB.
 const GROWTH_MEBIBYTES: f64 = 8.0;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 impl Work for Listing {
-    /// The server is a fresh one that has listed a small directory: what it grows by then is for the names.
+    /// The server is a fresh one that has listed a small directory, so that further growth is caused by the names.
     #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
@@ -50,7 +50,7 @@ impl Work for Listing {
         let server = testbed.fresh_server(kind)?;
         let tree = ProcessTree::of(server.pid());
         let mut control = Control::anonymous(server.address())?;
-        control.set_patience(PATIENCE);
+        control.set_timeout(TIMEOUT);
         let small = server.path(testbed.name(Place::Memory, Files::Few)?);
         list(&mut control, small.trim_end_matches('/'))?;
         let before = tree.peak_memory();
@@ -58,7 +58,7 @@ impl Work for Listing {
         let lines = list(&mut control, &server.path("names"))?;
         let elapsed = started.elapsed();
         let grown = tree.peak_memory().saturating_sub(before);
-        // Besides the names there may be the directory itself and the one above it.
+        // The listing may also contain the directory itself and its parent.
         if !(testbed.sizes.names..=testbed.sizes.names + 2).contains(&lines) {
             let words = format!("{lines} of {} names were listed", testbed.sizes.names);
             return Err(RunError::Failed(words));
@@ -68,7 +68,7 @@ impl Work for Listing {
     }
 
     fn clean(&self, testbed: &Testbed) {
-        // It goes with everything else if not here.
+        // If this fails, it is removed with the testbed.
         let _ = fs::remove_dir_all(directory(testbed));
     }
 }
@@ -77,7 +77,7 @@ fn directory(testbed: &Testbed) -> PathBuf {
     testbed.tree(Place::Memory).root().join("names")
 }
 
-/// Makes the directory, for the first of the runs.
+/// Makes the directory at the first run.
 fn make(testbed: &Testbed) -> io::Result<()> {
     let directory = directory(testbed);
     if directory.exists() {
@@ -94,7 +94,7 @@ fn make(testbed: &Testbed) -> io::Result<()> {
 fn list(control: &mut Control, path: &str) -> io::Result<usize> {
     let mut lines = 0;
     stream_transfer(control, &format!("MLSD {path}"), |mut channel| {
-        channel.set_read_timeout(Some(PATIENCE))?;
+        channel.set_read_timeout(Some(TIMEOUT))?;
         let mut buffer = vec![0; 256 << 10];
         loop {
             let count = channel.read(&mut buffer)?;

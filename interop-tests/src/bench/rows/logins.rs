@@ -1,4 +1,4 @@
-//! Users with certificates who come, fetch one small file and leave.
+//! Logins of users with certificates who fetch one small file.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::bench::sample::{Contender, Sample, Unit};
 use crate::bench::target::Target;
 use crate::bench::testbed::{Place, RunError, Testbed};
 
-/// Clients that log in beside each other.
+/// The number of concurrent clients.
 const CLIENTS: usize = 4;
 
 #[derive(Debug)]
@@ -24,11 +24,11 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 impl Work for LogIn {
-    /// Each session is a client program that starts, and asks for the same file.
+    /// Each session is a new client program that fetches the same file.
     #[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         let Contender::Server(kind) = contender else {
-            return Err(RunError::Unable("nobody logs in to the pump".to_owned()));
+            return Err(RunError::Unable("the pump has no logins".to_owned()));
         };
         let [server, _] = testbed.servers(kind, Place::Certified)?;
         let from = server.url(testbed.name(Place::Certified, Files::Few)?) + "f00000";

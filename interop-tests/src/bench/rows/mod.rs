@@ -1,4 +1,4 @@
-//! What is measured: one row of the table each.
+//! The rows of the benchmark, by topic.
 
 mod checksums;
 mod copies;

@@ -1,4 +1,4 @@
-//! A large file from server to server, driven by bare control channels, beside the bare pump.
+//! A large file from server to server, driven by raw control channels, compared with the bare pump.
 
 use std::fs::File;
 use std::io;
@@ -9,35 +9,35 @@ use rustix::fs::{Advice, fadvise};
 use crate::bench::files::Files;
 use crate::bench::pump::Pump;
 use crate::bench::row::{Group, Row, Work};
-use crate::bench::sample::{Contender, Reading, Sample, Unit, Way};
-use crate::bench::session::{Manner, Protection, Session, copy};
+use crate::bench::sample::{Contender, Reading, Sample, Unit, Variant};
+use crate::bench::session::{CopySettings, Protection, Session, copy};
 use crate::bench::target::Target;
 use crate::bench::testbed::{Place, RunError, Testbed, pki, processor_at_rest, processor_since};
 use crate::support::raw::Identity;
 use crate::support::{Kind, Server, UserKind};
 
-/// How long a row may take that the pump runs as well, in all its ways.
+/// The time limit of rows that the pump runs as well, in all variants.
 const LIMIT: Duration = Duration::from_secs(40);
 
 #[derive(Debug)]
 struct ServerToServer {
-    /// Of the source and of the destination.
+    /// The places of the source and of the destination.
     places: [Place; 2],
-    manner: Manner,
-    /// The source is not in the page cache.
+    settings: CopySettings,
+    /// Whether the source is dropped from the page cache.
     cold: bool,
 }
 
-/// By anonymous users, beside the pump with as many connections.
+/// Anonymous users, and the pump with as many connections.
 pub(super) fn rows() -> Vec<Row> {
     let row = |name: &str, what: &str, channels| {
-        let manner = Manner {
+        let settings = CopySettings {
             channels,
             protection: None,
         };
         let work = ServerToServer {
             places: [Place::Memory; 2],
-            manner,
+            settings,
             cold: false,
         };
         Row::new(Group::ThirdParty, name, what, Unit::Gigabytes, work)
@@ -55,17 +55,17 @@ pub(super) fn rows() -> Vec<Row> {
     ]
 }
 
-/// By users with certificates.
+/// Users with certificates.
 pub(super) fn protected_rows() -> Vec<Row> {
     use Protection::{Clear, Nothing, Private};
     let row = |name: &str, what: &str, channels, protection| {
-        let manner = Manner {
+        let settings = CopySettings {
             channels,
             protection: Some(protection),
         };
         let work = ServerToServer {
             places: [Place::Certified; 2],
-            manner,
+            settings,
             cold: false,
         };
         let what = format!("server to server, {what}");
@@ -80,16 +80,16 @@ pub(super) fn protected_rows() -> Vec<Row> {
     ]
 }
 
-/// From and to a disk, beside the pump.
+/// From and to a disk, and the pump.
 pub(super) fn disk_rows() -> Vec<Row> {
     let row = |name: &str, what: &str, places, cold| {
-        let manner = Manner {
+        let settings = CopySettings {
             channels: Some(4),
             protection: None,
         };
         let work = ServerToServer {
             places,
-            manner,
+            settings,
             cold,
         };
         let what = format!("{what}, MODE E, 4 channels");
@@ -115,7 +115,7 @@ impl Work for ServerToServer {
     fn run(&self, testbed: &Testbed, contender: Contender) -> Result<Sample, RunError> {
         match contender {
             Contender::Server(kind) => self.servers(testbed, kind),
-            Contender::Pump(way) => self.pump(testbed, way),
+            Contender::Pump(variant) => self.pump(testbed, variant),
         }
     }
 }
@@ -150,11 +150,11 @@ impl ServerToServer {
             }
             Place::Memory | Place::Disk => Session::anonymous(server.address())?,
         };
-        session.prepare(self.manner)?;
+        session.prepare(self.settings)?;
         Ok(session)
     }
 
-    /// What earlier runs have left to write must not count for this one, and a cold file must be cold.
+    /// Writes dirty pages of earlier runs to the disk, and drops a cold file from the page cache.
     fn settle(&self, testbed: &Testbed) -> Result<(), RunError> {
         if self.places.contains(&Place::Disk) {
             rustix::fs::sync();
@@ -166,11 +166,11 @@ impl ServerToServer {
         Ok(())
     }
 
-    fn pump(&self, testbed: &Testbed, way: Way) -> Result<Sample, RunError> {
+    fn pump(&self, testbed: &Testbed, variant: Variant) -> Result<Sample, RunError> {
         let pump = Pump {
             program: &testbed.pump,
-            way,
-            connections: self.manner.channels.unwrap_or(1),
+            variant,
+            connections: self.settings.channels.unwrap_or(1),
         };
         let [from, to] = self.places.map(|place| testbed.tree(place));
         let from = from.path(Files::Large)?;

@@ -1,4 +1,4 @@
-//! Carries packets between two devices, as a path would.
+//! Forwards packets between two devices with the properties of a path.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::link::{Link, Path};
 use super::tunnel::{Device, PACKET_BYTES};
 
-/// How often a direction looks whether it is to end.
-const BEAT: Duration = Duration::from_millis(100);
+/// The interval at which a direction checks whether it must end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The seeds of the two directions.
+/// The random seeds of the two directions.
 const SEEDS: [u64; 2] = [0x51f1_5e3d_9b6c_0a11, 0x2c9e_77aa_1d84_6f05];
 
-/// Two directions at work, until it is dropped.
+/// Forwards in both directions until it is dropped.
 #[derive(Debug)]
 pub struct Forwarder {
     shared: Arc<Shared>,
@@ -29,33 +29,33 @@ pub struct Forwarder {
 struct Shared {
     devices: [Device; 2],
     ended: AtomicBool,
-    /// Packets that arrived, and those that did not.
+    /// Delivered packets, and lost ones.
     carried: AtomicU64,
     lost: AtomicU64,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Debug)]
 struct Packet {
     arrives: Duration,
     bytes: Vec<u8>,
 }
 
-/// One direction, on a thread of its own.
+/// One direction, on a separate thread.
 #[derive(Debug)]
 struct Direction {
     shared: Arc<Shared>,
     from: usize,
     link: Link,
     began: Instant,
-    /// In the order of their arrival: the delay is the same for all.
-    way: VecDeque<Packet>,
-    /// Buffers of packets that have arrived.
+    /// In the order of arrival: the delay is constant.
+    in_flight: VecDeque<Packet>,
+    /// Buffers of delivered packets, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
 impl Forwarder {
-    /// Begins to carry packets between two devices.
+    /// Starts forwarding packets between two devices.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Forwarder {
                 from,
                 link: Link::new(path, seed),
                 began: Instant::now(),
-                way: VecDeque::new(),
+                in_flight: VecDeque::new(),
                 spare: Vec::new(),
             };
             let thread = thread::Builder::new().name("path".to_owned());
@@ -87,7 +87,7 @@ impl Forwarder {
         Ok(forwarder)
     }
 
-    /// Packets that arrived, and packets that were lost.
+    /// The number of delivered and of lost packets.
     pub fn packets(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (count(&self.shared.carried), count(&self.shared.lost))
@@ -107,24 +107,24 @@ impl Direction {
     fn run(&mut self) {
         while !self.shared.ended.load(Ordering::Relaxed) {
             self.deliver();
-            // A device that is gone, or a poll that fails, ends the path, and with it every copy over it.
+            // An error of a device or of poll(2) ends the path.
             if self.accept().is_err() || self.wait().is_err() {
                 return;
             }
         }
     }
 
-    /// Hands over what has arrived.
+    /// Delivers the packets that are due.
     fn deliver(&mut self) {
         let now = self.began.elapsed();
-        while let Some(packet) = self.way.pop_front_if(|packet| packet.arrives <= now) {
+        while let Some(packet) = self.in_flight.pop_front_if(|packet| packet.arrives <= now) {
             self.shared.devices[1 - self.from].write(&packet.bytes);
             self.shared.carried.fetch_add(1, Ordering::Relaxed);
             self.spare.push(packet.bytes);
         }
     }
 
-    /// Takes what is sent. What the queue does not take is lost, so that this holds no more than the path.
+    /// Reads sent packets. The link drops packets beyond its queue, so that memory use is bounded.
     fn accept(&mut self) -> io::Result<()> {
         loop {
             let mut bytes = self.spare.pop().unwrap_or_default();
@@ -135,25 +135,25 @@ impl Direction {
             };
             bytes.truncate(count);
             match self.link.arrival(self.began.elapsed(), count) {
-                Some(arrives) => self.way.push_back(Packet { arrives, bytes }),
+                Some(arrives) => self.in_flight.push_back(Packet { arrives, bytes }),
                 None => {
                     self.shared.lost.fetch_add(1, Ordering::Relaxed);
                     self.spare.push(bytes);
                 }
             }
-            // What is due must not wait for the end of a burst.
+            // Due packets must not wait for the end of a burst.
             self.deliver();
         }
     }
 
-    /// Sleeps until a packet is sent or one arrives.
+    /// Sleeps until a packet is sent or one is due.
     fn wait(&self) -> io::Result<()> {
-        let until = match self.way.front() {
+        let until = match self.in_flight.front() {
             Some(packet) => packet
                 .arrives
                 .saturating_sub(self.began.elapsed())
-                .min(BEAT),
-            None => BEAT,
+                .min(CHECK_INTERVAL),
+            None => CHECK_INTERVAL,
         };
         let until = Timespec::try_from(until).map_err(io::Error::other)?;
         let device = self.shared.devices[self.from].file();

@@ -1,17 +1,17 @@
-//! One direction of an emulated network path: a queue before a link of some rate, and a long way behind it.
+//! One direction of an emulated network path: a queue, a link with a rate, and a propagation delay.
 //!
-//! It decides when a packet arrives, or that it does not. It has no clock and moves no packet.
+//! It computes the arrival time of a packet, or its loss. It has no clock and moves no packets.
 
 use std::time::Duration;
 
-/// What a path is like, the same in both directions.
+/// The properties of a path, the same in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path {
-    /// From one end to the other and back, without a queue.
+    /// The round-trip time without queueing.
     pub round_trip: Duration,
-    /// What the link carries; as much as it can without.
+    /// The rate of the link; `None` for no limit.
     pub bits_per_second: Option<u64>,
-    /// The share of packets that are lost at random, from 0 to 1.
+    /// The probability of random loss, from 0 to 1.
     pub loss: f64,
 }
 
@@ -19,19 +19,19 @@ pub struct Path {
 #[derive(Debug)]
 pub struct Link {
     path: Path,
-    /// Bytes that may wait for the link.
+    /// The length of the queue in bytes.
     queue_bytes: u64,
-    /// When the last byte of what was accepted leaves the link, since the beginning.
+    /// The time at which the last accepted byte leaves the link, since the start.
     free: Duration,
-    /// The state of the random numbers (xorshift64, Marsaglia 2003).
+    /// The state of the random number generator (xorshift64, Marsaglia 2003).
     state: u64,
 }
 
-/// The smallest queue: what a sender may send at once.
+/// The minimum queue: a burst of a sender.
 const LEAST_QUEUE_BYTES: u64 = 1 << 20;
 
 impl Path {
-    /// What is on its way when the link is busy: bandwidth times delay.
+    /// The bandwidth-delay product.
     pub fn product_bytes(self) -> u64 {
         let bits = u128::from(self.bits_per_second.unwrap_or_default());
         let bytes = bits * self.round_trip.as_nanos() / 8 / 1_000_000_000;
@@ -40,18 +40,18 @@ impl Path {
 }
 
 impl Link {
-    /// A link with nothing on it. The same seed loses the same packets.
+    /// An idle link. The same seed loses the same packets.
     pub fn new(path: Path, seed: u64) -> Self {
         Self {
             path,
             queue_bytes: path.product_bytes().max(LEAST_QUEUE_BYTES),
             free: Duration::ZERO,
-            // Zero would stay zero.
+            // Zero is a fixed point of xorshift.
             state: seed | 1,
         }
     }
 
-    /// When a packet of so many bytes arrives that is sent `now`, since the beginning; `None` when it is
+    /// The arrival time, since the start, of a packet of `bytes` bytes that is sent `now`; `None` when it is
     /// lost, at random or because the queue is full.
     pub fn arrival(&mut self, now: Duration, bytes: usize) -> Option<Duration> {
         if self.random() < self.path.loss {
@@ -69,7 +69,7 @@ impl Link {
         Some(self.free + one_way)
     }
 
-    /// Evenly spread from 0 to 1.
+    /// Uniformly distributed from 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
     fn random(&mut self) -> f64 {
         self.state ^= self.state << 13;
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn packets_follow_each_other_at_the_rate_of_the_link() {
         let mut link = Link::new(PATH, 1);
-        // 1000 bytes take a millisecond; the way takes 50.
+        // 1000 bytes take a millisecond; the propagation takes 50.
         let arrivals = [0, 0, 10].map(|now| link.arrival(Duration::from_millis(now), 1000));
         assert_eq!(
             arrivals,
@@ -107,16 +107,16 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_loses_what_comes() {
+    fn a_full_queue_drops_packets() {
         let mut link = Link::new(PATH, 1);
         let accepted = (0..2000).filter(|_| link.arrival(Duration::ZERO, 1000).is_some());
-        // The least queue is 1 MiB; the packet that fills it is the last one.
+        // The minimum queue is 1 MiB; the packet that fills it is the last accepted one.
         assert_eq!(accepted.count(), 1049);
         assert!(link.arrival(Duration::from_millis(10), 1000).is_some());
     }
 
     #[test]
-    fn the_share_that_was_asked_for_is_lost_and_again_the_same() {
+    fn random_loss_has_the_configured_rate_and_is_reproducible() {
         let path = Path {
             loss: 0.01,
             bits_per_second: None,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_product_is_what_is_on_its_way() {
+    fn the_product_is_bandwidth_times_delay() {
         assert_eq!(PATH.product_bytes(), 100_000);
     }
 }

@@ -1,8 +1,8 @@
-//! Two networks with a long way between them, on one machine.
+//! An emulated long path between two network namespaces on one machine.
 //!
-//! Each end is a network namespace with a TUN device. A program between the two carries packets from one
-//! device to the other with a delay, at a rate, and loses some: what `tc netem` does in kernels that have it. It
-//! is slower than a network card: how much it can carry is measured in the same run.
+//! Each end is a network namespace with a TUN device. Two threads forward packets from one
+//! device to the other with a delay, a rate and losses, as `tc netem` does in kernels that have it. This
+//! is slower than a network card: the same run measures its limit.
 
 pub mod forward;
 pub mod link;
@@ -16,19 +16,19 @@ pub use link::Path;
 use tunnel::Namespace;
 pub use tunnel::{PACKET_BYTES, missing};
 
-/// The addresses of the two ends, which are visible in their namespaces only.
+/// The addresses of the two ends, which exist in their namespaces only.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 2)];
 
-/// What hosts of long paths set: buffers as large as the path needs. The congestion control is the machine's.
+/// Socket buffers for long paths. The congestion control is that of the machine.
 const SETTINGS: [(&str, &str); 2] = [
     ("tcp_rmem", "4096 131072 67108864"),
     ("tcp_wmem", "4096 65536 67108864"),
 ];
 
-/// Two hosts, as far as sockets can tell.
+/// Two namespaces and the path between them.
 #[derive(Debug)]
 pub struct Network {
-    // First, so that nothing is carried any more when the ends go.
+    // The first field, so that forwarding stops before the namespaces are removed.
     forwarder: Forwarder,
     namespaces: [Namespace; 2],
 }
@@ -36,9 +36,9 @@ pub struct Network {
 /// One of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Where files come from.
+    /// The end of the source.
     Near,
-    /// Where they go.
+    /// The end of the destination.
     Far,
 }
 
@@ -53,11 +53,11 @@ impl End {
 }
 
 impl Network {
-    /// Makes it.
+    /// Makes the namespaces and starts the path.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses: see [`missing`].
+    /// When a system call fails: see [`missing`].
     pub fn new(path: Path) -> io::Result<Self> {
         let namespaces = [Namespace::new()?, Namespace::new()?];
         let [near, far] = ADDRESSES;
@@ -76,11 +76,11 @@ impl Network {
         ADDRESSES[end as usize].into()
     }
 
-    /// Does something at an end: sockets that it makes and programs that it starts stay there.
+    /// Runs `work` in the namespace of an end. Its sockets and child processes stay there.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses; else as the work.
+    /// When a system call fails; else the error of `work`.
     pub fn within<T, E>(&self, end: End, work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
     where
         T: Send,
@@ -89,7 +89,7 @@ impl Network {
         self.namespaces[end as usize].within(work)
     }
 
-    /// Packets that arrived, and packets that were lost, both ways together.
+    /// The number of delivered and of lost packets in both directions.
     pub fn packets(&self) -> (u64, u64) {
         self.forwarder.packets()
     }

@@ -1,7 +1,7 @@
-//! Network namespaces and TUN devices: the system calls that the emulated network is made of.
+//! Network namespaces and TUN devices: the system calls of the emulated network.
 //!
-//! A namespace is made by a thread that ends at once; the descriptor keeps it. Whatever runs in it runs on a
-//! thread of its own, because a thread that has moved cannot be used for anything else.
+//! A short-lived thread makes a namespace; a descriptor keeps it alive. Work in a namespace runs on a
+//! separate thread, because setns(2) changes the thread for the rest of its life.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,32 +14,32 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// The largest packet that the devices take: jumbo frames, as networks for large transfers have them.
+/// The MTU of the devices: jumbo frames, as in networks for large transfers.
 pub const PACKET_BYTES: usize = 9000;
 
-/// Packets that a device holds until they are read. They are the host's own queue, before the path's.
+/// The transmit queue of a device, in packets. It is the queue of the host, before that of the path.
 const DEVICE_QUEUE: u32 = 2000;
 
-/// The flags of struct ifreq in linux/if_tun.h: packets of IP, without a header before each.
+/// The flags of struct ifreq in linux/if_tun.h: IP packets without a header.
 #[expect(clippy::cast_possible_truncation, reason = "flags of 15 bits")]
 const TUN_WITHOUT_HEADER: libc::c_short = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
 
-/// A network of its own, with a loopback device.
+/// A network namespace with a loopback device.
 #[derive(Debug)]
 pub struct Namespace {
     descriptor: File,
 }
 
 impl Namespace {
-    /// Makes one. Only root may.
+    /// Makes one, which needs root.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses.
+    /// When a system call fails.
     pub fn new() -> io::Result<Self> {
         let made = thread::spawn(|| {
-            // SAFETY: NEWNET changes what sockets this thread makes from now on, and nothing that other
-            // threads share with it, such as the table of descriptors.
+            // SAFETY: NEWNET only changes the namespace of sockets that this thread makes later. It affects nothing that
+            // other threads share, such as the table of descriptors.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             let descriptor = File::open("/proc/thread-self/ns/net")?;
             run("ip", &["link", "set", "lo", "up"])?;
@@ -48,11 +48,11 @@ impl Namespace {
         made.join().unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Runs something in the namespace: sockets that it makes and programs that it starts stay there.
+    /// Runs `work` in the namespace. Its sockets and child processes stay there.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses; else as the work.
+    /// When a system call fails; else the error of `work`.
     pub fn within<T, E>(&self, work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
     where
         T: Send,
@@ -69,12 +69,12 @@ impl Namespace {
         })
     }
 
-    /// Makes a TUN device with an address in the namespace, from which another address is reached, and sets
-    /// what is set for every long path: see tcp(7).
+    /// Makes a TUN device with an address and a peer address in the namespace, and sets
+    /// the sysctls of tcp(7).
     ///
     /// # Errors
     ///
-    /// When the kernel has no TUN devices, or refuses.
+    /// When the kernel has no TUN devices, or a system call fails.
     pub fn device(
         &self,
         address: Ipv4Addr,
@@ -108,8 +108,8 @@ impl Namespace {
 /// The name of each device in its namespace.
 const NAME: &str = "path0";
 
-/// The end of a TUN device that programs have: packets that the kernel sends are read from it, and those
-/// that are written to it the kernel receives. It never blocks.
+/// The file of a TUN device: reads return packets that the kernel sends, and the kernel receives packets that
+/// are written to it. It is non-blocking.
 #[derive(Debug)]
 pub struct Device {
     file: File,
@@ -131,7 +131,7 @@ impl Device {
         request.ifr_ifru.ifru_flags = TUN_WITHOUT_HEADER;
         // SAFETY: TUNSETIFF takes a struct ifreq, which it also writes to; the setter has a copy of it.
         let set = unsafe { Setter::<{ TUNSETIFF }, libc::ifreq>::new(request) };
-        // SAFETY: the request fits the descriptor, a TUN device that is attached to nothing.
+        // SAFETY: the request fits the descriptor, a TUN device that is not attached yet.
         unsafe { ioctl(&file, set) }?;
         Ok(Self { file })
     }
@@ -140,7 +140,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// When the device is gone.
+    /// When the device has been removed.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buffer) {
             Ok(count) => Ok(Some(count)),
@@ -149,13 +149,13 @@ impl Device {
         }
     }
 
-    /// Lets the kernel receive a packet. One that it does not take is lost, as on any network.
+    /// Writes a packet for the kernel to receive. A packet that it does not accept is lost, as on any network.
     pub fn write(&self, packet: &[u8]) {
-        // ENOBUFS and EIO are such losses: a full queue, a device that is down.
+        // ENOBUFS (full queue) and EIO (device down) are such losses.
         let _ = (&self.file).write(packet);
     }
 
-    /// What poll(2) waits for.
+    /// The file, for poll(2).
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -164,7 +164,7 @@ impl Device {
 /// `_IOW('T', 202, int)` in linux/if_tun.h.
 const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
 
-/// Runs a program of the system to its successful end.
+/// Runs a program to its successful end.
 fn run(program: &str, words: &[&str]) -> io::Result<()> {
     let output = Command::new(program).args(words).output()?;
     if output.status.success() {
@@ -179,7 +179,7 @@ fn panicked() -> io::Error {
     io::Error::other("a thread in a network namespace panicked")
 }
 
-/// Why there can be no emulated network here; `None` when there can.
+/// Why this machine has no emulated network; `None` if it has.
 pub fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root can make network namespaces".to_owned());

@@ -1,4 +1,4 @@
-//! The clients of NorduGrid ARC, which have their own logic above the Globus control library.
+//! The clients of NorduGrid ARC, which implement transfers on top of the Globus control library.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::support::{Client, Failure, UserKind, check, content};
 
 type Check = fn(&Context<'_>) -> Result<Observation, Failure>;
 
-/// With whether the real server passes.
+/// Name, check, and whether the real server passes.
 const CASES: [(&str, Check, bool); 5] = [
     ("arccp get", get, true),
     ("arccp put", put, true),
@@ -24,14 +24,14 @@ pub(super) fn cases() -> Vec<Case> {
             if passes {
                 case
             } else {
-                case.oddity("its listings have . and ..")
+                case.deviation("its listings have . and ..")
             }
         })
         .collect()
 }
 
 fn arc(context: &Context<'_>, program: &str) -> Client {
-    // It makes a directory for its configuration.
+    // The clients create a configuration directory in HOME.
     Client::new(program)
         .envs(context.environment())
         .env("HOME", context.local(""))

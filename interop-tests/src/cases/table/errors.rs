@@ -1,4 +1,4 @@
-//! `globus-url-copy`: what goes wrong must be said in the words that clients look for.
+//! `globus-url-copy`: error replies must contain the texts that clients look for.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -115,7 +115,7 @@ pub(super) fn cases() -> Vec<Case> {
             },
         ),
         Case::new(
-            "globus-url-copy/errors a name and password that nobody has",
+            "globus-url-copy/errors an unknown name and password",
             wrong_password,
         ),
         Case::new(
@@ -138,7 +138,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What the cases stumble over.
+/// Makes the files of the cases: missing permissions and missing names.
 fn prepare(context: &Context<'_>) -> Result<(), Failure> {
     context.local_sample("source", 1_000_000)?;
     context.remote_sample("source", 1_000_000)?;
@@ -158,7 +158,7 @@ fn prepare(context: &Context<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The copy must fail with status 1 and `word`, and must not harm what there is.
+/// The copy must fail with status 1 and `word`, and must not change existing files.
 fn fails(
     context: &Context<'_>,
     options: &[&str],
@@ -176,7 +176,7 @@ fn fails(
     Ok(Observation::none())
 }
 
-/// When one server gives up, the other may lose its data connection and say so first.
+/// When one server aborts, the other may lose its data connection and report that first.
 fn third_party_fails(
     context: &Context<'_>,
     options: &[&str],
@@ -198,7 +198,7 @@ fn third_party_fails(
     Ok(Observation::none())
 }
 
-/// How a data connection ends when the other side gives up.
+/// The errors of a data connection when the other end aborts.
 const LOST: [&str; 3] = [
     "Connection refused",
     "Connection reset by peer",
@@ -223,7 +223,7 @@ fn get_directory(context: &Context<'_>, mode: &[&str]) -> Result<Observation, Fa
 
 /// A file of 3 MB does not fit into a file system of 1 MiB.
 ///
-/// The server gets the full disk in a mount namespace of its own, so that it ends with the server.
+/// The server runs in its own mount namespace, so that the small file system is removed with it.
 fn full_disk(context: &Context<'_>, mode: &[&str]) -> Result<Observation, Failure> {
     context.local_sample("source", 3_000_000)?;
     let mount = Client::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]);
@@ -245,7 +245,7 @@ fn full_disk(context: &Context<'_>, mode: &[&str]) -> Result<Observation, Failur
         .globus_url_copy(mode)
         .args([context.local_url("source"), server.url("copy")])
         .run()?;
-    // The server closes the data connection as well, and the client may see that first.
+    // The server closes the data connection as well, and the client may notice that first.
     let word = LOST
         .into_iter()
         .find(|lost| finished.output().contains(lost));
@@ -292,7 +292,7 @@ fn wrong_password(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// Of three files the second is missing; the third must arrive all the same.
+/// The second of three files is missing; the third must still arrive.
 fn goes_on(context: &Context<'_>) -> Result<Observation, Failure> {
     let names = ["first", "second", "third"];
     for name in ["first", "third"] {

@@ -2,15 +2,15 @@
 
 use std::os::unix::process::ExitStatusExt;
 
+use super::deviations::DROPS;
 use super::names::{DROPPED, NAMES};
-use super::oddities::DROPS;
 use crate::cases::{Case, Context, Observation, Partners, Role};
 use crate::support::{Client, Failure, check, chown_to_nobody, content};
 
-/// Nothing, little, the block sizes of the servers and their neighbours, many blocks.
+/// An empty file, one byte, sizes around the block sizes of the servers, and many blocks.
 const SIZES: [u64; 6] = [0, 1, 262_144, 1_048_575, 1_048_577, 50_000_001];
 
-/// Options, and settings of gfal2's GridFTP plug-in, that must make no difference to what arrives.
+/// Options, and settings of gfal2's GridFTP plug-in, that must not change the copy.
 const OPTIONS: [&[&str]; 11] = [
     &["-n", "4"],
     &["-n", "1"],
@@ -79,7 +79,7 @@ pub(super) fn cases() -> Vec<Case> {
                 .cases(word, run)
                 .into_iter()
                 .filter(|case| matches!(case.setup.partners, Partners::One | Partners::Alike));
-            cases.extend(alike.map(|case| case.oddity(DROPS)));
+            cases.extend(alike.map(|case| case.deviation(DROPS)));
         }
         cases.extend(
             direction.cases("-p makes the directories above", |context, direction| {
@@ -120,7 +120,7 @@ pub(super) fn closed(context: &Context<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The two arguments of a copy. gfal2 takes local paths as they are, but decodes remote ones.
+/// The two arguments of a copy. gfal2 decodes remote paths, but not local ones.
 fn ends(context: &Context<'_>, direction: Direction, source: &str, copy: &str) -> [String; 2] {
     let local = |name: &str| format!("file://{}", context.local(name).display());
     match direction {
@@ -166,7 +166,7 @@ fn copy(
     Ok(Observation::none())
 }
 
-/// The remote end has `name`; in a third-party copy both ends have.
+/// The remote file has this name; in a third-party copy both have.
 fn named(context: &Context<'_>, direction: Direction, name: &str) -> Result<Observation, Failure> {
     match direction {
         Direction::Get => copy(context, direction, &[], name, "copy", 1000),
@@ -180,7 +180,7 @@ fn named(context: &Context<'_>, direction: Direction, name: &str) -> Result<Obse
     }
 }
 
-/// Something else, and longer, is at the destination.
+/// Makes another, longer file at the destination.
 fn occupied(context: &Context<'_>, direction: Direction) -> Result<std::path::PathBuf, Failure> {
     let copy = copy_of(context, direction, "copy");
     content::write(&copy, 5000)?;
@@ -240,11 +240,11 @@ fn into_closed(context: &Context<'_>) -> Result<Observation, Failure> {
     copy_fails(context, ends, 13, "Permission denied")
 }
 
-/// What gfal2 says when its threads find out about the server's answer in the wrong order.
+/// gfal2's message when its threads process the server's reply in the wrong order.
 const CONFUSED: &str = "GLOBUS_FTP_CLIENT_IDLE not allowed here";
 
-/// A copy that is refused early; gfal2 does not always get to see the answer, or crashes, with any
-/// server, and is asked again then.
+/// A copy that is refused early. With any server gfal2 sometimes misses the reply or crashes, and then
+/// the copy is repeated.
 fn copy_fails(
     context: &Context<'_>,
     ends: [String; 2],
@@ -289,7 +289,7 @@ fn recursive(context: &Context<'_>, direction: Direction) -> Result<Observation,
         content::write(&source.join(name), size)?;
         chown_to_nobody(&source.join(name))?;
     }
-    // With sessions kept, gfal2 itself now and then leaves files out of a third-party copy.
+    // With SESSION_REUSE gfal2 sometimes omits files of a third-party copy.
     gfal(
         "gfal-copy",
         ["-r", "-D", "GRIDFTP PLUGIN:SESSION_REUSE=false"],

@@ -40,13 +40,13 @@ pub(super) fn cases() -> Vec<Case> {
     let cases = CASES
         .into_iter()
         .map(|(name, run)| Case::new(format!("gfal/{name}"), run));
-    let crc32 = Case::new("gfal/gfal-sum CRC32", sum_crc32).oddity("it has no CRC32");
+    let crc32 = Case::new("gfal/gfal-sum CRC32", sum_crc32).deviation("it has no CRC32");
     cases.chain([crc32]).collect()
 }
 
 const NOT_FOUND: &str = "No such file or directory";
 
-/// A directory whose entries look the same whenever and wherever they are made.
+/// A directory whose entries have fixed times and modes.
 fn shown(context: &Context<'_>) -> Result<(), Failure> {
     context.remote_directory("shown")?;
     context.remote_directory("shown/directory")?;
@@ -77,7 +77,7 @@ fn shown(context: &Context<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the program printed, without what must differ: the URL, and the order of a listing.
+/// The output of the program without the parts that may differ: the URL, and the order of a listing.
 fn observed(context: &Context<'_>, output: &str) -> Observation {
     Observation::unordered(&output.replace(&context.from(""), "URL/"))
 }
@@ -87,7 +87,8 @@ fn list(context: &Context<'_>) -> Result<Observation, Failure> {
     let listing = gfal("gfal-ls", [context.from("shown/")], context)
         .run()?
         .succeeded()?;
-    let listing = listing.says(&["small\n", "large\n", "two words\n", "directory\n", "link\n"])?;
+    let listing =
+        listing.prints(&["small\n", "large\n", "two words\n", "directory\n", "link\n"])?;
     check(!listing.output().contains(".hidden"), || {
         format!("a hidden file\n{listing}")
     })?;
@@ -99,7 +100,7 @@ fn list_long(context: &Context<'_>) -> Result<Observation, Failure> {
     let listing = gfal("gfal-ls", ["-l", &context.from("shown/")], context)
         .run()?
         .succeeded()?;
-    let listing = listing.says(&["-rw-r-----", "1234567", "Sep  9  2001", "drwxr-x---"])?;
+    let listing = listing.prints(&["-rw-r-----", "1234567", "Sep  9  2001", "drwxr-x---"])?;
     Ok(observed(context, &listing.output()))
 }
 
@@ -108,8 +109,8 @@ fn list_all(context: &Context<'_>) -> Result<Observation, Failure> {
     let listing = gfal("gfal-ls", ["-a", &context.from("shown/")], context)
         .run()?
         .succeeded()?;
-    // Only the real server's NLST has the directory itself and the one above it.
-    let names = listing.says(&[".hidden\n"])?.output();
+    // Only the real server's NLST lists `.` and `..`.
+    let names = listing.prints(&[".hidden\n"])?.output();
     let names: Vec<_> = names
         .lines()
         .filter(|name| !matches!(*name, "." | ".."))
@@ -120,10 +121,10 @@ fn list_all(context: &Context<'_>) -> Result<Observation, Failure> {
 fn list_one(context: &Context<'_>) -> Result<Observation, Failure> {
     shown(context)?;
     let file = gfal("gfal-ls", ["-l", &context.from("shown/large")], context).run()?;
-    let file = file.succeeded()?.says(&["-rw-r-----", "1234567"])?;
+    let file = file.succeeded()?.prints(&["-rw-r-----", "1234567"])?;
     let url = context.from("shown/directory");
     let directory = gfal("gfal-ls", ["-l", "-d", &url], context).run()?;
-    let directory = directory.succeeded()?.says(&["drwxr-x---"])?;
+    let directory = directory.succeeded()?.prints(&["drwxr-x---"])?;
     Ok(observed(context, &(file.output() + &directory.output())))
 }
 
@@ -162,7 +163,7 @@ fn list_odd(context: &Context<'_>) -> Result<Observation, Failure> {
     let listing = gfal("gfal-ls", [context.from("")], context)
         .run()?
         .succeeded()?;
-    let listing = listing.says(&[
+    let listing = listing.prints(&[
         "two words\n",
         "ünï-漢字\n",
         "per%41cent\n",
@@ -172,7 +173,7 @@ fn list_odd(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(observed(context, &listing.output()))
 }
 
-/// Access and change times are not in our hands.
+/// Removes access and change times, which a test cannot set.
 fn timeless(output: &str) -> String {
     output
         .lines()
@@ -186,7 +187,7 @@ fn stat_file(context: &Context<'_>) -> Result<Observation, Failure> {
     let stat = gfal("gfal-stat", [context.from("shown/large")], context)
         .run()?
         .succeeded()?;
-    let stat = stat.says(&[
+    let stat = stat.prints(&[
         "Size: 1234567",
         "regular file",
         "(0640/-rw-r-----)",
@@ -202,7 +203,7 @@ fn stat_directory(context: &Context<'_>) -> Result<Observation, Failure> {
         .succeeded()?;
     Ok(observed(
         context,
-        &timeless(&stat.says(&["directory", "(0750/drwxr-x---)"])?.output()),
+        &timeless(&stat.prints(&["directory", "(0750/drwxr-x---)"])?.output()),
     ))
 }
 
@@ -213,7 +214,7 @@ fn stat_missing(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// The sums are those that Python's zlib and hashlib give for the text.
+/// The checksums were computed with Python's zlib and hashlib.
 fn sums(context: &Context<'_>) -> Result<Observation, Failure> {
     context.remote_file("file", "gridhaul\n")?;
     let sums = [
@@ -233,7 +234,7 @@ fn sums(context: &Context<'_>) -> Result<Observation, Failure> {
         gfal("gfal-sum", [&context.from("file"), algorithm], context)
             .run()?
             .succeeded()?
-            .says(&[sum])?;
+            .prints(&[sum])?;
     }
     Ok(Observation::none())
 }
@@ -243,7 +244,7 @@ fn sum_crc32(context: &Context<'_>) -> Result<Observation, Failure> {
     gfal("gfal-sum", [&context.from("file"), "CRC32"], context)
         .run()?
         .succeeded()?
-        .says(&["ec4ae1b0"])?;
+        .prints(&["ec4ae1b0"])?;
     Ok(Observation::none())
 }
 
@@ -341,7 +342,7 @@ fn rename(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// The client sends RNTO even so, and shows the answer to that.
+/// The client sends RNTO after a failed RNFR, and shows the reply to RNTO.
 fn rename_missing(context: &Context<'_>) -> Result<Observation, Failure> {
     let finished = gfal(
         "gfal-rename",
@@ -358,7 +359,7 @@ fn rename_missing(context: &Context<'_>) -> Result<Observation, Failure> {
 
 fn chmod(context: &Context<'_>) -> Result<Observation, Failure> {
     let file = context.remote_sample("file", 1)?;
-    // Set-user-ID is refused here, and tested elsewhere.
+    // Other tests cover set-user-ID, which is refused.
     for mode in [0o600, 0o755, 0o711] {
         gfal(
             "gfal-chmod",
@@ -391,7 +392,7 @@ fn cat(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// It overwrites, and the old file is longer. The program itself can only save text.
+/// Overwrites a longer file. The program can only save text.
 fn save(context: &Context<'_>) -> Result<Observation, Failure> {
     context.remote_sample("file", 800_000)?;
     let text: String = (0..50_000).map(|line| format!("line {line}\n")).collect();

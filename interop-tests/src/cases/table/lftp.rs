@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::oddities::LINE_ENDS;
+use super::deviations::LINE_ENDS;
 use crate::cases::{Case, Context, Observation, Role};
 use crate::support::{Client, Failure, Finished, check, chown_to_nobody, content};
 
-/// Settings under which everything must work alike.
+/// Settings that must not change the results.
 const SETTINGS: [(&str, &str); 5] = [
     ("", ""),
     ("without MLSD", "set ftp:use-mlsd no;"),
@@ -40,7 +40,7 @@ const CASES: [(&str, Check); 18] = [
     ("errors", errors),
 ];
 
-/// Cases that need the names in a listing, which lftp asks for in TYPE A.
+/// Cases that parse a listing, which lftp fetches in TYPE A.
 const LISTING: [&str; 5] = [
     "mirror",
     "mirror --parallel --use-pget-n",
@@ -56,18 +56,18 @@ pub(super) fn cases() -> Vec<Case> {
             let name = format!("lftp/{run_name} {word}").trim_end().to_owned();
             let case = Case::new(name, move |context| run(context, settings));
             cases.push(if LISTING.contains(&run_name) {
-                case.oddity(LINE_ENDS)
+                case.deviation(LINE_ENDS)
             } else {
                 case
             });
         }
     }
     let name = "lftp/mirror both ways over IPv6";
-    cases.push(Case::new(name, ipv6).oddity(LINE_ENDS));
+    cases.push(Case::new(name, ipv6).deviation(LINE_ENDS));
     cases
 }
 
-/// Runs a script in a session that begins in the case's directory.
+/// Runs a script in a session that starts in the case's directory.
 fn lftp(context: &Context<'_>, settings: &str, script: &str) -> Result<Finished, Failure> {
     session(context, &context.home_url(""), settings, script)
 }
@@ -78,7 +78,7 @@ fn session(
     settings: &str,
     script: &str,
 ) -> Result<Finished, Failure> {
-    // No second attempts, and no waiting: an error is an error at once.
+    // No retries and no waiting: the first error ends the run.
     let strict = "set cmd:fail-exit yes; set net:max-retries 1; set net:timeout 20; \
                   set net:persist-retries 0; set net:reconnect-interval-base 1;";
     let script = format!("{strict} {settings} open {url}\n{script}\n");
@@ -156,7 +156,7 @@ fn mirror_back_with(
     Ok(Observation::none())
 }
 
-/// Sizes and times must be such that a second mirror has nothing to do.
+/// Sizes and times must be such that a second mirror transfers no file.
 fn mirror_again(context: &Context<'_>, settings: &str) -> Result<Observation, Failure> {
     tree(&context.remote("tree"))?;
     lftp(context, settings, "mirror tree copy")?.succeeded()?;
@@ -256,11 +256,11 @@ fn ls(context: &Context<'_>, settings: &str) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// lftp's own form of a listing, from what it understood of the server's.
+/// lftp prints the listing that it has parsed in its own format.
 fn cls(context: &Context<'_>, settings: &str) -> Result<Observation, Failure> {
     shown(context)?;
     let listing = lftp(context, settings, "cls -1 --perms --size --block-size=1")?.succeeded()?;
-    listing.says(&["-rw-r-----", "12345", "two words", "directory"])?;
+    listing.prints(&["-rw-r-----", "12345", "two words", "directory"])?;
     Ok(Observation::none())
 }
 
@@ -328,7 +328,7 @@ fn errors(context: &Context<'_>, settings: &str) -> Result<Observation, Failure>
         check(!finished.status.success(), || {
             format!("`{command}` should fail\n{finished}")
         })?;
-        finished.says(&["No such file or directory"])?;
+        finished.prints(&["No such file or directory"])?;
     }
     Ok(Observation::none())
 }

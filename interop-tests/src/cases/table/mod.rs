@@ -2,13 +2,13 @@
 
 mod arc;
 mod curl;
+mod deviations;
 mod errors;
 mod gfal_copy;
 mod gfal_names;
 mod gsi;
 mod lftp;
 mod names;
-mod oddities;
 mod options;
 mod partial;
 mod python;

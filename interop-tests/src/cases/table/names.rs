@@ -1,12 +1,12 @@
-//! `globus-url-copy`: file names that are hard to carry.
+//! `globus-url-copy`: unusual file names.
 
 use std::fs;
 
-use super::oddities::DROPS;
+use super::deviations::DROPS;
 use crate::cases::{Case, Context, Observation, Partners};
 use crate::support::{Failure, check, content};
 
-/// Names that every client of the table can send, each with a word for the report.
+/// Names that every client of the table can send, each with a description for the report.
 pub(super) const NAMES: [(&str, &str); 25] = [
     ("a space", "a b"),
     ("a leading space", " leading"),
@@ -35,10 +35,10 @@ pub(super) const NAMES: [(&str, &str); 25] = [
     ("the words of an error", "No such file or directory"),
 ];
 
-/// A name of other bytes, with a word for the report. The clients of Globus send it as it is.
+/// A name with non-ASCII bytes, with a description for the report. The clients of Globus send it unchanged.
 pub(super) const DROPPED: [(&str, &str); 1] = [("UTF-8", "ünï-漢字-🚀")];
 
-/// As above; our server sends such files and makes none.
+/// As above; our server sends files with such names, but does not make them.
 const CONTROL: [(&str, &str); 3] = [
     ("a newline", "new\nline"),
     ("a control character", "\u{1}x"),
@@ -78,7 +78,7 @@ pub(super) fn cases() -> Vec<Case> {
     for (word, name) in CONTROL {
         let title = format!("globus-url-copy/names get, {word}");
         let case = Case::new(title, move |context| get(context, name));
-        cases.push(case.oddity(DROPS));
+        cases.push(case.deviation(DROPS));
     }
     for (word, name) in DROPPED {
         let title = |direction: &str| format!("globus-url-copy/names {direction}, {word}");
@@ -96,7 +96,7 @@ pub(super) fn cases() -> Vec<Case> {
             alone
                 .into_iter()
                 .chain(alike)
-                .map(|case| case.oddity(DROPS)),
+                .map(|case| case.deviation(DROPS)),
         );
     }
     cases
@@ -135,7 +135,7 @@ fn third_party(context: &Context<'_>, name: &str) -> Result<Observation, Failure
     Ok(Observation::none())
 }
 
-/// The name occurs in a listing as it is, alone in its line.
+/// The listing has the unchanged name on a line of its own.
 fn list(context: &Context<'_>, name: &str) -> Result<Observation, Failure> {
     context.remote_sample(name, 1000)?;
     let listing = context
@@ -171,7 +171,7 @@ fn newline_listed(context: &Context<'_>) -> Result<Observation, Failure> {
         .globus_url_copy(["-list".into(), context.from("")])
         .run()?
         .succeeded()?
-        .says(&["    before \n", "    zebra \n"])?;
+        .prints(&["    before \n", "    zebra \n"])?;
     check(fs::read_dir(context.remote(""))?.count() == 3, || {
         "a file is gone".into()
     })?;

@@ -1,4 +1,4 @@
-//! `globus-url-copy`: every option that changes what a server sees, one file at a time.
+//! `globus-url-copy`: every option that changes the commands to the server, with one file at a time.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use super::transfers::{get, put, third_party};
 use crate::cases::{Case, Context, Observation, Role};
 use crate::support::{Failure, check, content, url};
 
-/// Enough for several blocks of every block size in use, and not a multiple of any.
+/// Several blocks of every block size in use, and not a multiple of any.
 const SIZE: u64 = 3_000_001;
 
-/// Options that must make no difference to what arrives.
+/// Options that must not change the copy.
 const OPTIONS: [&[&str]; 18] = [
     &["-tcp-bs", "65536"],
     &["-p", "2", "-tcp-bs", "262144"],
@@ -157,7 +157,7 @@ fn every_direction(name: &str, options: &[&'static str]) -> Vec<Case> {
     cases
 }
 
-/// The source gets PASV and the destination PORT, the other way round than usual.
+/// The source gets PASV and the destination PORT, the reverse of the default.
 fn source_listens(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", SIZE)?;
     context
@@ -170,7 +170,7 @@ fn source_listens(context: &Context<'_>, options: &[&str]) -> Result<Observation
     Ok(Observation::none())
 }
 
-/// The server's root is `/`, and its paths those of the machine.
+/// The server's root is `/`, and its paths are those of the host.
 fn whole_machine(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     let server = context.server(Role::WholeMachine)?;
     let url = |name: &str| {
@@ -224,7 +224,7 @@ fn ipv6_get(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fail
         .args(options)
         .run()?
         .succeeded()?
-        .says(&["    source "])?;
+        .prints(&["    source "])?;
     Ok(Observation::none())
 }
 
@@ -300,7 +300,7 @@ fn refused(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failu
         .failed_with(1, &["the server responded with an error"])?;
     let received = fs::metadata(context.local("copy")).map_or(0, |metadata| metadata.len());
     check(received == 0, || {
-        format!("{received} bytes arrived all the same")
+        format!("{received} bytes arrived nevertheless")
     })?;
     Ok(Observation::none())
 }

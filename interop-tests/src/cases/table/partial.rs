@@ -17,7 +17,7 @@ const SPARSE: u64 = (5 << 30) + 12_345;
 /// Offset and length, in bytes; either may be left out.
 type Part = (Option<u64>, Option<u64>);
 
-/// Inside, at the edges of blocks, up to the end, past the end.
+/// Parts inside the file, at block boundaries, up to the end, and past the end.
 const PARTS: [Part; 7] = [
     (Some(100), Some(500)),
     (Some(262_143), Some(2)),
@@ -47,7 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
                 get(context, mode, part)
             }));
             if part != (Some(1_000_000), Some(10)) {
-                // The client has nothing to send there.
+                // The client does not send an empty part.
                 cases.push(Case::new(name("put"), move |context| {
                     put(context, mode, part)
                 }));
@@ -85,7 +85,7 @@ fn options((offset, length): Part) -> Vec<String> {
     offset.into_iter().chain(length).flatten().collect()
 }
 
-/// The client puts the part where it was in the source, and so does `ESTO A`.
+/// The client and `ESTO A` write the part at its offset in the source.
 fn check_part(source: &Path, copy: &Path, (offset, length): Part) -> Result<(), Failure> {
     let mut expected = fs::read(source)?;
     let start = usize::try_from(offset.unwrap_or(0))
@@ -147,7 +147,7 @@ fn last_part() -> Vec<String> {
     options((Some(LAST_PART), Some(SPARSE - LAST_PART)))
 }
 
-/// Compares what follows [`LAST_PART`]; what is before it must be a hole.
+/// Compares the bytes from [`LAST_PART`] on; the bytes before it must be a hole.
 fn check_last_part(source: &Path, copy: &Path) -> Result<(), Failure> {
     let copy = File::open(copy).map_err(|error| Failure::wrong(error.to_string()))?;
     let length = copy.metadata()?.len();
@@ -208,10 +208,10 @@ fn sparse_part_third_party(context: &Context<'_>, mode: &[&str]) -> Result<Obser
     Ok(Observation::none())
 }
 
-/// How long a copy of the whole sparse file may take, on a slow disk.
+/// The time limit for a copy of the whole sparse file, on a slow disk.
 const SPARSE_LIMIT: Duration = Duration::from_secs(300);
 
-/// Stream mode; nothing is stored.
+/// Stream mode; the client does not store the file.
 fn sparse_get(context: &Context<'_>) -> Result<Observation, Failure> {
     let source = remote_sparse(context)?;
     Client::new("sh")
@@ -228,7 +228,7 @@ fn sparse_get(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// MODE E, into a server of the case's own. The copy has no holes: it takes 5 GB for a while.
+/// MODE E, with a server of its own. The copy has no holes and temporarily takes 5 GB.
 fn sparse_put(context: &Context<'_>) -> Result<Observation, Failure> {
     let source = context.local("source");
     content::write_sparse(&source, SPARSE)?;
@@ -240,7 +240,7 @@ fn sparse_put(context: &Context<'_>) -> Result<Observation, Failure> {
         .time_limit(SPARSE_LIMIT)
         .run()?
         .succeeded()?;
-    // `cmp` is quick enough also when this program is not optimised.
+    // `cmp` is fast even when this program is built without optimisation.
     Client::new("cmp")
         .args([source, roomy.path().join("copy")])
         .time_limit(SPARSE_LIMIT)
@@ -249,7 +249,7 @@ fn sparse_put(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// A directory in memory if that has the room, else on the disk.
+/// A directory in `/dev/shm` if that has enough space, else on the disk.
 fn roomy_directory() -> Result<tempfile::TempDir, Failure> {
     let memory = Path::new("/dev/shm");
     let free = rustix::fs::statvfs(memory).map_or(0, |place| place.f_bavail * place.f_frsize);
@@ -258,7 +258,7 @@ fn roomy_directory() -> Result<tempfile::TempDir, Failure> {
         builder.prefix("gridhaul-interop-");
         builder
     };
-    // Twice the file, so that two such cases at once leave the machine some memory.
+    // Twice the file, so that two such cases at once do not exhaust the memory.
     Ok(if free > 2 * SPARSE {
         builder().tempdir_in(memory)
     } else {

@@ -1,12 +1,12 @@
 //! Clients that are Python libraries: gfal2's bindings and `ftplib`.
 //!
-//! The cases themselves are Python functions in this crate's `python` directory; what one prints is
-//! what a user sees, and must be the same with both servers.
+//! The cases are Python functions in this crate's `python` directory. Their output
+//! must be the same with both servers.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
-use super::oddities::{DROPS, LINE_ENDS};
+use super::deviations::{DROPS, LINE_ENDS};
 use crate::cases::{Case, Context, Observation, Role};
 use crate::support::{Client, Failure};
 
@@ -99,11 +99,11 @@ const FTPLIB: [&str; 48] = [
     "many_transfers_in_one_session",
 ];
 
-/// Functions of `ftplib_cases.py` for servers in another role than the main one.
+/// Functions of `ftplib_cases.py` for servers in other roles than the main one.
 const FTPLIB_ROLES: [(&str, Role); 2] = [("ipv6", Role::Ipv6), ("read_only", Role::ReadOnly)];
 
-/// Where the real server is odd.
-const FTPLIB_ODDITIES: [(&str, &str); 14] = [
+/// Functions with which the real server deviates.
+const FTPLIB_DEVIATIONS: [(&str, &str); 14] = [
     (
         "mkd",
         "it answers 553 to MKD of what exists, and has other words before the path of its 257",
@@ -135,7 +135,7 @@ const FTPLIB_ODDITIES: [(&str, &str); 14] = [
     ("names_that_are_not_utf8", DROPS),
 ];
 
-/// gfal2 2.21 itself crashes now and then, with any server; so often a case is tried again.
+/// gfal2 2.21 sometimes crashes, with any server: the number of attempts.
 const CRASHING_ATTEMPTS: usize = 5;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -160,9 +160,9 @@ pub(super) fn cases() -> Vec<Case> {
         let case = Case::new(format!("ftplib/{function}"), move |context| {
             ftplib(context, function, role)
         });
-        let oddity = FTPLIB_ODDITIES.iter().find(|(odd, _)| *odd == function);
-        cases.push(match oddity {
-            Some((_, reason)) => case.oddity(reason),
+        let deviation = FTPLIB_DEVIATIONS.iter().find(|(odd, _)| *odd == function);
+        cases.push(match deviation {
+            Some((_, reason)) => case.deviation(reason),
             None => case,
         });
     }

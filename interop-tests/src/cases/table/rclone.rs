@@ -23,12 +23,12 @@ pub(super) fn cases() -> Vec<Case> {
         .into_iter()
         .map(|(name, run)| {
             Case::new(format!("rclone/{name}"), run)
-                .oddity("it answers OPTS UTF8 ON with 500, after which rclone gives up")
+                .deviation("it answers OPTS UTF8 ON with 500, after which rclone gives up")
         })
         .collect()
 }
 
-/// Runs rclone without second attempts: an error is an error at once.
+/// Runs rclone without retries: the first error ends the run.
 fn rclone(context: &Context<'_>, arguments: &[&str]) -> Result<Finished, Failure> {
     let address = context.source().address();
     let obscured = Client::new("rclone")
@@ -55,7 +55,7 @@ fn remote(context: &Context<'_>, name: &str) -> String {
     format!(":ftp:{}", context.path(name))
 }
 
-/// A local tree with times of long ago.
+/// A local tree with modification times in the past.
 fn tree(context: &Context<'_>) -> Result<(), Failure> {
     for directory in ["a", "a/b", "c d"] {
         fs::create_dir_all(context.local("tree").join(directory))?;
@@ -85,7 +85,7 @@ fn copy(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// All connections make the directories that are above their files.
+/// All connections create the parent directories of their files at once.
 fn copy_to_new_directories(context: &Context<'_>) -> Result<Observation, Failure> {
     let top = context.local("tree/new/deep");
     fs::create_dir_all(&top)?;
@@ -104,8 +104,8 @@ fn sync_again(context: &Context<'_>) -> Result<Observation, Failure> {
     tree(context)?;
     let to = remote(context, "tree");
     rclone(context, &["sync", "tree", &to])?;
-    rclone(context, &["sync", "tree", &to])?.says(&["There was nothing to transfer"])?;
-    rclone(context, &["check", "--download", "tree", &to])?.says(&["0 differences found"])?;
+    rclone(context, &["sync", "tree", &to])?.prints(&["There was nothing to transfer"])?;
+    rclone(context, &["check", "--download", "tree", &to])?.prints(&["0 differences found"])?;
     Ok(Observation::none())
 }
 

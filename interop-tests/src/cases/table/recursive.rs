@@ -7,7 +7,7 @@ use super::names::NAMES;
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, check, chown_to_nobody, content};
 
-/// Each way in which the client walks through many files.
+/// The client's modes for many files.
 const MODES: [&[&str]; 9] = [
     &[],
     &["-fast"],
@@ -77,7 +77,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Directories in directories, one of them empty, many small files, some larger ones, odd names.
+/// Nested directories, an empty directory, many small files, some larger ones, and unusual names.
 fn tree(top: &Path) -> Result<(), Failure> {
     for directory in ["", "a", "a/b", "a/b/c d", "empty", "many"] {
         fs::create_dir(top.join(directory))?;
@@ -89,7 +89,7 @@ fn tree(top: &Path) -> Result<(), Failure> {
         ("a/b/block", 262_144),
         ("a/b/c d/two words", 1_048_577),
     ];
-    // In a tree the client itself trips over a quote at the end of a name.
+    // In a tree the client cannot handle a quote at the end of a name.
     let odd = NAMES
         .iter()
         .filter(|(_, name)| !name.ends_with('"'))
@@ -140,13 +140,13 @@ fn third_party(context: &Context<'_>, mode: &[&str]) -> Result<Observation, Fail
     Ok(Observation::none())
 }
 
-/// The client asks for a listing and chooses itself.
+/// The client fetches a listing and matches the pattern itself.
 fn pattern(context: &Context<'_>) -> Result<Observation, Failure> {
     for name in ["one.dat", "two.dat", "three.txt"] {
         context.remote_sample(name, 1000)?;
     }
     fs::create_dir(context.local("copy"))?;
-    // A star that is escaped would be a star.
+    // An escaped star would be a literal star.
     let source = format!("{}*.d[abc]t", context.from(""));
     context
         .globus_url_copy([source, context.local_url("copy/")])
@@ -171,7 +171,7 @@ fn empty_directory(context: &Context<'_>) -> Result<Observation, Failure> {
             &context.local_url("copy/"),
         ])
         .run()?
-        .says(&[])?;
+        .prints(&[])?;
     let found = fs::read_dir(context.local("copy")).map_or(0, Iterator::count);
     check(found == 0, || format!("{found} entries"))?;
     Ok(Observation::none())
@@ -215,7 +215,7 @@ fn list(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure>
     Ok(Observation::none())
 }
 
-/// The file holds sizes, times and modes as the server tells them.
+/// The dump has the sizes, times and modes of the server's listing.
 fn dump_only(context: &Context<'_>) -> Result<Observation, Failure> {
     let top = context.remote_directory("tree")?;
     let path = context.remote_file("tree/file", "some text")?;
@@ -238,7 +238,7 @@ fn dump_only(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(observed(context, &dump))
 }
 
-/// Of two files one is missing at first; a second run takes up that one alone.
+/// One of two files is missing at first; a second run copies only that one.
 fn dump_file(context: &Context<'_>) -> Result<Observation, Failure> {
     let pair = |name: &str| format!("{} {}\n", context.from(name), context.local_url(name));
     fs::write(
@@ -302,8 +302,8 @@ fn long_listing(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// What a user saw, without what must differ: addresses and the names of the case's directories. No
-/// order is promised for a listing.
+/// The output without addresses and the names of the case's directories. A listing has no
+/// defined order.
 fn observed(context: &Context<'_>, output: &str) -> Observation {
     let mut output = output.replace(&context.from(""), "REMOTE/");
     output = output.replace(&context.local_url(""), "LOCAL/");

@@ -1,13 +1,13 @@
-//! `globus-url-copy -rst`: copies that break off, and are restarted by the client.
+//! `globus-url-copy -rst`: copies that fail and that the client restarts.
 
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, Relay, Server, check, content, url};
 
-/// Large enough to be still on its way when its first reply comes.
+/// Large enough that the transfer is still running when the first reply arrives.
 const SIZE: u64 = 100_000_000;
 
-/// Which end's control channel breaks, and at which reply: at the start of the transfer, and at its
-/// end, when the destination has told all that it has in a restart marker.
+/// The end whose control channel fails, and the reply at which it does: at the start of the transfer, and at its
+/// end, after the destination has reported all data in restart markers.
 const BREAKS: [(End, &str); 3] = [
     (End::Destination, "150"),
     (End::Destination, "226"),

@@ -1,4 +1,4 @@
-//! `globus-url-copy -sync`: copies of what has changed only.
+//! `globus-url-copy -sync`: copies of changed files only.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// How a file at the destination differs before `-sync`, and from which level on it is copied.
+/// The state of a file at the destination before `-sync`, and the level from which on it is copied.
 const SYNC: [(&str, u32); 5] = [
     ("missing", 0),
     ("shorter", 1),

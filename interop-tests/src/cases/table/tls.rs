@@ -1,4 +1,4 @@
-//! `AUTH TLS` (RFC 4217): ordinary FTP clients, users with passwords, everything encrypted.
+//! `AUTH TLS` (RFC 4217): ordinary FTP clients and users with passwords.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use crate::cases::{Case, Context, Observation, Role};
 use crate::support::{Client, Failure, Finished, PASSWORD, PASSWORD_USER, check, content};
 
-/// Some TLS records, and not a multiple of anything.
+/// Several TLS records, and not a multiple of any block size.
 const SIZE: u64 = 3_000_001;
 
-/// Options of curl, none of which may make a difference. In active mode curl 7.88 does no TLS on data
+/// Options of curl that must not change the result. In active mode curl 7.88 does not use TLS on data
 /// channels (curl issue 10666); lftp and ftplib do.
 const CURL: [&[&str]; 5] = [
     &[],
@@ -50,10 +50,10 @@ pub(super) fn cases() -> Vec<Case> {
         ]);
     }
     cases.extend([
-        Case::new("tls/curl with a wrong password", curl_stranger),
+        Case::new("tls/curl with a wrong password", curl_wrong_password),
         Case::new(
-            "tls/curl knows the server by its certificate",
-            curl_impostor,
+            "tls/curl verifies the server's certificate",
+            curl_untrusted_server,
         ),
     ]);
     for settings in LFTP {
@@ -69,7 +69,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     cases
         .into_iter()
-        .map(|case| case.oddity("it has no AUTH TLS"))
+        .map(|case| case.deviation("it has no AUTH TLS"))
         .collect()
 }
 
@@ -99,7 +99,7 @@ fn curl_get(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fail
             .args(["--output", "copy", &url(context, "source")?])
             .run()?
             .succeeded()?;
-        // curl makes no file if there is nothing to put into it.
+        // curl makes no file when it receives no byte.
         if size > 0 {
             content::same(&expected, &context.local("copy"))?;
         }
@@ -133,8 +133,8 @@ fn curl_list(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fai
     Ok(Observation::none())
 }
 
-/// curl's status for a login that was refused is 67.
-fn curl_stranger(context: &Context<'_>) -> Result<Observation, Failure> {
+/// curl exits with status 67 when the login is refused.
+fn curl_wrong_password(context: &Context<'_>) -> Result<Observation, Failure> {
     context.remote_sample("source", SIZE)?;
     curl(context, "wrong", &[])?
         .args(["--output", "copy", &url(context, "source")?])
@@ -143,8 +143,8 @@ fn curl_stranger(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// curl's status for a certificate that it does not believe is 60.
-fn curl_impostor(context: &Context<'_>) -> Result<Observation, Failure> {
+/// curl exits with status 60 when it does not accept the certificate.
+fn curl_untrusted_server(context: &Context<'_>) -> Result<Observation, Failure> {
     context.remote_sample("source", SIZE)?;
     Client::new("curl")
         .args(["--silent", "--show-error", "--ssl-reqd"])
@@ -154,7 +154,7 @@ fn curl_impostor(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// Runs a script of lftp in a session that begins in the case's directory.
+/// Runs a script of lftp in a session that starts in the case's directory.
 fn lftp(context: &Context<'_>, settings: &str, script: &str) -> Result<Finished, Failure> {
     let authority = context.pki()?.authority();
     let strict = "set cmd:fail-exit yes; set net:max-retries 1; set net:timeout 20; \

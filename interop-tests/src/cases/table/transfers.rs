@@ -3,7 +3,7 @@
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, content};
 
-/// Nothing, one byte, and each side of the block sizes of the two real programs (256 KiB, 1 MiB).
+/// An empty file, one byte, and sizes around the block sizes of the client and the real server (256 KiB, 1 MiB).
 const SIZES: [u64; 8] = [
     0, 1, 262_143, 262_144, 262_145, 1_048_575, 1_048_576, 1_048_577,
 ];

@@ -1,4 +1,4 @@
-//! Keys, authorities, and what they sign, by the program `openssl`.
+//! Keys, certificate authorities and certificates, made with `openssl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use super::files::write_private;
 use super::names::ORGANISATION;
 use crate::support::client::Client;
 
-/// How `openssl ca` keeps its books, and that it takes subjects as they are given. Names are in UTF-8
-/// throughout, so that a subject is encoded alike wherever it occurs.
+/// The configuration of `openssl ca`: its database, and a policy that accepts any subject. Names are always UTF-8, so
+/// that a subject has the same encoding wherever it occurs.
 const CONFIGURATION: &str = "\
 [ca]
 default_ca = authority
@@ -30,16 +30,16 @@ organizationName = optional
 commonName = optional
 ";
 
-/// What the certificate of an authority says.
+/// The extensions of an authority's certificate.
 pub(super) const AUTHORITY_EXTENSIONS: &str = "basicConstraints = critical,CA:TRUE\n\
     keyUsage = critical,keyCertSign,cRLSign\n";
 
-/// What the certificate of a user says.
+/// The extensions of a user's certificate.
 pub(super) const USER_EXTENSIONS: &str = "basicConstraints = critical,CA:FALSE\n\
     keyUsage = critical,digitalSignature,keyEncipherment\n\
     extendedKeyUsage = clientAuth\n";
 
-/// An RSA key, and a request for a certificate of it.
+/// An RSA key and a certificate request for it.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) file: PathBuf,
@@ -54,7 +54,7 @@ impl Key {
         write_private(&file, "")?;
         let make = Client::new("openssl").args(["genrsa", "-out"]).arg(&file);
         run(top, make.arg("2048"))?;
-        let ask = Client::new("openssl").args(["req", "-new", "-subj", "/CN=anybody", "-key"]);
+        let ask = Client::new("openssl").args(["req", "-new", "-subj", "/CN=request", "-key"]);
         run(top, ask.arg(&file).arg("-out").arg(&request))?;
         Ok(Self { file, request })
     }
@@ -66,8 +66,8 @@ pub(super) struct Authority {
     subject: String,
     certificate: PathBuf,
     key: Key,
-    /// The books of `openssl ca`.
-    books: PathBuf,
+    /// The database of `openssl ca`.
+    database: PathBuf,
 }
 
 /// A certificate to be made.
@@ -80,7 +80,7 @@ pub(super) struct Issue<'a> {
     pub(super) key: &'a Key,
     /// Lines of an OpenSSL configuration.
     pub(super) extensions: &'a str,
-    /// From when until when, as `YYYYMMDDHHMMSSZ`; from now on for 30 days unless set.
+    /// Begin and end as `YYYYMMDDHHMMSSZ`; 30 days from now by default.
     pub(super) validity: Option<[&'a str; 2]>,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Issue<'a> {
 }
 
 impl Authority {
-    /// An authority with a certificate that it has signed itself: `NAME.pem` in `top`.
+    /// An authority with a self-signed certificate: `NAME.pem` in `top`.
     pub(super) fn new(top: &Path, name: &str, subject: &str, key: &Key) -> Result<Self, PkiError> {
         let itself = Self::of(top, name, subject, key)?;
         itself.sign(
@@ -113,19 +113,19 @@ impl Authority {
 
     /// The signer whose certificate `NAME.pem` is in `top` already.
     pub(super) fn of(top: &Path, name: &str, subject: &str, key: &Key) -> Result<Self, PkiError> {
-        let books = top.join(format!("{name}.books"));
-        fs::create_dir_all(books.join("issued"))?;
-        fs::write(books.join("configuration"), CONFIGURATION)?;
-        fs::write(books.join("index"), "")?;
+        let database = top.join(format!("{name}.database"));
+        fs::create_dir_all(database.join("issued"))?;
+        fs::write(database.join("configuration"), CONFIGURATION)?;
+        fs::write(database.join("index"), "")?;
         Ok(Self {
             subject: subject.to_owned(),
             certificate: top.join(format!("{name}.pem")),
             key: key.clone(),
-            books,
+            database,
         })
     }
 
-    /// An authority below this one that may only issue certificates for the test organisation, though
+    /// A subordinate authority with a name constraint: it may only issue certificates for the test organisation, though
     /// its signing policy allows more.
     pub(super) fn narrow(&self, top: &Path) -> Result<Self, PkiError> {
         let subject = format!("{ORGANISATION}/CN=Narrow Authority");
@@ -147,7 +147,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// Signs a certificate, and says where it is: beside the authority's own.
+    /// Signs a certificate and returns its path, beside the authority's own.
     pub(super) fn issue(&self, issue: &Issue<'_>) -> Result<PathBuf, PkiError> {
         self.sign(&[], issue)
     }
@@ -156,7 +156,7 @@ impl Authority {
         let file = self
             .certificate
             .with_file_name(format!("{}.pem", issue.name));
-        let extensions = self.books.join("extensions");
+        let extensions = self.database.join("extensions");
         fs::write(&extensions, issue.extensions)?;
         let mut sign = self
             .ca()
@@ -172,22 +172,22 @@ impl Authority {
         if let Some([from, until]) = issue.validity {
             sign = sign.args(["-startdate", from, "-enddate", until]);
         }
-        run(&self.books, sign)?;
+        run(&self.database, sign)?;
         Ok(file)
     }
 
-    /// Takes back a certificate.
+    /// Revokes a certificate.
     pub(super) fn revoke(&self, certificate: &Path) -> Result<(), PkiError> {
-        run(&self.books, self.ca().arg("-revoke").arg(certificate))?;
+        run(&self.database, self.ca().arg("-revoke").arg(certificate))?;
         Ok(())
     }
 
-    /// Puts the list of those whom it has revoked into the trust directory of `top`.
+    /// Writes its revocation list to the trust directory of `top`.
     pub(super) fn revocations(&self, top: &Path) -> Result<(), PkiError> {
         self.revocations_as_of(top, &[])
     }
 
-    /// Puts a list there that has to be renewed since long.
+    /// Writes a revocation list there whose `nextUpdate` is long past.
     pub(super) fn stale_revocations(&self, top: &Path) -> Result<(), PkiError> {
         let times = [
             "-crl_lastupdate",
@@ -203,11 +203,11 @@ impl Authority {
             .join("certificates")
             .join(format!("{}.r0", self.hash()?));
         let list = self.ca().arg("-gencrl").args(times).arg("-out").arg(file);
-        run(&self.books, list)?;
+        run(&self.database, list)?;
         Ok(())
     }
 
-    /// Adds it to the trust directory, for subjects that match one of the patterns.
+    /// Adds it to the trust directory, with a signing policy for subjects that match one of the patterns.
     ///
     /// Without patterns there is no signing policy.
     pub(super) fn trust(&self, top: &Path, patterns: &[&str]) -> Result<(), PkiError> {
@@ -226,14 +226,14 @@ impl Authority {
         Ok(())
     }
 
-    /// The name that a trust directory knows it by.
+    /// The hash of its subject, which names its files in a trust directory.
     fn hash(&self) -> Result<String, PkiError> {
         let ask = Client::new("openssl").args(["x509", "-noout", "-hash", "-in"]);
-        let printed = run(&self.books, ask.arg(&self.certificate))?;
+        let printed = run(&self.database, ask.arg(&self.certificate))?;
         Ok(printed.output().trim_end().to_owned())
     }
 
-    /// `openssl ca` in its name.
+    /// `openssl ca` with its certificate and key.
     fn ca(&self) -> Client {
         Client::new("openssl")
             .args(["ca", "-batch", "-config", "configuration", "-cert"])

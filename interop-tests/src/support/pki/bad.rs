@@ -1,6 +1,6 @@
-//! Credentials that no server must accept, each with one thing wrong.
+//! Credentials that no server may accept, each with one defect.
 //!
-//! All but the unmapped ones are in the grid-mapfile: it is not for their names that they are refused.
+//! All but the unmapped ones are in the grid-mapfile, so that a missing mapping is not the cause of the refusal.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::command::PkiError;
 use super::files::write_credential;
 use super::names::{AUTHORITY, ORGANISATION};
 
-/// What is wrong.
+/// The defect of a credential.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BadKind {
     /// The authority is in no trust directory.
@@ -20,15 +20,15 @@ pub enum BadKind {
     NoSigningPolicy,
     /// The authority's signing policy does not allow the subject.
     OutsideSigningPolicy,
-    /// The authority has taken the certificate back.
+    /// The certificate is on the authority's revocation list.
     Revoked,
     /// The authority's revocation list has not been renewed in time.
     RevocationListExpired,
-    /// The certificate was valid until some time ago.
+    /// The certificate has expired.
     Expired,
-    /// The certificate will be valid in some time.
+    /// The certificate is not valid yet.
     NotYetValid,
-    /// The proxy was valid until some time ago.
+    /// The proxy has expired.
     ProxyExpired,
     /// A proxy beneath one that allows none.
     PathLengthExceeded,
@@ -36,11 +36,11 @@ pub enum BadKind {
     AuthorityAsUser,
     /// The certificate was signed by a user, and is no proxy.
     SignedByUser,
-    /// The subject of a proxy is not its issuer's and one name more.
+    /// The subject of a proxy is not its issuer's subject with one more common name.
     SubjectNotExtended,
     /// A full proxy beneath a limited one.
     FullBelowLimited,
-    /// The authority's certificate does not permit names like the subject.
+    /// A name constraint of the authority's certificate does not permit the subject.
     NameConstraintBroken,
     /// The identity is in no grid-mapfile.
     Unmapped,
@@ -70,7 +70,7 @@ impl BadKind {
         Self::IndependentProxy,
     ];
 
-    /// What names of cases say.
+    /// The description in names of cases.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownAuthority => "of an unknown authority",
@@ -88,7 +88,7 @@ impl BadKind {
             Self::SubjectNotExtended => "with a proxy that has a name of its own",
             Self::FullBelowLimited => "with a full proxy below a limited one",
             Self::NameConstraintBroken => "against a name constraint",
-            Self::Unmapped => "of somebody who is not mapped",
+            Self::Unmapped => "of a subject that is not mapped",
             Self::IndependentProxy => "with an independent proxy",
         }
     }
@@ -106,7 +106,7 @@ impl BadKind {
         }
     }
 
-    /// Whether the handshake itself is good, and the server refuses the login by name.
+    /// Whether the handshake succeeds and the server refuses the login because of the name.
     pub fn is_authentic(self) -> bool {
         matches!(self, Self::Unmapped | Self::IndependentProxy)
     }
@@ -115,7 +115,7 @@ impl BadKind {
 /// A credential that must be refused.
 #[derive(Debug)]
 pub struct BadCredential {
-    /// Certificate, key and what is above, in one file as for [`super::UserCredential`].
+    /// Certificate, key and chain in one file, as for [`super::UserCredential`].
     pub credential: PathBuf,
     /// The claimed subject.
     pub subject: String,
@@ -123,12 +123,12 @@ pub struct BadCredential {
     pub(super) mapped: bool,
 }
 
-/// What a proxy of each kind says (RFC 3820 3.8; the limited one is Globus's own).
+/// The policy language of each kind of proxy (RFC 3820 3.8; the limited one is defined by Globus).
 const FULL: &str = "1.3.6.1.5.5.7.21.1";
 const INDEPENDENT: &str = "1.3.6.1.5.5.7.21.2";
 const LIMITED: &str = "1.3.6.1.4.1.3536.1.1.1.9";
 
-/// Long ago, and long from now.
+/// Validity periods in the past and in the future.
 const PAST: [&str; 2] = ["20200101000000Z", "20210101000000Z"];
 const FUTURE: [&str; 2] = ["20900101000000Z", "20910101000000Z"];
 
@@ -144,7 +144,7 @@ pub(super) fn all(top: &Path) -> Vec<BadCredential> {
         .collect()
 }
 
-/// Makes them.
+/// Makes all of them.
 pub(super) fn make(
     top: &Path,
     [authority, narrow]: [&Authority; 2],
@@ -272,7 +272,7 @@ impl Maker<'_> {
         Authority::new(self.top, name, subject, &self.stranger)
     }
 
-    /// A user certificate and what its authority shows.
+    /// A user certificate with its authority's certificate.
     fn certificate(&self, by: &Authority, issue: &Issue<'_>) -> Result<(), PkiError> {
         let certificate = by.issue(issue)?;
         let credential = self.top.join(format!("{}.credential", issue.name));
@@ -285,8 +285,8 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// A good user certificate with proxies below it, each given as its subject (empty for what it
-    /// should be), its policy, a path length, and a validity.
+    /// A valid user certificate with proxies below it. Each proxy has a subject (empty for the correct one),
+    /// a policy, a path length and a validity.
     fn proxies(
         &self,
         kind: BadKind,

@@ -1,8 +1,8 @@
-//! Where the files are, so that all test programs of a run use the same ones, which one of them makes.
+//! A cache of the files, which the test programs of a run share.
 //!
-//! To make them takes seconds, and there are a dozen such programs. What one has made is a directory beneath the
-//! temporary one, named after what made it and when. The next program takes it while it is fresh; a lock has programs
-//! that begin together wait for one of them. An existing directory is never changed, because other programs use it.
+//! Making the files takes seconds, and there are a dozen test programs. The first program makes a directory beneath the
+//! temporary one, named after a hash of its sources. Later programs use it while it is fresh; a lock file makes programs
+//! that start together wait for the first. An existing directory is never changed, because other programs use it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -16,19 +16,19 @@ use super::command::{PkiError, run};
 use crate::support::client::Client;
 use crate::support::program::Kind;
 
-/// Names such a directory of the host to programs in a guest, which are slow to make another.
-const HOSTS: &str = "GRIDHAUL_CERTIFICATES";
+/// The variable that holds the path of the host's directory for programs in a guest, where making another is slow.
+const VARIABLE: &str = "GRIDHAUL_CERTIFICATES";
 
-/// For how long programs begin to use a directory. What is in it is good for twelve hours, which is the life of a proxy.
+/// The age up to which a program starts to use a directory. The proxies in it are valid for twelve hours.
 const FRESH: Duration = Duration::from_secs(3600);
 
-/// When no program uses it any more.
-const USELESS: Duration = Duration::from_secs(12 * 3600);
+/// The age after which no program can use it.
+const EXPIRED: Duration = Duration::from_secs(12 * 3600);
 
-/// How the name of a directory begins while it is made.
+/// The prefix of the name of a directory that is being made.
 const UNFINISHED: &str = "unfinished-";
 
-/// All that makes the files, besides the programs that are installed.
+/// The sources that determine the files, besides the installed programs.
 const SOURCES: [&str; 7] = [
     include_str!("authority.rs"),
     include_str!("bad.rs"),
@@ -39,28 +39,28 @@ const SOURCES: [&str; 7] = [
     include_str!("users.rs"),
 ];
 
-/// The directory with the files, which `make` puts into an empty one if there are none.
+/// The directory with the files. `make` fills a new one if none is fresh.
 pub(super) fn directory(
     make: impl FnOnce(&Path) -> Result<(), PkiError>,
 ) -> Result<PathBuf, PkiError> {
-    if let Some(hosts) = std::env::var_os(HOSTS) {
+    if let Some(hosts) = std::env::var_os(VARIABLE) {
         return copy(hosts);
     }
-    beneath(&shelf()?, make)
+    beneath(&parent()?, make)
 }
 
 fn beneath(
-    shelf: &Path,
+    parent: &Path,
     make: impl FnOnce(&Path) -> Result<(), PkiError>,
 ) -> Result<PathBuf, PkiError> {
-    // Until the end of this function.
-    let lock = File::create(shelf.join("lock"))?;
+    // Held until the end of this function.
+    let lock = File::create(parent.join("lock"))?;
     lock.lock()?;
     let maker = maker();
-    for entry in fs::read_dir(shelf)? {
+    for entry in fs::read_dir(parent)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
-        // One from the future is as good as none.
+        // A modification time in the future is not an age.
         let Ok(age) = metadata.modified()?.elapsed() else {
             continue;
         };
@@ -68,31 +68,31 @@ fn beneath(
         if is_ours && age < FRESH {
             return Ok(entry.path());
         }
-        if metadata.is_dir() && age > USELESS {
+        if metadata.is_dir() && age > EXPIRED {
             fs::remove_dir_all(entry.path())?;
         }
     }
     let unfinished = tempfile::Builder::new()
         .prefix(UNFINISHED)
         .permissions(Permissions::from_mode(0o755))
-        .tempdir_in(shelf)?;
+        .tempdir_in(parent)?;
     make(unfinished.path())?;
     let name = unfinished.path().file_name().unwrap_or_default();
     let name = name.to_string_lossy().replace(UNFINISHED, &maker);
-    let finished = shelf.join(name);
+    let finished = parent.join(name);
     fs::rename(unfinished.keep(), &finished)?;
     Ok(finished)
 }
 
-/// What tells a program in a guest where the host's directory is, as a variable of its environment.
+/// `NAME=VALUE` of the environment variable with which a program in a guest finds the host's directory.
 pub(super) fn variable(directory: &Path) -> OsString {
-    let mut variable = OsString::from(HOSTS);
+    let mut variable = OsString::from(VARIABLE);
     variable.push("=");
     variable.push(directory);
     variable
 }
 
-/// Copies the host's directory, which may belong to an account that the guest does not know.
+/// Copies the host's directory, which may belong to an account that does not exist in the guest.
 fn copy(hosts: OsString) -> Result<PathBuf, PkiError> {
     let own = std::env::temp_dir().join("gridhaul-certificates");
     let copy = Client::new("cp").arg("-R").arg(hosts).arg(&own);
@@ -100,28 +100,28 @@ fn copy(hosts: OsString) -> Result<PathBuf, PkiError> {
     Ok(own)
 }
 
-/// The directory of all of them, one for each account that runs tests.
-fn shelf() -> io::Result<PathBuf> {
+/// The parent directory, one for each account that runs tests.
+fn parent() -> io::Result<PathBuf> {
     let account = rustix::process::geteuid();
-    let shelf = std::env::temp_dir().join(format!("gridhaul-certificates-{}", account.as_raw()));
-    match fs::DirBuilder::new().mode(0o755).create(&shelf) {
+    let parent = std::env::temp_dir().join(format!("gridhaul-certificates-{}", account.as_raw()));
+    match fs::DirBuilder::new().mode(0o755).create(&parent) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // Any user may make a directory of this name.
-    let found = fs::symlink_metadata(&shelf)?;
+    // Another user may have made a directory of this name.
+    let found = fs::symlink_metadata(&parent)?;
     if !found.is_dir() || found.uid() != account.as_raw() {
-        let reason = format!("{} belongs to somebody else: remove it", shelf.display());
+        let reason = format!("{} belongs to another account: remove it", parent.display());
         return Err(io::Error::other(reason));
     }
-    Ok(shelf)
+    Ok(parent)
 }
 
-/// How names of directories begin, for what would be made at present.
+/// The prefix of directory names: a hash of the present sources and programs.
 fn maker() -> String {
     let mut hasher = DefaultHasher::new();
     SOURCES.hash(&mut hasher);
-    // It makes the password file.
+    // The server program makes the password file.
     if let Ok(program) = Kind::Gridhaul.program() {
         let made = fs::metadata(&program).and_then(|program| program.modified());
         (program, made.ok()).hash(&mut hasher);
@@ -138,11 +138,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_fresh_is_used_and_what_is_useless_removed() {
-        let shelf = tempfile::tempdir().unwrap();
+    fn fresh_directories_are_used_and_expired_ones_removed() {
+        let parent = tempfile::tempdir().unwrap();
         let made = AtomicUsize::new(0);
         let make = || {
-            beneath(shelf.path(), |_| {
+            beneath(parent.path(), |_| {
                 made.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             })
@@ -155,7 +155,7 @@ mod tests {
             }
         });
         assert_eq!(made.load(Ordering::Relaxed), 1);
-        for (age, is_left) in [(FRESH, true), (USELESS, false)] {
+        for (age, is_left) in [(FRESH, true), (EXPIRED, false)] {
             let past = SystemTime::now() - age - Duration::from_secs(60);
             File::open(&first).unwrap().set_modified(past).unwrap();
             let next = make();

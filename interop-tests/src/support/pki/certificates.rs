@@ -13,7 +13,7 @@ use super::command::PkiError;
 use super::names::{AUTHORITY, HOST, ORGANISATION};
 use super::users::{self, Accounts, UserCredential, UserKind};
 
-/// All names by which the clients of the tests know the machine.
+/// The extensions of the host certificate, with all names that clients of the tests use.
 const HOST_EXTENSIONS: &str = "basicConstraints = critical,CA:FALSE\n\
     keyUsage = critical,digitalSignature,keyEncipherment\n\
     extendedKeyUsage = serverAuth,clientAuth\n\
@@ -29,7 +29,7 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// The one of this program, made or found at the first call.
+    /// The shared set, made or found at the first call.
     ///
     /// # Errors
     ///
@@ -50,12 +50,12 @@ impl Pki {
         })
     }
 
-    /// A variable of the environment, with its value, by which programs in a guest find these files.
+    /// `NAME=VALUE` of the environment variable with which programs in a guest find these files.
     pub(crate) fn variable(&self) -> OsString {
         cache::variable(&self.top)
     }
 
-    /// The certificate that servers show.
+    /// The certificate of the servers.
     pub fn host_certificate(&self) -> PathBuf {
         self.top.join("host.pem")
     }
@@ -80,7 +80,7 @@ impl Pki {
         self.top.join("authority.pem")
     }
 
-    /// A password file for our server, with [`PASSWORD_USER`] and his password.
+    /// A password file for our server, with [`PASSWORD_USER`](super::PASSWORD_USER).
     pub fn passwords(&self) -> PathBuf {
         self.top.join("passwords")
     }
@@ -101,7 +101,7 @@ impl Pki {
         &self.users[kind as usize]
     }
 
-    /// A credential that no server must accept.
+    /// A credential that no server may accept.
     pub fn bad(&self, kind: BadKind) -> &BadCredential {
         // `bad` is in the order of the kinds.
         &self.bad[kind as usize]
@@ -138,7 +138,7 @@ fn make(top: &Path, accounts: &Accounts) -> Result<(), PkiError> {
     let narrow = authority.narrow(top)?;
     users::make(top, [&authority, &narrow], &user_key)?;
     bad::make(top, [&authority, &narrow], &user_key)?;
-    // The last thing that the authority says: whom it has revoked by now.
+    // The revocation list comes last, after every revocation.
     authority.revocations(top)?;
     users::write_map(top, accounts)?;
     users::write_passwords(top)
@@ -150,7 +150,7 @@ mod tests {
     use crate::support::client::Client;
 
     #[test]
-    fn users_are_known_by_the_subjects_that_openssl_prints() {
+    fn subjects_are_those_that_openssl_prints() {
         let pki = Pki::shared().unwrap();
         for kind in UserKind::ALL {
             let user = pki.user(kind);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn openssl_agrees_that_users_are_good() {
+    fn openssl_verifies_users() {
         let pki = Pki::shared().unwrap();
         for kind in UserKind::ALL {
             let credential = &pki.user(kind).credential;

@@ -26,7 +26,7 @@ pub enum PkiError {
 pub(super) fn run(directory: &Path, program: Client) -> Result<Finished, PkiError> {
     let finished = program
         .directory(directory)
-        // Where programs keep the state of their random numbers.
+        // OpenSSL keeps the state of its random number generator there (`.rnd`).
         .env("HOME", directory)
         .run()?;
     if finished.status.success() {

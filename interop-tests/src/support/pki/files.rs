@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Writes what only the owner may read: the programs of the field insist on it.
+/// Writes a file with mode 0600: grid clients refuse keys that others may read.
 pub(super) fn write_private(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     fs::write(path, content)?;
     fs::set_permissions(path, Permissions::from_mode(0o600))
 }
 
-/// Puts a certificate, its key and the certificates above it into one file, as proxies are kept.
+/// Writes a certificate, its key and its chain into one file, the format of proxy credentials.
 pub(super) fn write_credential(
     path: &Path,
     certificate: &Path,

@@ -1,4 +1,4 @@
-//! Users whom servers let in, and the accounts that they are mapped to.
+//! Users that servers accept, and the accounts that they are mapped to.
 
 use std::fmt::Write;
 use std::fs;
@@ -21,13 +21,13 @@ pub const PASSWORD: &str = "byron 1815";
 /// The virtual organisation of [`UserKind::Voms`].
 const VO: &str = "testvo";
 
-/// Where that organisation's server would be, if there were one.
+/// The host of that organisation's VOMS server, which does not exist.
 const VOMS_HOST: &str = "voms.test";
 
-/// Who uses a client, and with what kind of credential.
+/// A user and the kind of credential.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UserKind {
-    /// A user certificate itself, without a proxy; the name could be that of a host.
+    /// A user certificate itself, without a proxy; the common name could be a host name.
     Plain,
     /// A proxy; the name has spaces and digits.
     Spaces,
@@ -39,7 +39,7 @@ pub enum UserKind {
     Limited,
     /// A proxy of a proxy of the plain user.
     ProxyOfProxy,
-    /// Another user, who has another account, and may use the first one's too.
+    /// Another user, with another account, who may also use the first user's account.
     Second,
     /// A user of an authority that may only issue certificates for some names.
     Constrained,
@@ -82,7 +82,7 @@ impl UserKind {
         }
     }
 
-    /// The user whose certificate it is: proxies of the plain user rest on one that is there.
+    /// The user who has the end-entity certificate: some proxies are those of the plain user.
     fn certified(self) -> Self {
         match self {
             Self::Voms | Self::Limited | Self::ProxyOfProxy => Self::Plain,
@@ -94,7 +94,7 @@ impl UserKind {
         self.name().replace(' ', "-")
     }
 
-    /// How the subject reads where names are printed: bytes beyond ASCII are escaped.
+    /// The common name in the one-line form of OpenSSL, with escaped non-ASCII bytes.
     fn printed_name(self) -> String {
         self.common_name()
             .bytes()
@@ -110,14 +110,14 @@ impl UserKind {
     }
 }
 
-/// What a user has.
+/// The files, subject and account of a user.
 #[derive(Debug)]
 pub struct UserCredential {
     /// The certificate that the authority has signed.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
-    /// The file that the user logs in with, for `X509_USER_PROXY`: certificate, key and what is above.
+    /// The file for `X509_USER_PROXY`: certificate, key and chain.
     pub credential: PathBuf,
     /// The subject in its one-line form.
     pub subject: String,
@@ -125,21 +125,21 @@ pub struct UserCredential {
     pub account: String,
 }
 
-/// Local accounts of this machine: those of the tests if root runs them, else the own one.
+/// Local accounts of this machine: three fixed ones if root runs the tests, else the account that runs them.
 #[derive(Debug)]
 pub struct Accounts {
-    /// All users' but the second one's.
+    /// The account of all users but the second.
     pub first: String,
-    /// The second user's.
+    /// The account of the second user.
     pub second: String,
-    /// A user without a mapping.
+    /// An account that no user is mapped to.
     pub foreign: String,
 }
 
 impl Accounts {
     pub(super) fn of_this_machine() -> Result<Self, PkiError> {
         if rustix::process::geteuid().is_root() {
-            // Debian has these accounts everywhere.
+            // Every Debian system has these accounts.
             return Ok(Self {
                 first: "nobody".into(),
                 second: "games".into(),
@@ -158,13 +158,13 @@ impl Accounts {
         })
     }
 
-    /// Whether the two users have accounts of their own.
+    /// Whether the two users have different accounts.
     pub fn differ(&self) -> bool {
         self.first != self.second
     }
 }
 
-/// What all users have, in the order of their kinds, in the directory `top`.
+/// All users, in the order of their kinds, in the directory `top`.
 pub(super) fn all(top: &Path, accounts: &Accounts) -> Vec<UserCredential> {
     let file = |name: &str, kind: &str| top.join(format!("{name}.{kind}"));
     UserKind::ALL
@@ -182,7 +182,7 @@ pub(super) fn all(top: &Path, accounts: &Accounts) -> Vec<UserCredential> {
         .collect()
 }
 
-/// Makes what they have.
+/// Makes the credentials of all users.
 pub(super) fn make(
     top: &Path,
     [authority, narrow]: [&Authority; 2],
@@ -244,14 +244,14 @@ fn sign_proxy(top: &Path, program: Client, files: [&Path; 3]) -> Result<(), PkiE
     Ok(())
 }
 
-/// The certificate of the organisation's server, and who may speak for the organisation.
+/// The certificate of the organisation's VOMS server, and the `.lsc` file that lists it.
 fn make_vo(top: &Path, authority: &Authority) -> Result<(), PkiError> {
     let subject = format!("{ORGANISATION}/CN={VOMS_HOST}");
     authority.issue(&Issue::new("voms", &subject, &Key::new(top, "voms")?))?;
     let directory = top.join("vomsdir").join(VO);
     fs::create_dir(&directory)?;
-    let speaker = format!("{subject}\n{}\n", AUTHORITY);
-    fs::write(directory.join(format!("{VOMS_HOST}.lsc")), speaker)?;
+    let chain = format!("{subject}\n{}\n", AUTHORITY);
+    fs::write(directory.join(format!("{VOMS_HOST}.lsc")), chain)?;
     Ok(())
 }
 
@@ -286,7 +286,7 @@ fn voms_proxy(top: &Path) -> Client {
         .arg(top.join("voms.key"))
 }
 
-/// Writes the grid-mapfile. Bad users are in it too: it is not for their names that they are refused.
+/// Writes the grid-mapfile. Most bad credentials are in it, so that a missing mapping is not the cause of a refusal.
 pub(super) fn write_map(top: &Path, accounts: &Accounts) -> Result<(), PkiError> {
     let Accounts { first, second, .. } = accounts;
     let (users, bad) = (all(top, accounts), bad::all(top));
@@ -313,7 +313,7 @@ pub(super) fn write_map(top: &Path, accounts: &Accounts) -> Result<(), PkiError>
     Ok(())
 }
 
-/// Makes the password file by our own program; without that, servers of ours do not start either.
+/// Makes the password file with our server program. Without the program no server of ours can start either.
 pub(super) fn write_passwords(top: &Path) -> Result<(), PkiError> {
     let Ok(program) = Kind::Gridhaul.program() else {
         return Ok(());

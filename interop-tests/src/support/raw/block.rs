@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 /// The bits of a block's first byte.
 pub mod descriptor {
-    /// End of file: the offset field counts the channels that will say end of data.
+    /// End of file: the offset field is the number of channels that send an end of data.
     pub const EOF: u8 = 0x40;
     /// The sender suspects errors in this block.
     pub const ERROR: u8 = 0x20;
@@ -16,7 +16,7 @@ pub mod descriptor {
     pub const CLOSE: u8 = 0x04;
 }
 
-/// The largest payload that is read: a test never sends more in one block.
+/// The largest payload that is read; tests send less in one block.
 const LARGEST: u64 = 64 << 20;
 
 /// The header of a block.
@@ -24,9 +24,9 @@ const LARGEST: u64 = 64 << 20;
 pub struct Block {
     /// Bits of [`descriptor`].
     pub descriptor: u8,
-    /// Bytes of payload that the header announces.
+    /// The length of the payload in bytes.
     pub count: u64,
-    /// Where they belong in the file; or how many channels to expect, with [`descriptor::EOF`].
+    /// The offset in the file; with [`descriptor::EOF`], the number of channels.
     pub offset: u64,
 }
 
@@ -58,7 +58,7 @@ impl Block {
         }
     }
 
-    /// The 17 bytes.
+    /// The encoded header.
     pub fn bytes(self) -> [u8; 17] {
         let mut bytes = [0; 17];
         bytes[0] = self.descriptor;
@@ -67,7 +67,7 @@ impl Block {
         bytes
     }
 
-    /// What 17 bytes mean.
+    /// Decodes a header.
     pub fn parse(bytes: [u8; 17]) -> Self {
         let number = |from: usize| {
             let mut number = [0; 8];
@@ -91,13 +91,13 @@ impl Block {
 ///
 /// # Errors
 ///
-/// When the peer does not take it.
+/// When the peer does not accept the bytes.
 pub fn write_block(channel: &mut impl Write, offset: u64, payload: &[u8]) -> io::Result<()> {
     channel.write_all(&Block::data(payload.len() as u64, offset).bytes())?;
     channel.write_all(payload)
 }
 
-/// The blocks that end a transfer over so many channels, one for each.
+/// The blocks that end a transfer over this number of channels, one for each.
 pub fn end_blocks(channels: usize) -> Vec<Block> {
     let mut ends = vec![Block::end_of_data(); channels];
     if let Some(first) = ends.first_mut() {
@@ -119,7 +119,7 @@ pub struct Incoming {
 ///
 /// # Errors
 ///
-/// When the channel ends inside a block, or the block is larger than any that a test asks for.
+/// When the channel ends inside a block, or the block is larger than any of the tests.
 pub fn read_block(channel: &mut impl Read) -> io::Result<Option<Incoming>> {
     let mut header = [0; 17];
     let first = channel.read(&mut header)?;
@@ -128,7 +128,6 @@ pub fn read_block(channel: &mut impl Read) -> io::Result<Option<Incoming>> {
     }
     channel.read_exact(&mut header[first..])?;
     let block = Block::parse(header);
-    // The real sender announces no payload with an end of file; the offset is a count there.
     let length = usize::try_from(block.count)
         .ok()
         .filter(|_| block.count <= LARGEST);

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::data::{DataListener, PATIENCE, connect_data, connect_from};
+use super::data::{DataListener, TIMEOUT, connect_data, connect_from};
 use super::reply::{Dialogue, Reply, malformed};
 
 /// A control channel.
@@ -13,7 +13,7 @@ pub struct Control {
     socket: TcpStream,
     server: SocketAddr,
     unread: Vec<u8>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Control {
@@ -23,7 +23,7 @@ impl Control {
     ///
     /// When the server cannot be reached.
     pub fn connect(server: SocketAddr) -> io::Result<Self> {
-        Self::over(TcpStream::connect_timeout(&server, PATIENCE)?, server)
+        Self::from_socket(TcpStream::connect_timeout(&server, TIMEOUT)?, server)
     }
 
     /// Connects from a given local address.
@@ -32,7 +32,7 @@ impl Control {
     ///
     /// When the address is not of this machine, or the server cannot be reached.
     pub fn connect_from(source: Ipv4Addr, server: SocketAddr) -> io::Result<Self> {
-        Self::over(connect_from(source, server)?, server)
+        Self::from_socket(connect_from(source, server)?, server)
     }
 
     /// Connects and expects the greeting, `220`.
@@ -51,7 +51,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached or answers otherwise than the real one.
+    /// When the server cannot be reached or a reply has another code than that of the real server.
     pub fn anonymous(server: SocketAddr) -> io::Result<Self> {
         let mut control = Self::greeted(server)?;
         control.log_in()?;
@@ -74,38 +74,38 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// When the server answers otherwise than the real one.
+    /// When a reply has another code than that of the real server.
     pub fn log_in(&mut self) -> io::Result<()> {
         expect(&self.command("USER anonymous")?, 331)?;
         expect(&self.command("PASS raw@")?, 230)?;
         expect(&self.command("TYPE I")?, 200)
     }
 
-    /// Waits this long for each reply from now on.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    /// Sets the timeout of each further reply.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
-    /// How long it waits for each reply.
-    pub(super) fn patience(&self) -> Duration {
-        self.patience
+    /// The timeout of each reply.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
-    /// Where the server listens.
+    /// The address of the server.
     pub fn server(&self) -> SocketAddr {
         self.server
     }
 
-    /// The socket itself, for what no method does.
+    /// The socket itself.
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Sends bytes as they are.
+    /// Sends these bytes.
     ///
     /// # Errors
     ///
-    /// When the server does not take them in time.
+    /// When the server does not accept them in time.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.write_all(bytes)
     }
@@ -114,29 +114,29 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// When the server does not take it in time.
+    /// When the server does not accept it in time.
     pub fn send_line(&mut self, line: &str) -> io::Result<()> {
         self.send(format!("{line}\r\n").as_bytes())
     }
 
-    /// Reads the next reply, of whatever code.
+    /// Reads the next reply.
     ///
     /// # Errors
     ///
-    /// `TimedOut` after the patience, `UnexpectedEof` when the server closed, `InvalidData` for what is
-    /// no reply.
+    /// `TimedOut` after the timeout, `UnexpectedEof` when the server closed, `InvalidData` for bytes that
+    /// are no reply.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        self.reply_by(Instant::now() + self.patience)
+        self.reply_by(Instant::now() + self.timeout)
     }
 
-    /// Reads replies to the first that is not a 1xx. The patience is for all of them together, so that
-    /// markers cannot keep a hopeless transfer alive.
+    /// Reads replies up to the first that is not a 1xx. The timeout is for all of them together, so that
+    /// markers cannot extend it.
     ///
     /// # Errors
     ///
     /// As [`Control::reply`].
     pub fn dialogue(&mut self) -> io::Result<Dialogue> {
-        Dialogue::within(self.patience, |deadline| self.reply_by(deadline))
+        Dialogue::within(self.timeout, |deadline| self.reply_by(deadline))
     }
 
     /// Sends a command line and reads one reply, which may be a 1xx.
@@ -167,7 +167,7 @@ impl Control {
     ///
     /// `TimedOut` when it stays open.
     pub fn until_closed(&mut self) -> io::Result<Vec<Reply>> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         let mut replies = Vec::new();
         loop {
             while let Some(reply) = Reply::take(&mut self.unread)? {
@@ -182,16 +182,16 @@ impl Control {
         }
     }
 
-    /// Nothing more is sent; replies can still be read.
+    /// Closes the sending direction; replies can still be read.
     ///
     /// # Errors
     ///
-    /// When the connection is already gone.
+    /// When the connection is already closed.
     pub fn half_close(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// `PASV`: where the server listens.
+    /// Sends `PASV` and returns the server's data address.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl Control {
         passive_address(&self.must("PASV", 227)?)
     }
 
-    /// `EPSV`: where the server listens, at the control channel's address (RFC 2428).
+    /// Sends `EPSV` and returns the server's data port, at the address of the control channel (RFC 2428).
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl Control {
         Ok(SocketAddr::new(self.server.ip(), port))
     }
 
-    /// `SPAS`: where the server's stripes listen (GFD.20 3.4).
+    /// Sends `SPAS` and returns the data addresses of the stripes (GFD.20 3.4).
     ///
     /// # Errors
     ///
@@ -232,7 +232,7 @@ impl Control {
             .ok_or_else(|| malformed("not a list of addresses:", reply.text().as_bytes()))
     }
 
-    /// `PORT`: the server is to connect there.
+    /// Sends `PORT`.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl Control {
                     io::ErrorKind::UnexpectedEof,
                     format!(
                         "the server closed the control channel; unread: {:?}",
-                        self.heard()
+                        self.unread_text()
                     ),
                 ));
             }
@@ -278,7 +278,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// When no listener is there.
+    /// When the connection is refused.
     pub fn connect_data(&self, address: SocketAddr) -> io::Result<TcpStream> {
         match self.socket.local_addr()?.ip() {
             IpAddr::V4(source) => connect_from(source, address),
@@ -286,11 +286,11 @@ impl Control {
         }
     }
 
-    /// Waits for bytes and appends them to what is unread. Returns how many came: 0 at the end.
+    /// Waits for bytes and appends them to the unread ones. Returns their number, 0 at the end of the stream.
     fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(self.silent());
+            return Err(self.timed_out());
         }
         self.socket.set_read_timeout(Some(left))?;
         let mut buffer = [0; 16 * 1024];
@@ -299,36 +299,36 @@ impl Control {
                 self.unread.extend_from_slice(&buffer[..count]);
                 Ok(count)
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(self.silent()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(self.timed_out()),
             Err(error) => Err(error),
         }
     }
 
-    fn silent(&self) -> io::Error {
-        let (patience, heard) = (self.patience, self.heard());
+    fn timed_out(&self) -> io::Error {
+        let (timeout, unread) = (self.timeout, self.unread_text());
         io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("no whole reply within {patience:?}; unread: {heard:?}"),
+            format!("no complete reply within {timeout:?}; unread: {unread:?}"),
         )
     }
 
-    fn heard(&self) -> String {
+    fn unread_text(&self) -> String {
         String::from_utf8_lossy(&self.unread).into_owned()
     }
 
-    fn over(socket: TcpStream, server: SocketAddr) -> io::Result<Self> {
+    fn from_socket(socket: TcpStream, server: SocketAddr) -> io::Result<Self> {
         socket.set_nodelay(true)?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
         Ok(Self {
             socket,
             server,
             unread: Vec::new(),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         })
     }
 }
 
-/// An address as `PORT` has it: six decimal numbers.
+/// An address in the form of `PORT`: six decimal numbers (RFC 959 4.1.2).
 pub(crate) fn comma_form(address: SocketAddrV4) -> String {
     let [a, b, c, d] = address.ip().octets();
     let [high, low] = address.port().to_be_bytes();
@@ -347,7 +347,7 @@ pub(super) fn expect(reply: &Reply, code: u16) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "expected {code}, the server said: {reply}"
+        "expected {code}, received: {reply}"
     )))
 }
 

@@ -1,4 +1,4 @@
-//! Data connections: made, accepted, and broken on purpose.
+//! Data connections: connect, accept, and reset.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -7,38 +7,38 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
-/// How long a raw client waits for a connection or a reply, unless it has another limit.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// The default timeout of connections and replies.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Connects to a data port of the server.
 ///
 /// # Errors
 ///
-/// When no listener is there.
+/// When the connection is refused.
 pub fn connect_data(address: SocketAddr) -> io::Result<TcpStream> {
-    patient(TcpStream::connect_timeout(&address, PATIENCE)?)
+    with_timeouts(TcpStream::connect_timeout(&address, TIMEOUT)?)
 }
 
-/// Connects from a given address of this machine. On Linux all of 127.0.0.0/8 is local, so that one
-/// machine can be many hosts.
+/// Connects from a given local address. On Linux all of 127.0.0.0/8 is local, so that one
+/// machine can act as many hosts.
 ///
 /// # Errors
 ///
-/// When the address is not local, or no listener is there.
+/// When the address is not local, or the connection is refused.
 pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<TcpStream> {
-    // Servers that other tests start meanwhile must not hold it open.
+    // Servers that other tests start meanwhile must not inherit it.
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     bind(&socket, &SocketAddrV4::new(source, 0))?;
     connect(&socket, &address)?;
-    patient(TcpStream::from(socket))
+    with_timeouts(TcpStream::from(socket))
 }
 
 /// Closes with a reset: the peer sees `ECONNRESET`, not an end of stream.
 ///
 /// # Errors
 ///
-/// When the socket is not one that can linger.
+/// When `SO_LINGER` cannot be set.
 pub fn reset(stream: TcpStream) -> io::Result<()> {
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
     drop(stream);
@@ -53,11 +53,11 @@ pub struct DataListener {
 }
 
 impl DataListener {
-    /// Listens at a free port of this address.
+    /// Listens on a free port of this address.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When no port is free.
     pub fn open(address: Ipv4Addr) -> io::Result<Self> {
         let listener = TcpListener::bind((address, 0))?;
         listener.set_nonblocking(true)?;
@@ -65,7 +65,7 @@ impl DataListener {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
@@ -74,9 +74,9 @@ impl DataListener {
     ///
     /// # Errors
     ///
-    /// `TimedOut` when none comes.
+    /// `TimedOut` when none is made.
     pub fn accept(&self) -> io::Result<TcpStream> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.accept_within(left)? {
@@ -90,11 +90,11 @@ impl DataListener {
         }
     }
 
-    /// Waits this long for a connection; `None` when none came.
+    /// Waits this long for a connection; `None` when none was made.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// When a system call fails.
     pub fn accept_within(&self, time: Duration) -> io::Result<Option<TcpStream>> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
         poll(
@@ -104,7 +104,7 @@ impl DataListener {
         match self.listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
-                Ok(Some(patient(stream)?))
+                Ok(Some(with_timeouts(stream)?))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
@@ -112,9 +112,9 @@ impl DataListener {
     }
 }
 
-fn patient(stream: TcpStream) -> io::Result<TcpStream> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn with_timeouts(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

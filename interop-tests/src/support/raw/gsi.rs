@@ -1,7 +1,7 @@
-//! A GSI client that sends each token when a test says so, as it is or changed.
+//! A GSI client that sends tokens one by one, unchanged or modified by a test.
 //!
-//! The tokens themselves are made by `gridhaul-security`. Whether it reads the protocol right is what
-//! the clients of the table show; here it counts what a server does with tokens that are late, cut,
+//! `gridhaul-security` makes the tokens. The clients of the table show that it implements the protocol
+//! correctly; tests with this client check how a server handles tokens that are late, truncated,
 //! repeated, or never sent.
 
 use std::fmt;
@@ -22,23 +22,23 @@ use super::data::{DataListener, connect_data};
 use super::reply::{Dialogue, Reply, malformed};
 use crate::support::pki::{Pki, UserKind};
 
-/// Who a raw client is, and whom it accepts.
+/// The credential of a raw client, and the authorities that it trusts.
 #[derive(Clone, Debug)]
 pub struct Identity {
     settings: TlsSettings,
 }
 
-/// Which end of a data connection a client is; it decides who begins the handshake.
+/// The end of a data connection; it decides which end starts the handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
-    /// It has connected.
+    /// The connecting end.
     Connector,
-    /// It has accepted.
+    /// The accepting end.
     Acceptor,
 }
 
 impl Identity {
-    /// A user who gets in.
+    /// A user that servers accept.
     ///
     /// # Errors
     ///
@@ -60,11 +60,11 @@ impl Identity {
         })
     }
 
-    /// Proves itself on a data connection that then goes on in clear (`PROT C`).
+    /// Authenticates on a data connection whose data then is clear text (`DCAU A`, `PROT C`).
     ///
     /// # Errors
     ///
-    /// When the server is not accepted, or closes.
+    /// When the server's certificate is not accepted, or the server closes the connection.
     pub fn authenticate(&self, mut stream: TcpStream, end: End) -> io::Result<TcpStream> {
         let mut context = match end {
             End::Connector => Context::initiator(&self.settings, false),
@@ -92,18 +92,18 @@ impl Identity {
         }
     }
 
-    /// Makes a TLS connection of a data connection that it has made (`PROT P`). The engine seals what
-    /// is to be sent.
+    /// Does the TLS handshake on a data connection that it has connected (`PROT P`). The engine encrypts
+    /// further data.
     ///
     /// # Errors
     ///
-    /// When the server is not accepted, or closes.
+    /// When the server's certificate is not accepted, or the server closes the connection.
     pub fn connect_privately(&self, stream: &mut TcpStream) -> io::Result<TlsEngine> {
         let mut engine = TlsEngine::connector(&self.settings).map_err(io::Error::other)?;
-        let (mut record, mut output, mut nothing) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut record, mut output, mut plaintext) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             engine
-                .advance(&record, &mut output, &mut nothing)
+                .advance(&record, &mut output, &mut plaintext)
                 .map_err(io::Error::other)?;
             stream.write_all(&output)?;
             output.clear();
@@ -115,7 +115,7 @@ impl Identity {
     }
 }
 
-/// `AUTH GSSAPI` and the tokens behind it, one at a time.
+/// `AUTH GSSAPI` and the `ADAT` tokens that follow, one at a time.
 pub struct Exchange {
     control: Control,
     context: Context,
@@ -124,7 +124,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Says `AUTH GSSAPI` on a control channel that was greeted, and makes the first token. The client
+    /// Sends `AUTH GSSAPI` on a control channel after the greeting, and makes the first token. The client
     /// will delegate.
     ///
     /// # Errors
@@ -155,17 +155,17 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// The token that is to be sent next.
+    /// The next token.
     pub fn token(&self) -> &[u8] {
         &self.token
     }
 
-    /// The control channel, for what no exchange has in it.
+    /// The control channel.
     pub fn control(&mut self) -> &mut Control {
         &mut self.control
     }
 
-    /// Sends the next token and takes the one that answers it, if one does.
+    /// Sends the next token and processes the token in the reply, if it has one.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl Exchange {
         Ok(reply)
     }
 
-    /// Sends some token, and reads what is said to it.
+    /// Sends a token and reads the reply.
     ///
     /// # Errors
     ///
@@ -197,11 +197,11 @@ impl Exchange {
         Ok(())
     }
 
-    /// Goes on until the server is content, or refuses.
+    /// Continues until the server has accepted or refused.
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
+    /// When the server refuses, with its reply.
     pub fn finish(mut self) -> io::Result<GsiControl> {
         loop {
             let reply = self.step()?;
@@ -216,7 +216,7 @@ impl Exchange {
         }
     }
 
-    /// Goes on until the server says something else than that it wants another token.
+    /// Continues until the server's reply is not `335`, and returns it.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl GsiControl {
     ///
     /// # Errors
     ///
-    /// When the server refuses any of that, with its words.
+    /// When the server refuses, with its reply.
     pub fn logged_in(server: SocketAddr, identity: &Identity) -> io::Result<Self> {
         let control = Control::greeted(server)?;
         let mut session = Exchange::begin(control, identity)?.finish()?;
@@ -260,23 +260,23 @@ impl GsiControl {
         Ok(session)
     }
 
-    /// Lets the server say which account it is, as clients do, with `TYPE I`.
+    /// Logs in with the account of the grid-mapfile, as clients do, and sends `TYPE I`.
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
+    /// When the server refuses, with its reply.
     pub fn log_in(&mut self) -> io::Result<()> {
         self.must("USER :globus-mapping:", 331)?;
         self.must("PASS", 230)?;
         self.must("TYPE I", 200).map(drop)
     }
 
-    /// The channel beneath, for what goes without protection.
+    /// The channel beneath, for unprotected commands.
     pub fn control(&mut self) -> &mut Control {
         &mut self.control
     }
 
-    /// The token that protects a line; CRLF is added. What was made must be sent in the same order.
+    /// Makes the token that protects a line; CRLF is added. Tokens must be sent in the order in which they were made.
     ///
     /// # Errors
     ///
@@ -286,11 +286,11 @@ impl GsiControl {
         self.context.wrap(line.as_bytes()).map_err(io::Error::other)
     }
 
-    /// Sends a token behind `ENC`.
+    /// Sends a token with `ENC`.
     ///
     /// # Errors
     ///
-    /// When the server does not take it in time.
+    /// When the server does not accept it in time.
     pub fn send_token(&mut self, token: &[u8]) -> io::Result<()> {
         let line = format!("ENC {}", base64(token));
         self.control.send_line(&line)
@@ -306,13 +306,13 @@ impl GsiControl {
         self.send_token(&token)
     }
 
-    /// Reads the next reply. One that is not protected is an error, and so is one out of its order.
+    /// Reads the next reply. An unprotected reply is an error, and so is one out of order.
     ///
     /// # Errors
     ///
     /// As [`Control::reply`].
     pub fn reply(&mut self) -> io::Result<Reply> {
-        self.reply_by(Instant::now() + self.control.patience())
+        self.reply_by(Instant::now() + self.control.timeout())
     }
 
     fn reply_by(&mut self, deadline: Instant) -> io::Result<Reply> {
@@ -327,13 +327,13 @@ impl GsiControl {
         reply.ok_or_else(|| malformed("not one reply in", outer.text().as_bytes()))
     }
 
-    /// Reads replies to the first that is not a 1xx. The patience is for all of them together.
+    /// Reads replies up to the first that is not a 1xx. The timeout is for all of them together.
     ///
     /// # Errors
     ///
     /// As [`GsiControl::reply`].
     pub fn dialogue(&mut self) -> io::Result<Dialogue> {
-        Dialogue::within(self.control.patience(), |deadline| self.reply_by(deadline))
+        Dialogue::within(self.control.timeout(), |deadline| self.reply_by(deadline))
     }
 
     /// Sends a command line and reads one reply, which may be a 1xx.
@@ -357,21 +357,21 @@ impl GsiControl {
         Ok(reply)
     }
 
-    /// `PASV`: where the server listens.
+    /// Sends `PASV` and returns the server's data address.
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
+    /// When the server refuses, with its reply.
     pub fn passive(&mut self) -> io::Result<SocketAddr> {
         let reply = self.must("PASV", 227)?;
         passive_address(&reply)
     }
 
-    /// `PORT`: the server is to connect to a port of ours.
+    /// Listens, and sends the address with `PORT`.
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
+    /// When the server refuses, with its reply.
     pub fn active(&mut self) -> io::Result<DataListener> {
         let listener = DataListener::open(Ipv4Addr::LOCALHOST)?;
         let address = comma_form(listener.address());
@@ -379,11 +379,11 @@ impl GsiControl {
         Ok(listener)
     }
 
-    /// `PASV` and `RETR` with `DCAU A` and `PROT C`, to the end.
+    /// Fetches a file with `PASV`, `RETR`, `DCAU A` and `PROT C`.
     ///
     /// # Errors
     ///
-    /// When the server refuses, with its words.
+    /// When the server refuses, with its reply.
     pub fn get(&mut self, path: &str) -> io::Result<Vec<u8>> {
         let address = self.passive()?;
         self.send_line(&format!("RETR {path}"))?;
@@ -399,7 +399,7 @@ impl GsiControl {
     }
 }
 
-/// One record, and no byte of what follows.
+/// Reads one TLS record, and no byte beyond it.
 pub(super) fn read_record(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut record = vec![0; RECORD_HEADER];
     stream.read_exact(&mut record)?;
@@ -409,7 +409,7 @@ pub(super) fn read_record(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(record)
 }
 
-/// Bytes as `ADAT`, `ENC` and `DCSC` have them.
+/// Bytes in the encoding of `ADAT`, `ENC` and `DCSC`.
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

@@ -1,12 +1,12 @@
-//! A small GridFTP client that shows every byte.
+//! A small GridFTP client with control over every byte.
 //!
-//! The other clients of this crate are complete programs: they decide what to send and hide what
-//! comes back. This one says exactly what a test tells it, however wrong, and returns replies and
+//! The other clients of this crate are complete programs, which choose the commands themselves and hide the
+//! replies. This one sends the exact bytes of a test, also invalid ones, and returns replies and
 //! blocks as they arrived. It has its own encoders and shares no code with the server, so that a
-//! misreading of the protocol cannot hide by being on both sides; but for the tokens of GSI, which
-//! the server's own library makes.
+//! misreading of the protocol cannot be on both sides. The exception are GSI tokens, which
+//! `gridhaul-security` makes.
 //!
-//! Everything blocks, and everything has a deadline: a server that falls silent makes an error of
+//! All calls block and have a deadline: a server that sends nothing causes an error of
 //! kind [`TimedOut`](std::io::ErrorKind::TimedOut), never a test that hangs.
 
 mod block;
@@ -20,7 +20,7 @@ mod transfer;
 pub use block::{Block, Incoming, descriptor, end_blocks, read_block, read_channel, write_block};
 pub use control::Control;
 pub(crate) use control::comma_form;
-pub use data::{DataListener, PATIENCE, connect_data, connect_from, reset};
+pub use data::{DataListener, TIMEOUT, connect_data, connect_from, reset};
 pub use gsi::{End, Exchange, GsiControl, Identity, base64};
 pub use reply::{Dialogue, Reply};
 pub use tls::TlsControl;

@@ -1,4 +1,4 @@
-//! Replies as they arrived: framing only, no meaning.
+//! Replies as they arrived: their framing only.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// One reply of the server, of one line or of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The three digits of its last line.
+    /// The code of its last line.
     pub code: u16,
     /// All lines as they arrived, without CRLF.
     pub lines: Vec<String>,
@@ -29,12 +29,12 @@ impl Reply {
         self.lines.join("\n")
     }
 
-    /// Whether the reply has this text anywhere, in whatever case.
-    pub fn says(&self, words: &str) -> bool {
+    /// Whether the reply contains this text, ignoring case.
+    pub fn contains(&self, words: &str) -> bool {
         self.text().to_lowercase().contains(&words.to_lowercase())
     }
 
-    /// The text of the last line behind code and space.
+    /// The text of the last line after the code and the space.
     pub fn tail(&self) -> &str {
         self.lines
             .last()
@@ -44,9 +44,9 @@ impl Reply {
     /// Takes the first whole reply off the front of `bytes`, or `None` while it is not complete.
     ///
     /// A reply ends at the first line whose first four characters are three digits and a space; a
-    /// first line with a hyphen there opens a reply of several lines (RFC 959 4.2). What clients of
-    /// this field stumble over is an error here: a line that ends with a bare LF, a first line that is
-    /// neither form, a last line of another code than the first.
+    /// first line with a hyphen there opens a reply of several lines (RFC 959 4.2). Errors
+    /// are forms that some clients cannot parse: a line that ends with a bare LF, a first line in
+    /// neither form, a last line with another code than the first.
     pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Self>> {
         let mut lines: Vec<String> = Vec::new();
         let mut used = 0;
@@ -95,7 +95,7 @@ impl fmt::Display for Reply {
     }
 }
 
-/// Everything that a command brought: the 1xx replies and the final one.
+/// The replies to one command: the 1xx replies and the final one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dialogue {
     /// The 1xx replies, in order.
@@ -105,12 +105,12 @@ pub struct Dialogue {
 }
 
 impl Dialogue {
-    /// Collects what `next` reads until a moment, which is so far from now.
+    /// Collects the replies that `next` reads, with a deadline for all of them.
     pub(super) fn within(
-        patience: Duration,
+        timeout: Duration,
         mut next: impl FnMut(Instant) -> io::Result<Reply>,
     ) -> io::Result<Self> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let mut preliminary = Vec::new();
         loop {
             let last = next(deadline)?;
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_stumble_over_is_an_error() {
+    fn replies_that_clients_cannot_parse_are_errors() {
         for text in [
             "220 hello\n",
             "hello\r\n",

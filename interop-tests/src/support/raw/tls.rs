@@ -1,4 +1,4 @@
-//! A control channel in TLS (RFC 4217), which can also be spoken past.
+//! A control channel in TLS (RFC 4217), with access to the socket beneath.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub struct TlsControl {
 }
 
 impl TlsControl {
-    /// Says `AUTH TLS` on a control channel that was greeted, and makes the handshake.
+    /// Sends `AUTH TLS` on a control channel after the greeting, and does the handshake.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl TlsControl {
     ///
     /// # Errors
     ///
-    /// When the server closes, or sends what is no reply.
+    /// When the server closes the connection, or sends bytes that are no reply.
     pub fn command(&mut self, line: &str) -> io::Result<Reply> {
         let mut records = Vec::new();
         let line = format!("{line}\r\n");

@@ -9,20 +9,20 @@ use super::control::Control;
 use super::data::DataListener;
 use super::reply::{Dialogue, Reply};
 
-/// The payload of the blocks that are sent.
+/// The payload of sent blocks, in bytes.
 const BLOCK: usize = 256 * 1024;
 
-/// What arrived in MODE E: the blocks of each channel, in the order of the connections.
+/// The result of a transfer in MODE E.
 #[derive(Debug)]
 pub struct Received {
-    /// The blocks of each channel, the end of data last.
+    /// The blocks of each channel, in the order of the connections, each with its end of data last.
     pub channels: Vec<Vec<Incoming>>,
-    /// What the server said.
+    /// The replies of the server.
     pub dialogue: Dialogue,
 }
 
 impl Received {
-    /// The ranges that arrived and their bytes, by offset.
+    /// The received ranges, sorted by offset.
     pub fn ranges(&self) -> Vec<(u64, Vec<u8>)> {
         let blocks = self.channels.iter().flatten();
         let data = blocks.filter(|incoming| incoming.block.descriptor & descriptor::EOF == 0);
@@ -54,20 +54,20 @@ impl Received {
     }
 }
 
-/// `PASV` and `RETR`, to the end.
+/// Fetches a file with `PASV` and `RETR`.
 ///
 /// # Errors
 ///
-/// When the server refuses, with its words.
+/// When the server refuses, with its reply.
 pub fn get_stream(control: &mut Control, path: &str) -> io::Result<Vec<u8>> {
     listing(control, &format!("RETR {path}"))
 }
 
-/// `PASV` and a command whose answer comes over the data connection, to the end.
+/// Sends `PASV` and a command, and reads the data connection to its end.
 ///
 /// # Errors
 ///
-/// When the server refuses, with its words.
+/// When the server refuses, with its reply.
 pub fn listing(control: &mut Control, command: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream_transfer(control, command, |mut channel| {
@@ -77,11 +77,11 @@ pub fn listing(control: &mut Control, command: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `PASV` and `STOR`.
+/// Stores a file with `PASV` and `STOR`.
 ///
 /// # Errors
 ///
-/// When the server refuses, with its words.
+/// When the server refuses, with its reply.
 pub fn put_stream(control: &mut Control, path: &str, bytes: &[u8]) -> io::Result<()> {
     stream_transfer(control, &format!("STOR {path}"), |mut channel| {
         channel.write_all(bytes)
@@ -89,12 +89,12 @@ pub fn put_stream(control: &mut Control, path: &str, bytes: &[u8]) -> io::Result
     .map(drop)
 }
 
-/// `PASV`, a command, and what to do with the data connection once the server has said 1xx. The
+/// Sends `PASV` and a command, and calls `talk` with the data connection after the first 1xx reply. The
 /// connection is closed when `talk` returns.
 ///
 /// # Errors
 ///
-/// When the server ends with anything but 2xx; otherwise what `talk` met.
+/// When the final reply is not a 2xx; else the error of `talk`.
 pub fn stream_transfer(
     control: &mut Control,
     command: &str,
@@ -107,11 +107,11 @@ pub fn stream_transfer(
     finished(control, command, first, talked)
 }
 
-/// `MODE E`, `OPTS RETR Parallelism`, `PORT` and `RETR`, to the end.
+/// Fetches a file with `MODE E`, `OPTS RETR Parallelism`, `PORT` and `RETR`.
 ///
 /// # Errors
 ///
-/// When the server refuses, with its words.
+/// When the server refuses, with its reply.
 pub fn get_blocks(control: &mut Control, path: &str, channels: usize) -> io::Result<Received> {
     control.must("MODE E", 200)?;
     control.must(
@@ -122,11 +122,11 @@ pub fn get_blocks(control: &mut Control, path: &str, channels: usize) -> io::Res
     receive_blocks(control, &listener, &format!("RETR {path}"), channels)
 }
 
-/// A command that makes the server send blocks over so many channels to `listener`.
+/// Sends a command after which the server sends blocks over this number of channels to `listener`.
 ///
 /// # Errors
 ///
-/// When the server refuses, with its words, or a channel ends too early.
+/// When the server refuses, with its reply, or a channel ends too early.
 pub fn receive_blocks(
     control: &mut Control,
     listener: &DataListener,
@@ -159,11 +159,11 @@ pub fn receive_blocks(
     })
 }
 
-/// `MODE E`, `PASV` and `STOR`, the blocks dealt out to so many channels.
+/// Stores a file with `MODE E`, `PASV` and `STOR`; the channels get the blocks in turn.
 ///
 /// # Errors
 ///
-/// When the server refuses, with its words.
+/// When the server refuses, with its reply.
 pub fn put_blocks(
     control: &mut Control,
     path: &str,
@@ -174,11 +174,11 @@ pub fn put_blocks(
     send_blocks(control, &format!("STOR {path}"), &[(0, bytes)], channels)
 }
 
-/// `PASV` and a command that makes the server receive these ranges over so many channels.
+/// Sends `PASV` and a command after which the server receives these ranges over this number of channels.
 ///
 /// # Errors
 ///
-/// When the server refuses, with its words.
+/// When the server refuses, with its reply.
 pub fn send_blocks(
     control: &mut Control,
     command: &str,
@@ -225,11 +225,11 @@ fn started(control: &mut Control, command: &str) -> io::Result<Reply> {
         return Ok(reply);
     }
     Err(io::Error::other(format!(
-        "{command}: the server said: {reply}"
+        "{command}: the reply was: {reply}"
     )))
 }
 
-/// Reads the replies to the end. The server's words count more than what the data connection met.
+/// Reads the remaining replies. An error reply takes precedence over an error of the data connection.
 fn finished(
     control: &mut Control,
     command: &str,
@@ -243,11 +243,11 @@ fn finished(
     dialogue.preliminary.insert(0, first);
     if !dialogue.last.is_success() {
         return Err(io::Error::other(format!(
-            "{command}: the server said: {dialogue}"
+            "{command}: the replies were: {dialogue}"
         )));
     }
     talked.map_err(|error| {
-        let words = format!("{command}: {error}, but the server said: {dialogue}");
+        let words = format!("{command}: {error}, but the replies were: {dialogue}");
         io::Error::new(error.kind(), words)
     })?;
     Ok(dialogue)

@@ -17,7 +17,7 @@ mod tokens;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridhaul_interop::raw::{GsiControl, Identity, PATIENCE};
+use gridhaul_interop::raw::{GsiControl, Identity, TIMEOUT};
 use gridhaul_interop::support::usage::{ProcessTree, Usage};
 use gridhaul_interop::{Kind, Launch, Pki, UserKind};
 
@@ -96,7 +96,7 @@ impl Site {
     /// Nothing of what came since `before` is left open.
     #[track_caller]
     fn gave_back(&self, before: Usage) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let now = self.usage();
             if now.descriptors <= before.descriptors && now.threads <= before.threads {

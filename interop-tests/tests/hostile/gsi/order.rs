@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Instant;
 
-use gridhaul_interop::raw::{Block, End, PATIENCE, connect_data, write_block};
+use gridhaul_interop::raw::{Block, End, TIMEOUT, connect_data, write_block};
 
 use super::Site;
 use crate::fixture::{STALL, assert_reply, pattern};
@@ -33,7 +33,7 @@ fn replies_and_markers_during_an_upload_are_in_order() {
     assert_reply(&session.reply().unwrap(), &[150], &[]);
     let part = pattern(1000);
     let (mut parts, mut markers) = (0, HashMap::from([(111, 0), (112, 0)]));
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while parts < ASKED || markers.values().any(|&count| count < 3) {
         assert!(Instant::now() < deadline, "markers so far: {markers:?}");
         write_block(&mut channel, (parts * part.len()) as u64, &part).unwrap();

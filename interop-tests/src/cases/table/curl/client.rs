@@ -1,13 +1,12 @@
-//! The program with the options of every case.
+//! curl with the options that all cases use.
 
 use crate::cases::Context;
 use crate::support::Client;
 
-/// In bytes. Small, and without a line end: such files survive what the real server does to curl's
-/// transfers.
+/// The size of a small file without a line end, in bytes: in TYPE A the real server transfers it unchanged.
 pub(super) const SMALL: u64 = 300;
 
-/// curl, without patterns in URLs and in the local directory.
+/// curl without URL patterns, in the local directory.
 pub(super) fn curl<A: Into<std::ffi::OsString>>(
     context: &Context<'_>,
     arguments: impl IntoIterator<Item = A>,

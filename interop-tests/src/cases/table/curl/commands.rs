@@ -89,7 +89,7 @@ fn head(context: &Context<'_>) -> Result<Observation, Failure> {
     let head = curl(context, ["--head", &context.home_url("source")])
         .run()?
         .succeeded()?;
-    let head = head.says(&[
+    let head = head.prints(&[
         "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT",
         "Content-Length: 300",
     ])?;
@@ -113,7 +113,7 @@ fn remote_time(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// Commands before and, with a dash, after the transfer.
+/// Commands before the transfer and, with a dash, after it.
 fn quote(context: &Context<'_>) -> Result<Observation, Failure> {
     let expected = context.remote_sample("source", SMALL)?;
     context.remote_sample("old", 10)?;

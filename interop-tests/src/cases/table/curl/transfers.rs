@@ -4,19 +4,19 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use super::client::{SMALL, curl};
+use crate::cases::table::deviations::DROPS;
 use crate::cases::table::names::NAMES;
-use crate::cases::table::oddities::DROPS;
 use crate::cases::{Case, Context, Observation, Role};
 use crate::support::{Failure, check, content};
 
-/// Enough for several blocks, and not a multiple of any.
+/// Several blocks, and not a multiple of any block size.
 const SIZE: u64 = 3_000_001;
 
-/// So many files in one session; after some more the real server stops accepting curl's data
+/// The number of files in one session. With more, the real server stops accepting curl's data
 /// connections.
 const MANY: u64 = 20;
 
-/// Ways to open data connections and to walk to a file, none of which may make a difference.
+/// Options for data connections and for the path to a file. None may change the result.
 const OPTIONS: [&[&str]; 8] = [
     &[],
     &["--disable-epsv"],
@@ -47,7 +47,7 @@ const CASES: [(&str, Check); 10] = [
     ("many files in one session", many),
 ];
 
-/// Cases with files that have line ends in them.
+/// Cases with files that contain line ends.
 const BINARY: [(&str, Check); 5] = [
     ("get of a part", range),
     ("get resumed", resume_get),
@@ -76,7 +76,7 @@ pub(super) fn cases() -> Vec<Case> {
                 put(context, options, "copy", SIZE)
             }),
         ];
-        cases.extend(both.map(|case| case.oddity(TYPE_TOO_LATE)));
+        cases.extend(both.map(|case| case.deviation(TYPE_TOO_LATE)));
     }
     // curl refuses control characters itself, and sends the bare name, where a tilde means the home
     // directory.
@@ -91,12 +91,12 @@ pub(super) fn cases() -> Vec<Case> {
             }),
         ];
         let odd = name.starts_with(' ');
-        cases.extend(both.map(|case| if odd { case.oddity(SPACES) } else { case }));
+        cases.extend(both.map(|case| if odd { case.deviation(SPACES) } else { case }));
     }
     cases.extend(CASES.map(|(name, run)| Case::new(format!("curl/{name}"), run)));
     let binary = BINARY.map(|(name, run)| Case::new(format!("curl/{name}"), run));
-    cases.extend(binary.map(|case| case.oddity(TYPE_TOO_LATE)));
-    cases.push(Case::new("curl/put and get, UTF-8", utf8).oddity(DROPS));
+    cases.extend(binary.map(|case| case.deviation(TYPE_TOO_LATE)));
+    cases.push(Case::new("curl/put and get, UTF-8", utf8).deviation(DROPS));
     cases
 }
 
@@ -112,7 +112,7 @@ fn get(
         .run()?
         .succeeded()?;
     if size == 0 {
-        // curl makes no file when nothing comes.
+        // curl makes no file when it receives no byte.
         return Ok(Observation::none());
     }
     content::same(&expected, &context.local("copy"))?;
@@ -134,7 +134,7 @@ fn put(
     Ok(Observation::none())
 }
 
-/// From an offset on, and up to one, where curl closes the data connection early.
+/// Ranges with and without an end; at the end curl closes the data connection early.
 fn range(context: &Context<'_>) -> Result<Observation, Failure> {
     let source = fs::read(context.remote_sample("source", SIZE)?)?;
     for (range, expected) in [
@@ -216,7 +216,7 @@ fn put_input(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// TYPE A puts CR LF on the wire, and curl takes it as it comes.
+/// TYPE A puts CR LF on the wire, and curl does not convert it.
 fn get_ascii(context: &Context<'_>) -> Result<Observation, Failure> {
     context.remote_file("source", "one\ntwo\n")?;
     let output = curl(context, ["--use-ascii", &context.home_url("source")])
@@ -241,7 +241,7 @@ fn denied(context: &Context<'_>) -> Result<Observation, Failure> {
     fs::set_permissions(path, Permissions::from_mode(0o000))?;
     let finished = curl(context, ["--output", "copy", &context.home_url("source")]).run()?;
     check(!finished.status.success(), || {
-        format!("a file that nobody may read\n{finished}")
+        format!("a file without read permission was read\n{finished}")
     })?;
     check(!context.local("copy").exists(), || "a file was made".into())?;
     Ok(Observation::none())
@@ -266,7 +266,7 @@ fn ipv6(context: &Context<'_>) -> Result<Observation, Failure> {
     curl(context, ["--list-only", &url])
         .run()?
         .succeeded()?
-        .says(&["copy"])?;
+        .prints(&["copy"])?;
     Ok(Observation::none())
 }
 

@@ -1,4 +1,4 @@
-//! Users are local accounts: whose files they make, and what they may not touch.
+//! Users act as local accounts: the owner of their files, and their permissions.
 
 use std::fs::{self, Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -24,17 +24,14 @@ const CASES: [(&str, Check); 17] = [
         foreign,
     ),
     ("root is refused", root),
-    ("an account that is not there is refused", nobody_there),
+    ("an account that does not exist is refused", missing_account),
     ("a file of another account may not be read", unreadable),
     ("a file of another account may not be written", unwritable),
     ("a file of another account may not be removed", unremovable),
+    ("the host's subject is expected, -ss and -ds", right_subject),
+    ("another subject is expected, -ss", wrong_source_subject),
     (
-        "the host's subject is asked for, -ss and -ds",
-        right_subject,
-    ),
-    ("another subject is asked for, -ss", wrong_source_subject),
-    (
-        "another subject is asked for, -ds",
+        "another subject is expected, -ds",
         wrong_destination_subject,
     ),
     (
@@ -42,7 +39,7 @@ const CASES: [(&str, Check); 17] = [
         without_certificate,
     ),
     (
-        "anonymous users and certificates together, told by the environment",
+        "anonymous users and certificates together, configured by the environment",
         both,
     ),
     (
@@ -59,7 +56,7 @@ pub(super) fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Cases about several accounts need root, which has them to give.
+/// Cases with several accounts need root.
 fn as_root(context: &Context<'_>) -> Result<(), Failure> {
     if !context.pki()?.accounts().differ() {
         return Err(Failure::Unable(
@@ -193,7 +190,7 @@ fn root(context: &Context<'_>) -> Result<Observation, Failure> {
     refused_account(context, "root")
 }
 
-fn nobody_there(context: &Context<'_>) -> Result<Observation, Failure> {
+fn missing_account(context: &Context<'_>) -> Result<Observation, Failure> {
     refused_account(context, "nosuchaccount")
 }
 
@@ -302,7 +299,7 @@ fn wrong_destination_subject(context: &Context<'_>) -> Result<Observation, Failu
     Ok(Observation::none())
 }
 
-/// `ftp://` where only certificates let in.
+/// `ftp://` to a server that accepts certificates only.
 fn without_certificate(context: &Context<'_>) -> Result<Observation, Failure> {
     context.remote_sample("source", SIZE)?;
     let address = format!("ftp://{}", context.source().address());
@@ -316,7 +313,7 @@ fn without_certificate(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(Observation::none())
 }
 
-/// `gsiftp://` where only anonymous users get in.
+/// `gsiftp://` to a server that accepts anonymous users only.
 fn without_host_certificate(context: &Context<'_>) -> Result<Observation, Failure> {
     context.remote_sample("source", SIZE)?;
     let server = context.server(Role::Main)?;
@@ -330,7 +327,7 @@ fn without_host_certificate(context: &Context<'_>) -> Result<Observation, Failur
     Ok(Observation::none())
 }
 
-/// Both programs know the same variables.
+/// Both programs read the same variables.
 fn both(context: &Context<'_>) -> Result<Observation, Failure> {
     let pki = context.pki()?;
     let expected = context.remote_sample("source", SIZE)?;

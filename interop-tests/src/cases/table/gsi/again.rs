@@ -1,6 +1,6 @@
-//! What works for anonymous users works for users with certificates: cases of the other areas, again.
+//! Cases of the other areas, repeated for users with certificates.
 //!
-//! A few of them only: a login takes the real server a quarter of a second, and some cases take a
+//! Only a few of them: a login takes the real server a quarter of a second, and some cases need a
 //! hundred logins.
 
 use super::variants::CRASHING_ATTEMPTS;
@@ -30,7 +30,7 @@ const GLOBUS_URL_COPY: [&str; 18] = [
     "errors -c goes on after a missing file",
 ];
 
-/// Cases of gfal2, with and without authenticated data channels.
+/// Cases of gfal2, each with and without authenticated data channels.
 const GFAL2: [&str; 16] = [
     "gfal-copy/get -n 4",
     "gfal-copy/put -K MD5",
@@ -80,7 +80,7 @@ fn prefixed(name: &str) -> String {
 
 /// The case under another name, for a user with a certificate, if it is among the `chosen`.
 fn again(prefix: &str, case: Case, chosen: &[String]) -> Option<Case> {
-    // The name of a third-party case says which servers take part.
+    // The name of a third-party case ends with its servers in parentheses.
     let is_chosen = |name: &String| {
         case.name == *name
             || case

@@ -5,7 +5,7 @@ use crate::cases::table::transfers::{get, put};
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, UserKind};
 
-/// What the client allows at most, in the words of its library.
+/// The client's highest TLS version, in the notation of OpenSSL.
 const VERSIONS: [(&str, &str); 2] = [("TLS 1.2", "TLS1_2_VERSION"), ("TLS 1.3", "TLS1_3_VERSION")];
 
 /// Stream mode, and MODE E with one and several connections.
@@ -42,7 +42,7 @@ pub(super) fn cases() -> Vec<Case> {
     for (direction, run) in [("get", get as Transfer), ("put", put)] {
         for options in [&[][..], &["-dcpriv", "-p", "2"]] {
             let name = format!(
-                "gsi/{direction} spaces, another group for keys is asked for {}",
+                "gsi/{direction} spaces, HelloRetryRequest for another group {}",
                 options.join(" ")
             );
             let case = Case::new(name, move |context| {
@@ -59,8 +59,8 @@ pub(super) fn cases() -> Vec<Case> {
 
 type Transfer = fn(&Context<'_>, &[&str], u64) -> Result<Observation, Failure>;
 
-/// The client guesses a group that our server does not have, and is asked for another (RFC 8446
-/// 4.1.4, HelloRetryRequest).
+/// The client offers a key share of a group that our server does not support, and gets a HelloRetryRequest (RFC 8446
+/// 4.1.4).
 const OTHER_GROUP: &str = "\
 openssl_conf = all
 [all]

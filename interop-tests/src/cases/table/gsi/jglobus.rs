@@ -25,10 +25,10 @@ const LIBRARIES: [&str; 9] = [
     "log4j-1.2",
 ];
 
-/// Six transfers, a start of Java and a compiler on a busy machine.
+/// Enough for six transfers, the start of Java and the compiler on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// How files are sent to the client. In MODE E the client listens, and JGlobus cannot be the accepting
+/// Options of downloads. In MODE E the client listens, and JGlobus cannot be the accepting
 /// side of an authenticated data channel.
 const GETS: [&str; 6] = [
     "stream",
@@ -39,7 +39,7 @@ const GETS: [&str; 6] = [
     "extended,dcau=none,parallel=4",
 ];
 
-/// How files are sent to the server.
+/// Options of uploads.
 const PUTS: [&str; 6] = [
     "stream",
     "stream,dcau=none",
@@ -49,7 +49,7 @@ const PUTS: [&str; 6] = [
     "extended,parallel=2,protection=private",
 ];
 
-/// How files are sent from server to server.
+/// Options of third-party copies.
 const COPIES: [&str; 5] = [
     "stream",
     "stream,dcau=none",
@@ -101,7 +101,7 @@ fn copy(context: &Context<'_>) -> Result<Observation, Failure> {
     Ok(observation)
 }
 
-/// Runs one action with each of `options`: with a file that is `remote` to the source, and `other` here or
+/// Runs one action with each of `options`: with the file `remote` at the source, and `other` here or
 /// at the destination.
 fn jglobus(
     context: &Context<'_>,
@@ -115,7 +115,7 @@ fn jglobus(
     trust.push(pki.trust());
     let port = |server: &Server| server.address().port().to_string();
     let finished = Client::new("java")
-        // It starts faster without its best compiler.
+        // Java starts faster without its optimising compiler.
         .arg("-XX:TieredStopAtLevel=1")
         .arg(trust)
         .args(["--class-path".into(), LIBRARIES.map(path).join(":")])

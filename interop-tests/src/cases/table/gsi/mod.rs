@@ -1,4 +1,4 @@
-//! Users with certificates: who gets in, as whom, and how data channels are protected.
+//! Users with certificates: logins, accounts, and the protection of data channels.
 
 mod accounts;
 mod again;

@@ -1,7 +1,7 @@
-//! Who must not get in: each credential of the list is refused, for its own reason.
+//! Refused credentials: each is refused for its own reason.
 //!
-//! `globus-url-copy` refuses to show some of them itself; a client that is nothing but OpenSSL shows
-//! them all. The real server tells the client why; ours tells its log.
+//! `globus-url-copy` itself rejects some of them; a bare OpenSSL client presents
+//! them all. The real server sends the reason to the client; ours logs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use crate::support::{BadKind, Client, Failure, Kind, UserKind, check};
 /// Highest versions of TLS.
 const VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
-/// How soon a line must be in the log.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit for a line to appear in the log.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![
-        Case::new("gsi/refused is nobody whose credential is good", good),
+        Case::new("gsi/refused valid credentials log in", good),
         Case::new(
-            "gsi/refused is nobody who obeys name constraints",
+            "gsi/refused subjects within name constraints log in",
             constrained,
         )
-        .oddity("it refuses every critical name constraint as an unknown extension"),
+        .deviation("it refuses every critical name constraint as an unknown extension"),
     ];
     for bad in BadKind::ALL {
         for version in VERSIONS {
@@ -45,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Words of the reason, as the real server tells it, and as ours does.
+/// Texts of the reason: in the reply of the real server, and in our log.
 fn reasons(bad: BadKind) -> [&'static str; 2] {
     match bad {
         BadKind::UnknownAuthority => [
@@ -82,7 +82,7 @@ fn reasons(bad: BadKind) -> [&'static str; 2] {
     }
 }
 
-/// What the server says to a login with the credential of a file.
+/// The result of a login with the credential of a file.
 fn login(context: &Context<'_>, credential: &Path, version: &str) -> Result<String, Failure> {
     let finished = Client::new("python3")
         .arg("-B")
@@ -120,17 +120,17 @@ fn openssl(context: &Context<'_>, bad: BadKind, version: &str) -> Result<Observa
     let said = login(context, &credential.credential, version)?;
     let expected = match (bad.is_authentic(), context.subject()) {
         (true, _) => "refused by name: 530",
-        // RFC 2228 5.3: a security mechanism that does not accept what it is sent answers with 535.
+        // RFC 2228 5.3: the reply to security data that fails the check is 535.
         (false, Kind::Gridhaul) => "refused in the handshake: 535",
         (false, Kind::Globus) => "refused in the handshake: 530",
     };
     check(said.starts_with(expected), || {
-        format!("it should be {expected}: {said}")
+        format!("expected {expected}: {said}")
     })?;
     let [theirs, ours] = reasons(bad);
     match context.subject() {
         Kind::Globus => check(said.contains(theirs), || {
-            format!("it should be because of `{theirs}`: {said}")
+            format!("expected the reason `{theirs}`: {said}")
         })?,
         Kind::Gridhaul => logged(context, &[&credential.subject, ours])?,
     }
@@ -139,7 +139,7 @@ fn openssl(context: &Context<'_>, bad: BadKind, version: &str) -> Result<Observa
 
 /// Waits for a line with all of these words in the server's log.
 fn logged(context: &Context<'_>, words: &[&str]) -> Result<(), Failure> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let log = context.source().log();
         let is_there = log
@@ -165,7 +165,7 @@ fn globus_url_copy(context: &Context<'_>, bad: BadKind) -> Result<Observation, F
         .failed_with(1, &["error: "])?;
     let received = fs::metadata(context.local("copy")).map_or(0, |copy| copy.len());
     check(received == 0, || {
-        format!("{received} bytes arrived all the same")
+        format!("{received} bytes arrived nevertheless")
     })?;
     Ok(Observation::none())
 }

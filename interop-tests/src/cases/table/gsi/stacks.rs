@@ -1,4 +1,4 @@
-//! `-dcstack`: the client puts `gsi` into the stack that it asks for, unless it is there.
+//! `-dcstack`: the client adds `gsi` to the requested stack unless it contains it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::cases::table::transfers::{get, put, third_party};
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, UserKind, check};
 
-/// What is asked for, and works.
+/// Stacks that servers accept.
 const GOOD: [&[&str]; 9] = [
     &["-dcstack", "tcp"],
     &["-dcstack", "tcp,gsi"],
@@ -15,19 +15,19 @@ const GOOD: [&[&str]; 9] = [
     &["-dcstack", "tcp,gsi", "-dcpriv", "-p", "2"],
     &["-dcstack", "tcp", "-dcsafe", "-p", "4"],
     &["-dcstack", "tcp,gsi", "-fast"],
-    // Nothing is asked for then.
+    // With -nodcau the client requests no stack.
     &["-dcstack", "tcp", "-nodcau"],
     &["-dcstack", "nosuchdriver", "-nodcau"],
     &["-udt", "-nodcau"],
 ];
 
-/// One end only.
+/// Stacks for one end only.
 const ONE_END: [&[&str]; 2] = [
     &["-src-dcstack", "tcp,gsi"],
     &["-dst-dcstack", "tcp", "-dcpriv", "-p", "2"],
 ];
 
-/// What is asked for, and refused.
+/// Stacks that servers refuse.
 const BAD: [&[&str]; 4] = [
     &["-dcstack", "gsi,tcp"],
     &["-dcstack", "nosuchdriver"],
@@ -65,7 +65,7 @@ pub(super) fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Some stacks the client itself cannot set up. No byte of the file arrives.
+/// The client itself cannot set up some of the stacks. No byte of the file may arrive.
 fn get_fails(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     context.remote_sample("source", SIZE)?;
     context
@@ -75,12 +75,12 @@ fn get_fails(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fai
         .failed_with(1, &["error: "])?;
     let received = fs::metadata(context.local("copy")).map_or(0, |copy| copy.len());
     check(received == 0, || {
-        format!("{received} bytes arrived all the same")
+        format!("{received} bytes arrived nevertheless")
     })?;
     Ok(Observation::none())
 }
 
-/// Here the client only passes on what is asked for.
+/// In a third-party copy the client only forwards the stack.
 fn refused(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     context.remote_sample("source", SIZE)?;
     context

@@ -1,4 +1,4 @@
-//! Third-party copies: each server has to believe the other.
+//! Third-party copies: each server authenticates the other.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use crate::cases::table::transfers::third_party;
 use crate::cases::{Case, Context, Observation};
 use crate::support::{Failure, Launch, UserKind, content};
 
-/// Stream mode, MODE E with a channel that is kept, and with several.
+/// Stream mode, and MODE E with a cached channel and with several channels.
 const MODES: [[&str; 2]; 4] = [["", ""], ["-fast", ""], ["-p", "2"], ["-p", "8"]];
 
 pub(super) fn cases() -> Vec<Case> {
@@ -80,13 +80,13 @@ where
         .map(move |case| case.gsi(user))
 }
 
-/// Lets every account make files in the case's directory.
+/// Makes the case's directory writable for every account.
 fn open_to_all(context: &Context<'_>) -> Result<(), Failure> {
     set_permissions(context.remote(""), Permissions::from_mode(0o777))?;
     Ok(())
 }
 
-/// The two servers know different users, and each is told whom to expect at the other end.
+/// Different users log in to the two servers, and each server gets the subject to expect at the other end.
 fn two_users(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     open_to_all(context)?;
     let pki = context.pki()?;
@@ -104,7 +104,7 @@ fn two_users(context: &Context<'_>, options: &[&str]) -> Result<Observation, Fai
     same_content(&expected, &context.remote("copy"))
 }
 
-/// Data channels show a credential that neither login has shown.
+/// Data channels use another credential than the logins.
 fn data_credential(context: &Context<'_>, options: &[&str]) -> Result<Observation, Failure> {
     let credential = &context.pki()?.user(UserKind::Second).credential;
     let expected = context.remote_sample("source", SIZE)?;

@@ -2,7 +2,7 @@
 
 use crate::support::UserKind;
 
-/// Whose credentials.
+/// The users of the cases.
 pub(super) const USERS: [UserKind; 6] = [
     UserKind::Plain,
     UserKind::Spaces,
@@ -12,13 +12,13 @@ pub(super) const USERS: [UserKind; 6] = [
     UserKind::ProxyOfProxy,
 ];
 
-/// How data channels are protected; nothing said is authenticated, and clear.
+/// Options for the protection of data channels. The default is authenticated and clear.
 pub(super) const PROTECTIONS: [&str; 4] = ["-nodcau", "", "-dcsafe", "-dcpriv"];
 
-/// Some blocks for each of eight channels, and not a multiple of anything.
+/// Several blocks for each of eight channels, and not a multiple of any block size.
 pub(super) const SIZE: u64 = 3_000_001;
 
-/// With certificates gfal2 2.21 itself crashes when it ends, once in fifty times, with any server.
+/// The number of attempts: with certificates gfal2 2.21 crashes at exit in about 2 % of the runs, with any server.
 pub(super) const CRASHING_ATTEMPTS: usize = 5;
 
 /// The options that are not empty.

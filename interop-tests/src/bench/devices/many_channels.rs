@@ -12,13 +12,13 @@ use crate::support::guest_network::RIGHT;
 
 const CHANNELS: usize = 64;
 
-/// The last one has no pool: beside it can be seen what the guest does to so many threads.
+/// The last one uses no pool: it shows the effect of this number of threads in the guest.
 const STACKS: [&str; 3] = ["rdma:provider=soft", "rdma:provider=verbs", "tcp"];
 
-/// Long enough that chance evens out: the guest's one processor goes round 128 threads some times in a second.
+/// Long enough to average out scheduling: the guest's one processor serves 128 threads only a few times in a second.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Slowest over fastest.
+/// The target: the slowest channel's share of the fastest one's.
 const FAIR: f64 = 0.7;
 
 pub(super) fn measure() -> Section {
@@ -33,8 +33,8 @@ pub(super) fn measure() -> Section {
     ];
     Section {
         title: "Many channels".to_owned(),
-        words: format!(
-            "{CHANNELS} channels between two addresses, all at once for {} s. Their rings, those of both ends, share {bound} MiB.",
+        description: format!(
+            "{CHANNELS} concurrent channels between two addresses for {} s. The rings of both ends share {bound} MiB.",
             TIME.as_secs()
         ),
         table: table(

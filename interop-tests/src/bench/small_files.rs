@@ -1,8 +1,8 @@
-//! Many small files, one after the other: what the server does with a hundred thousand of them.
+//! Leak test with many small files.
 //!
-//! `globus-url-copy` copies them between two directories of one server, with pipelined commands over kept
-//! data channels and four pairs of sessions. A tenth as many go before, so that the server has then what it
-//! keeps; afterwards it must be back to that.
+//! `globus-url-copy` copies them between two directories of one server, with pipelined commands over cached
+//! data channels and four pairs of sessions. A tenth of the files are copied first, so that the server has filled its
+//! caches; afterwards its resource usage must return to that level.
 
 use std::fmt;
 use std::fs;
@@ -15,32 +15,32 @@ use super::soak::{KEPT_DESCRIPTORS, KEPT_MEMORY, settled};
 use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
 use crate::support::{Client, Kind, Launch, LaunchError, Server, chown_to_nobody};
 
-/// A copy in which no file arrives for so long has stalled.
+/// A copy without a new file for this long has stalled.
 const STALL: Duration = Duration::from_secs(10);
 
-/// How long all of it may take.
+/// The time limit of a copy.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The thread that the server starts with the first small file, and keeps: it looks after sessions that work on
-/// files themselves.
+/// The thread that the server starts with the first small file and keeps: it watches sessions that access
+/// files on their own thread.
 const KEPT_THREADS: usize = 1;
 
-/// How often the files that have arrived are counted.
-const BEAT: Duration = Duration::from_secs(1);
+/// The interval at which arrived files are counted.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What to copy.
+/// The files to copy.
 #[derive(Debug, Clone, Copy)]
-pub struct Many {
-    /// Files.
+pub struct SmallFiles {
+    /// The number of files.
     pub files: usize,
     /// Bytes of each.
     pub bytes: usize,
 }
 
-/// What became of it.
+/// The result of a copy.
 #[derive(Debug)]
 pub struct Copied {
-    many: Many,
+    files: SmallFiles,
     elapsed: Duration,
     before: Usage,
     peak: Usage,
@@ -48,13 +48,13 @@ pub struct Copied {
     errors: Vec<String>,
 }
 
-impl Many {
+impl SmallFiles {
     /// Copies them beneath `scratch`.
     ///
     /// # Errors
     ///
-    /// When the server does not start, or the files cannot be made. What goes wrong later is in the
-    /// outcome.
+    /// When the server does not start, or the files cannot be made. Later errors are in the
+    /// result.
     pub fn run(self, scratch: &Path) -> Result<Copied, LaunchError> {
         let root = scratch.join("served");
         fs::create_dir(&root)?;
@@ -77,7 +77,7 @@ impl Many {
         let elapsed = begin.elapsed();
         let after = settled(tree, before, KEPT_MEMORY);
         Ok(Copied {
-            many: self,
+            files: self,
             elapsed,
             before,
             peak,
@@ -95,7 +95,7 @@ impl Many {
         Ok(())
     }
 
-    /// Copies a directory; returns the most that the server used.
+    /// Copies a directory; returns the maximum of the server's resource usage.
     fn copy(
         self,
         server: &Server,
@@ -119,13 +119,13 @@ impl Many {
                 client.run()
             });
             let (mut seen, mut since) = (0, Instant::now());
-            while is_done.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+            while is_done.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 peak = peak.most(tree.usage());
                 let count = count(&arrived);
                 if count > seen {
                     (seen, since) = (count, Instant::now());
                 } else if since.elapsed() > STALL {
-                    errors.push(format!("{name}: nothing came after {seen} files"));
+                    errors.push(format!("{name}: no file arrived after {seen} files"));
                     since = Instant::now();
                 }
             }
@@ -137,19 +137,19 @@ impl Many {
             Ok(Err(error)) => errors.push(error.to_string()),
             Err(_) => errors.push("the thread of the client panicked".to_owned()),
         }
-        errors.extend(self.complain(&arrived, files));
+        errors.extend(self.check_arrived(&arrived, files));
         peak
     }
 
-    /// What is wrong with the files that have arrived.
-    fn complain(self, arrived: &Path, files: usize) -> Option<String> {
+    /// An error unless all files have arrived with their full length.
+    fn check_arrived(self, arrived: &Path, files: usize) -> Option<String> {
         let whole = |entry: &fs::DirEntry| {
             let length = entry.metadata().map(|metadata| metadata.len());
             length.is_ok_and(|length| length == self.bytes as u64)
         };
         let entries = fs::read_dir(arrived).into_iter().flatten().flatten();
         let count = entries.filter(whole).count();
-        (count != files).then(|| format!("{count} files arrived whole, of {files}"))
+        (count != files).then(|| format!("{count} of {files} files arrived with full length"))
     }
 }
 
@@ -158,19 +158,19 @@ fn count(directory: &Path) -> usize {
 }
 
 impl Copied {
-    /// What went wrong, and what the server did not give back.
-    pub fn complaints(&self) -> Vec<String> {
-        let mut complaints = self.errors.clone();
+    /// The errors of the copy, and leaked resources.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.errors.clone();
         if !self.after.is_back_to(self.before, KEPT_MEMORY) {
-            complaints.push("the server did not give everything back".to_owned());
+            problems.push("the server did not release all resources".to_owned());
         }
-        complaints
+        problems
     }
 }
 
 impl fmt::Display for Copied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Many { files, bytes } = self.many;
+        let SmallFiles { files, bytes } = self.files;
         let seconds = self.elapsed.as_secs_f64();
         writeln!(f, "{files} files of {bytes} bytes in {seconds:.1} s")?;
         for (name, usage) in [
@@ -187,8 +187,8 @@ impl fmt::Display for Copied {
                 usage.memory >> 10,
             )?;
         }
-        self.complaints()
+        self.problems()
             .iter()
-            .try_for_each(|complaint| writeln!(f, "error: {complaint}"))
+            .try_for_each(|problem| writeln!(f, "error: {problem}"))
     }
 }

@@ -1,8 +1,8 @@
-//! Deviations of the real server that many cases meet.
+//! Deviations of the real server that affect many cases.
 
-/// Where the real server cannot do with names that are not ASCII.
+/// Non-ASCII names.
 pub(super) const DROPS: &str =
     "it drops every byte of a path that is not a printable ASCII character";
 
-/// Where ordinary FTP clients cannot use the real server's listings.
+/// Listings that ordinary FTP clients cannot parse.
 pub(super) const LINE_ENDS: &str = "in TYPE A it ends the lines of a listing with CR CR LF";
