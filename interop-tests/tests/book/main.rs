@@ -90,17 +90,17 @@ fn long_options(text: &str) -> impl Iterator<Item = &str> {
         .filter(|option| !option.is_empty())
 }
 
-/// The names of metrics in the program, without those of the parts of a histogram.
+/// The names of metrics in the program.
 fn metrics() -> BTreeSet<String> {
-    let source = top().join("server/src/telemetry/metrics/page.rs");
-    let source = fs::read_to_string(source).expect("it is there");
-    let quoted = source.split('"').skip(1).step_by(2);
-    let parts = ["_bucket", "_sum", "_count"];
-    quoted
-        .filter(|text| text.starts_with("gridhaul_") && !text.contains(' '))
-        .filter(|name| !parts.iter().any(|part| name.ends_with(part)))
-        .map(str::to_owned)
-        .collect()
+    let mut names = BTreeSet::new();
+    for file in ["counters.rs", "present.rs"] {
+        let source = top().join("server/src/telemetry/metrics").join(file);
+        let source = fs::read_to_string(source).expect("it is there");
+        let quoted = source.split('"').skip(1).step_by(2);
+        let found = quoted.filter(|text| text.starts_with("gridhaul_") && !text.contains(' '));
+        names.extend(found.map(str::to_owned));
+    }
+    names
 }
 
 #[test]

@@ -1,0 +1,343 @@
+//! The counters, and how events add to them.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+
+use gridhaul_stack::DetailValue;
+use gridhaul_storage::{ChecksumAlgorithm, ChecksumSource, FoundChecksum};
+
+use crate::telemetry::event::{Event, Transfer, source_name};
+use crate::transfer_verb::TransferVerb;
+
+/// Names and values of `N` labels.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// A label whose value a driver made, such as the name of a device.
+type Choice = [(&'static str, Cow<'static, str>); 2];
+
+type Seconds = Counter<f64, AtomicU64>;
+
+/// The counters.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pub(super) sessions: Counter,
+    pub(super) connections_refused: Counter,
+    authentications: Family<Labels<2>, Counter>,
+    logins: Family<Labels<1>, Counter>,
+    pub(super) commands_refused: Counter,
+    transfers: Family<Labels<2>, Counter>,
+    transfer_bytes: Family<Labels<1>, Counter>,
+    transfer_seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    ways: Family<Labels<1>, Counter>,
+    choices: Family<Choice, Counter>,
+    /// New choices so far.
+    choice_count: AtomicUsize,
+    channel_counts: Family<Labels<1>, Counter>,
+    device_counts: Family<Labels<1>, Counter>,
+    data_connections_refused: Counter,
+    checksums: Family<Labels<2>, Counter>,
+    checksum_bytes: Family<Labels<1>, Counter>,
+    checksum_seconds: Family<Labels<1>, Seconds>,
+}
+
+/// The bounds of the histogram of durations: from a small file on a local network to a copy overnight.
+const SECONDS: [f64; 8] = [0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0];
+
+/// The mechanisms of `AUTH` that are counted by name.
+pub(super) const MECHANISMS: [&str; 2] = ["GSSAPI", "TLS"];
+/// The label of all other mechanisms.
+pub(super) const OTHER: &str = "other";
+
+pub(super) const SUCCESS: &str = "success";
+pub(super) const FAILURE: &str = "failure";
+
+/// The source of a checksum that was computed while the file arrived.
+const ON_ARRIVAL: &str = "arrival";
+
+impl Counters {
+    /// Creates the counters as metrics of `registry`.
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
+        Self {
+            sessions: registered(
+                registry,
+                "gridhaul_sessions_opened_total",
+                "Sessions that clients opened",
+            ),
+            connections_refused: registered(
+                registry,
+                "gridhaul_connections_refused_total",
+                "Control connections past max-connections, max-connections-per-address or max-startups, or with penalties",
+            ),
+            authentications: registered(
+                registry,
+                "gridhaul_authentications_total",
+                "Security handshakes of control connections",
+            ),
+            logins: registered(registry, "gridhaul_logins_total", "Logins"),
+            commands_refused: registered(
+                registry,
+                "gridhaul_commands_refused_total",
+                "Protected commands that failed verification",
+            ),
+            transfers: registered(
+                registry,
+                "gridhaul_transfers_total",
+                "Transfers that ended, by command",
+            ),
+            transfer_bytes: registered(
+                registry,
+                "gridhaul_transfer_bytes_total",
+                "Bytes of files and listings, counted when a transfer ends, in success or not",
+            ),
+            transfer_seconds: add(
+                registry,
+                "gridhaul_transfer_seconds",
+                "Duration of transfers",
+                Family::new_with_constructor(seconds),
+            ),
+            ways: registered(
+                registry,
+                "gridhaul_transfer_ways_total",
+                "Transfers by the system call that moved the bytes, where the driver had a choice",
+            ),
+            choices: registered(
+                registry,
+                "gridhaul_transfer_choices_total",
+                "Transfers by what their driver chose for their channels: its provider, a device",
+            ),
+            choice_count: AtomicUsize::new(0),
+            channel_counts: registered(
+                registry,
+                "gridhaul_channel_counts_total",
+                "Counters of drivers for data channels, added when a transfer ends",
+            ),
+            device_counts: registered(
+                registry,
+                "gridhaul_device_counts_total",
+                "Counters of devices while transfers used them, added when a transfer ends; simultaneous transfers each add them",
+            ),
+            data_connections_refused: registered(
+                registry,
+                "gridhaul_data_connections_refused_total",
+                "Data connections from hosts that were not admitted, and failed handshakes",
+            ),
+            checksums: registered(
+                registry,
+                "gridhaul_checksums_total",
+                "Checksums by source: computed on arrival of the file, from memory, from its attribute, from its content",
+            ),
+            checksum_bytes: registered(
+                registry,
+                "gridhaul_checksum_bytes_total",
+                "Bytes that were read for checksums",
+            ),
+            checksum_seconds: registered(
+                registry,
+                "gridhaul_checksum_seconds_total",
+                "Time to read and compute checksums, without the time in the queue",
+            ),
+        }
+    }
+
+    /// Adds an event.
+    pub(super) fn add(&self, event: &Event<'_>) {
+        match event {
+            Event::SessionOpened { .. } => add_one(&self.sessions),
+            Event::ConnectionRefused { .. } => add_one(&self.connections_refused),
+            Event::Authenticated { mechanism, .. } => {
+                self.add_authentications(known_mechanism(mechanism), SUCCESS, 1);
+            }
+            Event::AuthenticationFailed { mechanism, .. } => {
+                self.add_authentications(known_mechanism(mechanism), FAILURE, 1);
+            }
+            Event::LoggedIn { .. } => self.add_logins(SUCCESS, 1),
+            Event::LoginFailed { .. } => self.add_logins(FAILURE, 1),
+            Event::ProtectionBroken { .. } => add_one(&self.commands_refused),
+            Event::TransferFinished(transfer) => self.add_transfer(transfer),
+            Event::ChecksumFound {
+                algorithm,
+                found,
+                took,
+                ..
+            } => self.add_checksum(*algorithm, found, *took),
+            _ => {}
+        }
+    }
+
+    pub(super) fn add_authentications(
+        &self,
+        mechanism: &'static str,
+        result: &'static str,
+        count: u64,
+    ) {
+        let labels = [("mechanism", mechanism), ("result", result)];
+        add_to(&self.authentications, labels, count);
+    }
+
+    pub(super) fn add_logins(&self, result: &'static str, count: u64) {
+        add_to(&self.logins, [("result", result)], count);
+    }
+
+    fn add_transfer(&self, transfer: &Transfer<'_>) {
+        let result = if transfer.error.is_none() {
+            SUCCESS
+        } else {
+            FAILURE
+        };
+        let labels = [("verb", transfer.verb.name()), ("result", result)];
+        add_to(&self.transfers, labels, 1);
+        let direction = [("direction", direction(transfer.verb))];
+        self.transfer_bytes
+            .get_or_create(&direction)
+            .inc_by(transfer.bytes);
+        self.transfer_seconds
+            .get_or_create(&direction)
+            .observe(transfer.seconds());
+        if let Some(movement) = transfer.movement {
+            add_to(&self.ways, [("way", movement.way)], 1);
+        }
+        for detail in transfer.details {
+            match &detail.value {
+                DetailValue::Text(text) => self.add_choice(detail.name, text.clone()),
+                DetailValue::Count(count) => {
+                    add_to(&self.channel_counts, [("count", detail.name)], *count);
+                }
+                DetailValue::Shared(count) => {
+                    add_to(&self.device_counts, [("count", detail.name)], *count);
+                }
+                DetailValue::Setting(_) | DetailValue::Holding(_) => {}
+            }
+        }
+        self.data_connections_refused
+            .inc_by(transfer.refused as u64);
+        for (algorithm, _) in transfer.checksums {
+            let labels = [("algorithm", algorithm.name()), ("source", ON_ARRIVAL)];
+            add_to(&self.checksums, labels, 1);
+        }
+    }
+
+    fn add_checksum(&self, algorithm: ChecksumAlgorithm, found: &FoundChecksum, took: Duration) {
+        let name = algorithm.name();
+        let source = source_name(found.source);
+        let labels = [("algorithm", name), ("source", source)];
+        add_to(&self.checksums, labels, 1);
+        if found.source == ChecksumSource::Content {
+            let labels = [("algorithm", name)];
+            let bytes = self.checksum_bytes.get_or_create(&labels);
+            bytes.inc_by(found.read_bytes);
+            let seconds = self.checksum_seconds.get_or_create(&labels);
+            seconds.inc_by(took.as_secs_f64());
+        }
+    }
+
+    fn add_choice(&self, choice: &'static str, value: Cow<'static, str>) {
+        /// A bound on the time series. Machines have fewer devices, and drivers fewer other choices.
+        const MOST: usize = 1000;
+
+        let labels = [("choice", Cow::Borrowed(choice)), ("value", value)];
+        if let Some(counter) = self.choices.get(&labels) {
+            add_one(&counter);
+            return;
+        }
+        if self.choice_count.fetch_add(1, Ordering::Relaxed) < MOST {
+            add_one(&self.choices.get_or_create(&labels));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn authentications_of(
+        &self,
+        mechanism: &'static str,
+        result: &'static str,
+    ) -> Option<u64> {
+        let labels = [("mechanism", mechanism), ("result", result)];
+        let counter = self.authentications.get(&labels)?;
+        Some(counter.get())
+    }
+}
+
+/// Adds a metric to `registry`.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    add(registry, name, help, M::default())
+}
+
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    // The encoder appends the suffix of counters.
+    let name = name.strip_suffix("_total").unwrap_or(name);
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn add_one(counter: &Counter) {
+    counter.inc();
+}
+
+/// Adds to one counter of a family. A time series begins with its first event.
+fn add_to<const N: usize>(family: &Family<Labels<N>, Counter>, labels: Labels<N>, count: u64) {
+    if count > 0 {
+        family.get_or_create(&labels).inc_by(count);
+    }
+}
+
+/// Where the bytes of a transfer go, as the server sees it.
+fn direction(verb: TransferVerb) -> &'static str {
+    use TransferVerb::{Appe, Eret, Esto, List, Mlsd, Mlsr, Nlst, Retr, Rrtr, Rstr, Stor, Stou};
+
+    match verb {
+        Stor | Appe | Esto | Rstr => "received",
+        Retr | Eret | Rrtr | Stou | List | Nlst | Mlsd | Mlsr => "sent",
+    }
+}
+
+/// The mechanism as in `AUTH`, or `other`: clients may ask for any name.
+fn known_mechanism(mechanism: &str) -> &'static str {
+    MECHANISMS
+        .into_iter()
+        .find(|known| *known == mechanism)
+        .unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::prometheus_text::encode;
+
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_within_every_bound_that_it_keeps() {
+        let mut registry = Registry::default();
+        let counters = Counters::register(&mut registry);
+        let sent = [("direction", "sent")];
+        for seconds in [0.0, 0.05, 5.0, 1e9] {
+            let histogram = counters.transfer_seconds.get_or_create(&sent);
+            histogram.observe(seconds);
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a String takes all");
+        for (bound, count) in [
+            ("0.01", 1),
+            ("0.1", 2),
+            ("10", 3),
+            ("36000", 3),
+            ("+Inf", 4),
+        ] {
+            let line = format!(
+                "gridhaul_transfer_seconds_bucket{{direction=\"sent\",le=\"{bound}\"}} {count}\n"
+            );
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn names_from_clients_are_no_labels() {
+        assert_eq!(known_mechanism("TLS"), "TLS");
+        assert_eq!(known_mechanism("x\"} 1"), "other");
+    }
+}

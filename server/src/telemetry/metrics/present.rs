@@ -1,0 +1,185 @@
+//! The gauges: values at the moment when a scraper asks.
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use gridhaul_shares::Load;
+use gridhaul_transfer::NodeLoad;
+
+use crate::version::VERSION_NUMBER;
+
+/// The present values of what is not counted by events.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Control connections.
+    pub(crate) sessions: usize,
+    /// Control connections that have not logged in.
+    pub(crate) sessions_before_login: usize,
+    pub(crate) transfers_running: usize,
+    pub(crate) transfers_waiting: usize,
+    pub(crate) node: NodeLoad,
+    /// Threads for work on files.
+    pub(crate) file_threads: Load,
+    /// Processes that act for local accounts.
+    pub(crate) brokers: usize,
+}
+
+/// The gauges with the values of `now`.
+pub(super) fn registry(now: &Snapshot) -> Registry {
+    let mut gauges = Gauges::default();
+    let version = Info::new([("version", VERSION_NUMBER)]);
+    // The encoder appends the suffix.
+    let name = "gridhaul_build_info".trim_end_matches("_info");
+    let help = "The version of the server; always 1";
+    gauges.0.register(name, help, version);
+    sessions(&mut gauges, now);
+    workers(&mut gauges, &now.node);
+    file_threads(&mut gauges, &now.file_threads);
+    #[cfg(feature = "rdma")]
+    rings(&mut gauges);
+    gauges.single(
+        "gridhaul_brokers",
+        "Processes that act for local accounts",
+        now.brokers,
+    );
+    gauges.0
+}
+
+fn sessions(gauges: &mut Gauges, now: &Snapshot) {
+    gauges.single(
+        "gridhaul_sessions_open",
+        "Control connections",
+        now.sessions,
+    );
+    gauges.single(
+        "gridhaul_sessions_before_login",
+        "Control connections that have not logged in",
+        now.sessions_before_login,
+    );
+    gauges.single(
+        "gridhaul_transfers_running",
+        "Transfers and listings that run",
+        now.transfers_running,
+    );
+    gauges.single(
+        "gridhaul_transfers_waiting",
+        "Transfers that wait because max-transfers, or as many as the processors can serve, are running",
+        now.transfers_waiting,
+    );
+}
+
+fn workers(gauges: &mut Gauges, load: &NodeLoad) {
+    gauges.by(
+        ("gridhaul_movers_busy", "direction"),
+        "Data channels that have a worker thread",
+        [
+            ("send", load.senders.busy),
+            ("receive", load.receivers.busy),
+        ],
+    );
+    gauges.by(
+        ("gridhaul_movers_awaited", "direction"),
+        "Transfers that wait for a worker thread",
+        [
+            ("send", load.senders.awaited),
+            ("receive", load.receivers.awaited),
+        ],
+    );
+    gauges.single(
+        "gridhaul_movers_limit",
+        "Worker threads that may be busy in each direction",
+        load.senders.limit,
+    );
+    gauges.single(
+        "gridhaul_buffer_bytes",
+        "Memory of buffers that worker threads hold, in bytes",
+        load.buffer_bytes,
+    );
+    gauges.single(
+        "gridhaul_buffer_bytes_limit",
+        "Memory that buffers may take together, in bytes",
+        load.buffer_bytes_limit,
+    );
+}
+
+fn file_threads(gauges: &mut Gauges, load: &Load) {
+    gauges.single(
+        "gridhaul_file_threads_busy",
+        "Threads that work on files, apart from transfers",
+        load.held,
+    );
+    gauges.single(
+        "gridhaul_file_threads_awaited",
+        "Commands that wait for a thread that works on files",
+        load.waiting,
+    );
+    gauges.single(
+        "gridhaul_file_threads_limit",
+        "Threads that may work on files",
+        load.capacity,
+    );
+}
+
+#[cfg(feature = "rdma")]
+fn rings(gauges: &mut Gauges) {
+    let load = gridhaul_rdma::memory_load();
+    gauges.by(
+        ("gridhaul_rdma_ring_bytes", "state"),
+        "Memory of rings: of open channels, and kept for later ones",
+        [("used", load.used_bytes), ("idle", load.idle_bytes)],
+    );
+    gauges.single(
+        "gridhaul_rdma_ring_bytes_limit",
+        "Memory that rings may take together, in bytes",
+        load.limit_bytes,
+    );
+    gauges.single(
+        "gridhaul_rdma_pinned_bytes",
+        "Memory of rings that is pinned for devices, in bytes",
+        load.pinned_bytes,
+    );
+    gauges.single(
+        "gridhaul_rdma_channels",
+        "Data channels that have rings",
+        load.channels,
+    );
+    gauges.single(
+        "gridhaul_rdma_channels_waiting",
+        "Data channels that wait for memory for their rings",
+        load.waiting,
+    );
+}
+
+/// A registry of gauges.
+#[derive(Debug, Default)]
+struct Gauges(Registry);
+
+impl Gauges {
+    /// Adds a gauge.
+    fn single(&mut self, name: &str, help: &str, value: impl TryInto<i64>) {
+        self.0
+            .register(name, help, ConstGauge::new(gauge_value(value)));
+    }
+
+    /// Adds gauges that one label tells apart.
+    fn by<const N: usize>(
+        &mut self,
+        (name, label): (&str, &'static str),
+        help: &str,
+        values: [(&'static str, impl TryInto<i64>); N],
+    ) {
+        let family = Family::<[(&str, &str); 1], Gauge<i64>>::default();
+        for (word, value) in values {
+            let gauge = family.get_or_create(&[(label, word)]);
+            gauge.set(gauge_value(value));
+        }
+        self.0.register(name, help, family);
+    }
+}
+
+/// The value as a gauge holds it, at most `i64::MAX`.
+fn gauge_value(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}
