@@ -27,6 +27,9 @@ impl Admission {
 }
 
 /// A block of IP addresses: `192.0.2.0/24`, `2001:db8::/32`, or one address.
+///
+/// `ipnet::IpNet` does not serve: it refuses an address without a prefix length, and takes an IPv4-mapped block for an IPv6
+/// block, where this type compares canonical addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressBlock {
     network: IpAddr,

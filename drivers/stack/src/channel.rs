@@ -1,4 +1,4 @@
-//! A channel: an ordered byte stream with extents.
+//! Channels: ordered byte streams that can also move ranges of files.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,28 +8,29 @@ use std::os::fd::BorrowedFd;
 
 use crate::{ChannelError, Detail, FileRange, Operation};
 
-/// One established data connection.
+/// An established data connection.
 ///
-/// The three ways in which a stream ends are different things, and a receiver can tell them apart:
-/// after [`Channel::finish`] of one end the other receives all bytes and then
-/// [`Received::EndOfStream`], and may still send; after an orderly drop of a finished channel a peer
-/// that still sends gets [`ChannelError::PeerClosed`] or [`ChannelError::Aborted`]; after
-/// [`Channel::abort`] the other end gets [`ChannelError::Aborted`], whatever was still under way.
-/// Dropping a channel that was not finished is an orderly close.
+/// A receiver can distinguish three kinds of ends:
 ///
-/// A channel blocked in any call ends within 100 ms of [`crate::Cancel::cancel`]. After an error the
-/// only sensible calls are [`Channel::abort`] and drop.
+/// - After [`Channel::finish`] of one end, the other end receives all bytes and then [`Received::EndOfStream`], and may still
+///   send.
+/// - After an orderly close (drop, finished or not), a peer that still sends gets [`ChannelError::PeerClosed`] or
+///   [`ChannelError::Aborted`].
+/// - After [`Channel::abort`], the other end gets [`ChannelError::Aborted`], even if bytes were still in flight.
+///
+/// A blocked call ends within 100 ms of [`crate::Cancel::cancel`]. After an error, call only [`Channel::abort`] or drop the
+/// channel.
 pub trait Channel: Send + fmt::Debug {
     /// Whether [`Channel::establish`] may have to wait for the peer.
     fn has_handshake(&self) -> bool {
         false
     }
 
-    /// Does the driver's own handshake, where it has one, once and before anything else.
+    /// Makes the driver's own handshake, if it has one. Call it once, before any other call.
     ///
     /// # Errors
     ///
-    /// When the peer does not speak the driver's protocol, goes away, or is silent until the deadline.
+    /// When the peer does not speak the driver's protocol, closes the connection, or does not answer before the deadline.
     fn establish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError> {
         let _ = operation;
         Ok(())
@@ -39,7 +40,7 @@ pub trait Channel: Send + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// When not everything was taken by the driver; how much was is unknown.
+    /// When the driver did not accept all bytes. The number that it accepted is unknown.
     fn send(
         &mut self,
         head: &[u8],
@@ -47,15 +48,14 @@ pub trait Channel: Send + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<(), ChannelError>;
 
-    /// Whether so many bytes could be sent now without waiting for the peer. A driver that does not know
-    /// says no.
+    /// Whether `bytes` bytes could be sent now without waiting for the peer. False if the driver cannot tell.
     fn takes_at_once(&self, _bytes: usize) -> bool {
         false
     }
 
     /// Receives at least one byte into `buffer`, or the end of the stream.
     ///
-    /// An empty `buffer` is the caller's mistake and yields [`Received::EndOfStream`].
+    /// `buffer` must not be empty: an empty one returns [`Received::EndOfStream`].
     ///
     /// # Errors
     ///
@@ -66,13 +66,12 @@ pub trait Channel: Send + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<Received, ChannelError>;
 
-    /// Receives up to `range.length` bytes straight into a file, and returns how many came: fewer
-    /// only if the stream ended before.
+    /// Receives up to `range.length` bytes into a file, and returns their number: less than `range.length` only if the stream
+    /// ended.
     ///
     /// # Errors
     ///
-    /// When the channel or the file failed. What was written before stays in the file, and
-    /// `range.moved` tells how much that is.
+    /// When the channel or the file failed. The bytes written before stay in the file, and `range.moved` counts them.
     fn receive_into(
         &mut self,
         range: FileRange<'_>,
@@ -81,75 +80,75 @@ pub trait Channel: Send + fmt::Debug {
         receive_through_memory(self, range, operation)
     }
 
-    /// Ends the sending direction: the peer will see the end of the stream.
+    /// Ends the sending direction: the peer receives the end of the stream.
     ///
     /// # Errors
     ///
-    /// When bytes sent before could not be handed over.
+    /// When bytes that were sent before could not be passed on.
     fn finish(&mut self, operation: &Operation<'_>) -> Result<(), ChannelError>;
 
-    /// Whether the peer's host has acknowledged every byte that was sent, also when the channel has failed since. A
-    /// driver that does not know says no.
+    /// Whether the peer's host has acknowledged every byte that was sent, even if the channel has failed since. False if the
+    /// driver cannot tell.
     fn is_delivered(&self) -> bool {
         false
     }
 
-    /// Throws the channel away, so that the peer notices that the stream is not whole.
+    /// Resets the channel, so that the peer notices that the stream is incomplete.
     fn abort(&mut self);
 
-    /// The TCP socket whose bytes are those of the channel, and nothing else. A transform may tell the kernel to do its
-    /// work there, and has the channel move what is then to be sent.
+    /// The TCP socket of the channel, if the channel's bytes are exactly those of the socket. A transform may then have the
+    /// kernel do its work on the socket, and send plaintext through the channel.
     fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Who is at the other end.
+    /// The address of the peer.
     fn peer(&self) -> SocketAddr;
 
-    /// What the driver chose for this channel, for the log.
+    /// Values that the driver chose for this channel, for the log.
     fn info(&self) -> ChannelInfo;
 }
 
-/// What follows the head in [`Channel::send`].
+/// The bytes after the head in [`Channel::send`].
 #[derive(Debug)]
 pub enum Body<'a> {
-    /// Bytes in memory; may be empty.
+    /// Bytes in memory, possibly none.
     Memory(&'a [u8]),
-    /// A range of an open file; the driver moves it in the best way it has.
+    /// A range of an open file, which the driver moves in its most efficient way.
     File(FileRange<'a>),
 }
 
-/// What [`Channel::receive`] got.
+/// The result of [`Channel::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes at the start of the buffer.
+    /// The number of bytes at the start of the buffer.
     Bytes(NonZeroUsize),
-    /// The peer finished its direction; nothing more will come.
+    /// The peer has finished sending.
     EndOfStream,
 }
 
-/// What a driver chose for a channel and the transfer log tells.
+/// Values that a driver chose for a channel, for the transfer log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChannelInfo {
-    /// The kernel's send or receive buffer, in bytes, 0 where the driver has none.
+    /// The kernel's send or receive buffer in bytes, 0 if the driver has none.
     pub buffer_bytes: usize,
-    /// How the driver moves bytes, where it had a choice; asked for when the channel has moved some.
+    /// How the driver moves bytes, if it has several methods. Valid once the channel has moved some.
     pub movement: Option<Movement>,
-    /// What else the driver tells, in the order in which it is shown.
+    /// Further values, in the order in which they are shown.
     pub details: Vec<Detail>,
 }
 
-/// One of several ways of moving bytes, as a driver chose it.
+/// The method that a driver chose for moving bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Movement {
-    /// The way, by the name of its system call: `read`, `sendfile`, `splice`.
+    /// The method, by the name of its system call: `read`, `sendfile`, `splice`.
     pub way: &'static str,
-    /// Why it was chosen, in words for an administrator.
+    /// The reason for the choice, in words for an administrator.
     pub reason: Cow<'static, str>,
 }
 
-/// The way of [`Channel::receive_into`] for drivers that have no better one. Each piece is written as
-/// it comes, so that a slow peer's bytes are seen, and are safe, at once.
+/// The default of [`Channel::receive_into`]. Each piece is written when it arrives, so that the bytes of a slow peer are visible
+/// and safe at once.
 fn receive_through_memory<C: Channel + ?Sized>(
     channel: &mut C,
     range: FileRange<'_>,

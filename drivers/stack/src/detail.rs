@@ -1,33 +1,32 @@
 //! Named values that a driver reports about a channel, for the log, for metrics and for status replies.
 //!
-//! Only the driver knows their meaning; other code adds them up and shows them.
+//! Other code combines and shows them without interpreting them.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Something that a driver chose for a channel, holds for it, or counted on it.
+/// A named value of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
-    /// Lower-case words joined by hyphens, with the unit of what has one: `ring-bytes`.
+    /// Lower-case words with hyphens, and the unit if there is one: `ring-bytes`.
     pub name: &'static str,
     /// Its value.
     pub value: DetailValue,
 }
 
-/// The value of a [`Detail`], by what several channels have of it together.
+/// The value of a [`Detail`]. The kind defines how the values of several channels are combined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DetailValue {
-    /// A few words of this machine, such as a device's name; together, each that is different. Never words of the
-    /// peer: they become labels of metrics, whose number is bounded.
+    /// A short text of this machine, such as a device's name. Combined: each distinct text. Never a text from the peer: texts
+    /// become labels of metrics, whose number must be bounded.
     Text(Cow<'static, str>),
-    /// A size or a rate that was chosen; together, the largest.
+    /// A chosen size or rate. Combined: the maximum.
     Setting(u64),
-    /// What is held at this moment; together, the sum.
+    /// An amount held at present. Combined: the sum.
     Holding(u64),
-    /// What happened since the channel was opened; together, the sum.
+    /// A count of events since the channel was opened. Combined: the sum.
     Count(u64),
-    /// What happened since then to something that others use as well, such as a device; together, the most that a channel
-    /// has seen.
+    /// A count of events of a shared resource, such as a device. Combined: the maximum.
     Shared(u64),
 }
 
@@ -76,13 +75,12 @@ impl fmt::Display for Detail {
     }
 }
 
-/// The details of the channels of a transfer together, in the order in which they were first told.
+/// The combined details of the channels of a transfer, in the order in which they were first reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details(Vec<Detail>);
 
 impl Details {
-    /// Adds those of one channel. What it counted in `before`, when the transfer began to use it, belongs to
-    /// others.
+    /// Adds the details of one channel. `before` are its details when the transfer began to use it; its counts are subtracted.
     pub fn add(&mut self, channel: &[Detail], before: &[Detail]) {
         for detail in channel {
             let earlier = before.iter().find(|earlier| earlier.name == detail.name);
@@ -100,7 +98,7 @@ impl Details {
         }
     }
 
-    /// All of them.
+    /// The details.
     pub fn as_slice(&self) -> &[Detail] {
         &self.0
     }
@@ -121,7 +119,7 @@ impl Detail {
 }
 
 impl DetailValue {
-    /// Whether the two are told as one.
+    /// Whether the two values can be combined.
     fn sums_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Text(one), Self::Text(other)) => one == other,
@@ -145,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_are_told_together() {
+    fn details_of_channels_are_combined() {
         let channel = |device: &'static str, ring, stalls| {
             [
                 Detail::text("device", device),

@@ -1,12 +1,12 @@
-//! One error for each kind of call, split by the party at fault.
+//! One error type for each kind of call, with a variant for each party that may be at fault.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a driver stack could not be built. Nothing was opened.
+/// Why a driver stack could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StackError {
-    /// The administrator's allow-list does not have the driver. Clients look for these very words.
+    /// The driver is not in the administrator's allow-list. Clients look for this exact text.
     #[error("{0} driver not whitelisted")]
     NotAllowed(String),
     /// The administrator's rules do not let clients set the option, or not to this value.
@@ -18,17 +18,17 @@ pub enum StackError {
         driver: &'static str,
         /// The option.
         option: String,
-        /// What was asked for.
+        /// The requested value.
         value: String,
-        /// What clients may set of it, or instead of it, and why the option is not for them if it is the administrator's.
+        /// The values that clients may set, or the options that they may set instead, and for an administrator's option the reason.
         allowed: String,
     },
     /// There is no such driver in this program.
     #[error("there is no driver {name:?}; the drivers are: {known}")]
     UnknownDriver {
-        /// What was asked for.
+        /// The requested value.
         name: String,
-        /// The drivers there are.
+        /// The registered drivers.
         known: String,
     },
     /// The driver has no such option.
@@ -36,9 +36,9 @@ pub enum StackError {
     UnknownOption {
         /// The driver.
         driver: &'static str,
-        /// What was asked for.
+        /// The requested value.
         option: String,
-        /// A phrase that lists the options there are.
+        /// A phrase that lists the driver's options.
         known: String,
     },
     /// An option stands twice behind one driver.
@@ -49,7 +49,7 @@ pub enum StackError {
         /// The option.
         option: &'static str,
     },
-    /// An option's value makes no sense, or not on this machine.
+    /// An option's value is not valid, or not on this machine.
     #[error(
         "the value {value:?} of the option {option} of the driver {driver} is wrong: {reason}; \
          an example is {option}={example}"
@@ -59,17 +59,17 @@ pub enum StackError {
         driver: &'static str,
         /// The option.
         option: &'static str,
-        /// What was asked for.
+        /// The requested value.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
-        /// A value that is right.
+        /// A valid value.
         example: &'static str,
     },
     /// The stack is empty.
     #[error("the driver stack is empty; the drivers are: {known}")]
     NoTransport {
-        /// The drivers there are.
+        /// The registered drivers.
         known: String,
     },
     /// The first driver makes no connections.
@@ -86,10 +86,10 @@ pub enum StackError {
 /// Why a call on a channel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The peer threw the connection away, or its host did (a TCP reset).
+    /// The peer or its host has reset the connection.
     #[error("connection reset by peer")]
     Aborted,
-    /// The peer no longer takes data: it closed the channel while we were sending.
+    /// The peer closed the channel while we were sending.
     #[error("the peer closed the data channel before all data was sent")]
     PeerClosed,
     /// [`crate::Cancel::cancel`] was called.
@@ -98,10 +98,10 @@ pub enum ChannelError {
     /// The operation's deadline passed.
     #[error("timed out")]
     DeadlineExceeded,
-    /// The network below failed in another way.
+    /// Another error of the network.
     #[error("{0}")]
     Network(#[source] io::Error),
-    /// The file end of a file range could not be read or written. The peer is not to blame.
+    /// The file of a range could not be read or written. Not the peer's fault.
     #[error("{0}")]
     File(#[source] io::Error),
     /// The file ended before the range did: it shrank while it was sent.
@@ -110,27 +110,26 @@ pub enum ChannelError {
         /// Where the file ended, in bytes.
         end: u64,
     },
-    /// A transform found the stream to be wrong: a bad record, a peer that does not speak the
-    /// transform.
+    /// A transform found an error in the stream: a bad record, or a peer that does not speak its protocol.
     #[error("{driver}: {reason}")]
     Protocol {
-        /// The driver that says so.
+        /// The driver that found it.
         driver: &'static str,
-        /// What was wrong.
+        /// The error.
         reason: String,
     },
-    /// The peer proved to a transform who it is, and is not who it must be.
+    /// The peer authenticated to a transform with another identity than the expected one.
     #[error("{driver}: {reason}")]
     Refused {
-        /// The driver that says so.
+        /// The driver that found it.
         driver: &'static str,
-        /// Who the peer is, and who it must be.
+        /// The peer's identity and the expected one.
         reason: String,
     },
 }
 
 impl ChannelError {
-    /// Sorts an error of a socket call.
+    /// Classifies an error of a socket call.
     pub fn from_socket(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::Aborted,
@@ -141,7 +140,7 @@ impl ChannelError {
     }
 }
 
-/// Why a listener could not be made.
+/// Why a listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Every port of the configured range is in use.
@@ -155,10 +154,10 @@ pub enum ListenError {
     /// The transport cannot listen (`null`).
     #[error("the driver {0} cannot listen")]
     Unsupported(&'static str),
-    /// The kernel refused.
+    /// The kernel refused the address or the socket.
     #[error("cannot listen at {address}: {error}")]
     Network {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The operating system's error.
         error: io::Error,
@@ -171,15 +170,15 @@ pub enum ConnectError {
     /// The peer refused, or cannot be reached.
     #[error("unable to connect to {peer}: {error}")]
     Peer {
-        /// Who was called.
+        /// The peer's address.
         peer: SocketAddr,
         /// The operating system's error.
         error: io::Error,
     },
-    /// A local setting stood in the way (bind address, option).
+    /// A local setting prevents the connection (bind address, option).
     #[error("cannot prepare a connection to {peer}: {error}")]
     Local {
-        /// Who was to be called.
+        /// The peer's address.
         peer: SocketAddr,
         /// The operating system's error.
         error: io::Error,
@@ -192,12 +191,12 @@ pub enum ConnectError {
 /// Why no connection was accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// One connection failed on its way in (reset, refused by a transform); the listener goes on.
+    /// A connection failed before it was accepted (reset, refused by a transform). The listener can still be used.
     #[error("a connection from {peer} failed: {error}")]
     Connection {
-        /// Who called.
+        /// The peer's address.
         peer: SocketAddr,
-        /// What was wrong with it.
+        /// Its error.
         error: ChannelError,
     },
     /// The listener itself failed, was cancelled, or its deadline passed.

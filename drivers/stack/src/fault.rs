@@ -1,7 +1,6 @@
 //! The driver `fault`: a transform that makes channels fail, for tests.
 //!
-//! Faults come after counted bytes and calls and from a seed, never from the clock, so that a failing
-//! test fails again.
+//! Faults depend on counted bytes and calls and on a seed, never on the clock, so that a failure can be reproduced.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,23 +12,23 @@ use crate::{
     StackError, Transform,
 };
 
-/// The driver `fault`: a transform that hinders and breaks the channel below. It acts on its own end
-/// only; the other end needs no `fault`.
+/// The driver `fault`: a transform that delays and breaks the channel below. It acts only on its own end; the other end needs no
+/// `fault`.
 ///
 /// | option | meaning |
 /// | --- | --- |
-/// | `short=1` | each receive yields at most so many bytes |
-/// | `seed=7` | with `short`: each receive yields at most a number of bytes between 1 and `short` that is drawn from this seed |
-/// | `fail-send-after=1000` | after so many bytes sent, sending fails |
-/// | `fail-receive-after=1000` | after so many bytes received, receiving fails |
-/// | `abort-after=1000` | after so many bytes in both directions together, the channel is aborted |
-/// | `delay=20ms` | so long a wait before each send and each receive |
+/// | `short=1` | the most bytes that each receive yields |
+/// | `seed=7` | with `short`: the limit of each receive is a random number between 1 and `short` from this seed |
+/// | `fail-send-after=1000` | sending fails after this number of bytes sent |
+/// | `fail-receive-after=1000` | receiving fails after this number of bytes received |
+/// | `abort-after=1000` | the channel is aborted after this number of bytes in both directions |
+/// | `delay=20ms` | the delay before each send and each receive |
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fault;
 
 const NAME: &str = "fault";
 
-/// Who may set the options.
+/// The audience of all options.
 const FOR_TESTS: Audience = Audience::Administrator("it makes the server's channels fail");
 
 impl Driver for Fault {
@@ -131,7 +130,7 @@ impl Transform for Faults {
 struct FaultyChannel {
     inner: Box<dyn Channel>,
     faults: Faults,
-    /// The state of the random numbers, if there are any.
+    /// The state of the random number generator, if `seed` is set.
     random: Option<u64>,
     /// Bytes so far.
     sent: u64,
@@ -146,14 +145,14 @@ impl FaultyChannel {
         }
     }
 
-    /// How many bytes may still go in a direction whose own limit and count are given.
+    /// The bytes that may still be moved in a direction with this limit and count.
     fn allowance(&self, limit: Option<u64>, done: u64) -> u64 {
         let left =
             |limit: Option<u64>, done| limit.map_or(u64::MAX, |limit| limit.saturating_sub(done));
         left(limit, done).min(left(self.faults.abort_after, self.sent + self.received))
     }
 
-    /// The failure that is due once the allowance is used up.
+    /// The failure after the allowance is exhausted.
     fn fail(&mut self, direction: &str, done: u64) -> ChannelError {
         let is_abort = self
             .faults
@@ -248,7 +247,7 @@ fn body_length(body: &Body<'_>) -> u64 {
     }
 }
 
-/// The start of a body, `length` bytes at most.
+/// The first `length` bytes of a body.
 fn cut(body: Body<'_>, length: u64) -> Body<'_> {
     match body {
         Body::Memory(bytes) => Body::Memory(&bytes[..at_most(bytes.len(), length)]),

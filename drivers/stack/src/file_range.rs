@@ -14,33 +14,33 @@ use crate::{ChannelError, Sparse, WriteLock, write_all_at};
 pub struct FileRange<'a> {
     /// The file, open for reading or writing as the call needs it.
     pub file: BorrowedFd<'a>,
-    /// The same file opened with `O_DIRECT`, for drivers that asked for it by
-    /// [`crate::Transport::wants_direct`] and storage that can.
+    /// The same file opened with `O_DIRECT`, if the driver requested it ([`crate::Transport::wants_direct`]) and the storage
+    /// supports it.
     pub direct: Option<BorrowedFd<'a>>,
-    /// Where the range starts, in bytes.
+    /// The start of the range, in bytes.
     pub offset: u64,
-    /// How long the range is, in bytes.
+    /// The length of the range, in bytes.
     pub length: u64,
-    /// Memory for a driver that moves the range by reading and writing; not empty. Its content is
-    /// meaningless before and after the call. A longer one means fewer system calls.
+    /// Memory for a driver that moves the range by reading and writing; not empty. Its content is undefined before and after
+    /// the call. Longer memory means fewer system calls.
     pub scratch: &'a mut [u8],
-    /// Grows by the bytes that were moved, while they are moved, also when the call fails later:
-    /// received bytes once the file has them, sent bytes once the network has them.
+    /// Counts moved bytes while the call runs, also if it fails later: received bytes once they are written to the file, sent
+    /// bytes once they are passed to the network.
     pub moved: &'a AtomicU64,
-    /// Wants to see what is received.
+    /// Called with received bytes.
     pub tap: Option<&'a dyn Tap>,
-    /// Received zeros stay holes.
+    /// Set if received zeros should become holes.
     pub sparse: Option<Sparse>,
 }
 
-/// Sees received bytes on their way to a file, while they are in the processor's cache.
+/// A callback for received bytes, while they are in the CPU cache; for checksums.
 pub trait Tap: Sync + fmt::Debug {
-    /// The file has `bytes` at `offset` now. Called by the writing thread, once for each byte.
+    /// `bytes` were written at `offset`. Called by the writing thread, once for each byte.
     fn written(&self, offset: u64, bytes: &[u8]);
 }
 
 impl<'a> FileRange<'a> {
-    /// A range without a tap, of a file that is open without `O_DIRECT`.
+    /// A range without a tap, holes or `O_DIRECT`.
     pub fn new(
         file: BorrowedFd<'a>,
         offset: u64,
@@ -60,13 +60,12 @@ impl<'a> FileRange<'a> {
         }
     }
 
-    /// Whether received bytes must be looked at. A driver that moves bytes past memory does not do so
-    /// then.
+    /// Whether received bytes must pass through the process's memory.
     pub fn goes_through_memory(&self) -> bool {
         self.tap.is_some() || self.sparse.is_some()
     }
 
-    /// Writes to the range, for drivers that receive through memory.
+    /// A writer to the range, for drivers that receive through memory.
     pub fn writer(&self) -> RangeWriter<'a> {
         RangeWriter {
             file: self.file,
@@ -77,9 +76,9 @@ impl<'a> FileRange<'a> {
         }
     }
 
-    /// The error for a file that ends before byte `offset` of it could be read.
+    /// The error for a file that ends before byte `offset`.
     pub fn too_short(&self, offset: u64) -> ChannelError {
-        // The end may be far before the place where the read failed.
+        // The file may end far before the offset of the failed read.
         let size =
             rustix::fs::fstat(self.file).map_or(offset, |facts| facts.st_size.unsigned_abs());
         ChannelError::FileTooShort {
@@ -87,13 +86,12 @@ impl<'a> FileRange<'a> {
         }
     }
 
-    /// Reads the next piece of the range into `scratch`, for drivers that send files through memory:
-    /// the bytes after the first `done` ones, at least one, which must be there to read.
+    /// Reads the next piece of the range into `scratch`, for drivers that send files through memory: at least one byte after the
+    /// first `done` ones. `done` must be less than the length.
     ///
     /// # Errors
     ///
-    /// [`ChannelError::FileTooShort`] when the file ends first, [`ChannelError::File`] when it cannot
-    /// be read.
+    /// [`ChannelError::FileTooShort`] if the file ends before, [`ChannelError::File`] if it cannot be read.
     pub fn read_piece(&mut self, done: u64) -> Result<&[u8], ChannelError> {
         let offset = self.offset.saturating_add(done);
         let wanted = usize::try_from(self.length - done)
@@ -120,7 +118,7 @@ pub struct RangeWriter<'a> {
 }
 
 impl RangeWriter<'_> {
-    /// Writes all of `bytes`, from `done` bytes after the start of the range on.
+    /// Writes all of `bytes`, `done` bytes after the start of the range.
     ///
     /// # Errors
     ///
@@ -137,8 +135,8 @@ impl RangeWriter<'_> {
         Ok(())
     }
 
-    /// Writes all of several pieces behind each other, from `done` bytes after the start of the range
-    /// on, with one call if the kernel takes them together. Returns how many bytes they are.
+    /// Writes several pieces contiguously, `done` bytes after the start of the range, with one system call if possible. Returns
+    /// their total length.
     ///
     /// # Errors
     ///
@@ -162,7 +160,7 @@ impl RangeWriter<'_> {
             }
         };
         self.moved.fetch_add(written as u64, Ordering::Release);
-        // The kernel may take less, at the end of a disk for example.
+        // The write may be short, on a nearly full disk for example.
         let mut at = offset;
         for piece in pieces {
             let gone = written.min(piece.len());

@@ -1,13 +1,44 @@
 //! Driver stacks for data channels.
 //!
-//! A data channel runs over a *stack*: one [`Transport`] at the bottom (`tcp`, `rdma`, ...) and any
-//! number of [`Transform`]s on it (`gsi`, `pace`, `trace`, `fault`). This crate defines the traits, the
-//! registry that turns a stack string into a [`Stack`], the drivers that need no network
-//! (`null`, `memory`, `fault`, `trace`) and the conformance suite that every transport
-//! passes, alone and under each transform.
+//! A data channel runs over a *stack*: one [`Transport`] at the bottom (`tcp`, `rdma`, ...) and any number of [`Transform`]s
+//! above it (`gsi`, `trace`, `fault`). This crate defines the traits, the registry that builds a [`Stack`] from a stack string,
+//! the drivers without a network (`null`, `memory`, `fault`, `trace`), and the conformance suite that every transport passes,
+//! alone and under each transform.
 //!
-//! Drivers are runtime-free: every call blocks, and runs on a thread that its caller provides. No
-//! driver knows GridFTP, and nothing here knows which drivers a program compiles in.
+//! ```text
+//!   stack string ──> registry ──> stack ──> channel          send, receive, file ranges
+//!                    options,     transport,   file_range, sparse, write
+//!                    rules,       transforms   operation       deadline and cancellation
+//!                    driver
+//! ```
+//!
+//! Drivers do not depend on an async runtime: every call blocks, on a thread of the caller. Drivers do not depend on GridFTP, and
+//! this crate does not depend on the drivers that a program registers.
+//!
+//! # Example
+//!
+//! ```
+//! use gridhaul_protocol::stack::StackSpec;
+//! use gridhaul_stack::{Body, Cancel, Fault, Memory, Operation, Received, Registry, SocketOptions};
+//!
+//! let mut registry = Registry::new();
+//! registry.register(Memory);
+//! registry.register(Fault);
+//! let stack = registry.build(&StackSpec::parse("memory:buffer=1M,fault:short=3")?)?;
+//!
+//! let cancel = Cancel::new();
+//! let operation = Operation { deadline: None, cancel: &cancel };
+//! let sockets = SocketOptions::default();
+//! let mut listener = stack.listen(std::net::Ipv4Addr::LOCALHOST.into(), &sockets)?;
+//! let mut sender = stack.connect(listener.address(), &sockets, &operation)?;
+//! let mut receiver = listener.accept(&operation)?.establish(&operation)?;
+//!
+//! sender.send(b"head", Body::Memory(b"body"), &operation)?;
+//! let mut buffer = [0; 16];
+//! let Received::Bytes(count) = receiver.receive(&mut buffer, &operation)? else { panic!() };
+//! assert_eq!(&buffer[..count.get()], b"hea"); // fault shortens each receive to 3 bytes
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod channel;
 pub mod conformance;

@@ -1,7 +1,7 @@
 //! The driver `memory`: channels within one process.
 //!
-//! For tests, and for measuring what everything but the network costs. It behaves as a network does
-//! where callers can tell: bounded, half-closing, with deadlines, and with aborts that are no ends.
+//! For tests, and for measuring all parts but the network. It behaves as a network for its callers: bounded buffers,
+//! half-close, deadlines, and aborts that differ from ends.
 
 mod pipe;
 
@@ -18,11 +18,11 @@ use crate::{
     ListenError, Listener, Operation, Received, SocketOptions, StackError, Transport,
 };
 
-/// The driver `memory`: a transport whose listeners have addresses that exist in this process only.
+/// The driver `memory`: a transport whose addresses exist only in this process.
 ///
 /// | option | meaning |
 /// | --- | --- |
-/// | `buffer=64K` | how many bytes each direction holds, up to 64M; the connecting side decides |
+/// | `buffer=64K` | the bytes that each direction buffers, up to 64M; the connecting side decides |
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory;
 
@@ -60,7 +60,7 @@ impl Driver for Memory {
 
 #[derive(Debug)]
 struct MemoryTransport {
-    /// Of each direction, in bytes.
+    /// The capacity of each direction, in bytes.
     capacity: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl Transport for MemoryTransport {
     }
 }
 
-/// Every listener of the process.
+/// All listeners of the process.
 static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
@@ -124,7 +124,7 @@ struct Table {
 }
 
 impl Table {
-    /// A port that is not 0; after 65535 they come round again.
+    /// The next port, from 1 to 65535 in rotation.
     fn free_port(&mut self) -> u16 {
         self.last_port = self.last_port.checked_add(1).unwrap_or(1);
         self.last_port
@@ -144,7 +144,7 @@ impl Table {
     }
 }
 
-/// The connections that a listener has not accepted yet.
+/// Connections that a listener has not accepted yet.
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<QueueState>,
@@ -160,7 +160,7 @@ struct QueueState {
 const BACKLOG: usize = 128;
 
 impl Queue {
-    /// Whether the listener is still there to take the channel.
+    /// Queues the channel; `false` if the listener is closed.
     fn push(
         &self,
         channel: MemoryChannel,
@@ -221,7 +221,7 @@ struct MemoryChannel {
     capacity: usize,
 }
 
-/// The ends of a connection from `connector` to `acceptor`, in this order.
+/// Both ends of a connection: that of `connector`, and that of `acceptor`.
 fn pair(
     connector: SocketAddr,
     acceptor: SocketAddr,
@@ -298,18 +298,18 @@ impl Channel for MemoryChannel {
 
 impl Drop for MemoryChannel {
     fn drop(&mut self) {
-        // An error here says that the peer is gone already.
+        // Fails only if the peer has aborted.
         let _ = self.outgoing.finish();
         self.incoming.close_reader();
     }
 }
 
-/// Nothing here leaves a value half changed, so a panic of another thread spoils nothing.
+/// Values are consistent at every unlock, so a panic of another thread does not corrupt them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a change, and looks at the operation from time to time.
+/// Waits for a change, and checks the operation periodically.
 fn wait<'a, T>(
     changed: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,7 +1,6 @@
-//! The driver `null`: a transport to nowhere.
+//! The driver `null`: a transport that discards what is sent, and receives zeros.
 //!
-//! It shows how fast everything but the network is. Files that are sent are read; what is received
-//! is zeros.
+//! For measuring all parts but the network. Files that are sent are read.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -14,12 +13,12 @@ use crate::{
     Operation, Received, SocketOptions, StackError, Transport,
 };
 
-/// The driver `null`: a connection to any peer succeeds, what is sent goes nowhere, and what is
-/// received ends at once or after some zeros. It cannot listen.
+/// The driver `null`: a connection to any peer succeeds, sent bytes are discarded, and the received stream is empty or consists
+/// of zeros. It cannot listen.
 ///
 /// | option | meaning |
 /// | --- | --- |
-/// | `bytes=1G` | how many zeros each connection yields; none unless given |
+/// | `bytes=1G` | the number of zeros that each connection yields; the default is 0 |
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Null;
 
@@ -36,7 +35,7 @@ impl Driver for Null {
             meaning: "How many zeros each connection yields; none unless given.",
             example: "1G",
             kind: OptionKind::Bytes,
-            // A client could fill the disk without sending a byte.
+            // A client could fill the disk without sending any data.
             audience: Audience::Administrator("what it yields takes no sender, but room on disks"),
         }]
     }
@@ -80,7 +79,7 @@ impl Transport for NullTransport {
 #[derive(Debug)]
 struct NullChannel {
     peer: SocketAddr,
-    /// Still to be received.
+    /// The zeros that are left to receive.
     zeros: u64,
 }
 
@@ -156,7 +155,7 @@ mod tests {
     const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
     #[test]
-    fn yields_so_many_zeros_and_then_the_end() {
+    fn yields_the_given_number_of_zeros_and_then_the_end() {
         let cancel = Cancel::new();
         let operation = Operation {
             deadline: None,
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_files_that_it_throws_away() {
+    fn reads_the_files_that_it_discards() {
         let cancel = Cancel::new();
         let operation = Operation {
             deadline: None,

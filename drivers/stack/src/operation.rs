@@ -1,4 +1,4 @@
-//! Deadlines and cancellation belong to the operation, not to the driver.
+//! Operations: the deadline and the cancellation of blocking calls.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,19 +11,19 @@ use rustix::io::Errno;
 
 use crate::ChannelError;
 
-/// What a blocking call of a driver may use while it lasts.
+/// The limits of a driver's blocking call.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation<'a> {
-    /// When the call has to end, done or not. `None` waits as long as the peer does.
+    /// When the call must end. `None` is no deadline.
     pub deadline: Option<Instant>,
     /// Ends the call from another thread.
     pub cancel: &'a Cancel,
 }
 
-/// How often a driver that cannot sleep on [`Cancel::descriptor`] asks [`Cancel::is_cancelled`].
+/// How often a driver that cannot poll [`Cancel::descriptor`] checks [`Cancel::is_cancelled`].
 pub(crate) const CANCEL_TICK: Duration = Duration::from_millis(25);
 
-/// The longest single sleep; longer waits are made of several.
+/// The longest single poll; longer waits are divided.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
 impl Operation<'_> {
@@ -47,29 +47,29 @@ impl Operation<'_> {
             .map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Sleeps until `descriptor` has something to read, an end of stream or an error.
+    /// Sleeps until `descriptor` is readable, at the end of its stream, or has an error.
     ///
     /// # Errors
     ///
-    /// When the operation was cancelled or its deadline passed before.
+    /// When the operation is cancelled or its deadline passes first.
     pub fn wait_readable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
         self.wait(descriptor, PollFlags::IN)
     }
 
-    /// Sleeps until `descriptor` can be written to or has an error.
+    /// Sleeps until `descriptor` is writable or has an error.
     ///
     /// # Errors
     ///
-    /// When the operation was cancelled or its deadline passed before.
+    /// When the operation is cancelled or its deadline passes first.
     pub fn wait_writable(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
         self.wait(descriptor, PollFlags::OUT)
     }
 
-    /// Sleeps until `descriptor` has an error, or something in its queue of errors.
+    /// Sleeps until `descriptor` has an error, or a message in its error queue.
     ///
     /// # Errors
     ///
-    /// When the operation was cancelled or its deadline passed before.
+    /// When the operation is cancelled or its deadline passes first.
     pub fn wait_error(&self, descriptor: BorrowedFd<'_>) -> Result<(), ChannelError> {
         self.wait(descriptor, PollFlags::empty())
     }
@@ -78,7 +78,7 @@ impl Operation<'_> {
     ///
     /// # Errors
     ///
-    /// When the operation was cancelled or its deadline passed before.
+    /// When the operation is cancelled or its deadline passes first.
     pub fn sleep(&self, duration: Duration) -> Result<(), ChannelError> {
         let end = Instant::now() + duration;
         loop {
@@ -97,7 +97,7 @@ impl Operation<'_> {
         }
     }
 
-    /// Fails as [`Operation::check`] does; tells the time left otherwise, `None` if there is no deadline.
+    /// As [`Operation::check`], but returns the time left, or `None` without a deadline.
     fn time_left(&self) -> Result<Option<Duration>, ChannelError> {
         self.time_left_at(Instant::now)
     }
@@ -118,8 +118,8 @@ impl Operation<'_> {
         }
     }
 
-    /// Sleeps until something happens to `descriptor`, or the switch is thrown. A sleep that is short anyway does without the
-    /// switch: to make a descriptor and to close it costs a small file more than its bytes do.
+    /// Polls `descriptor` together with the cancellation. A short wait uses no event descriptor: creating and closing it costs
+    /// more than moving a small file.
     fn wait(&self, descriptor: BorrowedFd<'_>, interest: PollFlags) -> Result<(), ChannelError> {
         let left = self.time_left()?;
         let switch = match left {
@@ -129,8 +129,8 @@ impl Operation<'_> {
         self.wait_beside(switch, descriptor, interest, left)
     }
 
-    /// Polls `descriptor` beside the switch, first for the time that is left. A process that has no descriptor left for the
-    /// switch looks at the flag from time to time: transfers that run must not fail for that.
+    /// Polls `descriptor` together with the event descriptor `switch`. Without one (a process may have no free descriptor, which
+    /// must not fail running transfers) it checks the flag periodically.
     fn wait_beside(
         &self,
         switch: Option<BorrowedFd<'_>>,
@@ -171,10 +171,10 @@ fn poll_for(descriptors: &mut [PollFd<'_>], longest: Duration) -> Result<usize, 
     }
 }
 
-/// A switch that ends blocking calls, shared by all who may throw it.
+/// A cancellation token for blocking calls. Clones are the same token.
 ///
-/// A driver that sleeps in the kernel waits for [`Cancel::descriptor`] beside its own descriptors;
-/// one that waits in memory asks [`Cancel::is_cancelled`] at least every 50 ms.
+/// A driver that polls descriptors includes [`Cancel::descriptor`]; any other driver checks [`Cancel::is_cancelled`] at least
+/// every 50 ms.
 #[derive(Clone, Default)]
 pub struct Cancel {
     state: Arc<State>,
@@ -183,17 +183,17 @@ pub struct Cancel {
 #[derive(Default)]
 struct State {
     cancelled: AtomicBool,
-    /// Made by the first call that sleeps on it: an idle session costs no descriptor.
+    /// Created by the first call that polls it, so an idle session uses no descriptor.
     event: OnceLock<OwnedFd>,
 }
 
 impl Cancel {
-    /// A switch that was not thrown.
+    /// A token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends every call that uses this switch, now and in future.
+    /// Ends every call with this token, now and in the future.
     pub fn cancel(&self) {
         self.state.cancelled.store(true, Ordering::SeqCst);
         if let Some(event) = self.state.event.get() {
@@ -206,23 +206,23 @@ impl Cancel {
         self.state.cancelled.load(Ordering::SeqCst)
     }
 
-    /// A descriptor that becomes readable when the switch is thrown, and stays so.
+    /// A descriptor that becomes readable on cancellation, and stays so.
     ///
     /// # Errors
     ///
-    /// When the process has no descriptor left.
+    /// When the process has no free descriptor.
     pub fn descriptor(&self) -> std::io::Result<BorrowedFd<'_>> {
         if self.state.event.get().is_none() {
             let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            // Another thread may have been first; then this one is closed again.
+            // If another thread was first, this one is closed again.
             let _ = self.state.event.set(event);
         }
         let event = self
             .state
             .event
             .get()
-            .expect("set above, and never taken out");
-        // `cancel` may have looked for the descriptor just before it was there.
+            .expect("set above, and never removed");
+        // `cancel` may have run just before the descriptor was set.
         if self.is_cancelled() {
             signal(event);
         }
@@ -239,8 +239,8 @@ impl fmt::Debug for Cancel {
 }
 
 fn signal(event: &OwnedFd) {
-    // The counter cannot overflow: each Cancel is signalled a handful of times. A failed write would
-    // leave sleepers to their deadline, which is all that could be done about it.
+    // The counter cannot overflow: each token is signalled a few times. After a failed write, calls would still end at their
+    // deadline.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_when_the_switch_is_thrown() {
+    fn a_wait_ends_on_cancellation() {
         let (reader, _writer) = pipe().unwrap();
         for with_descriptor in [true, false] {
             let cancel = Cancel::new();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_thrown_before_its_descriptor_exists_is_seen() {
+    fn a_cancellation_before_the_descriptor_exists_is_seen() {
         let cancel = Cancel::new();
         cancel.cancel();
         let switch = cancel.descriptor().unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_lasts_as_long_as_it_says() {
+    fn a_sleep_lasts_for_its_duration() {
         let cancel = Cancel::new();
         let operation = Operation {
             deadline: None,

@@ -1,7 +1,7 @@
-//! Reads the options that a stack string gives to a driver.
+//! The options of a driver in a stack string.
 //!
-//! Every option is checked before anything is opened: its name against the list that the driver
-//! documents, its value by one of the parsers here or by the driver's own.
+//! All options are checked before any socket or file is opened: the name against the driver's documented options, the value by
+//! a parser in this module or by the driver.
 
 mod values;
 
@@ -9,23 +9,23 @@ use crate::StackError;
 
 pub use values::{bytes, duration, number, positive, rate, switch};
 
-/// One option of a driver, as it is documented to users.
+/// An option of a driver, with its documentation for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionDoc {
     /// The name before the `=`.
     pub name: &'static str,
-    /// What it does, in one sentence.
+    /// Its effect, in one sentence.
     pub meaning: &'static str,
-    /// A value that the driver takes on every machine.
+    /// A value that is valid on every machine.
     pub example: &'static str,
-    /// What its values say.
+    /// The kind of its values.
     pub kind: OptionKind,
     /// Who may set it.
     pub audience: Audience,
 }
 
 impl OptionDoc {
-    /// An option, in the order in which a table of them is read.
+    /// An option. The arguments are in the order of the columns of a table.
     pub const fn new(
         name: &'static str,
         kind: OptionKind,
@@ -45,22 +45,22 @@ impl OptionDoc {
 
 /// Who may set an option, unless an administrator's [`crate::OptionRules`] say otherwise.
 ///
-/// There is no default: the author of a driver decides for each option. An option is for clients if it concerns only the
-/// channels of the client that sets it, and only memory and processor time that something else bounds. It is for the
-/// administrator if it says where the sockets of the server are, what they claim to be, or which device or file they use, or
-/// if other users pay for it.
+/// There is no default: the author of a driver decides for each option. An option is for clients if it affects only the
+/// channels of the client that sets it, and its use of memory and CPU time is bounded elsewhere. It is for the administrator if
+/// it determines the addresses, advertised addresses, devices or files of the server's channels, or costs other users
+/// resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
-    /// Clients may set any value that the driver takes.
+    /// Clients may set any valid value.
     Client,
     /// Clients may set values up to a bound.
     ClientUpTo {
-        /// The largest value, written as the option's values are.
+        /// The largest value, in the syntax of the option.
         most: &'static str,
-        /// Words that are allowed beside numbers, such as `auto`.
+        /// Words that are allowed besides numbers, such as `auto`.
         or: &'static [&'static str],
     },
-    /// Only the administrator may set it. The text says why, to clients that try: "it says ...".
+    /// Only the administrator may set it. The text is the reason in the error for clients.
     Administrator(&'static str),
 }
 
@@ -71,7 +71,7 @@ impl Audience {
     }
 }
 
-/// What the values of an option say: of numbers, which one is larger.
+/// The kind of an option's values, which also defines their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionKind {
     /// See [`bytes`].
@@ -82,12 +82,12 @@ pub enum OptionKind {
     Time,
     /// See [`number`].
     Number,
-    /// Anything else.
+    /// Any other text.
     Word,
 }
 
 impl OptionKind {
-    /// How much a value says, in the unit of its kind. `None` if it says no number.
+    /// The number that a value stands for, in the unit of its kind. `None` if it is not a number.
     pub fn measure(self, value: &str) -> Option<u128> {
         match self {
             Self::Bytes => bytes(value).ok().map(u128::from),
@@ -99,7 +99,7 @@ impl OptionKind {
     }
 }
 
-/// The options of one driver in one stack, all of which the driver knows, none of them twice.
+/// The options of one driver in one stack: all documented, none repeated.
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     driver: &'static str,
@@ -134,7 +134,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The same, as if this one were not given: for a driver beneath, to which it would mean something else.
+    /// The same options without this one, for a lower driver to which it would mean something else.
     pub fn without(self, name: &'static str) -> Self {
         Self {
             hidden: Some(name),
@@ -142,8 +142,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The value of an option, or `None` if it is not given. The parser's error is the reason that
-    /// users see: "the value "x" of the option ... is wrong: *reason*".
+    /// The value of an option, or `None` if it is not given. The parser's error becomes the reason in the message for users:
+    /// "the value "x" of the option ... is wrong: *reason*".
     ///
     /// # Errors
     ///
@@ -151,14 +151,14 @@ impl<'a> Options<'a> {
     ///
     /// # Panics
     ///
-    /// If the driver asks for an option that it does not document.
+    /// If the driver does not document the option.
     pub fn value<T>(
         &self,
         name: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<Option<T>, StackError> {
         let option = self.known.iter().find(|option| option.name == name);
-        let option = option.expect("a driver asks for options that it documents");
+        let option = option.expect("a documented option");
         let given = self.given.iter().find(|(given, _)| given == name);
         let Some((_, value)) = given.filter(|_| self.hidden != Some(name)) else {
             return Ok(None);

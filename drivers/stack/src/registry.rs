@@ -1,4 +1,4 @@
-//! The drivers that a program has, and stacks built from them.
+//! The drivers of a program, and the stacks that it builds from them.
 
 use std::sync::Arc;
 
@@ -19,19 +19,18 @@ impl Registry {
         Self::default()
     }
 
-    /// Adds a driver; it takes the place of an earlier one of the same name.
+    /// Adds a driver. It replaces an earlier one of the same name.
     pub fn register(&mut self, driver: impl Driver + 'static) {
         self.register_shared(Arc::new(driver));
     }
 
-    /// Adds a driver that others hold too; it takes the place of an earlier one of the same name.
+    /// Adds a shared driver. It replaces an earlier one of the same name.
     pub fn register_shared(&mut self, driver: Arc<dyn Driver>) {
         self.drivers.retain(|old| old.name() != driver.name());
         self.drivers.push(driver);
     }
 
-    /// These drivers and `drivers`, which take the place of those of the same name: what a session
-    /// builds its stacks from, where a driver must know who the session is.
+    /// A copy with `drivers` added, which replace those of the same name. For sessions whose drivers hold state of the session.
     #[must_use]
     pub fn with(&self, drivers: &[Arc<dyn Driver>]) -> Self {
         let mut registry = self.clone();
@@ -52,9 +51,8 @@ impl Registry {
         names.join(", ")
     }
 
-    /// Refuses a stack with a driver that is not in the administrator's list. To be asked before
-    /// [`Registry::build`] where the stack comes from a client: clients that try a driver which may
-    /// not exist (`udt`) look for the words of [`StackError::NotAllowed`].
+    /// Refuses a stack with a driver that is not in the administrator's list. Call it before [`Registry::build`] for stacks of
+    /// clients: clients that try a driver which may not exist (`udt`) look for the text of [`StackError::NotAllowed`].
     ///
     /// # Errors
     ///
@@ -70,8 +68,8 @@ impl Registry {
         }
     }
 
-    /// Refuses options that clients may not set: of a driver that has one of `rules`, what that does not allow; of others,
-    /// what the driver documents to be for the administrator.
+    /// Refuses options that clients may not set. If `rules` has an entry for a driver, that decides; otherwise the documented
+    /// audience of the option.
     ///
     /// # Errors
     ///
@@ -93,7 +91,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether rules mean something.
+    /// Checks that rules are valid for their driver.
     ///
     /// # Errors
     ///
@@ -102,9 +100,9 @@ impl Registry {
         rules.check(self.known(rules.driver())?)
     }
 
-    /// The stack of a client, with the options of the administrator that `own`, the server's own stack, has, and that the
-    /// client's does not have already. An option goes to the same driver, and from transport to transport where both document
-    /// it alike: the ports and addresses of `auto` hold for `tcp` and `rdma`.
+    /// The stack of a client, with the administrator's options from `own`, the server's own stack, that the client's stack does
+    /// not set. An option applies to the same driver, and from transport to transport if both document it identically: the
+    /// ports and addresses of `auto` apply to `tcp` and `rdma` too.
     #[must_use]
     pub fn with_administrators_options(&self, mut stack: StackSpec, own: &StackSpec) -> StackSpec {
         for (index, spec) in stack.drivers.iter_mut().enumerate() {
@@ -149,11 +147,11 @@ impl Registry {
         self.drivers().find(|driver| driver.name() == name)
     }
 
-    /// Builds the drivers of a stack from the bottom up. Nothing is opened.
+    /// Builds the drivers of a stack from the bottom up. Opens nothing.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with the stack.
+    /// The first error in the stack.
     pub fn build(&self, stack: &StackSpec) -> Result<Stack, StackError> {
         let mut transport = None;
         let mut transforms = Vec::new();

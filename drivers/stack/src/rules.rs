@@ -1,11 +1,11 @@
-//! What clients may set of a driver's options.
+//! Rules for the options that clients may set.
 //!
-//! Where an administrator says nothing of a driver, clients may set what the driver documents to be for them ([`Audience`]), and
-//! the options of the administrator that the server's own stack has hold for the stacks of clients too.
+//! Without rules for a driver, clients may set the options that the driver documents for clients ([`Audience`]), and the
+//! administrator's options in the server's own stack apply to the stacks of clients too.
 //!
-//! Where an administrator has rules for a driver, these alone count. They are written much as clients write stacks:
-//! `rdma:message<=4M;rate;provider=soft|verbs` lets clients choose messages of at most 4 MiB, any rate, one of two providers, and
-//! nothing else of `rdma`. What clients do not set is as the driver has it; a rule does not change that.
+//! Rules of the administrator replace the documented audience. Their syntax is similar to that of stacks:
+//! `rdma:message<=4M;rate;provider=soft|verbs` allows clients messages of at most 4 MiB, any rate, one of two providers, and no
+//! other option of `rdma`. Rules do not change the defaults of options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 use crate::options::{self, Audience, OptionKind};
 use crate::{Driver, StackError};
 
-/// What clients may set of one driver's options.
+/// The options of one driver that clients may set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionRules {
     driver: String,
@@ -34,7 +34,7 @@ enum Values {
     OneOf(Vec<String>),
 }
 
-/// Text that does not say what clients may set.
+/// Text that is not a valid rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} does not say what clients may set; that is written like \
@@ -48,7 +48,7 @@ impl OptionRules {
         &self.driver
     }
 
-    /// What clients may set where the administrator says nothing: what the driver documents to be for them.
+    /// The rules that follow from the driver's documentation, for drivers without rules of the administrator.
     pub fn documented(driver: &dyn Driver) -> Self {
         let rules = driver.options().iter().flat_map(|option| {
             let values = match option.audience {
@@ -74,11 +74,11 @@ impl OptionRules {
         }
     }
 
-    /// Whether the rules mean something for their driver.
+    /// Checks that the rules are valid for their driver.
     ///
     /// # Errors
     ///
-    /// When it has no such option, or a bound makes no sense.
+    /// When it has no such option, or a bound is not a value of the option.
     pub fn check(&self, driver: &dyn Driver) -> Result<(), StackError> {
         for rule in &self.rules {
             let known = driver.options();
@@ -100,8 +100,7 @@ impl OptionRules {
         Ok(())
     }
 
-    /// Whether clients may set these options of the driver. What is wrong with options for other reasons is for the driver
-    /// to say.
+    /// Checks that clients may set these options of the driver. The driver itself checks the values.
     pub(crate) fn check_options(
         &self,
         driver: &dyn Driver,
@@ -113,7 +112,7 @@ impl OptionRules {
                 return Err(options::unknown(driver.name(), driver.options(), name));
             };
             let mut of_option = self.rules.iter().filter(|rule| rule.option == *name);
-            if !of_option.any(|rule| rule.values.have(known.kind, value)) {
+            if !of_option.any(|rule| rule.values.contain(known.kind, value)) {
                 return Err(StackError::OptionNotAllowed {
                     driver: driver.name(),
                     option: name.clone(),
@@ -131,7 +130,7 @@ impl OptionRules {
         Ok(())
     }
 
-    /// What clients may set of an option, or instead of it.
+    /// For error messages: the values that clients may set of an option, or the options that they may set instead.
     fn allowed(&self, option: &str) -> String {
         let is_named = self.rules.iter().any(|rule| rule.option == option);
         let rules = self.rules.iter();
@@ -145,7 +144,7 @@ impl OptionRules {
 }
 
 impl Values {
-    fn have(&self, kind: OptionKind, value: &str) -> bool {
+    fn contain(&self, kind: OptionKind, value: &str) -> bool {
         match self {
             Self::Any => true,
             Self::AtMost(bound) => match (kind.measure(value), kind.measure(bound)) {

@@ -1,4 +1,4 @@
-//! Writes received bytes so that zeros stay holes.
+//! Writes received bytes, and leaves holes instead of zeros.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -8,24 +8,24 @@ use rustix::fs::FallocateFlags;
 
 use crate::{ChannelError, write_all_at};
 
-/// How the zeros of a received file are kept off the disk.
+/// Leaves holes in a received file instead of writing zeros.
 ///
-/// Zeros at the end are not written, so the receiver has to set the file's length.
+/// Zeros at the end are not written, so the receiver must set the file's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sparse {
-    /// Where the file ended before. What lies before may have bytes that zeros replace, and a hole is
-    /// punched; what lies behind has none, and nothing is done.
+    /// The length of the file before the transfer. Zeros before this offset replace old bytes, so a hole is punched; behind it
+    /// the file has no bytes, and zeros are skipped.
     pub old_end: u64,
 }
 
-/// The unit in which zeros are looked for: the block of most file systems, and the page of the cache.
+/// The granularity of holes: the block of most file systems, and the page of the page cache.
 const BLOCK_BYTES: usize = 4096;
 
-/// Shorter runs of zeros are written over old bytes: a hole costs more than they do.
+/// Shorter runs of zeros over old bytes are written: punching a hole costs more.
 const PUNCH_FROM_BYTES: u64 = 64 * 1024;
 
 impl Sparse {
-    /// Writes all of `bytes` to a file at `offset`, but for zeros, and counts all of them in `moved`.
+    /// Writes `bytes` except zeros to a file at `offset`, and counts all of them in `moved`.
     ///
     /// # Errors
     ///
@@ -59,24 +59,24 @@ impl Sparse {
     }
 }
 
-/// Makes a hole; `false` where the file system has none.
+/// Punches a hole; `false` if the file system does not support it.
 fn punch(file: BorrowedFd<'_>, offset: u64, length: u64) -> bool {
-    // fallocate(2): blocks that lie in the range with a part only are filled with zeros.
+    // fallocate(2): partial blocks at the ends of the range are zeroed.
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, length)).is_ok()
 }
 
-/// Bytes that are zeros, or that are not.
+/// A run of zeros, or of other bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
     zeros: bool,
     bytes: Range<usize>,
 }
 
-/// Cuts bytes into runs, at the borders of the file's blocks.
+/// Splits bytes into runs, at block boundaries of the file.
 struct Runs<'a> {
     bytes: &'a [u8],
-    /// Where the first byte lies in its block.
+    /// The offset of the first byte in its block.
     skew: usize,
     at: usize,
 }
@@ -90,7 +90,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The end of the block that the byte `at` lies in.
+    /// The end of the block that contains byte `at`.
     fn block_end(&self, at: usize) -> usize {
         let next_block = (at + self.skew) / BLOCK_BYTES + 1;
         let end = next_block * BLOCK_BYTES - self.skew;
@@ -123,8 +123,7 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Looks at some bytes at a time, for which the compiler has vector instructions; mostly the first are
-/// enough.
+/// Compares chunks, which the compiler vectorizes; the first chunk usually decides.
 fn are_zeros(bytes: &[u8]) -> bool {
     bytes
         .chunks(64)
@@ -149,7 +148,7 @@ mod tests {
         assert_eq!(moved.into_inner(), bytes.len() as u64);
     }
 
-    /// How many bytes the file system has for a file.
+    /// The number of bytes that the file system has allocated.
     fn allocated(file: &File) -> u64 {
         file.metadata().expect("an open file").blocks() * 512
     }
@@ -199,7 +198,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever is written, and whatever was there: the file reads as if all had been written.
+        /// The file reads as if all bytes had been written, for any old content.
         #[test]
         fn a_sparse_file_reads_the_same(
             old_end in 0_u64..200_000,
@@ -215,7 +214,7 @@ mod tests {
                 .collect();
             write(&file, Sparse { old_end }, &bytes, offset);
             let end = (offset + bytes.len() as u64).max(old_end);
-            file.set_len(end).expect("the caller's part");
+            file.set_len(end).expect("room");
 
             let mut expected = old;
             expected.resize(usize::try_from(end).expect("small"), 0);

@@ -1,4 +1,4 @@
-//! A stack that is ready for use: a transport and the transforms on it.
+//! A stack that is ready for use: a transport and the transforms above it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Puts a stack together. Stacks that users write come from [`crate::Registry::build`].
+    /// A stack of these drivers. For stack strings, use [`crate::Registry::build`].
     pub fn new(transport: Arc<dyn Transport>, transforms: Vec<Arc<dyn Transform>>) -> Self {
         Self {
             transport,
@@ -35,17 +35,16 @@ impl Stack {
 
     /// Whether files should be opened with `O_DIRECT` as well.
     pub fn wants_direct(&self) -> bool {
-        // A transform that changes bytes leaves the second descriptor alone. Whether it does, or hands
-        // the transport's channel back, is not known before its handshake.
+        // A transform that changes bytes does not use the second descriptor. Only its handshake decides whether it does or
+        // returns the transport's channel.
         self.transport.wants_direct()
     }
 
-    /// Opens a listener at `local`; the driver's options decide on the port, and may decide on
-    /// another address.
+    /// Opens a listener on `local`. The driver's options choose the port, and may choose another address.
     ///
     /// # Errors
     ///
-    /// When the address is not ours, no port is free, or the transport cannot listen.
+    /// When the address is not local, no port is free, or the transport cannot listen.
     pub fn listen(
         &self,
         local: IpAddr,
@@ -58,11 +57,11 @@ impl Stack {
         })
     }
 
-    /// Connects to `peer`, and lets every transform do its handshake as [`Side::Connector`].
+    /// Connects to `peer`, and makes the handshakes of all transforms as [`Side::Connector`].
     ///
     /// # Errors
     ///
-    /// When the peer refuses, is silent until the deadline, or fails a handshake.
+    /// When the peer refuses, does not answer before the deadline, or fails a handshake.
     pub fn connect(
         &self,
         peer: SocketAddr,
@@ -72,12 +71,11 @@ impl Stack {
         Ok(self.dial(peer, sockets, operation)?.establish(operation)?)
     }
 
-    /// Connects to `peer`. No transform has spoken on the connection yet: there are peers who answer only
-    /// once they were told on another channel that they are being connected to.
+    /// Connects to `peer` without handshakes of transforms: some peers answer only after a message on the control channel.
     ///
     /// # Errors
     ///
-    /// When the peer refuses, or is silent until the deadline.
+    /// When the peer refuses, or does not answer before the deadline.
     pub fn dial(
         &self,
         peer: SocketAddr,
@@ -91,7 +89,7 @@ impl Stack {
     }
 }
 
-/// A connection that was made by the transport only.
+/// A connection of the transport, without handshakes.
 #[derive(Debug)]
 pub struct Outgoing {
     channel: Box<dyn Channel>,
@@ -99,11 +97,11 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Lets the transport and every transform do their handshakes as [`Side::Connector`].
+    /// Makes the handshakes of the transport and of all transforms as [`Side::Connector`].
     ///
     /// # Errors
     ///
-    /// When the peer fails a handshake, goes away, or is silent until the deadline.
+    /// When the peer fails a handshake, closes the connection, or does not answer before the deadline.
     pub fn establish(self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, ChannelError> {
         wrap(self.channel, &self.transforms, Side::Connector, operation)
     }
@@ -118,7 +116,7 @@ pub struct StackListener {
 }
 
 impl StackListener {
-    /// Where peers are told to connect: the address that is advertised.
+    /// The advertised address, which peers connect to.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }
@@ -128,13 +126,12 @@ impl StackListener {
         self.wants_direct
     }
 
-    /// Waits for the next connection. No transform has spoken on it yet, so that a slow handshake
-    /// does not hold up the listener and a stranger costs nothing.
+    /// Waits for the next connection. Makes no handshakes, so that a slow peer does not block the listener and an unknown peer
+    /// costs little.
     ///
     /// # Errors
     ///
-    /// [`AcceptError::Connection`] when one connection failed; the listener goes on. Anything else is
-    /// final for this operation.
+    /// [`AcceptError::Connection`] when one connection failed; the listener can still be used. Other errors end the operation.
     pub fn accept(&mut self, operation: &Operation<'_>) -> Result<Incoming, AcceptError> {
         Ok(Incoming {
             channel: self.listener.accept(operation)?,
@@ -143,7 +140,7 @@ impl StackListener {
     }
 }
 
-/// A connection that was accepted by the transport only. Dropping it turns the caller away.
+/// An accepted connection, without handshakes. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Incoming {
     channel: Box<dyn Channel>,
@@ -151,7 +148,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Who called.
+    /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.channel.peer()
     }
@@ -161,11 +158,11 @@ impl Incoming {
         !self.transforms.is_empty() || self.channel.has_handshake()
     }
 
-    /// Lets the transport and every transform do their handshakes as [`Side::Acceptor`].
+    /// Makes the handshakes of the transport and of all transforms as [`Side::Acceptor`].
     ///
     /// # Errors
     ///
-    /// When the peer fails a handshake, goes away, or is silent until the deadline.
+    /// When the peer fails a handshake, closes the connection, or does not answer before the deadline.
     pub fn establish(self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, ChannelError> {
         wrap(self.channel, &self.transforms, Side::Acceptor, operation)
     }

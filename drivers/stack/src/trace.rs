@@ -1,7 +1,7 @@
-//! The driver `trace`: what happened on a channel, in numbers.
+//! The driver `trace`: statistics of a channel.
 //!
-//! It counts, and leaves bytes and file ranges alone, so that what is below still moves them in its
-//! best way. The program decides where the accounts go.
+//! It counts bytes and calls, and passes bytes and file ranges through unchanged, so that the driver below still moves them in
+//! its most efficient way. The program decides where the statistics go.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,48 +15,47 @@ use crate::{
     StackError, Transform,
 };
 
-/// The driver `trace`: a transform that keeps an [`Account`] of every channel and hands it over when
-/// the channel is dropped. It has no options.
+/// The driver `trace`: a transform that keeps an [`Account`] of every channel, and passes it to a callback when the channel is
+/// dropped. It has no options.
 #[derive(Clone)]
 pub struct Trace {
     sink: Arc<dyn Fn(&Account) + Send + Sync>,
 }
 
-/// What happened on one channel. `Display` is one line for a log.
+/// The statistics of one channel. `Display` is one line for a log.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// Who was at the other end.
+    /// The peer's address.
     pub peer: SocketAddr,
-    /// Which end this was.
+    /// Which end this is.
     pub side: Side,
-    /// From the handshake below to the drop.
+    /// The time from the handshake below to the drop.
     pub lifetime: Duration,
-    /// What was sent, heads and bodies.
+    /// Sent heads and bodies.
     pub sent: Tally,
-    /// What was received, to memory and to files.
+    /// Received bytes, to memory and to files.
     pub received: Tally,
-    /// We finished our direction.
+    /// This end has finished sending.
     pub is_finished: bool,
-    /// We aborted the channel.
+    /// This end has aborted the channel.
     pub is_aborted: bool,
-    /// The first error, in its own words.
+    /// The text of the first error.
     pub error: Option<String>,
 }
 
 /// One direction of a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Calls, failed ones too.
+    /// Calls, including failed ones.
     pub calls: u64,
-    /// Bytes that went through: of a failed call, those of a file range that were known to have gone.
+    /// Bytes moved. For a failed call, the bytes of the file range that were counted as moved.
     pub bytes: u64,
     /// Time spent in the calls.
     pub time: Duration,
 }
 
 impl Trace {
-    /// A trace driver that gives its accounts to `sink`, which runs on the thread that drops the
-    /// channel and must not block.
+    /// A trace driver that passes its accounts to `sink`, which runs on the thread that drops the channel and must not block.
     pub fn new(sink: impl Fn(&Account) + Send + Sync + 'static) -> Self {
         Self {
             sink: Arc::new(sink),

@@ -1,4 +1,4 @@
-//! Transports make channels; transforms change them.
+//! Transports, which make channels, and transforms, which wrap them.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::{AcceptError, Channel, ChannelError, ConnectError, ListenError, Operation};
 
-/// Makes channels: the bottom driver of a stack, with its options applied.
+/// The bottom driver of a stack, with its options applied. It makes channels.
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// Opens a listener at `local`; the port, and another address, are the driver's choice and that
-    /// of its options (`port=`, `bind=`).
+    /// Opens a listener on `local`. The driver and its options choose the port, and may choose another address (`port=`,
+    /// `bind=`).
     ///
     /// # Errors
     ///
-    /// When the address is not ours or no port is free.
+    /// When the address is not local or no port is free.
     fn listen(
         &self,
         local: IpAddr,
@@ -24,7 +24,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// When the peer refuses or is silent until the operation's deadline.
+    /// When the peer refuses or does not answer before the operation's deadline.
     fn connect(
         &self,
         peer: SocketAddr,
@@ -32,45 +32,43 @@ pub trait Transport: Send + Sync + fmt::Debug {
         operation: &Operation<'_>,
     ) -> Result<Box<dyn Channel>, ConnectError>;
 
-    /// The same transport for channels of `party`. `None` where the channels of all parties share nothing that is
-    /// bounded for the process.
+    /// The same transport for channels of `party`. `None` if the transport has no process-wide bounded resources.
     fn serving(&self, _party: Party) -> Option<Arc<dyn Transport>> {
         None
     }
 
-    /// Whether its channels want files opened with `O_DIRECT` as well ([`crate::FileRange::direct`]).
+    /// Whether its channels also need files opened with `O_DIRECT` ([`crate::FileRange::direct`]).
     fn wants_direct(&self) -> bool {
         false
     }
 }
 
-/// Whom the channels of a stack serve: what is bounded for all channels of a process is shared fairly among parties.
+/// The user of a stack's channels. Process-wide bounded resources are shared fairly among parties.
 ///
-/// The number means nothing to drivers. Stacks that were made for no party have all that is left.
+/// Drivers do not interpret the number. Stacks without a party may use all free resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Party(pub u64);
 
-/// Waits for channels that the other side opens.
+/// Accepts channels that peers open.
 pub trait Listener: Send + fmt::Debug {
-    /// Where peers are told to connect: the address that is advertised.
+    /// The advertised address, which peers connect to.
     fn address(&self) -> SocketAddr;
 
     /// Waits for the next connection.
     ///
     /// # Errors
     ///
-    /// [`AcceptError::Connection`] when one connection failed; the listener goes on. Anything else is
-    /// final for this operation.
+    /// [`AcceptError::Connection`] when one connection failed; the listener can still be used. Other errors end the operation.
     fn accept(&mut self, operation: &Operation<'_>) -> Result<Box<dyn Channel>, AcceptError>;
 }
 
-/// Turns one channel into another: a driver above the transport.
+/// A driver above the transport. It wraps a channel in another one.
 pub trait Transform: Send + Sync + fmt::Debug {
-    /// Puts the transform on a channel that was just established.
+    /// Wraps a channel that was just established.
     ///
     /// # Errors
     ///
-    /// When the peer does not speak the transform, or fails its proof.
+    /// When the peer does not speak the transform's protocol, or does not authenticate.
     fn wrap(
         &self,
         channel: Box<dyn Channel>,
@@ -82,13 +80,13 @@ pub trait Transform: Send + Sync + fmt::Debug {
 /// Which end of a connection this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// We connected.
+    /// This end connected.
     Connector,
-    /// We accepted.
+    /// This end accepted.
     Acceptor,
 }
 
-/// What a session asks of the sockets below its channels; what a stack string says wins.
+/// The session's requests for sockets. Options in a stack string take precedence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketOptions {
     /// From `SBUF`, `SITE STORBUFSIZE`.
@@ -103,6 +101,6 @@ pub enum BufferSize {
     /// The kernel tunes it.
     #[default]
     Automatic,
-    /// So many bytes, as far as the kernel allows.
+    /// This size in bytes, limited by the kernel.
     Bytes(u32),
 }

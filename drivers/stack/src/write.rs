@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::{ChannelError, WriteLock};
 
-/// Writes all of `bytes` to a file at `offset`, counting in `moved` what the file has.
+/// Writes all of `bytes` to a file at `offset`, and adds the bytes written to `moved`.
 ///
 /// # Errors
 ///

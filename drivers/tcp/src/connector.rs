@@ -1,4 +1,4 @@
-//! Makes connections.
+//! Connecting.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 ///
 /// # Errors
 ///
-/// When the peer refuses or is silent until the operation's deadline, or a setting stands in the way.
+/// When the peer refuses or does not answer before the operation's deadline, or a setting is not possible.
 pub fn connect(
     settings: &Settings,
     peer: SocketAddr,
@@ -57,7 +57,7 @@ fn prepare(settings: &Settings, peer: &SocketAddr, options: &SocketOptions) -> i
 fn connect_error(peer: SocketAddr, errno: Errno) -> ConnectError {
     let error = io::Error::from(errno);
     match errno {
-        // A firewall of this machine, or no local port left.
+        // A firewall on this machine, or no free local port.
         Errno::ACCESS | Errno::PERM | Errno::ADDRNOTAVAIL | Errno::ADDRINUSE => {
             ConnectError::Local { peer, error }
         }
@@ -65,8 +65,8 @@ fn connect_error(peer: SocketAddr, errno: Errno) -> ConnectError {
     }
 }
 
-/// When no socket listens at a port of this machine, the kernel may choose that very port for the
-/// connecting end, and TCP lets a socket connect to itself (RFC 793 3.4, simultaneous open).
+/// If no socket listens on the port of a local peer, the kernel may choose the same port as the local port, and the socket
+/// then connects to itself (RFC 793 3.4, simultaneous open).
 fn is_connected_to_itself(socket: &OwnedFd, peer: SocketAddr) -> bool {
     let local = rustix::net::getsockname(socket).and_then(SocketAddr::try_from);
     local.is_ok_and(|local| (local.ip(), local.port()) == (peer.ip(), peer.port()))

@@ -4,25 +4,45 @@
 //!
 //! | option | meaning |
 //! | --- | --- |
-//! | `port=50000-51000` | the ports to listen at: a range or a single one. Any free port unless given |
-//! | `bind=192.0.2.1` | the local address to listen at and to connect from, instead of the session's |
-//! | `advertise=198.51.100.7` | the address that peers are told to connect to, where it is another one (NAT) |
-//! | `buffer=4M` | the kernel's send and receive buffers in bytes, or `auto` to let it tune them; 1G at most |
+//! | `port=50000-51000` | the ports to listen on: a range or a single port. The default is any free port |
+//! | `bind=192.0.2.1` | the local address to listen on and to connect from, instead of the session's |
+//! | `advertise=198.51.100.7` | the address that peers should connect to, if it differs from the local one (NAT) |
+//! | `buffer=4M` | the kernel's send and receive buffers in bytes, or `auto` for the kernel's tuning; 1G at most |
 //! | `sndbuf=4M` | the same for the send buffer only |
 //! | `rcvbuf=4M` | the same for the receive buffer only |
-//! | `cc=bbr` | the congestion control, one of those that the machine allows |
-//! | `nodelay=off` | lets the kernel hold small segments back (Nagle's algorithm) |
-//! | `keepalive=60s` | asks a silent peer for a sign of life after so long; `on` takes the machine's times, `off` is the default |
-//! | `rate=5g` | sends at most so fast (`SO_MAX_PACING_RATE`): bits per second with `k`, `m` or `g`, bytes per second without |
+//! | `cc=bbr` | the congestion control algorithm, one that the machine allows |
+//! | `nodelay=off` | enables Nagle's algorithm, with which the kernel delays small segments |
+//! | `keepalive=60s` | sends keep-alive probes after this idle time; `on` uses the machine's times, `off` is the default |
+//! | `rate=5g` | limits the send rate (`SO_MAX_PACING_RATE`): bits per second with `k`, `m` or `g`, bytes per second without |
 //!
-//! `port`, `bind` and `advertise` are the administrator's; the others are for clients as well ([`OPTIONS`] says why).
+//! `port`, `bind` and `advertise` are for the administrator; clients may set the others ([`OPTIONS`] gives the reasons).
 //!
-//! An option wins over what the session asks for (`SBUF` and the like). Buffers that neither names are
-//! tuned by the kernel, which is the best choice unless its limits are too low for the circuit. Buffers
-//! that are named are subject to the limits `net.core.rmem_max` and `net.core.wmem_max`.
+//! An option takes precedence over the session's request (`SBUF`). Buffers that neither sets are tuned by the kernel, which is
+//! the best choice unless its limits are too low for the path. Sizes that are set are limited by `net.core.rmem_max` and
+//! `net.core.wmem_max`.
 //!
-//! Files are moved by reading and writing. A driver that avoids the copy is a crate of its own, with its
-//! own channels over what is public here: the options, connecting and listening.
+//! Files are moved by reading and writing. Drivers that avoid the copy are separate crates with their own channels, built on
+//! the public items here:
+//!
+//! ```text
+//!   Tcp ──> listener, connector ──> channel ──> socket    system calls
+//!              └──> settings                              options, applied to a socket
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use gridhaul_protocol::stack::StackSpec;
+//! use gridhaul_stack::{Registry, SocketOptions};
+//! use gridhaul_tcp::Tcp;
+//!
+//! let mut registry = Registry::new();
+//! registry.register(Tcp);
+//! let stack = registry.build(&StackSpec::parse("tcp:cc=reno;rcvbuf=1M")?)?;
+//! let listener = stack.listen(std::net::Ipv4Addr::LOCALHOST.into(), &SocketOptions::default())?;
+//! assert_ne!(listener.address().port(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod channel;
 mod connector;

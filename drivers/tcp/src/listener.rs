@@ -1,4 +1,4 @@
-//! Waits for connections.
+//! Listening.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -22,21 +22,20 @@ pub struct TcpListener {
     advertised: SocketAddr,
 }
 
-/// Connections that the kernel completes before they are accepted: enough for 64 parallel channels to
-/// arrive at once.
+/// Connections that the kernel completes before they are accepted: enough for several clients with 64 parallel channels.
 const BACKLOG: i32 = 256;
 
 impl TcpListener {
-    /// The port that it listens at.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.advertised.port()
     }
 
-    /// Listens at `local`, unless the options say otherwise.
+    /// Listens on `local`, unless the options set another address.
     ///
     /// # Errors
     ///
-    /// When the address is not ours or no port is free.
+    /// When the address is not local or no port is free.
     pub fn open(
         settings: &Settings,
         local: IpAddr,
@@ -65,28 +64,29 @@ impl TcpListener {
             match rustix::net::acceptfrom_with(&self.socket, flags) {
                 Ok((socket, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                    // A connection without an address was gone before it was accepted.
+                    // A connection without an address was closed before it was accepted.
                     if let Some(peer) = peer {
                         return Ok(TcpChannel::new(socket, canonical(peer)));
                     }
                 }
                 Err(Errno::AGAIN) => operation.wait_readable(self.socket.as_fd())?,
-                Err(error) if is_the_connections(error) => {}
+                Err(error) if is_of_a_connection(error) => {}
                 Err(error) => return Err(listener_error(error).into()),
             }
         }
     }
 }
 
-/// Takes a port that the system gives. It gives none whose connections are open or rest, a minute each (tcp(7)), so that
-/// a file for each connection uses all of them up; a listener may have these.
+/// Listens on a port that the kernel chooses. The kernel does not choose ports with connections that are open or in TIME_WAIT
+/// (a minute, tcp(7)), so one connection per file can exhaust them. A listener may nevertheless use these ports, so they are
+/// tried one by one then.
 fn open_anywhere(
     settings: &Settings,
     ip: IpAddr,
     options: &SocketOptions,
 ) -> Result<(OwnedFd, u16), ListenError> {
     match open_at(settings, SocketAddr::new(ip, 0), options) {
-        Err(error) if is_taken(&error) => match systems_range() {
+        Err(error) if is_taken(&error) => match ephemeral_range() {
             Some(range) => open_within(range, settings, ip, options),
             None => Err(error),
         },
@@ -94,8 +94,8 @@ fn open_anywhere(
     }
 }
 
-/// The ports that the system gives.
-fn systems_range() -> Option<PortRange> {
+/// The range that the kernel chooses ports from.
+fn ephemeral_range() -> Option<PortRange> {
     parse_range(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?)
 }
 
@@ -109,8 +109,8 @@ fn parse_range(text: &str) -> Option<PortRange> {
     (0 < range.first && range.first <= range.last).then_some(range)
 }
 
-/// Takes a free port of the range. The search starts anywhere, so that sessions do not queue up for
-/// the same ports, and a port that was just used rests.
+/// Listens on a free port of the range. The search starts at a random port, so that sessions do not compete for the same
+/// ports, and a port is not reused at once.
 fn open_within(
     range: PortRange,
     settings: &Settings,
@@ -146,18 +146,18 @@ fn open_at(
         let socket = settings.socket(&address, options)?;
         let reuse = || sockopt::set_socket_reuseaddr(&socket, true);
         if address.port() != 0 {
-            // Old connections of the port may still be closing. Two listeners do not get the same
-            // port for that: the second fails.
+            // Old connections of the port may still be closing. Two listeners still cannot use the same port: the second
+            // fails.
             reuse()?;
         }
         if address.ip() == Ipv6Addr::UNSPECIFIED {
-            // Every address of the machine is meant, whatever net.ipv6.bindv6only says.
+            // Listen on IPv4 addresses too, independent of net.ipv6.bindv6only.
             sockopt::set_ipv6_v6only(&socket, false)?;
         }
         rustix::net::bind(&socket, &address)?;
         if address.port() == 0 {
-            // Connections inherit it, and a later listener gets the port while they close. Before the call it would have
-            // the system look among half of its ports first (inet_csk_find_open_port of Linux).
+            // Connections inherit the option, so that a later listener can use the port while they close. Before bind(2) it
+            // would restrict the kernel's search to half of the ports first (inet_csk_find_open_port of Linux).
             reuse()?;
         }
         rustix::net::listen(&socket, BACKLOG)?;
@@ -177,7 +177,7 @@ impl Listener for TcpListener {
     }
 }
 
-/// An IPv4 peer of an IPv6 socket is an IPv4 peer.
+/// Turns an IPv4-mapped address into an IPv4 address.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
@@ -185,9 +185,9 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Linux reports errors of a connection that waits through accept; the next one may be well
+/// Whether the error belongs to one pending connection. Linux reports those through accept, and the next call may succeed
 /// (accept(2), "Error handling").
-fn is_the_connections(error: Errno) -> bool {
+fn is_of_a_connection(error: Errno) -> bool {
     matches!(
         error,
         Errno::INTR
@@ -204,13 +204,13 @@ fn is_the_connections(error: Errno) -> bool {
 }
 
 fn listener_error(error: Errno) -> ChannelError {
-    let words = match error {
+    let reason = match error {
         Errno::MFILE => "this process has no file descriptor left (ulimit -n)",
         Errno::NFILE => "this machine has no file descriptor left (fs.file-max)",
         _ => return ChannelError::Network(error.into()),
     };
     ChannelError::Network(io::Error::other(format!(
-        "cannot accept data connections: {words}"
+        "cannot accept data connections: {reason}"
     )))
 }
 
@@ -219,12 +219,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_range_is_read() {
+    fn the_ephemeral_range_is_read() {
         let range = parse_range("32768\t60999\n").unwrap();
         assert_eq!((range.first, range.last), (32768, 60999));
         for text in ["", "1", "a b", "0 7", "9 8", "1 65536"] {
             assert!(parse_range(text).is_none(), "{text}");
         }
-        assert!(systems_range().is_some());
+        assert!(ephemeral_range().is_some());
     }
 }

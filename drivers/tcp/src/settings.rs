@@ -1,4 +1,4 @@
-//! The driver's options, and how they get on a socket.
+//! The driver's options, and their application to sockets.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::socket::set_max_pacing_rate;
 
-/// What the options say.
+/// The values of the options.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub(crate) ports: Option<PortRange>,
@@ -27,7 +27,7 @@ pub struct Settings {
     rate: Option<u64>,
 }
 
-/// Ports, both ends included, in order.
+/// A range of ports, both ends included; `first <= last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PortRange {
     pub(crate) first: u16,
@@ -37,24 +37,24 @@ pub(crate) struct PortRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepAlive {
     Off,
-    /// With the machine's times.
+    /// With the machine's default times.
     On,
-    /// After so long a silence, and then as often.
+    /// After this idle time, and with this interval between probes.
     Every(Duration),
 }
 
-/// Who may set the options that place sockets.
+/// The audience of options for addresses and ports.
 const PLACES: Audience =
     Audience::Administrator("it says where the sockets of the server are, or what they claim");
 
-/// Who may set the sizes of the kernel's buffers. The kernel grants no more than `net.core.rmem_max` and
-/// `net.core.wmem_max`, which are for the administrator of the machine to set, so the bound is the largest value there is.
+/// The audience of buffer sizes. The kernel grants at most `net.core.rmem_max` and `net.core.wmem_max`, which the administrator
+/// of the machine sets, so the bound is the largest valid value.
 const BUFFERS: Audience = Audience::ClientUpTo {
     most: "1G",
     or: &["auto"],
 };
 
-/// The options of every driver over TCP; the table of this crate says more about them.
+/// The options of every driver over TCP. See the table in the crate's documentation.
 pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "port",
@@ -67,8 +67,7 @@ pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "bind",
         OptionKind::Word,
-        // A client could listen on networks that the administrator keeps data connections away from, or connect from an address
-        // that others trust.
+        // A client could listen on networks without data connections, or connect from an address that other hosts trust.
         PLACES,
         "The local address to listen at and to connect from, instead of the session's.",
         "192.0.2.1",
@@ -76,7 +75,7 @@ pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "advertise",
         OptionKind::Word,
-        // The reply would name another host as this server, to the other server of a third-party copy too.
+        // The reply would name another host as this server, also to the other server of a third-party copy.
         PLACES,
         "The address that peers are told to connect to, where it is another one (NAT).",
         "198.51.100.7",
@@ -105,7 +104,7 @@ pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "cc",
         OptionKind::Word,
-        // The kernel has a list of those that any program may use (net.ipv4.tcp_allowed_congestion_control).
+        // The kernel has a list of algorithms for unprivileged programs (net.ipv4.tcp_allowed_congestion_control).
         Audience::Client,
         "The congestion control.",
         "reno",
@@ -113,7 +112,7 @@ pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "nodelay",
         OptionKind::Word,
-        // It concerns the client's own segments only.
+        // It affects only the client's own segments.
         Audience::Client,
         "Sends small segments at once; on unless given.",
         "on",
@@ -121,7 +120,7 @@ pub const OPTIONS: [OptionDoc; 10] = [
     OptionDoc::new(
         "keepalive",
         OptionKind::Time,
-        // At most a segment each second, and a connection lives no longer for it: idle-timeout and stall-timeout end it.
+        // At most one segment per second. It does not prolong a connection: idle-timeout and stall-timeout end it.
         Audience::Client,
         "Asks a silent peer for a sign of life after so long; on takes the machine's times, off unless \
          given.",
@@ -137,11 +136,11 @@ pub const OPTIONS: [OptionDoc; 10] = [
     ),
 ];
 
-/// The kernel counts buffers in a signed integer, and doubles what it is asked for.
+/// The kernel stores buffer sizes in a signed integer, and doubles the requested size.
 const MAX_BUFFER: u32 = 1 << 30;
 
 impl Settings {
-    /// Reads them from the options of a driver that documents [`OPTIONS`].
+    /// Reads the options of a driver that documents [`OPTIONS`].
     ///
     /// # Errors
     ///
@@ -163,8 +162,8 @@ impl Settings {
         })
     }
 
-    /// Makes a socket with everything set that has to be set before it listens or connects.
-    /// Connections that a listener accepts inherit all of it.
+    /// Creates a socket, and sets all options that must be set before it listens or connects. Accepted connections inherit
+    /// them.
     pub(crate) fn socket(
         &self,
         address: &SocketAddr,
@@ -266,19 +265,19 @@ fn buffer_size(text: &str) -> Result<BufferSize, String> {
     }
 }
 
-/// Tries the name on a socket, so that a wrong one is found before a connection is wanted.
+/// Tries the name on a socket, so that a wrong name is refused when the stack is built.
 fn congestion_control(name: &str) -> Result<String, String> {
     let offer = || {
         let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
         let allowed = allowed.unwrap_or_default();
         format!("this machine allows: {}", allowed.trim())
     };
-    // The kernel's limit (TCP_CA_NAME_MAX); a longer name would be cut there.
+    // The kernel's limit (TCP_CA_NAME_MAX), which truncates longer names.
     if name.is_empty() || name.len() >= 16 {
         return Err(offer());
     }
     let Ok(socket) = stream_socket(AddressFamily::INET) else {
-        // The socket that will carry data has the last word.
+        // Checked again when a data channel is opened.
         return Ok(name.to_owned());
     };
     sockopt::set_tcp_congestion(&socket, name)
@@ -374,7 +373,7 @@ mod tests {
             ("rate", "1g"),
         ]);
         let socket = settings.unwrap().socket(&any, &session).unwrap();
-        // Linux doubles both, for its own accounts (socket(7)).
+        // Linux doubles both, for its overhead (socket(7)).
         assert_eq!(sockopt::socket_recv_buffer_size(&socket).unwrap(), 131_072);
         assert_eq!(sockopt::socket_send_buffer_size(&socket).unwrap(), 32768);
         assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), "reno");

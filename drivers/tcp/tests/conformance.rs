@@ -22,7 +22,7 @@ fn subject(stack: &str) -> Subject {
     Subject::new(registry.build(&spec).expect("drivers that are registered"))
 }
 
-/// At `::1`; where the machine has no such address, the suite runs over IPv4 once more, and says so.
+/// Listens on `::1`. On a machine without it, the suite prints a note and runs over IPv4 again.
 fn ipv6_or_not(stack: &str) -> Subject {
     let localhost = Ipv6Addr::LOCALHOST;
     match TcpListener::bind((localhost, 0)) {

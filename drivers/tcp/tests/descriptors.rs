@@ -1,4 +1,4 @@
-//! A process without descriptors. Alone in its file, since the limit is the whole process's.
+//! A process without free descriptors. The only test of its file, because the limit applies to the whole process.
 
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 

@@ -1,4 +1,4 @@
-//! What the options do on a network.
+//! The effects of the options on a network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -44,8 +44,7 @@ fn accept(listener: &mut StackListener) -> Box<dyn Channel> {
     })
 }
 
-/// Four consecutive ports that were free a moment ago: below those that the system hands out, of
-/// which thousands rest after a busy minute.
+/// Four consecutive free ports, below the ephemeral range, where thousands may be in TIME_WAIT.
 fn quiet_ports() -> (u16, u16) {
     const FIRST: u32 = 10_000;
     const FOURS: u32 = 5_000;
@@ -61,7 +60,7 @@ fn quiet_ports() -> (u16, u16) {
 
 #[test]
 fn a_port_range_is_used_up_and_then_exhausted() {
-    // Another process may take one of the ports; it does not do so three times in a row.
+    // Another process may take one of the ports, but hardly three times in a row.
     let is_used_up = (0..3).any(|_| {
         let (first, last) = quiet_ports();
         let stack = stack(&format!("tcp:port={first}-{last}"));
@@ -79,7 +78,7 @@ fn a_port_range_is_used_up_and_then_exhausted() {
         );
         let mut ports: Vec<u16> = listeners.iter().map(|one| one.address().port()).collect();
         assert!(ports.iter().all(|port| (first..=last).contains(port)));
-        // A port that is given back can be had again, also with a connection that is still open.
+        // A closed listener's port can be used again, also while one of its connections is open.
         let address = listeners[0].address();
         let _open = connect(&stack, address).unwrap();
         let _accepted = accept(&mut listeners[0]);
@@ -91,10 +90,10 @@ fn a_port_range_is_used_up_and_then_exhausted() {
     assert!(is_used_up);
 }
 
-/// When the system has no port left to give, those have to do.
+/// If the kernel has no ephemeral port left, ports with old connections are used.
 #[test]
 fn a_port_from_the_system_can_be_had_again_while_its_connections_are_open() {
-    // Another process may take the port; it does not do so three times in a row.
+    // Another process may take the port, but hardly three times in a row.
     let is_had_again = (0..3).any(|_| {
         let mut listener = listen(&stack("tcp"), LOCALHOST);
         let address = listener.address();
@@ -238,12 +237,12 @@ fn send_slowly(
             }
         }
     });
-    // It takes a millisecond without a limit; a burst at the start is the kernel's affair.
+    // It takes a millisecond without a limit. The kernel may send a burst at the start.
     assert!(start.elapsed() > Duration::from_millis(100));
     (sender, receiver)
 }
 
-/// A listener whose queue is full is as silent as a host that is down.
+/// A listener with a full queue does not answer, as a host that is down.
 fn silent_listener() -> (SocketAddr, OwnedFd, Vec<TcpStream>) {
     let flags = SocketFlags::CLOEXEC;
     let family = AddressFamily::INET;
@@ -299,7 +298,7 @@ fn connecting_ends_with_the_deadline_or_the_switch() {
     assert!(took < Duration::from_secs(1));
 }
 
-/// A connected channel and the plain socket of its peer, which has room for little.
+/// A connected channel, and the plain socket of its peer with a small buffer.
 fn with_plain_peer() -> (Box<dyn Channel>, OwnedFd) {
     let stack = stack("tcp");
     let mut listener = listen(&stack, LOCALHOST);
@@ -309,12 +308,12 @@ fn with_plain_peer() -> (Box<dyn Channel>, OwnedFd) {
     (accept(&mut listener), peer)
 }
 
-/// Resets the connection, and waits until the channel's socket has heard of it.
+/// Resets the connection, and waits until the channel's socket has received the reset.
 fn reset_by(peer: OwnedFd, channel: &dyn Channel) {
     sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
     drop(peer);
     let socket = channel.tcp_socket().unwrap();
-    // An error is told whatever is asked for.
+    // poll reports errors for any requested events.
     let mut polled = [PollFd::new(&socket, PollFlags::empty())];
     let patience = Timespec::try_from(Duration::from_secs(60)).unwrap();
     assert_eq!(poll(&mut polled, Some(&patience)), Ok(1));
@@ -324,7 +323,7 @@ fn reset_by(peer: OwnedFd, channel: &dyn Channel) {
 fn what_the_peers_host_acknowledged_is_delivered_also_after_a_reset() {
     let (mut channel, peer) = with_plain_peer();
     with_operation(|operation| channel.send(b"content", Body::Memory(b""), operation)).unwrap();
-    // The peer's host acknowledges it in its own time.
+    // The peer's host may delay the acknowledgement.
     while !channel.is_delivered() {
         thread::yield_now();
     }
@@ -337,7 +336,7 @@ fn what_the_peers_host_acknowledged_is_delivered_also_after_a_reset() {
 #[test]
 fn what_the_peers_host_had_no_room_for_is_not_delivered() {
     let (mut channel, peer) = with_plain_peer();
-    // More than the peer has room for, and less than fits into the buffer of this end.
+    // More than the peer's buffer, and less than the buffer of this end.
     let content = vec![0; 64 * 1024];
     with_operation(|operation| channel.send(&[], Body::Memory(&content), operation)).unwrap();
     assert!(!channel.is_delivered());

@@ -1,4 +1,4 @@
-//! One direction of a channel: a bounded queue of bytes with an end.
+//! One direction of a channel: a bounded queue of bytes.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};
@@ -30,7 +30,7 @@ impl Pipe {
         }
     }
 
-    /// Writes everything, and tells `moved` how much went in whenever something did.
+    /// Writes all bytes, and calls `moved` with the number of bytes of each step.
     pub(super) fn write(
         &self,
         mut bytes: &[u8],
@@ -55,7 +55,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Reads what there is, at least one byte; 0 at the end of the stream.
+    /// Reads the available bytes, at least one; returns 0 at the end of the stream.
     pub(super) fn read(
         &self,
         buffer: &mut [u8],
@@ -78,7 +78,7 @@ impl Pipe {
         }
     }
 
-    /// No more will be written.
+    /// Ends the stream.
     pub(super) fn finish(&self) -> Result<(), ChannelError> {
         let mut state = lock(&self.state);
         state.is_finished = true;
@@ -89,7 +89,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// No more will be read.
+    /// Closes the reading end.
     pub(super) fn close_reader(&self) {
         let mut state = lock(&self.state);
         state.has_no_reader = true;
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// Fills `buffer`, which is not longer than what there is.
+    /// Fills `buffer`, which must not be longer than the queue.
     fn take(&mut self, buffer: &mut [u8]) {
         let (first, second) = self.bytes.as_slices();
         let split = first.len().min(buffer.len());

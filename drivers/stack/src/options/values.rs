@@ -11,9 +11,8 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     scaled(text, 1024).ok_or_else(|| "it is not a number of bytes".to_owned())
 }
 
-/// A data rate, in bytes per second. A plain number is bytes per second; with `k`, `m` or `g` it is
-/// the nominal rate of a circuit in bits per second, in powers of 1000: `5g` is 625,000,000 bytes
-/// per second.
+/// A data rate, in bytes per second. A plain number is in bytes per second. With `k`, `m` or `g` it is in bits per second, in
+/// powers of 1000, as circuits are specified: `5g` is 625,000,000 bytes per second.
 ///
 /// # Errors
 ///
@@ -94,7 +93,7 @@ fn scaled(text: &str, thousand: u64) -> Option<u64> {
         b'g' | b'G' => (&text[..text.len() - 1], 3),
         _ => (text, 0),
     };
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     if (exponent > 0 && thousand == 0) || !number.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }

@@ -17,7 +17,7 @@ fn build(stack: &str) -> Result<Stack, StackError> {
 }
 
 #[test]
-fn builds_what_is_there() {
+fn builds_registered_drivers() {
     for stack in [
         "null",
         "memory",
@@ -28,7 +28,7 @@ fn builds_what_is_there() {
 }
 
 #[test]
-fn says_what_is_wrong_and_what_there_is() {
+fn errors_name_the_cause_and_the_alternatives() {
     for (stack, words) in [
         (
             "tpc:port=1",
@@ -79,7 +79,7 @@ fn a_driver_without_options_says_so() {
 }
 
 #[test]
-fn the_allow_list_goes_before_what_exists() {
+fn the_allow_list_is_checked_before_existence() {
     let allowed = ["memory".to_owned()];
     let check = |stack| registry().check_allowed(&StackSpec::parse(stack).unwrap(), &allowed);
     assert_eq!(check("memory,memory"), Ok(()));
@@ -90,7 +90,7 @@ fn the_allow_list_goes_before_what_exists() {
 }
 
 #[test]
-fn rules_are_for_drivers_that_there_are() {
+fn rules_must_name_registered_drivers() {
     let check = |rules: &str| registry().check_rules(&rules.parse().unwrap());
     assert_eq!(check("memory:buffer<=1M"), Ok(()));
     assert_eq!(
@@ -104,7 +104,7 @@ fn rules_are_for_drivers_that_there_are() {
 }
 
 #[test]
-fn clients_set_what_is_documented_to_be_for_them_unless_rules_say_otherwise() {
+fn clients_set_options_for_clients_unless_rules_decide_otherwise() {
     let check = |stack: &str, rules: &[&str]| {
         let rules: Vec<_> = rules.iter().map(|rules| rules.parse().unwrap()).collect();
         registry()
@@ -171,7 +171,7 @@ fn networks() -> Registry {
 }
 
 #[test]
-fn the_administrators_options_hold_for_the_stacks_of_clients() {
+fn the_administrators_options_apply_to_stacks_of_clients() {
     let carried = |stack: &str, own: &str| {
         let [stack, own] = [stack, own].map(|stack| StackSpec::parse(stack).unwrap());
         networks()
@@ -229,7 +229,7 @@ fn options() -> impl Strategy<Value = Vec<(String, String)>> {
 }
 
 #[test]
-fn a_later_driver_takes_the_place_of_an_earlier_one() {
+fn a_later_driver_replaces_an_earlier_one() {
     let mut registry = registry();
     registry.register(Memory);
     assert_eq!(registry.names(), "null, fault, memory");
