@@ -32,7 +32,7 @@ const WARM_FILES: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct LookAhead {
     /// How many more cached files end the looking ahead; 0 while it is off.
-    left: AtomicU32,
+    remaining: AtomicU32,
     queue: Mutex<Queue>,
 }
 
@@ -48,13 +48,13 @@ struct Queue {
 impl LookAhead {
     /// Whether reading ahead is likely to help.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.left.load(Ordering::Relaxed) > 0
+        self.remaining.load(Ordering::Relaxed) > 0
     }
 
     /// Records that a file was opened for sending; one that is not cached turns looking ahead on.
     pub(crate) fn note(&self, file: &OpenedFile) {
         if !self.is_wanted() && is_cold(file) {
-            self.left.store(WARM_FILES, Ordering::Relaxed);
+            self.remaining.store(WARM_FILES, Ordering::Relaxed);
         }
     }
 
@@ -92,14 +92,14 @@ impl LookAhead {
 
     fn read(&self, file: &OpenedFile) {
         if is_cold(file) {
-            self.left.store(WARM_FILES, Ordering::Relaxed);
+            self.remaining.store(WARM_FILES, Ordering::Relaxed);
             let length = file.size_at_open().min(AHEAD_BYTES);
             // A hint: failure has no effect on the transfer.
             let _ = rustix::fs::fadvise(file, 0, length.try_into().ok(), Advice::WillNeed);
         } else {
             let less = |left: u32| left.checked_sub(1);
             let _ = self
-                .left
+                .remaining
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
@@ -248,10 +248,10 @@ mod tests {
             return;
         }
         assert!(fixture.holds_for_a_cold_file(|name| {
-            fixture.ahead.left.store(1, Ordering::Relaxed);
+            fixture.ahead.remaining.store(1, Ordering::Relaxed);
             fixture.begin(&["missing", name]);
             fixture.wait_until_idle();
-            let was_cold = fixture.ahead.left.load(Ordering::Relaxed) == WARM_FILES;
+            let was_cold = fixture.ahead.remaining.load(Ordering::Relaxed) == WARM_FILES;
             if was_cold {
                 fixture.wait_until(|| !is_cold(&fixture.open(name)));
             }
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn cached_files_turn_looking_ahead_off() {
         let fixture = Fixture::new();
-        fixture.ahead.left.store(WARM_FILES, Ordering::Relaxed);
+        fixture.ahead.remaining.store(WARM_FILES, Ordering::Relaxed);
         for number in 0..WARM_FILES {
             assert!(fixture.ahead.is_wanted());
             let name = number.to_string();

@@ -111,7 +111,7 @@ mod tests {
                 .run(move || report.send(thread::current().id()).expect("the test waits"))
                 .expect("a thread");
             names.push(reports.recv().expect("the job runs"));
-            while threads.shared.state.lock().expect("not poisoned").idle == 0 {
+            while lock(&threads.shared.state).idle == 0 {
                 thread::yield_now();
             }
         }
