@@ -161,7 +161,7 @@ mod tests {
 
     const MACHINE: &[&str] = &["198.51.100.7", "2001:db8::7", "127.0.0.1", "::1", "fe80::7"];
     const ADVERTISED: &[&str] = &["203.0.113.7"];
-    const STRANGER: &str = "192.0.2.1";
+    const REMOTE: &str = "192.0.2.1";
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -199,7 +199,7 @@ mod tests {
             "2001:0:7f00:1::",
             "2001:0:c000:201::80ff:fffe",
         ] {
-            let refusal = check(STRANGER, &[], peer).unwrap_err();
+            let refusal = check(REMOTE, &[], peer).unwrap_err();
             assert_eq!(refusal, Unreachable::Loopback(address(peer)));
             assert!(refusal.to_string().contains("data-hosts"), "{refusal}");
         }
@@ -209,7 +209,7 @@ mod tests {
             "febf::1",
             "::ffff:169.254.0.1",
         ] {
-            let refusal = check(STRANGER, &[], peer).unwrap_err();
+            let refusal = check(REMOTE, &[], peer).unwrap_err();
             assert_eq!(refusal, Unreachable::LinkLocal(address(peer)));
         }
         for peer in [
@@ -220,7 +220,7 @@ mod tests {
             "64:ff9b::c633:6407",
             "64:ff9b:1::c633:6407",
         ] {
-            let refusal = check(STRANGER, &[], peer).unwrap_err();
+            let refusal = check(REMOTE, &[], peer).unwrap_err();
             assert_eq!(refusal, Unreachable::Own(address(peer)));
         }
         for peer in [
@@ -235,7 +235,7 @@ mod tests {
             "2001:0:c000:201::3fff:fdfe",
             "64:ff9b:1::c000:201",
         ] {
-            assert_eq!(check(STRANGER, &[], peer), Ok(()), "{peer}");
+            assert_eq!(check(REMOTE, &[], peer), Ok(()), "{peer}");
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
             "2002::1",
         ] {
             let named = ["0.0.0.0/0", "::/0", "224.0.0.1", "0.0.0.0", "ff02::1"];
-            for client in ["127.0.0.1", "::1", STRANGER] {
+            for client in ["127.0.0.1", "::1", REMOTE] {
                 let refusal = check(client, &named, peer).unwrap_err();
                 assert_eq!(refusal, Unreachable::NoHost(address(peer)));
             }
@@ -292,8 +292,8 @@ mod tests {
             ("198.51.100.7", "198.51.100.7"),
             ("203.0.113.7", "203.0.113.7"),
         ] {
-            check(STRANGER, &[], peer).unwrap_err();
-            assert_eq!(check(STRANGER, &[block], peer), Ok(()), "{block} {peer}");
+            check(REMOTE, &[], peer).unwrap_err();
+            assert_eq!(check(REMOTE, &[block], peer), Ok(()), "{block} {peer}");
         }
         for (block, peer) in [
             ("0.0.0.0/0", "127.0.0.1"),
@@ -303,7 +303,7 @@ mod tests {
             ("fe00::/8", "fe80::1"),
             ("198.51.100.0/24", "198.51.100.7"),
         ] {
-            check(STRANGER, &[block], peer).expect_err(block);
+            check(REMOTE, &[block], peer).expect_err(block);
         }
     }
 
@@ -355,7 +355,7 @@ mod tests {
             };
             // It may give a special address as well, so ordinary addresses may be refused.
             prop_assume!(!(may_have_other_length && model.is_ok()));
-            let found = check(STRANGER, &[], &peer.to_string());
+            let found = check(REMOTE, &[], &peer.to_string());
             prop_assert!(found == model || may_have_other_length && found.is_err(), "{peer}: {found:?}");
         }
 
@@ -367,7 +367,7 @@ mod tests {
                 1 => within(0xff << 120, 8),
                 _ => within(0, 96),
             }));
-            prop_assert!(check(STRANGER, &["::/0"], &peer.to_string()).is_err());
+            prop_assert!(check(REMOTE, &["::/0"], &peer.to_string()).is_err());
         }
     }
 }

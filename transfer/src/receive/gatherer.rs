@@ -275,14 +275,14 @@ mod tests {
     }
 
     /// Distributes the pieces of a file among channels.
-    fn dealt(choices: &[usize], channels: usize, present: &RangeSet) -> Vec<Vec<u64>> {
-        let mut dealt = vec![Vec::new(); channels];
+    fn distribute(choices: &[usize], channels: usize, present: &RangeSet) -> Vec<Vec<u64>> {
+        let mut distributed = vec![Vec::new(); channels];
         for (number, choice) in (0..).zip(choices) {
             if !present.contains(&(number * PIECE..(number + 1) * PIECE)) {
-                dealt[choice % channels].push(number);
+                distributed[choice % channels].push(number);
             }
         }
-        dealt
+        distributed
     }
 
     #[test]
@@ -325,10 +325,10 @@ mod tests {
             there in (0_u64..200, 0_u64..50),
         ) {
             let present = RangeSet::from(there.0 * PIECE..(there.0 + there.1) * PIECE);
-            let dealt = dealt(&choices, channels, &present);
-            let mut expected = dealt.concat();
+            let distributed = distribute(&choices, channels, &present);
+            let mut expected = distributed.concat();
             expected.sort_unstable();
-            let written = gather(dealt, &present, channels + spare, Duration::from_secs(600));
+            let written = gather(distributed, &present, channels + spare, Duration::from_secs(600));
             prop_assert_eq!(written, expected);
         }
     }

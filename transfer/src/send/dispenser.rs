@@ -109,18 +109,18 @@ mod tests {
 
     use super::*;
 
-    fn deal(dispenser: &Dispenser, stripe: usize, portion: &Portion) -> Vec<Range<u64>> {
+    fn pieces(dispenser: &Dispenser, stripe: usize, portion: &Portion) -> Vec<Range<u64>> {
         std::iter::from_fn(|| dispenser.next(stripe, portion)).collect()
     }
 
     #[test]
-    fn blocked_pieces_lie_where_the_standard_puts_them() {
+    fn blocked_pieces_have_the_offsets_of_the_standard() {
         let layout = StripeLayout::Blocked {
             block_bytes: 1_048_576,
         };
         let dispenser = Dispenser::new(5_000_000, 2, layout);
         let starts = |stripe| {
-            deal(&dispenser, stripe, &Portion::fixed(4_000_000))
+            pieces(&dispenser, stripe, &Portion::fixed(4_000_000))
                 .iter()
                 .map(|p| p.start)
                 .collect::<Vec<_>>()
@@ -152,20 +152,20 @@ mod tests {
             },
         ] {
             let dispenser = Dispenser::new(length, 64, layout);
-            let mut dealt = 0;
+            let mut taken = 0;
             for stripe in 0..64 {
                 while let Some(piece) = dispenser.next(stripe, &Portion::fixed(u64::MAX)) {
                     assert!(piece.end <= length);
-                    dealt += piece.end - piece.start;
+                    taken += piece.end - piece.start;
                 }
             }
-            assert_eq!(dealt, length);
+            assert_eq!(taken, length);
         }
     }
 
     proptest! {
         #[test]
-        fn every_byte_is_dealt_once(
+        fn every_byte_is_taken_once(
             length in 0_u64..5000,
             piece in 1_u64..700,
             channels in 1_usize..4,
@@ -177,15 +177,15 @@ mod tests {
             });
             let dispenser = Dispenser::new(length, stripes, layout);
             let portion = Portion::new(piece, channels, channels * stripes);
-            let mut dealt = RangeSet::new();
+            let mut taken = RangeSet::new();
             for stripe in 0..stripes {
-                for range in deal(&dispenser, stripe, &portion) {
+                for range in pieces(&dispenser, stripe, &portion) {
                     prop_assert!(!range.is_empty());
-                    prop_assert!(dealt.insert_disjoint(range).is_ok());
+                    prop_assert!(taken.insert_disjoint(range).is_ok());
                 }
             }
-            prop_assert_eq!(dealt.missing_in(0..length).next(), None);
-            prop_assert_eq!(dealt.end(), length);
+            prop_assert_eq!(taken.missing_in(0..length).next(), None);
+            prop_assert_eq!(taken.end(), length);
         }
     }
 }
@@ -198,17 +198,17 @@ mod loom_models {
     use super::*;
 
     #[test]
-    fn two_workers_never_draw_the_same_bytes() {
+    fn two_workers_never_take_the_same_bytes() {
         loom::model(|| {
             let dispenser = Arc::new(Dispenser::new(30, 1, StripeLayout::Partitioned));
-            let draw = |dispenser: Arc<Dispenser>, bytes| {
+            let take = |dispenser: Arc<Dispenser>, bytes| {
                 move || {
                     let portion = Portion::fixed(bytes);
                     std::iter::from_fn(|| dispenser.next(0, &portion)).collect::<Vec<_>>()
                 }
             };
-            let other = thread::spawn(draw(dispenser.clone(), 10));
-            let mut pieces = draw(dispenser, 20)();
+            let other = thread::spawn(take(dispenser.clone(), 10));
+            let mut pieces = take(dispenser, 20)();
             pieces.extend(other.join().expect("no panic"));
             pieces.sort_by_key(|piece| piece.start);
             let ends = pieces.iter().map(|piece| piece.end);

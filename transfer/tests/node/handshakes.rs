@@ -219,7 +219,7 @@ fn a_peer_with_another_identity_ends_the_transfer_with_the_reason() {
                 let receiver = site.start(image(receive("b"), mode, 1));
                 let start = Instant::now();
                 connect(address, WRONG).expect_err("it is refused");
-                call(address, b"and later a stranger");
+                call(address, b"and later another one");
                 let reason = refused(receiver.finish());
                 assert_eq!(reason, "password: the password is not pail");
                 assert!(start.elapsed() < PATIENCE / 2);
