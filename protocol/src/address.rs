@@ -77,6 +77,12 @@ impl StripeAddresses {
     }
 }
 
+impl From<SocketAddr> for StripeAddresses {
+    fn from(address: SocketAddr) -> Self {
+        Self(vec![address])
+    }
+}
+
 /// Why an address of a command cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {

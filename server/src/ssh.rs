@@ -16,7 +16,7 @@ use crate::config::{Config, ServeArguments};
 use crate::sandbox::{self, LocalFiles};
 use crate::serve::ServeError;
 use crate::server::PreparedServer;
-use crate::session::{LocalUser, Stream, beginning};
+use crate::session::{LocalUser, Stream, home_directory};
 use crate::telemetry::Logging;
 
 /// The client's address and port, and the server's, as sshd says them.
@@ -76,7 +76,7 @@ fn local_user(config: &Config) -> LocalUser {
         .as_ref()
         .and_then(|user| user.dir.strip_prefix(&config.root).ok());
     LocalUser {
-        home: home.map_or_else(RemotePath::root, beginning),
+        home: home.map_or_else(RemotePath::root, home_directory),
         name: user.map_or_else(|| uid.to_string(), |user| user.name),
     }
 }

@@ -8,7 +8,7 @@ use gridhaul_storage::ChecksumAlgorithm;
 
 /// What the answer depends on.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told {
+pub(super) struct Conditions {
     pub(super) logged_in: bool,
     /// `DCAU` may come now.
     pub(super) has_dcau: bool,
@@ -25,9 +25,9 @@ pub(super) struct Told {
 
 /// What this server can do. Checksums are told to those who have logged in, as globus-gridftp-server
 /// 13.24 does; the order is its order.
-pub(super) fn features(told: &Told) -> Reply {
+pub(super) fn features(conditions: &Conditions) -> Reply {
     let mut features = Vec::new();
-    if told.logged_in {
+    if conditions.logged_in {
         features.push(Feature::Checksums(checksums()));
     }
     let simple = |feature| Feature::Simple(feature);
@@ -46,13 +46,13 @@ pub(super) fn features(told: &Told) -> Reply {
     features.extend(Text::new("EN").map(Feature::Languages));
     // After a GSI login clients take DCAU A for granted where they find this. In clear sessions they
     // look for it before they ask for DCAU with the credential of DCSC.
-    if told.has_dcau {
+    if conditions.has_dcau {
         features.push(simple(SimpleFeature::Dcau));
     }
     features.extend([
         simple(SimpleFeature::Parallel),
         simple(SimpleFeature::Size),
-        Feature::Facts(facts(told.facts)),
+        Feature::Facts(facts(conditions.facts)),
         simple(SimpleFeature::Eret),
         simple(SimpleFeature::Esto),
         simple(SimpleFeature::Spas),
@@ -61,14 +61,17 @@ pub(super) fn features(told: &Told) -> Reply {
         simple(SimpleFeature::Mdtm),
         Feature::DelayedPassive,
     ]);
-    if told.has_rdma {
+    if conditions.has_rdma {
         features.push(simple(SimpleFeature::Radr));
     }
     // RFC 4217 6.
-    let mechanisms = [(told.offers_gsi, "GSSAPI"), (told.offers_tls, "TLS")];
+    let mechanisms = [
+        (conditions.offers_gsi, "GSSAPI"),
+        (conditions.offers_tls, "TLS"),
+    ];
     let offered = mechanisms.into_iter().filter(|(offered, _)| *offered);
     features.extend(offered.filter_map(|(_, name)| Text::new(name).map(Feature::Authentication)));
-    if told.has_tls {
+    if conditions.has_tls {
         features.extend([simple(SimpleFeature::Pbsz), simple(SimpleFeature::Prot)]);
     }
     feature::reply(&features)
@@ -111,9 +114,9 @@ mod tests {
 
     #[test]
     fn clients_find_what_they_look_for() {
-        let reply = features(&Told {
+        let reply = features(&Conditions {
             logged_in: true,
-            ..Told::default()
+            ..Conditions::default()
         });
         let text = String::from_utf8(reply.encode()).expect("ASCII");
         for line in [
@@ -134,17 +137,19 @@ mod tests {
 
     #[test]
     fn what_is_secure_is_told_where_it_is_to_be_had() {
-        let text = |told: &Told| String::from_utf8(features(told).encode()).expect("ASCII");
-        let gsi = text(&Told {
+        let text = |conditions: &Conditions| {
+            String::from_utf8(features(conditions).encode()).expect("ASCII")
+        };
+        let gsi = text(&Conditions {
             has_dcau: true,
-            ..Told::default()
+            ..Conditions::default()
         });
         assert!(gsi.contains(" DCAU\r\n") && !gsi.contains("AUTH"), "{gsi}");
-        let both = text(&Told {
+        let both = text(&Conditions {
             offers_gsi: true,
             offers_tls: true,
             has_tls: true,
-            ..Told::default()
+            ..Conditions::default()
         });
         for line in [
             " AUTH GSSAPI\r\n",
@@ -160,11 +165,11 @@ mod tests {
     #[test]
     fn rdma_is_told_where_it_is_to_be_had() {
         let text = |has_rdma| {
-            let told = Told {
+            let conditions = Conditions {
                 has_rdma,
-                ..Told::default()
+                ..Conditions::default()
             };
-            String::from_utf8(features(&told).encode()).expect("ASCII")
+            String::from_utf8(features(&conditions).encode()).expect("ASCII")
         };
         assert!(text(true).contains(" RADR\r\n"));
         assert!(!text(false).contains("RADR"));
@@ -172,7 +177,7 @@ mod tests {
 
     #[test]
     fn checksums_are_not_told_to_strangers() {
-        let reply = features(&Told::default());
+        let reply = features(&Conditions::default());
         assert!(!String::from_utf8_lossy(&reply.encode()).contains("CKSM"));
     }
 }

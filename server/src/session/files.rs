@@ -1,5 +1,5 @@
-//! Work on files that is not a transfer: it blocks, so it runs on threads for that ([`crate::threads`]), one piece
-//! at a time for each session.
+//! Work on files that is not a transfer. It blocks, so it runs on threads for file work ([`crate::threads`]), one piece at
+//! a time for each session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,85 +13,79 @@ use rustix::io::Errno;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::control::Control;
-use super::{End, Session, User, replies};
+use super::call::Call;
+use super::end::End;
+use super::replies;
 use crate::shutdown::Phase;
 
 /// What a piece of work may use.
 pub(super) struct Files {
     pub(super) node: Arc<dyn NodeSession>,
     pub(super) storage: Arc<dyn Storage>,
-    /// Thrown when the client says ABOR, or is gone.
+    /// Thrown when the client sends `ABOR`, or is gone.
     pub(super) cancel: Cancel,
 }
 
-/// What a client hears from time to time while it waits.
-pub(super) struct News {
+/// Preliminary replies to a client that waits.
+pub(super) struct Progress {
     interval: Duration,
-    tell: Box<dyn Fn() -> Reply + Send + Sync>,
+    reply: Box<dyn Fn() -> Reply + Send + Sync>,
 }
 
-impl News {
+impl Progress {
     pub(super) fn every(
         interval: Duration,
-        tell: impl Fn() -> Reply + Send + Sync + 'static,
+        reply: impl Fn() -> Reply + Send + Sync + 'static,
     ) -> Self {
         Self {
             interval,
-            tell: Box::new(tell),
+            reply: Box::new(reply),
         }
     }
 }
 
-impl Session {
-    /// Carries out a command on a path, without argument on the current directory.
+impl Call<'_> {
+    /// Carries out a command on a path, or on the current directory.
     pub(super) async fn on_path(
         &mut self,
-        control: &mut Control,
-        user: &User,
         argument: Option<&PathArgument>,
         work: impl FnOnce(&Files, &RemotePath) -> Result<Reply, StorageError> + Send + 'static,
     ) -> Result<Reply, End> {
-        Ok(match user.path(argument) {
+        Ok(match self.user.path(argument) {
             Ok(path) => self
-                .work(control, user, move |files| work(files, &path))
+                .work(move |files| work(files, &path))
                 .await?
                 .unwrap_or_else(|error| replies::storage_error(&error)),
             Err(error) => replies::storage_error(&error),
         })
     }
 
-    /// Does a piece of work on files while the control channel is read.
+    /// Runs work on files while the control channel is read.
     pub(super) async fn work<T: Send + 'static>(
         &mut self,
-        control: &mut Control,
-        user: &User,
         work: impl FnOnce(&Files) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<Result<T, StorageError>, End> {
         let now = std::future::ready(());
-        self.work_in_turn(control, user, now, None, |files, ()| work(files))
-            .await
+        self.work_after(now, None, |files, ()| work(files)).await
     }
 
-    /// The same for work that has to wait for its turn, and takes so long that the client wants to hear
-    /// of it.
-    pub(super) async fn work_in_turn<P: Send + 'static, T: Send + 'static>(
+    /// The same for work that has to wait for `turn`, and may take so long that the client wants to see progress.
+    pub(super) async fn work_after<P: Send + 'static, T: Send + 'static>(
         &mut self,
-        control: &mut Control,
-        user: &User,
         turn: impl Future<Output = P>,
-        news: Option<News>,
+        progress: Option<Progress>,
         work: impl FnOnce(&Files, P) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<Result<T, StorageError>, End> {
         let cancel = Cancel::new();
-        let node = Arc::clone(&user.node);
+        let node = Arc::clone(&self.user.node);
         let files = Files {
             storage: node.storage(),
             node,
             cancel: cancel.clone(),
         };
         let given_up = Notify::new();
-        let (threads, source) = (&self.shared.threads, &user.source);
+        let threads = &self.context.shared.threads;
+        let source = &self.user.source;
         let ready = async { (turn.await, threads.file_thread(source).await) };
         let job = async {
             let (turn, thread) = tokio::select! {
@@ -100,7 +94,7 @@ impl Session {
                 () = given_up.notified() => return Err(StorageError::new("read", Errno::CANCELED)),
             };
             let done = thread.run(move || work(&files, turn)).await;
-            // The session goes on after a panic.
+            // The session continues after a panic.
             done.unwrap_or_else(|| Err(StorageError::new("thread", Errno::IO)))
         };
         let mut job = std::pin::pin!(job);
@@ -108,30 +102,33 @@ impl Session {
             cancel.cancel();
             given_up.notify_one();
         };
-        let mut due = news.as_ref().map(|news| Instant::now() + news.interval);
+        let mut due = progress
+            .as_ref()
+            .map(|progress| Instant::now() + progress.interval);
         loop {
             tokio::select! {
                 biased;
                 done = &mut job => return Ok(done),
-                received = control.receive(), if control.has_room() => {
+                received = self.control.receive(), if self.control.has_room() => {
+                    let control = &self.control;
                     if received.is_err() || control.is_closed_by_client() || control.abort_waits() {
                         give_up();
                     }
                     received?;
                 }
-                Some(news) = next(news.as_ref(), due) => {
-                    due = Some(Instant::now() + news.interval);
-                    self.send(control, &(news.tell)());
-                    control.flush().await?;
+                Some(progress) = next(progress.as_ref(), due) => {
+                    due = Some(Instant::now() + progress.interval);
+                    self.context.send(self.control, &(progress.reply)());
+                    self.control.flush().await?;
                 }
-                () = self.phase.reached(Phase::Cancelling), if !cancel.is_cancelled() => give_up(),
+                () = self.context.phase.reached(Phase::Cancelling), if !cancel.is_cancelled() => give_up(),
             }
         }
     }
 }
 
-/// Waits until there is something to tell.
-async fn next(news: Option<&News>, due: Option<Instant>) -> Option<&News> {
+/// Waits until progress is due.
+async fn next(progress: Option<&Progress>, due: Option<Instant>) -> Option<&Progress> {
     tokio::time::sleep_until(due?).await;
-    news
+    progress
 }

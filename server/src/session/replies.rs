@@ -1,6 +1,6 @@
-//! What clients are told: the reply code and text of every error, in one place each.
+//! The code and text of every error reply, in one place each, and the replies that several commands share.
 //!
-//! Clients decide by the operating system's own words, so these are in every text.
+//! Clients search replies for the operating system's error messages, so every text has them.
 
 use std::io;
 
@@ -8,9 +8,46 @@ use gridhaul_protocol::negotiated::Refusal;
 use gridhaul_protocol::path::{PathArgument, RemotePath};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_stack::{ChannelError, ConnectError, StackError};
-use gridhaul_storage::StorageError;
+use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{CancelReason, ListenFailure, PeerError, SequenceError, TransferError};
 use rustix::io::Errno;
+
+/// The answer to most commands that changed something.
+pub(crate) fn ok() -> Reply {
+    Reply::new(250, "OK.")
+}
+
+pub(crate) fn noop() -> Reply {
+    Reply::new(200, "NOOP command successful.")
+}
+
+pub(crate) fn login_required() -> Reply {
+    Reply::new(530, "Please login with USER and PASS.")
+}
+
+/// `ABOR` came before the command was carried out.
+pub(crate) fn aborted_early() -> Reply {
+    Reply::new(426, "Aborted before it began.")
+}
+
+/// Clients ignore replies of 1yz that they do not know. It shows people and proxies that the connection is alive.
+pub(crate) fn queued(ahead: usize) -> Reply {
+    Reply::new(120, format!("Transfer queued; {ahead} ahead."))
+}
+
+pub(crate) fn server_failed() -> Reply {
+    Reply::new(451, "Command failed. : the server failed.")
+}
+
+/// As observed from globus-gridftp-server 13.24, with the names of this server.
+pub(crate) fn unknown_algorithm() -> Reply {
+    let names = ChecksumAlgorithm::ALL.map(|algorithm| algorithm.name());
+    let names = names.join(", ");
+    Reply::new(
+        500,
+        format!("Unknown checksum algorithm requested. There are: {names}."),
+    )
+}
 
 /// A name-space command failed: `MKD`, `MLST`, `DELE`, ...
 pub(crate) fn storage_error(error: &StorageError) -> Reply {

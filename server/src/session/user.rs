@@ -1,5 +1,7 @@
 //! The user of a session, after login.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use gridhaul_protocol::negotiated::Channels;
@@ -10,33 +12,54 @@ use gridhaul_transfer::NodeSession;
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
-/// A new file's name begins so where the client names none.
+use super::initiator::Initiator;
+
+/// Prefix of the name of a new file that the client does not name.
 const NEW_FILE: &[u8] = b"upload";
 
-/// A client that has logged in.
+/// A user whom another program has authenticated: sshd.
 #[derive(Debug, Clone)]
+pub(crate) struct LocalUser {
+    pub(crate) name: String,
+    /// The directory in which the session starts.
+    pub(crate) home: RemotePath,
+}
+
+/// A client that has logged in.
+#[derive(Debug)]
 pub(super) struct User {
     pub(super) name: String,
-    /// It was let in without a proof.
+    /// The client proved no identity.
     pub(super) is_anonymous: bool,
-    /// Whom its shares are counted for.
+    /// The identity that the client proved with GSI.
+    pub(super) initiator: Option<Arc<Initiator>>,
+    /// The source that its shares are counted for.
     pub(super) source: Source,
     pub(super) node: Arc<dyn NodeSession>,
-    /// What `~` stands for.
+    /// The meaning of `~`.
     pub(super) home: RemotePath,
+    /// The current directory.
     pub(super) directory: RemotePath,
 }
 
+/// A home directory as a path of the session; the root if it cannot be one.
+pub(crate) fn home_directory(home: &Path) -> RemotePath {
+    let root = RemotePath::root();
+    PathArgument::new(home.as_os_str().as_bytes())
+        .and_then(|home| root.join(&home, &root).ok())
+        .map_or_else(RemotePath::root, |home| home.without_parents())
+}
+
 impl User {
-    /// Does with the data channels what was decided.
+    /// Closes the data channels and listeners if a command made them useless.
     pub(super) fn settle(&self, channels: Channels) {
         if channels == Channels::Release {
             self.node.release();
         }
     }
 
-    /// A path that nothing has: that of the argument, or one in the current directory, with 64 random bits behind it.
-    /// Another user cannot guess it and create something there first.
+    /// An unused path: the argument, or a name in the current directory, followed by 64 random bits. Another user cannot
+    /// guess it and create a file there first.
     pub(super) fn new_path(
         &self,
         argument: Option<&PathArgument>,
@@ -44,7 +67,7 @@ impl User {
         let mut random = [0; 8];
         let filled = rustix::rand::getrandom(&mut random, GetRandomFlags::empty())
             .map_err(|errno| StorageError::new("getrandom", errno))?;
-        // getrandom(2): up to 256 bytes come whole.
+        // getrandom(2): a request for up to 256 bytes is never answered in part.
         if filled < random.len() {
             return Err(StorageError::new("getrandom", Errno::AGAIN));
         }
@@ -55,7 +78,7 @@ impl User {
         self.path(Some(&name))
     }
 
-    /// The path that an argument means; without one, the current directory.
+    /// The absolute path of an argument; without one, the current directory.
     pub(super) fn path(&self, argument: Option<&PathArgument>) -> Result<RemotePath, StorageError> {
         match argument {
             Some(argument) => self

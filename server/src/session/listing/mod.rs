@@ -13,6 +13,7 @@ mod entry;
 mod lines;
 mod pattern;
 mod runs;
+mod source;
 mod stream;
 mod tree;
 
@@ -20,4 +21,5 @@ pub(super) use entry::{Clock, Kind, append_long, facts, link_target};
 pub(super) use lines::{Form, Style};
 #[cfg(any(test, fuzzing))]
 pub(super) use pattern::Pattern;
+pub(super) use source::line_source;
 pub(super) use stream::Listing;

@@ -25,7 +25,7 @@ pub(super) enum Due {
 
 /// The clock of one transfer.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct Timers {
     notice: Option<(Instant, usize)>,
     performance: Option<Pace>,
     restart: Option<Pace>,
@@ -51,7 +51,7 @@ struct Stall {
     bytes: u64,
 }
 
-impl Watch {
+impl Timers {
     /// The clock for a transfer that receives a file, or sends one. `stall` is the time in which a
     /// number of bytes must move.
     pub(super) fn new(settings: &Settings, receives: bool, stall: (Duration, u64)) -> Self {
@@ -161,57 +161,60 @@ mod tests {
         }
     }
 
-    async fn seconds_until(watch: &mut Watch, wanted: Due) -> u64 {
+    async fn seconds_until(timers: &mut Timers, wanted: Due) -> u64 {
         let begin = Instant::now();
-        while watch.due().await != wanted {}
+        while timers.due().await != wanted {}
         begin.elapsed().as_secs()
     }
 
     #[tokio::test(start_paused = true)]
     async fn markers_come_every_five_seconds_in_mode_e() {
-        let mut watch = Watch::new(&settings(TransferMode::Extended), true, STALL);
-        assert!(watch.marks);
-        watch.start();
-        assert_eq!(seconds_until(&mut watch, Due::Performance).await, 5);
-        assert_eq!(seconds_until(&mut watch, Due::Performance).await, 5);
-        assert_eq!(seconds_until(&mut watch, Due::Restart).await, 0);
+        let mut timers = Timers::new(&settings(TransferMode::Extended), true, STALL);
+        assert!(timers.marks);
+        timers.start();
+        assert_eq!(seconds_until(&mut timers, Due::Performance).await, 5);
+        assert_eq!(seconds_until(&mut timers, Due::Performance).await, 5);
+        assert_eq!(seconds_until(&mut timers, Due::Restart).await, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn stream_mode_has_no_markers() {
-        let mut watch = Watch::new(&settings(TransferMode::Stream), true, STALL);
-        assert!(!watch.marks);
-        watch.start();
-        assert_eq!(watch.due().await, Due::Stall);
+        let mut timers = Timers::new(&settings(TransferMode::Stream), true, STALL);
+        assert!(!timers.marks);
+        timers.start();
+        assert_eq!(timers.due().await, Due::Stall);
     }
 
     #[tokio::test(start_paused = true)]
     async fn senders_have_performance_markers_when_asked() {
         let mut settings = settings(TransferMode::Stream);
-        assert!(!Watch::new(&settings, false, STALL).marks);
+        assert!(!Timers::new(&settings, false, STALL).marks);
         settings.retrieve_interval = Some(Duration::from_secs(1));
-        let mut watch = Watch::new(&settings, false, STALL);
-        assert!(watch.marks);
-        watch.start();
-        assert_eq!(seconds_until(&mut watch, Due::Performance).await, 1);
+        let mut timers = Timers::new(&settings, false, STALL);
+        assert!(timers.marks);
+        timers.start();
+        assert_eq!(seconds_until(&mut timers, Due::Performance).await, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_is_told_once_and_never_counts_as_a_stall() {
-        let mut watch = Watch::new(&settings(TransferMode::Stream), true, STALL);
-        watch.queue(3);
-        assert_eq!(seconds_until(&mut watch, Due::Notice { ahead: 3 }).await, 1);
-        let more = tokio::time::timeout(Duration::from_secs(3600), watch.due()).await;
+        let mut timers = Timers::new(&settings(TransferMode::Stream), true, STALL);
+        timers.queue(3);
+        assert_eq!(
+            seconds_until(&mut timers, Due::Notice { ahead: 3 }).await,
+            1
+        );
+        let more = tokio::time::timeout(Duration::from_secs(3600), timers.due()).await;
         assert!(more.is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_transfer_stalls_when_too_few_bytes_move() {
-        let mut watch = Watch::new(&settings(TransferMode::Stream), true, STALL);
-        watch.start();
-        assert_eq!(seconds_until(&mut watch, Due::Stall).await, 60);
-        assert!(!watch.is_stalled(1000));
-        assert_eq!(seconds_until(&mut watch, Due::Stall).await, 60);
-        assert!(watch.is_stalled(1999));
+        let mut timers = Timers::new(&settings(TransferMode::Stream), true, STALL);
+        timers.start();
+        assert_eq!(seconds_until(&mut timers, Due::Stall).await, 60);
+        assert!(!timers.is_stalled(1000));
+        assert_eq!(seconds_until(&mut timers, Due::Stall).await, 60);
+        assert!(timers.is_stalled(1999));
     }
 }

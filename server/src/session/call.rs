@@ -1,0 +1,45 @@
+//! What a command may use while it is carried out.
+
+use gridhaul_protocol::negotiated::Negotiated;
+use gridhaul_protocol::reply::Reply;
+
+use super::conduct::Conduct;
+use super::context::Context;
+use super::control::Control;
+use super::end::End;
+use super::user::User;
+
+/// A command of a client that has not logged in.
+pub(super) struct LoginCall<'a> {
+    pub(super) context: &'a Context,
+    pub(super) control: &'a mut Control,
+    pub(super) conduct: &'a mut Conduct,
+}
+
+/// A command of a client that has logged in.
+pub(super) struct Call<'a> {
+    pub(super) context: &'a mut Context,
+    pub(super) control: &'a mut Control,
+    pub(super) negotiated: &'a mut Negotiated,
+    pub(super) user: &'a mut User,
+}
+
+impl LoginCall<'_> {
+    /// Ends the session of a client that was refused too often.
+    pub(super) fn check_failures(&self) -> Result<(), End> {
+        let most = self.context.config().limits.login_attempts;
+        self.conduct.check_failures(most)
+    }
+
+    /// Appends a reply to the output of the control channel.
+    pub(super) fn send(&mut self, reply: &Reply) {
+        self.context.send(self.control, reply);
+    }
+}
+
+impl Call<'_> {
+    /// Appends a reply to the output of the control channel.
+    pub(super) fn send(&mut self, reply: &Reply) {
+        self.context.send(self.control, reply);
+    }
+}

@@ -1,0 +1,87 @@
+//! The front process: hands a client over, and gets it back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::super::conduct::Conduct;
+use super::super::control::{Parts, Stream};
+use super::super::end::{Arrival, End};
+use super::super::parts::Session;
+use crate::handover::{Handed, HandedProof, HandedProtection, Kept};
+use crate::shared::Shared;
+use crate::shutdown::PhaseWatch;
+
+impl Session {
+    /// Hands the client over.
+    ///
+    /// # Errors
+    ///
+    /// The end of the session. The control channel is lost, unless the replies could not be sent.
+    pub(in super::super) async fn hand_over(&mut self, arrival: Arrival) -> Result<(), End> {
+        self.control.flush_all().await?;
+        let Parts {
+            stream,
+            context,
+            mut input,
+        } = self.take_control().into_parts();
+        let (stream, protection) = match (stream, context) {
+            (Stream::Tcp(stream), None) => (stream, HandedProtection::Clear),
+            (Stream::Tcp(stream), Some(context)) => {
+                let keys = context.hand_over().map_err(io::Error::other)?;
+                (stream, HandedProtection::Gsi(Box::new(keys)))
+            }
+            (Stream::Tls(stream), None) => {
+                let parts = stream.into_parts()?;
+                input.extend(parts.received.iter());
+                (parts.stream, HandedProtection::Tls(Box::new(parts.keys)))
+            }
+            _ => return Err(unsupported()),
+        };
+        let connection = stream.into_std()?;
+        let link = self.context.shared.link.get().cloned();
+        let link = link.ok_or_else(unsupported)?;
+        let handed = Handed {
+            session: self.context.id,
+            proof: self.proof(&arrival),
+            name: arrival.name,
+            protection,
+            agreed: self.security.take_agreed(),
+            input,
+        };
+        let initiator = self.security.initiator();
+        let proof = initiator.map(|initiator| Arc::clone(&initiator.proof));
+        link.hand_over(handed, connection.into(), self.conduct.keep(proof));
+        Ok(())
+    }
+
+    fn proof(&self, arrival: &Arrival) -> HandedProof {
+        match self.security.initiator() {
+            Some(initiator) => match initiator.proof.exchange() {
+                Some(exchange) => HandedProof::Certificate { exchange },
+                // The serving process refuses it, because no exchange has ended there.
+                None => HandedProof::Anonymous,
+            },
+            None if arrival.is_anonymous => HandedProof::Anonymous,
+            None => HandedProof::Password,
+        }
+    }
+
+    /// A session of a client that returned with `REIN`.
+    pub(crate) fn again(
+        shared: Arc<Shared>,
+        phase: PhaseWatch,
+        session: u64,
+        (peer, local): (SocketAddr, SocketAddr),
+        kept: Kept,
+    ) -> Self {
+        Self {
+            conduct: Conduct::of_returned(kept),
+            ..Self::with_number(shared, phase, session, peer, local)
+        }
+    }
+}
+
+fn unsupported() -> End {
+    io::Error::from(io::ErrorKind::Unsupported).into()
+}

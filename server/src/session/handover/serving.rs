@@ -1,0 +1,174 @@
+//! The serving process: takes a client over, and gives it back after `REIN`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use gridhaul_protocol::command::Command;
+use gridhaul_protocol::negotiated::Mechanism;
+use gridhaul_security::context::MessageProtection;
+use tokio::net::TcpStream;
+
+use super::super::context::Context;
+use super::super::control::{Control, Parts, Stream, TlsStream};
+use super::super::end::End;
+use super::super::initiator::Initiator;
+use super::super::login::{Admitted, admit_by_certificate, admit_by_name, grant_of_anonymous};
+use super::super::parts::Session;
+use super::super::security::ControlSecurity;
+use crate::handover::{Guest, Handed, HandedProof, HandedProtection};
+use crate::shared::Shared;
+use crate::shutdown::PhaseWatch;
+
+impl Session {
+    /// A session of a client that the front process hands over.
+    pub(crate) fn of_guest(
+        shared: Arc<Shared>,
+        phase: PhaseWatch,
+        session: u64,
+        (peer, local): (SocketAddr, SocketAddr),
+        guest: Guest,
+    ) -> Self {
+        Self {
+            guest: Some(guest),
+            ..Self::with_number(shared, phase, session, peer, local)
+        }
+    }
+
+    /// Takes the connection over, with its protection, and logs the client in.
+    pub(in super::super) async fn take_over(
+        &mut self,
+        stream: TcpStream,
+        handed: Handed,
+    ) -> Result<(), End> {
+        // If this fails, there is no channel on which the client would accept a reply.
+        let (stream, context) = stream_of(stream, handed.protection)?;
+        let is_tls = matches!(stream, Stream::Tls(_));
+        self.control = Control::new(stream).with_input(handed.input);
+        if let Some(context) = context {
+            self.control.protect(context);
+        }
+        self.take_protection(handed.proof, is_tls).await?;
+        self.agree_again(&handed.agreed);
+        let name = &handed.name;
+        match admit(&self.context, &self.security, handed.proof, name).await {
+            Ok(admitted) => self.log_in_handed(name, admitted).await,
+            Err(reason) => self.turn_away(name, &reason).await,
+        }
+    }
+
+    /// Notes what protects the control channel, and asks the login process for the identity of the client.
+    async fn take_protection(&mut self, proof: HandedProof, is_tls: bool) -> Result<(), End> {
+        let HandedProof::Certificate { exchange } = proof else {
+            if is_tls {
+                self.security = ControlSecurity::protected_by_tls();
+                self.negotiated.authenticated(Mechanism::Tls);
+            }
+            return Ok(());
+        };
+        let claimed = self
+            .context
+            .ask_logins(move |logins| logins.claim(exchange))
+            .await;
+        let claimed = claimed.unwrap_or_else(|| Err("The server failed".to_owned()));
+        let claimed = claimed.map_err(|reason| End::Broken(format!("{reason}.")))?;
+        self.security = ControlSecurity::protected_by_gsi(Initiator {
+            identity: claimed.identity,
+            proof: claimed.proof,
+            delegated: claimed.delegated.map(Some),
+        });
+        self.negotiated.authenticated(Mechanism::Gsi);
+        Ok(())
+    }
+
+    /// Repeats `PBSZ` and `PROT` from before the login.
+    fn agree_again(&mut self, agreed: &[String]) {
+        for line in agreed {
+            if let Ok(command @ (Command::Pbsz(_) | Command::Prot(_))) =
+                Command::parse(line.as_bytes())
+            {
+                self.negotiated.settle(&command);
+            }
+        }
+    }
+
+    async fn log_in_handed(&mut self, name: &str, admitted: Admitted) -> Result<(), End> {
+        let logged_in = self.login.log_in(&self.context, &self.security, admitted);
+        match logged_in.await {
+            Ok(reply) => {
+                self.send(&reply);
+                Ok(())
+            }
+            Err(reason) => self.turn_away(name, &reason).await,
+        }
+    }
+
+    /// Replies why there is no login, and ends the connection: the commands that the client would send next belong to the
+    /// front process.
+    async fn turn_away(&mut self, name: &str, reason: &str) -> Result<(), End> {
+        let (mut call, security, login) = self.before_login();
+        let reply = login.refuse(&mut call, security, name, reason).await?;
+        self.send(&reply);
+        Err(End::NotServed)
+    }
+
+    /// Gives the client back to the front process.
+    pub(in super::super) async fn give_back(&mut self) {
+        // The replies to the commands before `REIN`. If the client is gone, the front process need not know it.
+        if self.control.flush().await.is_err() {
+            return;
+        }
+        let Parts { stream, input, .. } = self.take_control().into_parts();
+        if let (Stream::Tcp(stream), Some(guest)) = (stream, self.guest.take())
+            && let Ok(connection) = stream.into_std()
+        {
+            guest.give_back(OwnedFd::from(connection), input);
+        }
+    }
+}
+
+/// What the client may use. The login process decides; the front process is not trusted with it.
+async fn admit(
+    context: &Context,
+    security: &ControlSecurity,
+    proof: HandedProof,
+    name: &str,
+) -> Result<Admitted, String> {
+    let failed = || "The server failed.".to_owned();
+    match (proof, security.initiator()) {
+        (HandedProof::Certificate { .. }, Some(initiator)) => {
+            admit_by_certificate(context, initiator, name).await
+        }
+        (HandedProof::Anonymous, None) => {
+            let grant = grant_of_anonymous(context, name).await;
+            let grant = grant.ok_or_else(failed)?;
+            Ok(admit_by_name(context, name, true, grant))
+        }
+        (HandedProof::Password, None) => {
+            let user = name.to_owned();
+            let grant = context.ask_logins(move |logins| logins.redeem(&user)).await;
+            let grant = grant.flatten().ok_or_else(failed)?;
+            Ok(admit_by_name(context, name, false, grant))
+        }
+        _ => Err(failed()),
+    }
+}
+
+/// The connection as the other process had it.
+fn stream_of(
+    stream: TcpStream,
+    protection: HandedProtection,
+) -> io::Result<(Stream, Option<MessageProtection>)> {
+    Ok(match protection {
+        HandedProtection::Clear => (Stream::Tcp(stream), None),
+        HandedProtection::Tls(keys) => {
+            let stream = TlsStream::continued(stream, *keys)?;
+            (Stream::Tls(Box::new(stream)), None)
+        }
+        HandedProtection::Gsi(keys) => {
+            let context = MessageProtection::new(*keys).map_err(io::Error::other)?;
+            (Stream::Tcp(stream), Some(context))
+        }
+    })
+}

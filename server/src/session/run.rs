@@ -1,0 +1,134 @@
+//! The life of a session: greeting, commands, and the end.
+
+use std::convert::Infallible;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::control::{Control, Request, Stream};
+use super::end::End;
+use super::parts::Session;
+use crate::handover::Handed;
+use crate::shutdown::Phase;
+use crate::telemetry::Event;
+
+/// Replies are collected while more commands wait, up to this number of bytes.
+const UNSENT_BYTES: usize = 16 * 1024;
+
+impl Session {
+    /// Serves the client until the session ends.
+    pub(crate) async fn run(mut self, stream: impl Into<Stream>) {
+        self.control = match self.context.shared.link.get() {
+            Some(_) => Control::one_by_one(stream),
+            None => Control::new(stream),
+        };
+        self.run_from_greeting().await;
+    }
+
+    /// Serves a client that returned with `REIN`; the greeting is the reply to that.
+    pub(crate) async fn run_again(mut self, stream: TcpStream, input: Vec<u8>) {
+        self.control = Control::one_by_one(stream).with_input(input);
+        self.run_from_greeting().await;
+    }
+
+    /// Logs in the client that the front process hands over, and serves it until the session ends.
+    pub(crate) async fn run_handed(mut self, stream: TcpStream, handed: Handed) {
+        let end = match self.take_over(stream, handed).await {
+            Ok(()) => match self.serve().await {
+                Ok(never) => match never {},
+                Err(end) => end,
+            },
+            Err(end) => end,
+        };
+        self.finish(end).await;
+    }
+
+    async fn run_from_greeting(mut self) {
+        let displaced = self.conduct.displaced();
+        let end = tokio::select! {
+            Err(end) = self.greet_and_serve() => end,
+            () = displaced => End::Displaced,
+        };
+        self.finish(end).await;
+    }
+
+    async fn greet_and_serve(&mut self) -> Result<Infallible, End> {
+        let greeting = self.context.greeting();
+        self.send(&greeting);
+        self.serve().await
+    }
+
+    async fn serve(&mut self) -> Result<Infallible, End> {
+        loop {
+            let request = self.next_request().await?;
+            // The state of a command is on the heap while it is carried out, so that idle sessions are small.
+            Box::pin(self.execute(request)).await?;
+            if self.control.unsent_bytes() > UNSENT_BYTES {
+                self.control.flush().await?;
+            }
+        }
+    }
+
+    /// Waits for the next command, and sends the replies to those before it.
+    async fn next_request(&mut self) -> Result<Request, End> {
+        loop {
+            if let Some(request) = self.control.take() {
+                return Ok(request);
+            }
+            // Commands that came together get their replies together.
+            if self.control.unsent_bytes() < UNSENT_BYTES && self.control.look_on() {
+                continue;
+            }
+            self.control.flush().await?;
+            if self.control.is_ended() {
+                return Err(End::ClosedByClient);
+            }
+            let deadline = if self.login.is_done() {
+                Instant::now() + self.context.config().limits.idle_timeout
+            } else {
+                self.context.login_deadline()
+            };
+            tokio::select! {
+                received = self.control.receive() => received?,
+                () = self.context.phase.reached(Phase::Draining) => return Err(End::Shutdown),
+                () = tokio::time::sleep_until(deadline) => return Err(End::Idle),
+            }
+        }
+    }
+
+    async fn finish(mut self, end: End) {
+        let end = match end {
+            End::HandedOver(arrival) => match self.hand_over(arrival).await {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+            end => end,
+        };
+        if !self.login.is_done() {
+            self.conduct.penalize_end(&end);
+        }
+        match (end.reply(), &end) {
+            (Some(reply), End::Broken(_)) => self.control.reply_in_clear(&reply),
+            (Some(reply), _) => self.send(&reply),
+            (None, _) => {}
+        }
+        if let Some(user) = self.login.user() {
+            user.node.release();
+        }
+        if matches!(end, End::Returned) {
+            self.give_back().await;
+            return;
+        }
+        self.context.publish(&Event::SessionClosed {
+            session: self.context.id,
+            reason: &end.to_string(),
+        });
+        let control = self.take_control();
+        if matches!(end, End::Displaced) {
+            // The client that gets the place must not wait for this one to read.
+            control.close_at_once().await;
+        } else {
+            control.close().await;
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A transfer under way: what the client is told meanwhile, and what it may send.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gridhaul_protocol::command::Command;
+use gridhaul_protocol::marker::{PerformanceMarker, RestartMarker};
+use gridhaul_protocol::path::RemotePath;
+use gridhaul_protocol::reply::Reply;
+use gridhaul_transfer::{CancelReason, Event, EventSink, Outcome, RunningTransfer};
+use jiff::Timestamp;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::super::call::Call;
+use super::super::end::End;
+use super::super::replies;
+use super::order::Order;
+use super::timers::{Due, Timers};
+use crate::shutdown::Phase;
+
+/// A transfer that a node carries out.
+pub(super) struct Running {
+    handle: Arc<dyn RunningTransfer>,
+    events: UnboundedReceiver<Event>,
+    timers: Timers,
+    started: SystemTime,
+    /// The file whose name the client must be told.
+    new_file: Option<RemotePath>,
+    /// 150 or 125 was sent.
+    begun: bool,
+    /// No command waited when the transfer began, so `NOOP` is answered at once.
+    answers_noop: bool,
+    /// Why the session has to end after the transfer.
+    lost: Option<End>,
+}
+
+/// A transfer never outlives its session, however the session ends.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.cancel(CancelReason::ControlChannelLost);
+    }
+}
+
+impl Running {
+    pub(super) fn start(call: &Call<'_>, order: &Order) -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        let plan = order.plan.clone();
+        let node = &call.user.node;
+        // Sending fails only when the session has ended.
+        let sink: EventSink = Box::new(move |event| drop(sender.send(event)));
+        let handle = if node.may_be_quick(&plan)
+            && let Some(_place) = call.context.shared.in_place.enter()
+        {
+            node.transfer_here(plan, sink)
+        } else {
+            node.transfer(plan, sink)
+        };
+        let limits = &call.context.config().limits;
+        let stall = (limits.stall_timeout, limits.stall_bytes);
+        Self {
+            handle,
+            events,
+            timers: Timers::new(call.negotiated.settings(), order.receives(), stall),
+            started: SystemTime::now(),
+            new_file: order.tells_name.then(|| order.path.clone()),
+            begun: false,
+            answers_noop: false,
+            lost: None,
+        }
+    }
+
+    pub(super) fn started(&self) -> SystemTime {
+        self.started
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// Why the session has to end, if the client was lost during the transfer.
+    pub(super) fn take_lost(&mut self) -> Option<End> {
+        self.lost.take()
+    }
+
+    /// Follows the transfer to its end, even if the client is gone. `None` if the node ended without an outcome.
+    pub(super) async fn follow(&mut self, call: &mut Call<'_>) -> Option<Outcome> {
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                biased;
+                event = self.events.recv() => match event {
+                    Some(Event::Finished(outcome)) => return Some(*outcome),
+                    Some(event) => self.tell(call, &event),
+                    None => return None,
+                },
+                received = call.control.receive(), if call.control.has_room() && self.lost.is_none() => {
+                    match received {
+                        Ok(()) => self.listen_to_client(call),
+                        Err(error) => self.lose(error.into()),
+                    }
+                }
+                due = self.timers.due() => self.on_time(call, due),
+                () = call.context.phase.reached(Phase::Cancelling), if !cancelled => {
+                    cancelled = true;
+                    self.handle.cancel(CancelReason::Shutdown);
+                }
+            }
+            // If the transfer has ended already, its reply goes with the others.
+            if let Ok(event) = self.events.try_recv() {
+                match event {
+                    Event::Finished(outcome) => return Some(*outcome),
+                    event => self.tell(call, &event),
+                }
+            }
+            if call.control.unsent_bytes() > 0
+                && self.lost.is_none()
+                && let Err(error) = call.control.flush().await
+            {
+                self.lose(error.into());
+            }
+            self.release_data(call);
+        }
+    }
+
+    /// Lets a transfer go on that waited until the client was told to send.
+    fn release_data(&self, call: &Call<'_>) {
+        if self.handle.is_held() {
+            match call.context.shared.in_place.enter() {
+                Some(_place) => self.handle.resume_here(),
+                None => self.handle.resume_on_worker(),
+            }
+        }
+    }
+
+    fn tell(&mut self, call: &mut Call<'_>, event: &Event) {
+        match event {
+            Event::Queued { ahead } => self.timers.queue(*ahead),
+            Event::Started { reused } => {
+                self.begun = true;
+                // Commands that came before 150 were pipelined, and are answered in order.
+                self.answers_noop = call.control.next().is_none();
+                self.timers.start();
+                call.send(&begun(*reused, self.new_file.as_ref()));
+                if self.timers.marks {
+                    // The first markers are zero, even if bytes have moved already.
+                    let stripes = self.handle.progress().stripes.len();
+                    send_performance(call, &vec![0; stripes]);
+                }
+            }
+            Event::Finished(_) => {}
+        }
+    }
+
+    /// Answers the commands that are allowed during a transfer, unless another command waits before them.
+    fn listen_to_client(&mut self, call: &mut Call<'_>) {
+        if call.control.is_closed_by_client() {
+            self.lose(End::ClosedByClient);
+            return;
+        }
+        if call.control.abort_waits() {
+            self.handle.cancel(CancelReason::Abort);
+            return;
+        }
+        loop {
+            let reply = match call.control.next() {
+                Some(Command::Noop) if self.answers_noop => replies::noop(),
+                Some(Command::Stat(None)) => self.status(),
+                _ => return,
+            };
+            call.control.take();
+            call.send(&reply);
+        }
+    }
+
+    fn on_time(&mut self, call: &mut Call<'_>, due: Due) {
+        match due {
+            Due::Notice { ahead } => call.send(&replies::queued(ahead)),
+            Due::Performance => send_performance(call, &self.handle.progress().stripes),
+            Due::Restart => self.send_restart(call),
+            Due::Stall => {
+                if self.timers.is_stalled(self.bytes()) && !self.handle.is_settling() {
+                    self.handle.cancel(CancelReason::Stalled);
+                }
+            }
+        }
+    }
+
+    /// The markers at the end of a transfer that has begun.
+    pub(super) fn send_last_markers(&self, call: &mut Call<'_>, receives: bool) {
+        if self.begun && self.timers.marks {
+            send_performance(call, &self.handle.progress().stripes);
+            if receives {
+                self.send_restart(call);
+            }
+        }
+    }
+
+    /// A `111` with the ranges that arrived since the last one, if there are any.
+    fn send_restart(&self, call: &mut Call<'_>) {
+        for reply in RestartMarker(self.handle.take_received()).replies() {
+            call.send(&reply);
+        }
+    }
+
+    /// The client is gone: cancels the transfer.
+    fn lose(&mut self, end: End) {
+        self.handle.cancel(CancelReason::ControlChannelLost);
+        self.lost = Some(end);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.handle.progress().stripes.iter().sum()
+    }
+
+    /// The answer to `STAT`.
+    fn status(&self) -> Reply {
+        let line = format!("A transfer is running: {} bytes so far.", self.bytes());
+        Reply::spaced(212, "GridFTP server status.", [line], "End.")
+    }
+}
+
+/// One `112` for each stripe.
+fn send_performance(call: &mut Call<'_>, stripes: &[u64]) {
+    for (index, bytes) in stripes.iter().enumerate() {
+        let marker = PerformanceMarker {
+            timestamp: Timestamp::now(),
+            stripe_index: index,
+            stripe_bytes: *bytes,
+            stripe_count: stripes.len(),
+        };
+        call.send(&marker.reply());
+    }
+}
+
+fn begun(reused: bool, new_file: Option<&RemotePath>) -> Reply {
+    let code = if reused { 125 } else { 150 };
+    match new_file {
+        // RFC 1123 4.1.2.9: the form of both replies to STOU.
+        Some(path) => Reply::new(code, [b"FILE: ", path.as_bytes()].concat()),
+        None if reused => Reply::new(
+            code,
+            "Beginning transfer; reusing existing data connection.",
+        ),
+        None => Reply::new(code, "Beginning transfer."),
+    }
+}
