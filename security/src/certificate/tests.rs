@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::proxy::ProxyFamily;
 use crate::test_pki::{FULL, Pki, Request, USER, openssl, run};
 
 #[test]

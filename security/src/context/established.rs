@@ -6,8 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::error::ContextError;
+use super::handshake::{Context, State};
 use super::integrity::{IntegrityKeys, IntegritySecrets, is_integrity_token};
-use super::{Context, ContextError, State, check_whole};
+use super::token::check_whole;
 use crate::credential::Credential;
 use crate::tls::{ConnectionKeys, HandedConnection};
 use crate::trust::Peer;

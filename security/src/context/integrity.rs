@@ -10,7 +10,7 @@ use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, Unbound
 use rustls::CipherSuite;
 use serde::{Deserialize, Serialize};
 
-use super::ContextError;
+use super::error::ContextError;
 use crate::secret::Secret;
 use crate::tls::Connection;
 

@@ -1,7 +1,17 @@
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::handshake::{MAX_TOKENS, State};
+use super::integrity::{IntegrityKeys, IntegritySecrets};
 use super::*;
+use crate::certificate::Certificate;
+use crate::credential::Credential;
+use crate::delegation::{self, DelegationError, DelegationKeys};
+use crate::key::{KeyError, PrivateKey};
+use crate::proxy::ProxyPolicy;
 use crate::test_pki::FULL;
-use crate::tls::TlsVersions;
 use crate::tls::fixtures::{Fixture, credential, trust};
+use crate::tls::{TlsError, TlsSettings, TlsVersions, record_length};
 
 const VERSIONS: [TlsVersions; 2] = [TlsVersions::Only12, TlsVersions::Only13];
 

@@ -1,37 +1,22 @@
-//! What follows the handshake: data, alerts, and the messages that change keys.
+//! A connection after its handshake: application data, alerts, and key updates.
+
+mod control;
+mod failure;
+mod schedule;
 
 use std::fmt;
 use std::ops::Range;
 
-use rustls::client::ClientConnectionData;
-use rustls::kernel::KernelConnection;
-use rustls::server::ServerConnectionData;
-use rustls::{AlertDescription, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
+use rustls::{AlertDescription, ExtractedSecrets};
 
-use super::describe::describe;
+use self::control::{KEY_UPDATE_NOT_REQUESTED, MAX_MESSAGE};
+use self::failure::Failure;
+pub(super) use self::schedule::KeySchedule;
+use self::schedule::of_rustls;
 use super::handover::{ConnectionKeys, Partial};
 use super::keys::{Direction, RecordKeys, TrafficKeys};
 use super::protection::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
-use super::{
-    KEY_UPDATE_MESSAGE, MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, record_length,
-    wrapped_length,
-};
-
-/// The header of a handshake message: type and length.
-const MESSAGE_HEADER: usize = 4;
-
-/// Handshake messages that may come after the handshake (RFC 8446 4.6).
-const NEW_SESSION_TICKET: u8 = 4;
-const KEY_UPDATE: u8 = 24;
-
-/// RFC 8446 4.6.3: it asks for no answer.
-const KEY_UPDATE_NOT_REQUESTED: [u8; KEY_UPDATE_MESSAGE] = [KEY_UPDATE, 0, 0, 1, 0];
-
-/// The longest such message: OpenSSL puts the client's chain into its tickets.
-const MAX_MESSAGE: usize = 1 << 16;
-
-/// How many alerts and handshake messages may come without data between them.
-const MAX_CONTROL_RECORDS: u32 = 32;
+use super::{MAX_FRAGMENT, MAX_RECORD, RECORD_HEADER, TlsError, record_length, wrapped_length};
 
 /// A connection after its handshake.
 pub(super) struct Traffic {
@@ -45,87 +30,6 @@ pub(super) struct Traffic {
     control_records: u32,
     is_closed_by_peer: bool,
     is_closed: bool,
-}
-
-/// Makes the next keys of a connection.
-pub(super) enum KeySchedule {
-    Connector(KernelConnection<ClientConnectionData>),
-    Acceptor(KernelConnection<ServerConnectionData>),
-    /// Another process made the handshake, and handed the keys over.
-    HandedOver(Box<ConnectionKeys>),
-}
-
-impl KeySchedule {
-    fn version(&self) -> ProtocolVersion {
-        match self {
-            Self::Connector(connection) => connection.protocol_version(),
-            Self::Acceptor(connection) => connection.protocol_version(),
-            Self::HandedOver(keys) => keys.version(),
-        }
-    }
-
-    fn description(&self) -> String {
-        let suite = match self {
-            Self::Connector(connection) => connection.negotiated_cipher_suite(),
-            Self::Acceptor(connection) => connection.negotiated_cipher_suite(),
-            Self::HandedOver(keys) => return keys.description().to_owned(),
-        };
-        describe(Some(self.version()), Some(suite))
-    }
-
-    fn next_sending(&mut self) -> Result<(u64, TrafficKeys), Failure> {
-        match self {
-            Self::Connector(connection) => of_rustls(connection.update_tx_secret()?),
-            Self::Acceptor(connection) => of_rustls(connection.update_tx_secret()?),
-            Self::HandedOver(keys) => keys.next_sending().ok_or_else(no_further_keys),
-        }
-    }
-
-    fn next_receiving(&mut self) -> Result<(u64, TrafficKeys), Failure> {
-        match self {
-            Self::Connector(connection) => of_rustls(connection.update_rx_secret()?),
-            Self::Acceptor(connection) => of_rustls(connection.update_rx_secret()?),
-            Self::HandedOver(keys) => keys.next_receiving().ok_or_else(no_further_keys),
-        }
-    }
-}
-
-fn of_rustls(
-    (sequence, secrets): (u64, ConnectionTrafficSecrets),
-) -> Result<(u64, TrafficKeys), Failure> {
-    let keys = TrafficKeys::new(&secrets).ok_or_else(no_further_keys)?;
-    Ok((sequence, keys))
-}
-
-fn no_further_keys() -> Failure {
-    RecordError::Exhausted.into()
-}
-
-/// A failure, and what the peer is told of it.
-struct Failure {
-    alert: Option<AlertDescription>,
-    reason: String,
-}
-
-impl Failure {
-    fn new(alert: AlertDescription, reason: impl Into<String>) -> Self {
-        Self {
-            alert: Some(alert),
-            reason: reason.into(),
-        }
-    }
-}
-
-impl From<RecordError> for Failure {
-    fn from(error: RecordError) -> Self {
-        Self::new(error.alert(), error.to_string())
-    }
-}
-
-impl From<rustls::Error> for Failure {
-    fn from(error: rustls::Error) -> Self {
-        Self::new(AlertDescription::InternalError, error.to_string())
-    }
 }
 
 impl Traffic {
@@ -303,110 +207,6 @@ impl Traffic {
                 kind => self.control(kind, &record[range], output).map(|()| 0..0),
             })
             .map_err(|failure| self.fail(failure, output))
-    }
-
-    fn data(&mut self) -> Result<(), Failure> {
-        // RFC 8446 5.1: messages are not interleaved with other records.
-        if !self.message.is_empty() {
-            return Err(RecordError::Unexpected.into());
-        }
-        self.control_records = 0;
-        Ok(())
-    }
-
-    fn control(&mut self, kind: u8, content: &[u8], output: &mut Vec<u8>) -> Result<(), Failure> {
-        self.control_records += 1;
-        if self.control_records > MAX_CONTROL_RECORDS {
-            return Err(Failure::new(
-                AlertDescription::UnexpectedMessage,
-                "the peer sends alerts and handshake messages without end",
-            ));
-        }
-        match kind {
-            ALERT => self.alert(content),
-            HANDSHAKE if self.keys.version() == ProtocolVersion::TLSv1_3 => {
-                self.handshake(content, output)
-            }
-            HANDSHAKE => Err(Failure::new(
-                AlertDescription::NoRenegotiation,
-                "the peer wants another handshake, which TLS 1.3 has abolished",
-            )),
-            _ => Err(RecordError::Unexpected.into()),
-        }
-    }
-
-    fn alert(&mut self, content: &[u8]) -> Result<(), Failure> {
-        let &[_, description] = content else {
-            return Err(Failure::new(
-                AlertDescription::DecodeError,
-                "an alert is malformed",
-            ));
-        };
-        match AlertDescription::from(description) {
-            AlertDescription::CloseNotify => self.is_closed_by_peer = true,
-            // RFC 8446 6.1: a close_notify follows.
-            AlertDescription::UserCanceled => {}
-            other => {
-                return Err(Failure {
-                    alert: None,
-                    reason: format!("the peer ended the connection: {other:?}"),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn handshake(&mut self, content: &[u8], output: &mut Vec<u8>) -> Result<(), Failure> {
-        self.message.extend_from_slice(content);
-        while let Some((header, rest)) = self.message.split_first_chunk::<MESSAGE_HEADER>() {
-            let &[kind, a, b, c] = header;
-            let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
-            if length > MAX_MESSAGE {
-                return Err(Failure::new(
-                    AlertDescription::DecodeError,
-                    "a handshake message is too long",
-                ));
-            }
-            let Some(body) = rest.get(..length) else {
-                break;
-            };
-            match kind {
-                // We never resume.
-                NEW_SESSION_TICKET if matches!(self.keys, KeySchedule::Connector(_)) => {}
-                KEY_UPDATE => {
-                    // RFC 8446 5.1: keys change where a record ends.
-                    let request = match body {
-                        [request @ 0..=1] if rest.len() == 1 => *request,
-                        _ => {
-                            return Err(Failure::new(
-                                AlertDescription::IllegalParameter,
-                                "a key update is malformed",
-                            ));
-                        }
-                    };
-                    self.opener = Opener::new(self.keys.version(), self.keys.next_receiving()?)
-                        .ok_or(RecordError::Exhausted)?;
-                    if request == 1 {
-                        self.update_keys(output)?;
-                    }
-                }
-                _ => return Err(RecordError::Unexpected.into()),
-            }
-            self.message.drain(..MESSAGE_HEADER + length);
-        }
-        Ok(())
-    }
-
-    /// Tells the peer that the next record has other keys, and changes them.
-    fn update_keys(&mut self, output: &mut Vec<u8>) -> Result<(), Failure> {
-        self.append(HANDSHAKE, &KEY_UPDATE_NOT_REQUESTED, output)?;
-        self.change_keys()
-    }
-
-    fn change_keys(&mut self) -> Result<(), Failure> {
-        self.sealer = Sealer::new(self.keys.version(), self.keys.next_sending()?)
-            .ok_or(RecordError::Exhausted)?;
-        Ok(())
     }
 
     /// As [`super::TlsEngine::wrap`].
