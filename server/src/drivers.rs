@@ -52,7 +52,7 @@ pub(crate) fn configured_stack(
         stack: text.clone(),
         error,
     })?;
-    let stack = with_ports(stack, config.data.port_range);
+    let stack = with_ports(registry, stack, config.data.port_range);
     registry
         .build(&stack)
         .map_err(|error| DriversError::Stack {
@@ -83,18 +83,15 @@ pub(crate) fn check_client_options(
     })
 }
 
-/// Whether a driver takes the options of `tcp`.
-pub(crate) fn has_tcp_options(driver: &str) -> bool {
-    ["tcp", "splice", "auto", "rdma"].contains(&driver)
-}
-
-/// `port-range` is for every stack over TCP, whatever its own options say.
-pub(crate) fn with_ports(mut stack: StackSpec, ports: Option<PortRange>) -> StackSpec {
+/// `port-range` is for every stack whose transport has ports: it replaces the stack's own option.
+pub(crate) fn with_ports(
+    registry: &Registry,
+    mut stack: StackSpec,
+    ports: Option<PortRange>,
+) -> StackSpec {
     const PORT: &str = "port";
-    let transport = stack
-        .drivers
-        .first_mut()
-        .filter(|driver| has_tcp_options(&driver.name));
+    let transport = stack.drivers.first_mut();
+    let transport = transport.filter(|driver| registry.has_option(&driver.name, PORT));
     if let (Some(ports), Some(transport)) = (ports, transport) {
         transport.options.retain(|(name, _)| name != PORT);
         transport.options.push((PORT.to_owned(), ports.to_string()));

@@ -9,7 +9,7 @@ use gridhaul_security::tls::{Direction, RecordKeys, TlsEngine, TlsSettings, TlsV
 use gridhaul_security::trust::{Peer, TrustStore};
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
-    Built, Channel, ChannelError, Driver, Operation, Side, StackError, Transform,
+    Built, Channel, ChannelError, Driver, Finding, Operation, Side, StackError, Transform,
 };
 
 use crate::channel::{End, TlsChannel};
@@ -89,6 +89,15 @@ impl Driver for Gsi {
             security: self.security.clone(),
             kernel: KtlsMode::parse(&options)?,
         })))
+    }
+
+    fn check_kernel(&self) -> Vec<Finding> {
+        // Without support in the kernel, this process protects the records: no problem to fix.
+        vec![Finding {
+            about: "kernel-tls",
+            is_good: true,
+            text: kernel::kernel_support().words,
+        }]
     }
 }
 

@@ -2,11 +2,11 @@
 
 /// One result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The subject, in a word or two.
-    pub about: &'static str,
+    pub(crate) about: &'static str,
     /// Whether RDMA works as far as this subject is concerned.
-    pub is_good: bool,
+    pub(crate) is_good: bool,
     /// The details, and how to fix a problem.
-    pub words: String,
+    pub(crate) words: String,
 }

@@ -46,6 +46,7 @@ mod engine;
 mod finding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod gauges;
 mod handshake;
 mod iwarp;
 mod memory;
@@ -66,16 +67,14 @@ use std::sync::Arc;
 
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
-    AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation, Party,
-    Side, SocketOptions, StackError, Transport,
+    AcceptError, Built, Channel, ConnectError, Driver, Gauge, ListenError, Listener, Operation,
+    Party, Side, SocketOptions, StackError, Transport,
 };
 use gridhaul_tcp::TcpListener;
 
 use crate::channel::RdmaChannel;
-pub use crate::finding::Finding;
 pub use crate::memory::MemoryLoad;
 use crate::memory::Pool;
-pub use crate::probe::{has_devices, probe};
 use crate::provider::Provider;
 use crate::settings::Settings;
 
@@ -97,6 +96,28 @@ impl Driver for Rdma {
         Ok(Built::Transport(Arc::new(RdmaTransport {
             settings: Arc::new(settings),
         })))
+    }
+
+    fn limit_memory(&self, bytes: u64) {
+        limit_memory(bytes);
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        gauges::gauges(&memory_load())
+    }
+
+    fn has_devices(&self) -> bool {
+        probe::has_devices()
+    }
+
+    fn check_devices(&self) -> Vec<gridhaul_stack::Finding> {
+        let findings = probe::probe().into_iter();
+        let findings = findings.map(|finding| gridhaul_stack::Finding {
+            about: "rdma",
+            is_good: finding.is_good,
+            text: format!("{}: {}", finding.about, finding.words),
+        });
+        findings.collect()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::memory::{Pool, pinned_bytes};
 use crate::verbs;
 
 /// Examines everything that the driver may use. Nothing stays open.
-pub fn probe() -> Vec<Finding> {
+pub(crate) fn probe() -> Vec<Finding> {
     let mut findings = vec![soft()];
     findings.extend(verbs::inspect());
     findings.extend([rings(), pinning()]);
@@ -14,7 +14,7 @@ pub fn probe() -> Vec<Finding> {
 }
 
 /// Whether the machine has RDMA devices.
-pub fn has_devices() -> bool {
+pub(crate) fn has_devices() -> bool {
     verbs::has_devices()
 }
 

@@ -60,12 +60,10 @@ use std::sync::Arc;
 
 use gridhaul_stack::options::OptionDoc;
 use gridhaul_stack::{
-    AcceptError, Built, Channel, ConnectError, Driver, ListenError, Listener, Operation,
+    AcceptError, Built, Channel, ConnectError, Driver, Finding, ListenError, Listener, Operation,
     SocketOptions, StackError, Transport,
 };
 use gridhaul_tcp::{Settings, TcpListener};
-
-pub use crate::support::{Support, support};
 
 use crate::channel::{Choice, SpliceChannel};
 use crate::direct::EngineChoice;
@@ -90,6 +88,16 @@ impl Driver for Splice {
             choice: Choice::Splice,
             direct: EngineChoice::parse(&options)?,
         })))
+    }
+
+    fn check_kernel(&self) -> Vec<Finding> {
+        let support = support::support().into_iter();
+        let findings = support.map(|support| Finding {
+            about: "kernel",
+            is_good: support.is_available,
+            text: format!("{}: {}", support.name, support.words),
+        });
+        findings.collect()
     }
 }
 

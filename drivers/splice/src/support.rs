@@ -15,17 +15,17 @@ use crate::pipes::{Pipe, WANTED_BYTES};
 
 /// A kernel feature that the driver uses if it is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Support {
+pub(crate) struct Support {
     /// The name of its system call or flag.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Whether this process can use it.
-    pub is_available: bool,
+    pub(crate) is_available: bool,
     /// The effect or the fallback, in words for an administrator.
-    pub words: String,
+    pub(crate) words: String,
 }
 
 /// Tries each feature once, with a few bytes in memory.
-pub fn support() -> Vec<Support> {
+pub(crate) fn support() -> Vec<Support> {
     vec![
         probe(
             "sendfile",

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::options::{OptionDoc, Options};
-use crate::{StackError, Transform, Transport};
+use crate::{Finding, Gauge, StackError, Transform, Transport};
 
 /// A kind of transport or transform that can be named in a stack string.
 pub trait Driver: Send + Sync + fmt::Debug {
@@ -28,6 +28,30 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// [`StackError::UnknownOption`] and [`StackError::RepeatedOption`].
     fn read_options<'a>(&self, given: &'a [(String, String)]) -> Result<Options<'a>, StackError> {
         Options::new(self.name(), self.options(), given)
+    }
+
+    /// Bounds the memory that the driver keeps for the channels of the process, in bytes. Drivers without memory of their
+    /// own ignore it.
+    fn limit_memory(&self, _bytes: u64) {}
+
+    /// The present values for monitoring.
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
+
+    /// Checks quickly which features of the kernel the driver can use.
+    fn check_kernel(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    /// Whether the machine has devices that only this driver uses.
+    fn has_devices(&self) -> bool {
+        false
+    }
+
+    /// Checks thoroughly whether channels of this driver work on this machine: opens devices, and takes memory.
+    fn check_devices(&self) -> Vec<Finding> {
+        Vec::new()
     }
 }
 

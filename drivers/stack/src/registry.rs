@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 
 use crate::options::Audience;
-use crate::{Built, Driver, OptionRules, Stack, StackError};
+use crate::{Built, Driver, Gauge, OptionRules, Stack, StackError};
 
 /// The drivers of a program.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +43,27 @@ impl Registry {
     /// The drivers, in the order in which they were registered.
     pub fn drivers(&self) -> impl Iterator<Item = &dyn Driver> {
         self.drivers.iter().map(AsRef::as_ref)
+    }
+
+    /// The driver of this name.
+    pub fn driver(&self, name: &str) -> Option<&dyn Driver> {
+        self.drivers().find(|driver| driver.name() == name)
+    }
+
+    /// Whether the driver of this name documents an option.
+    pub fn has_option(&self, driver: &str, option: &str) -> bool {
+        let options = self.driver(driver).map_or(&[][..], Driver::options);
+        options.iter().any(|document| document.name == option)
+    }
+
+    /// Bounds the memory that each driver keeps for the channels of the process.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.drivers().for_each(|driver| driver.limit_memory(bytes));
+    }
+
+    /// The gauges of all drivers.
+    pub fn gauges(&self) -> Vec<Gauge> {
+        self.drivers().flat_map(Driver::gauges).collect()
     }
 
     /// The names of the drivers, for messages.
@@ -141,10 +162,6 @@ impl Registry {
             name: name.to_owned(),
             known: self.names(),
         })
-    }
-
-    fn driver(&self, name: &str) -> Option<&dyn Driver> {
-        self.drivers().find(|driver| driver.name() == name)
     }
 
     /// Builds the drivers of a stack from the bottom up. Opens nothing.

@@ -93,9 +93,12 @@ fn long_options(text: &str) -> impl Iterator<Item = &str> {
 /// The names of metrics in the program.
 fn metrics() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for file in ["counters.rs", "present.rs"] {
-        let source = top().join("server/src/telemetry/metrics").join(file);
-        let source = fs::read_to_string(source).expect("it is there");
+    for file in [
+        "server/src/telemetry/metrics/counters.rs",
+        "server/src/telemetry/metrics/present.rs",
+        "drivers/rdma/src/gauges.rs",
+    ] {
+        let source = fs::read_to_string(top().join(file)).expect("it is there");
         let quoted = source.split('"').skip(1).step_by(2);
         let found = quoted.filter(|text| text.starts_with("gridhaul_") && !text.contains(' '));
         names.extend(found.map(str::to_owned));

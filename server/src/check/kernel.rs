@@ -1,42 +1,23 @@
-//! What the kernel can do for data channels, and how far its network settings reach.
+//! The features of the kernel that drivers use, and the limits of its network settings.
 
 use std::fs;
 
+use gridhaul_stack::Registry;
+
 use super::report::Report;
 
-pub(super) fn check(report: &mut Report) {
-    #[cfg(feature = "splice")]
-    check_calls(report);
-    check_tls(report);
+pub(super) fn check(report: &mut Report, registry: &Registry) {
+    for driver in registry.drivers() {
+        for finding in driver.check_kernel() {
+            report.finding(finding);
+        }
+    }
     check_windows(report);
     check_congestion_control(report);
     check_frequency(report);
 }
 
-/// What the driver `splice` uses, each of which has a substitute.
-#[cfg(feature = "splice")]
-fn check_calls(report: &mut Report) {
-    const ABOUT: &str = "kernel";
-    for support in gridhaul_splice::support() {
-        let text = format!("{}: {}", support.name, support.words);
-        if support.is_available {
-            report.ok(ABOUT, text);
-        } else {
-            report.warning(ABOUT, text);
-        }
-    }
-}
-
-/// Whether the kernel can protect data channels (`PROT P`), and whether it is to.
-fn check_tls(report: &mut Report) {
-    const ABOUT: &str = "kernel-tls";
-    let support = gridhaul_gsi::kernel_support();
-    // A kernel without it is nothing to mend: this process does the same.
-    report.ok(ABOUT, support.words);
-}
-
-/// What a connection may have on its way decides how fast it is over a distance: a window for each round
-/// trip.
+/// The largest window limits the throughput over a distance: one window in each round trip.
 fn check_windows(report: &mut Report) {
     for (setting, who) in [
         ("net.ipv4.tcp_rmem", "receiving"),

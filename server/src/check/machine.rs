@@ -1,5 +1,6 @@
 //! What the machine grants: descriptors and memory.
 
+use gridhaul_stack::Registry;
 use rustix::process::{Resource, getrlimit};
 
 use super::report::Report;
@@ -8,10 +9,10 @@ use crate::drivers;
 use crate::machine;
 use crate::session::GSI;
 
-pub(super) fn check(report: &mut Report, config: &Config) {
+pub(super) fn check(report: &mut Report, config: &Config, registry: &Registry) {
     check_descriptors(report, config);
     check_memory(report, config);
-    check_drivers(report, config);
+    check_drivers(report, config, registry);
 }
 
 /// A connection needs a descriptor, a transfer two (its file and a listener), a data channel one.
@@ -63,9 +64,8 @@ fn check_memory(report: &mut Report, config: &Config) {
     }
 }
 
-fn check_drivers(report: &mut Report, config: &Config) {
-    let registry = drivers::registry();
-    match drivers::configured_stack(config, &registry) {
+fn check_drivers(report: &mut Report, config: &Config, registry: &Registry) {
+    match drivers::configured_stack(config, registry) {
         Ok(_) => report.ok(
             "stack",
             format!(
@@ -76,7 +76,7 @@ fn check_drivers(report: &mut Report, config: &Config) {
         ),
         Err(error) => report.error("stack", error),
     }
-    if let Err(error) = drivers::check_client_options(config, &registry) {
+    if let Err(error) = drivers::check_client_options(config, registry) {
         report.error("client-options", error);
     }
     let data = &config.data;

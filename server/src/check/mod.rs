@@ -1,7 +1,7 @@
-//! `gridhaul-server check`: looks at everything that serving depends on, and starts nothing.
+//! `gridhaul-server check`: examines everything that serving depends on, and starts nothing.
 //!
-//! It takes the flags and the configuration file of `serve`, finds files in the same places, reads them with
-//! the same code, and says what it found in a line each: what is wrong, and what to do about it.
+//! It takes the flags and the configuration file of `serve`, finds files in the same places, and reads them with the same
+//! code. Each finding is one line: the problem, and how to fix it.
 
 mod certificate;
 mod files;
@@ -9,7 +9,6 @@ mod identities;
 mod kernel;
 mod machine;
 mod network;
-#[cfg(feature = "rdma")]
 mod rdma;
 mod report;
 mod sandbox;
@@ -20,6 +19,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use crate::config::{CheckArguments, Config};
+use crate::drivers;
 use report::{Report, Verdict};
 
 /// Checks what `serve` would do with these arguments. Returns whether there is no error.
@@ -63,20 +63,19 @@ fn check_all(report: &mut Report, config: &Config, file: Option<&Path>) {
         files::check_read_again(report, "configuration", file, &config.user);
     }
     network::check(report, config);
-    machine::check(report, config);
-    kernel::check(report);
-    #[cfg(feature = "rdma")]
-    if rdma::is_asked_for(config) {
-        rdma::check(report, config);
+    let registry = drivers::registry();
+    machine::check(report, config, &registry);
+    kernel::check(report, &registry);
+    if let Some(driver) = rdma::driver(&registry)
+        && rdma::is_asked_for(config, driver)
+    {
+        rdma::check(report, config, driver);
     }
 }
 
-#[cfg(feature = "rdma")]
 fn check_rdma(report: &mut Report, config: &Config) {
-    rdma::check(report, config);
-}
-
-#[cfg(not(feature = "rdma"))]
-fn check_rdma(report: &mut Report, _: &Config) {
-    report.error("rdma", "this program was built without it");
+    match rdma::driver(&drivers::registry()) {
+        Some(driver) => rdma::check(report, config, driver),
+        None => report.error("rdma", "this program was built without it"),
+    }
 }

@@ -1,4 +1,6 @@
-//! What there is for data channels over the driver `rdma`.
+//! The driver `rdma`, as `--rdma` and `rdma-memory` configure it: its users, its memory and its devices.
+
+use gridhaul_stack::{Driver, Registry};
 
 use super::report::Report;
 use crate::config::Config;
@@ -6,21 +8,26 @@ use crate::machine;
 
 const ABOUT: &str = "rdma";
 
-/// Whether the administrator has said more of RDMA than the defaults do, or the machine has devices for it.
-pub(super) fn is_asked_for(config: &Config) -> bool {
+/// The driver, if the program has it.
+pub(super) fn driver(registry: &Registry) -> Option<&dyn Driver> {
+    registry.driver(ABOUT)
+}
+
+/// Whether the configuration names RDMA beyond the defaults, or the machine has devices for it.
+pub(super) fn is_asked_for(config: &Config, driver: &dyn Driver) -> bool {
     let data = &config.data;
     let may_have = |drivers: &[String]| drivers.iter().any(|driver| driver == ABOUT);
     is_default(config)
         || may_have(&data.anonymous_drivers)
-        || may_have(&data.allowed_drivers) && gridhaul_rdma::has_devices()
+        || may_have(&data.allowed_drivers) && driver.has_devices()
 }
 
-/// Whether data goes by RDMA where clients ask for nothing.
+/// Whether RDMA is the default transport.
 fn is_default(config: &Config) -> bool {
     config.data.stack.split([':', ',']).next() == Some(ABOUT)
 }
 
-/// Says which users may have data channels over rdma.
+/// Reports which users may have data channels over rdma.
 fn check_users(report: &mut Report, config: &Config) {
     if is_default(config) {
         return report.ok(ABOUT, "data channels of all users run over rdma");
@@ -51,17 +58,12 @@ fn check_users(report: &mut Report, config: &Config) {
     }
 }
 
-pub(super) fn check(report: &mut Report, config: &Config) {
+pub(super) fn check(report: &mut Report, config: &Config, driver: &dyn Driver) {
     check_users(report, config);
     check_memory(report, config);
-    gridhaul_rdma::limit_memory(machine::ring_bytes(&config.limits));
-    for finding in gridhaul_rdma::probe() {
-        let text = format!("{}: {}", finding.about, finding.words);
-        if finding.is_good {
-            report.ok(ABOUT, text);
-        } else {
-            report.warning(ABOUT, text);
-        }
+    driver.limit_memory(machine::ring_bytes(&config.limits));
+    for finding in driver.check_devices() {
+        report.finding(finding);
     }
 }
 

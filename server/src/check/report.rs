@@ -42,6 +42,16 @@ impl Report {
         self.add(Verdict::Error, about, text);
     }
 
+    /// A finding of a driver. A driver that does not work leaves others.
+    pub(super) fn finding(&mut self, finding: gridhaul_stack::Finding) {
+        let verdict = if finding.is_good {
+            Verdict::Ok
+        } else {
+            Verdict::Warning
+        };
+        self.add(verdict, finding.about, finding.text);
+    }
+
     pub(super) fn add(&mut self, verdict: Verdict, about: &'static str, text: impl Display) {
         let text = text.to_string();
         self.findings.push(Finding {

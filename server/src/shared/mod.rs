@@ -65,8 +65,7 @@ impl Shared {
     ) -> Self {
         let limits = &settings.config.limits;
         let buffer_bytes = machine::buffer_bytes(limits);
-        #[cfg(feature = "rdma")]
-        gridhaul_rdma::limit_memory(machine::ring_bytes(limits));
+        registry.limit_memory(machine::ring_bytes(limits));
         let node = LocalNode::new(NodeConfig {
             registry: registry.clone(),
             open_storage: {
@@ -150,8 +149,7 @@ impl Shared {
         let limits = &settings.config.limits;
         self.connections.set(room(limits));
         self.transfers.set(limits.transfers);
-        #[cfg(feature = "rdma")]
-        gridhaul_rdma::limit_memory(machine::ring_bytes(limits));
+        self.registry.limit_memory(machine::ring_bytes(limits));
         // The front process has no files.
         if self.link.get().is_none() {
             self.storages.reload(&settings.config);
@@ -172,6 +170,7 @@ impl Shared {
             transfers_waiting,
             node: self.node.load(),
             file_threads: self.threads.files_load(),
+            drivers: self.registry.gauges(),
             brokers: self.storages.brokers(),
         }
     }

@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) security: Option<Arc<Security>>,
     /// The stack of data channels unless a client asks for another.
     pub(crate) stack: Arc<StackSpec>,
+    registry: Registry,
 }
 
 impl Settings {
@@ -85,6 +86,7 @@ impl Settings {
             desk,
             security,
             stack: Arc::new(stack),
+            registry: registry.clone(),
         })
     }
 
@@ -101,14 +103,15 @@ impl Settings {
 
     /// A stack that a client asks for, with the ports that the administrator allows.
     pub(crate) fn with_ports(&self, stack: StackSpec) -> StackSpec {
-        drivers::with_ports(stack, self.config.data.port_range)
+        drivers::with_ports(&self.registry, stack, self.config.data.port_range)
     }
 
     /// The address that the option `advertise` of the server's own stack tells clients.
     pub(crate) fn advertised_by_stack(&self) -> Option<IpAddr> {
         const ADVERTISE: &str = "advertise";
         let transport = self.stack.drivers.first();
-        let transport = transport.filter(|driver| drivers::has_tcp_options(&driver.name))?;
+        let transport =
+            transport.filter(|driver| self.registry.has_option(&driver.name, ADVERTISE))?;
         let mut options = transport.options.iter();
         let (_, address) = options.find(|(name, _)| name == ADVERTISE)?;
         address.parse().ok()

@@ -6,6 +6,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use gridhaul_shares::Load;
+use gridhaul_stack::GaugeValues;
 use gridhaul_transfer::NodeLoad;
 
 use crate::version::VERSION_NUMBER;
@@ -22,6 +23,8 @@ pub(crate) struct Snapshot {
     pub(crate) node: NodeLoad,
     /// Threads for work on files.
     pub(crate) file_threads: Load,
+    /// Values that drivers report.
+    pub(crate) drivers: Vec<gridhaul_stack::Gauge>,
     /// Processes that act for local accounts.
     pub(crate) brokers: usize,
 }
@@ -37,8 +40,7 @@ pub(super) fn registry(now: &Snapshot) -> Registry {
     sessions(&mut gauges, now);
     workers(&mut gauges, &now.node);
     file_threads(&mut gauges, &now.file_threads);
-    #[cfg(feature = "rdma")]
-    rings(&mut gauges);
+    drivers(&mut gauges, &now.drivers);
     gauges.single(
         "gridhaul_brokers",
         "Processes that act for local accounts",
@@ -122,34 +124,17 @@ fn file_threads(gauges: &mut Gauges, load: &Load) {
     );
 }
 
-#[cfg(feature = "rdma")]
-fn rings(gauges: &mut Gauges) {
-    let load = gridhaul_rdma::memory_load();
-    gauges.by(
-        ("gridhaul_rdma_ring_bytes", "state"),
-        "Memory of rings: of open channels, and kept for later ones",
-        [("used", load.used_bytes), ("idle", load.idle_bytes)],
-    );
-    gauges.single(
-        "gridhaul_rdma_ring_bytes_limit",
-        "Memory that rings may take together, in bytes",
-        load.limit_bytes,
-    );
-    gauges.single(
-        "gridhaul_rdma_pinned_bytes",
-        "Memory of rings that is pinned for devices, in bytes",
-        load.pinned_bytes,
-    );
-    gauges.single(
-        "gridhaul_rdma_channels",
-        "Data channels that have rings",
-        load.channels,
-    );
-    gauges.single(
-        "gridhaul_rdma_channels_waiting",
-        "Data channels that wait for memory for their rings",
-        load.waiting,
-    );
+/// The values that drivers report.
+fn drivers(gauges: &mut Gauges, reported: &[gridhaul_stack::Gauge]) {
+    for gauge in reported {
+        match gauge.values {
+            GaugeValues::Single(value) => gauges.single(gauge.name, gauge.help, value),
+            GaugeValues::ByLabel(label, ref values) => {
+                let values = values.iter().copied();
+                gauges.by((gauge.name, label), gauge.help, values);
+            }
+        }
+    }
 }
 
 /// A registry of gauges.
@@ -164,11 +149,11 @@ impl Gauges {
     }
 
     /// Adds gauges that one label tells apart.
-    fn by<const N: usize>(
+    fn by(
         &mut self,
         (name, label): (&str, &'static str),
         help: &str,
-        values: [(&'static str, impl TryInto<i64>); N],
+        values: impl IntoIterator<Item = (&'static str, impl TryInto<i64>)>,
     ) {
         let family = Family::<[(&str, &str); 1], Gauge<i64>>::default();
         for (word, value) in values {

@@ -1,0 +1,41 @@
+//! Reports of drivers to the program: the result of checks of the machine, and gauges for monitoring.
+
+/// The result of one check of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The subject, for the line of a report.
+    pub about: &'static str,
+    /// Whether the driver works as far as this subject is concerned.
+    pub is_good: bool,
+    /// The details, and how to fix a problem.
+    pub text: String,
+}
+
+/// A gauge for monitoring: a present value, or several that a label tells apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gauge {
+    /// The name in the format of Prometheus.
+    pub name: &'static str,
+    /// One line that explains it, without a full stop.
+    pub help: &'static str,
+    /// The values.
+    pub values: GaugeValues,
+}
+
+/// The values of a [`Gauge`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GaugeValues {
+    /// One value.
+    Single(u64),
+    /// The name of a label, and its values with theirs. These are constants of the program, so that the number of time series is
+    /// bounded.
+    ByLabel(&'static str, Vec<(&'static str, u64)>),
+}
+
+impl Gauge {
+    /// A gauge with one value.
+    pub fn single(name: &'static str, help: &'static str, value: u64) -> Self {
+        let values = GaugeValues::Single(value);
+        Self { name, help, values }
+    }
+}
