@@ -43,40 +43,40 @@ pub(crate) type Shared<C> = Arc<Mutex<C>>;
 
 /// Identifies a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name(u64);
+pub(crate) struct TaskId(u64);
 
 /// Hands a task to the thread, which drops it when it is done.
 ///
 /// # Errors
 ///
 /// When there are too many tasks, or the system has no thread or descriptor left.
-pub(crate) fn leave<C: Task + 'static>(task: &Shared<C>) -> io::Result<Name> {
+pub(crate) fn leave<C: Task + 'static>(task: &Shared<C>) -> io::Result<TaskId> {
     let mut background = background();
     if background.tasks.len() >= MAX_TASKS {
         return Err(Errno::AGAIN.into());
     }
-    let bell = background.bell()?;
-    let name = Name(background.next_name);
+    let waker = background.waker()?;
+    let name = TaskId(background.next_id);
     let data = epoll::EventData::new_u64(name.0);
     if let Some(descriptor) = lock(task).descriptor() {
-        epoll::add(&bell.epoll, descriptor, data, epoll::EventFlags::IN)?;
+        epoll::add(&waker.epoll, descriptor, data, epoll::EventFlags::IN)?;
     }
-    background.next_name += 1;
+    background.next_id += 1;
     let entry = Entry {
         task: Arc::<Mutex<C>>::clone(task),
         again_at: Duration::ZERO,
     };
     background.tasks.insert(name, entry);
-    bell.ring();
+    waker.ring();
     Ok(name)
 }
 
 /// Takes a task back: from now on the thread changes nothing about it.
-pub(crate) fn take_back<C: Task>(name: Name, task: &Shared<C>) -> MutexGuard<'_, C> {
-    let bell = background().remove(name);
+pub(crate) fn take_back<C: Task>(name: TaskId, task: &Shared<C>) -> MutexGuard<'_, C> {
+    let waker = background().remove(name);
     let task = lock(task);
-    if let Some(bell) = bell {
-        bell.forget(&*task);
+    if let Some(waker) = waker {
+        waker.forget(&*task);
     }
     task
 }
@@ -87,16 +87,16 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The tasks of the process.
 static BACKGROUND: Mutex<Background> = Mutex::new(Background {
-    bell: None,
+    waker: None,
     tasks: BTreeMap::new(),
-    next_name: 0,
+    next_id: 0,
 });
 
 struct Background {
     /// `None` while there is no thread.
-    bell: Option<Arc<Bell>>,
-    tasks: BTreeMap<Name, Entry>,
-    next_name: u64,
+    waker: Option<Arc<Waker>>,
+    tasks: BTreeMap<TaskId, Entry>,
+    next_id: u64,
 }
 
 struct Entry {
@@ -105,23 +105,23 @@ struct Entry {
 }
 
 /// What wakes the thread.
-struct Bell {
+struct Waker {
     epoll: OwnedFd,
     wake: OwnedFd,
 }
 
 /// The wake-up event's own identifier in epoll.
-const RING: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX;
 
-impl Bell {
+impl Waker {
     fn new() -> io::Result<Self> {
-        let bell = Self {
+        let waker = Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         };
-        let data = epoll::EventData::new_u64(RING);
-        epoll::add(&bell.epoll, &bell.wake, data, epoll::EventFlags::IN)?;
-        Ok(bell)
+        let data = epoll::EventData::new_u64(WAKE);
+        epoll::add(&waker.epoll, &waker.wake, data, epoll::EventFlags::IN)?;
+        Ok(waker)
     }
 
     /// Wakes the thread, so that it reads the list again.
@@ -138,7 +138,7 @@ impl Bell {
     }
 
     /// Sleeps until an event, at the latest until `until`; returns the tasks with events.
-    fn sleep(&self, until: Option<Duration>) -> Vec<Name> {
+    fn sleep(&self, until: Option<Duration>) -> Vec<TaskId> {
         let timeout = until.map(|until| {
             let left = until.saturating_sub(clock::now());
             Timespec::try_from(left.min(LONGEST_SLEEP)).expect("an hour is a short time")
@@ -151,7 +151,7 @@ impl Bell {
         let at_once = Some(&Timespec::default());
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), at_once);
         let names = events.iter().map(|event| event.data.u64());
-        let names = names.filter(|&name| name != RING).map(Name).collect();
+        let names = names.filter(|&name| name != WAKE).map(TaskId).collect();
         let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
         names
     }
@@ -159,22 +159,22 @@ impl Bell {
 
 impl Background {
     /// The thread's wake-up event; starts the thread if there is none.
-    fn bell(&mut self) -> io::Result<Arc<Bell>> {
-        if let Some(bell) = &self.bell {
-            return Ok(Arc::clone(bell));
+    fn waker(&mut self) -> io::Result<Arc<Waker>> {
+        if let Some(waker) = &self.waker {
+            return Ok(Arc::clone(waker));
         }
-        let bell = Arc::new(Bell::new()?);
-        let own = Arc::clone(&bell);
+        let waker = Arc::new(Waker::new()?);
+        let own = Arc::clone(&waker);
         thread::Builder::new()
             .name("rdma-background".to_owned())
             .spawn(move || run_tasks(&own))?;
-        self.bell = Some(Arc::clone(&bell));
-        Ok(bell)
+        self.waker = Some(Arc::clone(&waker));
+        Ok(waker)
     }
 
     /// Records when a task wants to be called again. Returns a task that is done, to be dropped
     /// outside the lock. A task that was taken back is not on the list any more.
-    fn note(&mut self, name: Name, again_at: Option<Duration>) -> Option<Entry> {
+    fn note(&mut self, name: TaskId, again_at: Option<Duration>) -> Option<Entry> {
         let Some(again_at) = again_at else {
             return self.tasks.remove(&name);
         };
@@ -183,13 +183,13 @@ impl Background {
     }
 
     /// Removes a task from the list; returns the event with which it is watched.
-    fn remove(&mut self, name: Name) -> Option<Arc<Bell>> {
+    fn remove(&mut self, name: TaskId) -> Option<Arc<Waker>> {
         self.tasks.remove(&name)?;
-        self.bell.clone()
+        self.waker.clone()
     }
 
     /// The tasks with events, and those whose time has come.
-    fn due(&self, happened: &[Name]) -> Vec<(Name, Shared<dyn Task>)> {
+    fn due(&self, happened: &[TaskId]) -> Vec<(TaskId, Shared<dyn Task>)> {
         let now = clock::now();
         self.tasks
             .iter()
@@ -200,7 +200,7 @@ impl Background {
 }
 
 /// The thread.
-fn run_tasks(bell: &Bell) {
+fn run_tasks(waker: &Waker) {
     let mut happened = Vec::new();
     loop {
         let due = background().due(&happened);
@@ -209,7 +209,7 @@ fn run_tasks(bell: &Bell) {
             // A task that panics is done; the others continue.
             let again_at = catch_unwind(AssertUnwindSafe(|| task.drive())).unwrap_or(None);
             if again_at.is_none() {
-                bell.forget(&*task);
+                waker.forget(&*task);
             }
             drop(task);
             let done = background().note(name, again_at);
@@ -217,12 +217,12 @@ fn run_tasks(bell: &Bell) {
         }
         let mut background = background();
         if background.tasks.is_empty() {
-            background.bell = None;
+            background.waker = None;
             return;
         }
         let until = background.tasks.values().map(|entry| entry.again_at).min();
         drop(background);
-        happened = bell.sleep(until);
+        happened = waker.sleep(until);
     }
 }
 

@@ -8,13 +8,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::background::{self, Name, Shared, Task};
+use super::background::{self, Shared, Task, TaskId};
 use super::streams::Streams;
 
 /// A channel that the background thread drives.
 #[derive(Debug)]
 pub(crate) struct Loan {
-    name: Name,
+    name: TaskId,
     streams: Shared<Lent>,
 }
 

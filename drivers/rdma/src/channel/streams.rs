@@ -5,6 +5,7 @@
 //! when everything was sent.
 
 mod pinned;
+mod receiving;
 #[cfg(test)]
 mod tests;
 
@@ -250,105 +251,6 @@ impl Streams {
             let sender = &opened.exchange.sender;
             sender.is_posted() && (!needs_polling || sender.is_idle())
         })
-    }
-
-    /// Waits for bytes; none at the end of the stream.
-    fn ready(&mut self, operation: &Operation<'_>) -> Result<Span, ChannelError> {
-        loop {
-            let ready = self.opened.exchange.receiver.ready();
-            if ready.length > 0 || self.opened.exchange.receiver.is_finished() {
-                self.has_moved = false;
-                return Ok(ready);
-            }
-            if self.opened.exchange.is_over() {
-                return Err(self.gone(ChannelError::Aborted));
-            }
-            if !std::mem::take(&mut self.has_moved) {
-                self.move_on()?;
-            }
-            let has_come = self.opened.exchange.receiver.ready().length > 0
-                || self.opened.exchange.receiver.is_finished()
-                || self.opened.exchange.is_over();
-            if !has_come {
-                self.wait(operation)?;
-            }
-        }
-    }
-
-    /// Receives into `buffer`; nothing at the end of the stream.
-    pub(crate) fn receive(
-        &mut self,
-        buffer: &mut [u8],
-        operation: &Operation<'_>,
-    ) -> Result<usize, ChannelError> {
-        let ready = self.ready(operation)?.first(buffer.len());
-        let incoming = &self.opened.incoming;
-        incoming.copy_out(ready.offset, &mut buffer[..ready.length]);
-        self.consume(ready.length)?;
-        Ok(ready.length)
-    }
-
-    fn consume(&mut self, count: usize) -> Result<(), ChannelError> {
-        let receiver = &mut self.opened.exchange.receiver;
-        receiver.consume(count);
-        if receiver.owes_credit() {
-            self.move_on()?;
-            self.has_moved = true;
-        }
-        Ok(())
-    }
-
-    /// Writes to a file straight from the ring.
-    pub(crate) fn receive_into(
-        &mut self,
-        range: &FileRange<'_>,
-        operation: &Operation<'_>,
-    ) -> Result<u64, ChannelError> {
-        let mut done = 0;
-        while done < range.length {
-            let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
-            let ready = self.ready(operation)?.first(left);
-            if ready.length == 0 {
-                break;
-            }
-            let written = self
-                .opened
-                .incoming
-                .write_to(range.file, range.offset + done, ready);
-            let count = match written {
-                Ok(0) => return Err(ChannelError::File(std::io::ErrorKind::WriteZero.into())),
-                Ok(count) => count,
-                Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => continue,
-                Err(error) => return Err(ChannelError::File(error)),
-            };
-            range.moved.fetch_add(count as u64, Ordering::Release);
-            done += count as u64;
-            self.consume(count)?;
-        }
-        Ok(done)
-    }
-
-    /// Receives through memory, for callers that need to see the bytes.
-    pub(crate) fn receive_through_memory(
-        &mut self,
-        range: FileRange<'_>,
-        operation: &Operation<'_>,
-    ) -> Result<u64, ChannelError> {
-        let writer = range.writer();
-        let mut done = 0;
-        while done < range.length {
-            let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
-            let ready = self.ready(operation)?.first(left.min(range.scratch.len()));
-            if ready.length == 0 {
-                break;
-            }
-            let piece = &mut range.scratch[..ready.length];
-            self.opened.incoming.copy_out(ready.offset, piece);
-            writer.write(piece, done)?;
-            done += ready.length as u64;
-            self.consume(ready.length)?;
-        }
-        Ok(done)
     }
 
     /// Makes progress until a condition holds, and sleeps while there is nothing to do.

@@ -3,11 +3,13 @@
 //! It validates and applies messages of the peer, posts requests and returns credit. The caller
 //! passes the time, and asks [`Exchange::next_at`] when to call again if no event comes before.
 
+mod completions;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::crawl::{Crawl, Sample};
-use super::message::{Message, MessageError};
+use super::message::MessageError;
 use super::reader::Reader;
 use super::receiver::{Receiver, ReceiverError};
 use super::sender::{Sender, SenderError};
@@ -310,115 +312,6 @@ impl Exchange {
         let mut completions = std::mem::take(&mut self.completions);
         endpoint.poll(&mut completions);
         self.complete_all(endpoint, completions, now)
-    }
-
-    fn complete_all(
-        &mut self,
-        endpoint: &mut dyn Endpoint,
-        mut completions: Vec<Completion>,
-        now: Duration,
-    ) -> Result<(), Fault> {
-        let mut outcome = Ok(());
-        for completion in completions.drain(..) {
-            outcome = outcome.and_then(|()| self.complete(endpoint, completion, now));
-        }
-        self.completions = completions;
-        outcome
-    }
-
-    fn complete(
-        &mut self,
-        endpoint: &mut dyn Endpoint,
-        completion: Completion,
-        now: Duration,
-    ) -> Result<(), Fault> {
-        match completion {
-            Completion::Done { queue_pair, id } => {
-                self.sender.completed(queue_pair, id, now);
-                if let Some(reader) = &mut self.reader
-                    && Reader::is_read(id)
-                    && let Some((start, length)) = reader.completed(queue_pair, id)
-                {
-                    self.receiver.arrived(start, length)?;
-                }
-            }
-            Completion::Received {
-                queue_pair,
-                message,
-            } if message.is_empty() => {
-                // This was the last message on this queue pair, and nothing else marks the end.
-                if endpoint.close(queue_pair) {
-                    self.lose(endpoint, queue_pair, Loss::Closed);
-                }
-            }
-            Completion::Received { message, .. } => return self.hear(endpoint, &message),
-            Completion::Written {
-                immediate, length, ..
-            } => self.receiver.written(immediate, u64::from(length))?,
-            Completion::Lost { queue_pair, loss } => self.lose(endpoint, queue_pair, loss),
-            Completion::Restored { queue_pair } => {
-                self.queue_pairs[queue_pair] = State::Living;
-                self.sender.restored(queue_pair);
-                self.restored += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes a queue pair from both directions.
-    fn lose(&mut self, endpoint: &dyn Endpoint, queue_pair: usize, loss: Loss) {
-        let state = &mut self.queue_pairs[queue_pair];
-        let was = std::mem::replace(state, State::Gone);
-        if was == State::Living {
-            if endpoint.limits().replaces {
-                *state = State::Missed;
-            }
-            self.sender.lost(queue_pair);
-            self.receiver.lost();
-            if let Some(reader) = &mut self.reader {
-                reader.lost(queue_pair);
-            }
-        }
-        self.loss = Some(loss);
-    }
-
-    /// Validates and applies a message of the peer.
-    fn hear(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
-        match Message::decode(bytes)? {
-            Message::Arrived { start, length } => {
-                let length = u64::from(length);
-                match &mut self.reader {
-                    None => {
-                        let is_written = |place| endpoint.is_written(place);
-                        self.receiver.announced(start, length, is_written)?;
-                    }
-                    Some(reader) => {
-                        if self.receiver.wants(start, length, reader.pieces())? {
-                            reader.announced(start, length);
-                        }
-                    }
-                }
-            }
-            Message::Carried { start, length } => {
-                let place = self.receiver.carried(start, length as u64)?;
-                if let (Some(place), Some(incoming)) = (place, &self.incoming) {
-                    incoming.copy_in(place.offset, &bytes[bytes.len() - length..]);
-                }
-            }
-            Message::Credit { consumed } => self.sender.credited(consumed)?,
-            Message::End { at } => self.receiver.ended(at)?,
-            Message::Abandon { queue_pair, life } => {
-                // The sender must stop using it as well. The message does not concern a queue pair
-                // that was restored since, nor one that is being restored: the endpoint may have
-                // finished that and will report it.
-                let is_living = self.queue_pairs.get(queue_pair) == Some(&State::Living);
-                let ours = self.sender.life(queue_pair);
-                if is_living && ours.is_some_and(|ours| life >= ours) {
-                    self.close(endpoint, queue_pair);
-                }
-            }
-        }
-        Ok(())
     }
 
     fn post(endpoint: &mut dyn Endpoint, queue_pair: usize, request: Request) -> Result<(), Fault> {

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 use crate::provider::{Message, Wanted};
-use crate::verbs::{Listener, Place, VerbsEndpoint, Wishes};
+use crate::verbs::{DeviceOptions, Listener, Place, VerbsEndpoint};
 
 /// Our end of the cable; the devices at both ends are siw.
 const OURS: &str = "10.9.0.1";
@@ -177,7 +177,7 @@ fn talk(listener: &Listener, offer: &Offer) {
 /// The kernel's end of a connection.
 fn accept(listener: &Listener) -> Peer<VerbsEndpoint> {
     let local = THEIRS.parse().unwrap();
-    let place = Place::find(local, &Wishes::default()).unwrap();
+    let place = Place::find(local, &DeviceOptions::default()).unwrap();
     let wanted = Wanted {
         local,
         queue_pairs: 1,

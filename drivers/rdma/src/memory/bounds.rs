@@ -1,4 +1,4 @@
-//! The bounds of a process, and whose rings count against which.
+//! The bounds of a process, and the rings that count against each.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,15 +6,15 @@ use std::fmt;
 use gridhaul_shares::policy;
 use gridhaul_stack::{Party, Side};
 
-use super::budget::{Budget, zone_below};
+use super::budget::{Budget, size_class_below};
 
-/// Whoever has a channel's rings.
+/// The owner of a channel's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) side: Side,
     /// The provider pins memory, so that the kernel's limit counts as well.
     pub(crate) pins: bool,
-    /// Whom the channel serves. Parties leave room for each other.
+    /// The client that the channel serves. Parties leave memory for each other.
     pub(crate) party: Option<Party>,
 }
 
@@ -25,20 +25,20 @@ pub(super) struct Bounds {
     pinned: Bound,
 }
 
-/// A bound whose last part is for channels that this end accepts, and of which each party has a share.
+/// A bound with a reserve for channels that this end accepts, shared among parties.
 ///
-/// A connecting end has its rings when it asks the other for some. If such ends could take everything, the two
-/// ends of copies within one process, or between two, could all wait for each other; accepting ends wait for nobody
-/// once they have their rings.
+/// A connecting end has its rings before the accepting end reserves memory. If connecting ends could
+/// take everything, the two ends of copies within one process, or between two, could deadlock. An
+/// accepting end that has its rings waits for no further memory.
 #[derive(Debug)]
 struct Bound {
     all: Budget,
     connectors: Budget,
-    /// What each party has, in bytes.
+    /// The memory of each party in bytes.
     parties: HashMap<Party, u64>,
 }
 
-/// The smallest ring that a channel gets which wants more, in bytes.
+/// The smallest ring of a channel that wants a larger one, in bytes.
 const LEAST_RING_BYTES: u64 = 64 << 10;
 
 impl Bounds {
@@ -50,13 +50,13 @@ impl Bounds {
         }
     }
 
-    /// The same bounds while nobody has anything.
+    /// The same bounds without any holder.
     pub(super) fn emptied(&self) -> Self {
         let limit = |bound: &Bound| bound.all.limit();
         Self::new(limit(&self.memory), limit(&self.pinned))
     }
 
-    /// The length of the rings that many holders can all have, while shares are set aside for all others that are expected.
+    /// The length of rings that many holders can all have while shares are reserved for further ones.
     pub(super) fn common_ring_bytes(&self, pins: bool) -> u64 {
         /// Two ends of 64 channels.
         const MANY: u64 = 128;
@@ -79,7 +79,7 @@ impl Bounds {
         self.memory.connectors.set_limit(limit_of_connectors(limit));
     }
 
-    /// The length that each of two rings may have, `None` if there is too little left for the least. `page` is
+    /// The length that each of two rings may have; `None` if less than the least is free. `page` is
     /// the size of a page.
     pub(super) fn offer(&self, holder: Holder, ring_bytes: u64, page: u64) -> Option<u64> {
         let both = |bytes: u64| 2 * bytes.next_multiple_of(page);
@@ -93,11 +93,11 @@ impl Bounds {
         if offer >= wanted {
             return Some(ring_bytes);
         }
-        let pages = zone_below(offer / 2 / page);
+        let pages = size_class_below(offer / 2 / page);
         Some((pages * page).max(least / 2).min(ring_bytes))
     }
 
-    /// A holder has so many bytes.
+    /// A new holder takes this many bytes.
     pub(super) fn take(&mut self, holder: Holder, bytes: u64) {
         self.applying_mut(holder).for_each(|bound| {
             bound.change(holder, |budget| budget.take(bytes));
@@ -105,7 +105,7 @@ impl Bounds {
         });
     }
 
-    /// A holder has so many bytes more, if all bounds spare them.
+    /// A holder takes this many bytes more, if all bounds allow it.
     pub(super) fn grow(&mut self, holder: Holder, bytes: u64) -> bool {
         let is_spared = self
             .applying(holder)
@@ -119,7 +119,7 @@ impl Bounds {
         is_spared
     }
 
-    /// A holder has enough with less.
+    /// A holder gives back this many bytes.
     pub(super) fn shrink(&mut self, holder: Holder, bytes: u64) {
         self.applying_mut(holder).for_each(|bound| {
             bound.change(holder, |budget| budget.shrink(bytes));
@@ -127,7 +127,7 @@ impl Bounds {
         });
     }
 
-    /// A holder is gone.
+    /// A holder leaves, with this many bytes.
     pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
         self.applying_mut(holder).for_each(|bound| {
             bound.change(holder, |budget| budget.give_back(bytes));
@@ -135,7 +135,7 @@ impl Bounds {
         });
     }
 
-    /// Says which bound leaves least to a holder.
+    /// The bound that leaves least to a holder.
     pub(super) fn narrowest(&self, holder: Holder) -> Narrowest {
         let left = |budget: &Budget| budget.limit().saturating_sub(budget.taken());
         let is_pinned = holder.pins && left(&self.pinned.all) < left(&self.memory.all);
@@ -185,7 +185,8 @@ impl Bound {
         bytes <= self.most(holder) && self.budgets(holder).all(|budget| budget.spares(bytes))
     }
 
-    /// What the other parties leave to a holder. One that has nothing takes what there is for any channel.
+    /// The most that a holder may take, so that other parties get their share. A party without memory
+    /// is not restricted.
     fn most(&self, holder: Holder) -> u64 {
         let held = holder.party.and_then(|party| self.parties.get(&party));
         let Some(held) = held else {
@@ -231,7 +232,7 @@ fn limit_of_connectors(limit: u64) -> u64 {
     limit - limit / 4
 }
 
-/// The bound that leaves least, in words.
+/// A bound, for an error message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Narrowest {
     taken: u64,
@@ -291,7 +292,7 @@ mod tests {
         let taken = bounds.memory().taken();
         assert!((40 * MIB..=48 * MIB).contains(&taken), "{taken}");
         assert!(!bounds.grow(of_party(1), 16 * MIB));
-        // Those who come later share what is left in the same way.
+        // Later parties share the rest in the same way.
         for party in 2..6 {
             let ring = bounds.offer(of_party(party), MIB, PAGE).expect("a ring");
             bounds.take(of_party(party), 2 * ring);

@@ -1,14 +1,14 @@
-//! Who may have how much memory. Arithmetic only: nothing here maps, waits or locks.
+//! How memory is divided among channels. Arithmetic only: this module does not map, wait or lock.
 //!
-//! Half of the bound is set aside in equal shares, for as many channels as are expected; the other half goes to those
-//! who want more than a share, in the order of asking: to each no more than its part of it if all others that there are
-//! had as much. So one channel may have a ring for a long and fast path, hundreds more have rings as well, and when
-//! channels come and go, their rings become equal.
+//! Half of the bound is reserved in equal shares for the expected number of channels. The other half
+//! goes to channels that want more than a share, in the order of requests. None gets more than its
+//! part of it if all present channels had as much. So one channel may have a ring for a long and fast
+//! path, hundreds more have rings as well, and when channels come and go, their rings become equal.
 
-/// Channels for which shares are set aside.
+/// Channels for which shares are reserved.
 const CHANNELS: u64 = 256;
 
-/// A bound, and what is taken of it, in bytes.
+/// A bound, and the memory in use, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Budget {
     limit: u64,
@@ -29,7 +29,7 @@ impl Budget {
         self.limit
     }
 
-    /// A bound that is lower than what is taken lets nobody take more until enough has come back.
+    /// If the new bound is below the memory in use, no more is taken until enough has come back.
     pub(super) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
@@ -42,14 +42,14 @@ impl Budget {
         self.holders
     }
 
-    /// How much of `wanted` a further holder may have, if that is at least `least`: all of it, unless that would
-    /// leave others without their shares, or with less.
+    /// How much of `wanted` a further holder may have, if that is at least `least`: all of it, unless
+    /// that would reduce the shares of others.
     pub(super) fn offer(&self, wanted: u64, least: u64) -> Option<u64> {
         let free = self.limit.saturating_sub(self.taken);
         let share = (self.limit / (2 * CHANNELS)).max(least).max(1);
         let channels = CHANNELS.min(self.limit / (2 * share));
-        let set_aside = share * channels.saturating_sub(self.holders + 1);
-        let offer = free.saturating_sub(set_aside).max(share.min(free));
+        let reserved = share * channels.saturating_sub(self.holders + 1);
+        let offer = free.saturating_sub(reserved).max(share.min(free));
         let part = share + (self.limit - share * channels) / (self.holders + 1);
         Some(wanted.min(offer).min(part)).filter(|offer| *offer >= least)
     }
@@ -59,31 +59,31 @@ impl Budget {
         self.holders += 1;
     }
 
-    /// Whether a holder may have so much more, beside what it has: no more than would be there for a further one.
+    /// Whether a holder may have this many bytes more: no more than a further holder could have.
     pub(super) fn spares(&self, bytes: u64) -> bool {
         self.offer(bytes, 1) == Some(bytes)
     }
 
-    /// A holder has more.
+    /// A holder takes this many bytes more.
     pub(super) fn grow(&mut self, bytes: u64) {
         self.taken += bytes;
     }
 
-    /// A holder has enough with less.
+    /// A holder gives back this many bytes.
     pub(super) fn shrink(&mut self, bytes: u64) {
         self.taken = self.taken.saturating_sub(bytes);
     }
 
-    /// A holder is gone, with `bytes`.
+    /// A holder leaves, with this many bytes.
     pub(super) fn give_back(&mut self, bytes: u64) {
         self.shrink(bytes);
         self.holders = self.holders.saturating_sub(1);
     }
 }
 
-/// The size of the largest zone that is not above `bytes`: powers of two, and one and a half times those. With few sizes,
-/// rings that come back fit those who ask.
-pub(super) fn zone_below(bytes: u64) -> u64 {
+/// The largest size class that is not above `bytes`: powers of two, and one and a half times those.
+/// With few sizes, rings that come back fit the next channels.
+pub(super) fn size_class_below(bytes: u64) -> u64 {
     let Some(power) = bytes.checked_ilog2() else {
         return 0;
     };
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_little_gets_it() {
+    fn a_small_request_is_granted() {
         let mut budget = Budget::new(64 * MIB);
         for _ in 0..64 {
             assert_eq!(budget.offer(MIB, MIB / 2), Some(MIB));
@@ -136,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_close_to_each_other() {
-        let zones = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100].map(zone_below);
-        assert_eq!(zones, [0, 1, 2, 3, 4, 4, 6, 6, 8, 8, 12, 96]);
+    fn size_classes_are_close_to_each_other() {
+        let classes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100].map(size_class_below);
+        assert_eq!(classes, [0, 1, 2, 3, 4, 4, 6, 6, 8, 8, 12, 96]);
     }
 
     proptest! {

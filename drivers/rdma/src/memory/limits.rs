@@ -1,4 +1,4 @@
-//! How much memory there is, for the default of the bound.
+//! The memory of the machine and the kernel's limit on pinned memory.
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};

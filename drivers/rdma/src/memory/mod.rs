@@ -1,18 +1,19 @@
 //! Memory that a device, or a peer through it, may change at any time.
 //!
-//! A Rust reference promises that no other code writes to its target. A registered region cannot
-//! promise that, so its bytes are moved only by system calls and by copies through raw pointers,
-//! and no slice of them exists. The contents of a region are up to the peer; its place and length
-//! are up to us.
+//! A Rust reference guarantees that no other code writes to its target. A registered region cannot
+//! give that guarantee, so its bytes are moved only by system calls and by copies through raw
+//! pointers, and no slice of them exists. The peer determines the content of a region, and this end
+//! its place and length.
 //!
-//! A peer can make us deliver, write to a file or send any byte of a ring, whatever was in it. So a
-//! ring contains only zeros when a channel gets it: see `recycled`.
+//! A peer can make this end deliver, write to a file or send any byte of a ring. So a ring contains
+//! only zeros when a channel gets it: see `recycled`.
 //!
 //! The *pool* provides all rings of the process under a hard bound. A channel that cannot have the
 //! ring that it wants gets a smaller one, and waits in a queue when no memory is left.
 
 mod bounds;
 mod budget;
+mod idle;
 mod limits;
 mod pages;
 mod pool;

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// A mapping whose memory is allocated from the start, so that its first use does not wait.
+/// A mapping whose pages are populated from the start, so that its first use does not fault.
 #[derive(Debug)]
 pub(super) struct Pages {
     start: NonNull<u8>,

@@ -1,10 +1,10 @@
-//! The rings of all channels of the process, and who waits for one.
+//! The rings of all channels of the process, and the queue of channels that wait for memory.
 //!
-//! Mappings that come back are kept for a while: the next channel then finds its pages there. They count against
-//! the bound, and go first when somebody needs the memory. They are cleared before the next channel gets them, for writing and
-//! for reading alike: a peer that may only write to a ring can still announce bytes that it never wrote, and the channel would
-//! deliver what another session had left there. Registrations do not outlive their channel, because a key that one peer was
-//! told must not open what is another's.
+//! Mappings that come back are kept for the next channels ([`IdleMappings`]). They count against the
+//! bound. They are cleared before a channel gets them, for writing and for reading alike: a peer that
+//! may only write to a ring can still announce bytes that it never wrote, and the channel would
+//! deliver the data of another session. Registrations do not outlive their channel: otherwise the
+//! key of one peer would give access to the ring of another.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use gridhaul_stack::Operation;
 
 use super::bounds::{Bounds, Holder, Narrowest};
+use super::idle::IdleMappings;
 use super::limits;
 use super::recycled::{Cleared, Reclaim, Used};
 use super::region::Memory;
@@ -30,33 +31,23 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 struct State {
     bounds: Bounds,
-    idle: Vec<Idle>,
-    /// Somebody looks after the idle ones.
-    is_driven: bool,
+    idle: IdleMappings,
+    /// A thread unmaps idle mappings when their time is over.
+    has_thread: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
 
-/// A mapping that nobody uses.
-#[derive(Debug)]
-struct Idle {
-    pages: Used,
-    since: Instant,
-}
-
-/// Somebody in the queue.
+/// A thread in the queue.
 #[derive(Debug)]
 struct Waiter {
     holder: Holder,
     ring_bytes: u64,
-    /// The length of the rings that are this waiter's; zero until then, and set under the lock.
+    /// The length of the granted rings; zero before, and set under the lock.
     granted: AtomicU64,
     thread: Thread,
 }
 
-/// How long a mapping is kept for the next channel.
-const KEPT_IDLE: Duration = Duration::from_secs(10);
-
-/// How often somebody who waits looks whether the operation was cancelled.
+/// How often a waiting thread checks whether its operation was cancelled.
 const CANCEL_CHECK: Duration = Duration::from_millis(25);
 
 /// Why a channel gets no rings.
@@ -64,13 +55,13 @@ const CANCEL_CHECK: Duration = Duration::from_millis(25);
 pub(crate) enum PoolError {
     #[error("cancelled while waiting for memory")]
     Cancelled,
-    #[error("waited in vain for memory: {0}")]
+    #[error("no memory became free in time: {0}")]
     Waited(Narrowest),
     #[error("no ring fits the bound: {0}")]
     Bound(Narrowest),
 }
 
-/// What the rings of the process take, in bytes.
+/// The memory of the rings of the process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLoad {
     /// The rings of channels.
@@ -79,7 +70,7 @@ pub struct MemoryLoad {
     pub pinned_bytes: u64,
     /// Kept for the next channels.
     pub idle_bytes: u64,
-    /// What all of this may take.
+    /// The bound of all of this.
     pub limit_bytes: u64,
     /// Channels that have rings.
     pub channels: u64,
@@ -92,8 +83,8 @@ impl Pool {
     pub(crate) fn new(memory: u64, pinned: u64) -> Arc<Self> {
         let state = State {
             bounds: Bounds::new(memory, pinned),
-            idle: Vec::new(),
-            is_driven: false,
+            idle: IdleMappings::default(),
+            has_thread: false,
             waiting: VecDeque::new(),
         };
         Arc::new(Self {
@@ -101,14 +92,14 @@ impl Pool {
         })
     }
 
-    /// That of the process.
+    /// The pool of the process.
     pub(crate) fn of_process() -> &'static Arc<Self> {
         static POOL: LazyLock<Arc<Pool>> =
             LazyLock::new(|| Pool::new(limits::default_bytes(), limits::pinned_bytes()));
         &POOL
     }
 
-    /// The bound on all rings, from now on.
+    /// Changes the bound on all rings.
     pub(crate) fn set_limit(&self, bytes: u64) {
         let mut state = self.lock();
         state.bounds.set_memory(bytes);
@@ -116,33 +107,34 @@ impl Pool {
         state.serve();
     }
 
-    /// What is used, and what may be.
+    /// The memory in use, and its bound.
     pub(crate) fn load(&self) -> MemoryLoad {
         let state = self.lock();
         MemoryLoad {
             used_bytes: state.bounds.memory().taken(),
             pinned_bytes: state.bounds.pinned().taken(),
-            idle_bytes: state.idle_bytes(),
+            idle_bytes: state.idle.bytes(),
             limit_bytes: state.bounds.memory().limit(),
             channels: state.bounds.memory().holders(),
             waiting: state.waiting.len(),
         }
     }
 
-    /// The length of the rings that many holders of a kind can all have: those who need none that are longer are equal, whoever
-    /// comes first.
+    /// The length of rings that many holders of a kind can all have, so that channels that need no
+    /// longer ones are treated equally in any order.
     pub(crate) fn common_ring_bytes(&self, pins: bool) -> u64 {
         let state = self.lock();
         let bytes = state.bounds.common_ring_bytes(pins);
         bytes - bytes % page_bytes()
     }
 
-    /// Room for two rings of `ring_bytes`, or of less if that is what there is. Waits in the order of asking while
-    /// there is nothing; most of the time that the operation has, so that the other end can be told.
+    /// Reserves memory for two rings of `ring_bytes`, or for shorter ones if less is free. Waits in
+    /// the order of requests while no memory is free, for at most three quarters of the operation's
+    /// remaining time, so that this end can still send the reason to the other.
     ///
     /// # Errors
     ///
-    /// When the operation was cancelled or its time is over, or no ring fits the bound.
+    /// When the operation was cancelled, no memory became free in time, or no ring fits the bound.
     pub(crate) fn take(
         self: &Arc<Self>,
         holder: Holder,
@@ -174,8 +166,8 @@ impl Pool {
         waiter: &Arc<Waiter>,
         operation: &Operation<'_>,
     ) -> Result<Share, PoolError> {
-        let patience = operation.remaining().map(|left| left - left / 4);
-        let end = patience.map(|patience| Instant::now() + patience);
+        let timeout = operation.remaining().map(|left| left - left / 4);
+        let end = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             if let Some(granted) = NonZeroU64::new(waiter.granted.load(Ordering::Acquire)) {
                 return Ok(self.share(waiter.holder, granted));
@@ -194,7 +186,7 @@ impl Pool {
         }
     }
 
-    /// Gives up a place in the queue, or what came at the last moment.
+    /// Leaves the queue, and gives back rings that were granted meanwhile.
     fn leave(self: &Arc<Self>, waiter: &Arc<Waiter>) {
         let mut state = self.lock();
         state.waiting.retain(|other| !Arc::ptr_eq(other, waiter));
@@ -208,38 +200,35 @@ impl Pool {
             pool: Arc::clone(self),
             holder,
             ring_bytes,
-            beside: 0,
+            extra_bytes: 0,
         }
     }
 
-    /// Keeps what a channel does not need any more, if there is not too much of it.
+    /// Keeps a mapping for the next channel, unless a quarter of the bound is idle already.
     pub(super) fn keep(self: &Arc<Self>, pages: Used) {
         let mut state = self.lock();
         let most = state.bounds.memory().limit() / 4;
-        if state.idle_bytes() + pages.length() as u64 > most {
+        if state.idle.bytes() + pages.length() as u64 > most {
             return;
         }
-        state.idle.push(Idle {
-            pages,
-            since: Instant::now(),
-        });
-        if !state.is_driven {
+        state.idle.add(pages);
+        if !state.has_thread {
             let pool = Arc::clone(self);
             let background = thread::Builder::new().name("rdma-memory".to_owned());
-            match background.spawn(move || pool.drive()) {
-                Ok(_) => state.is_driven = true,
-                // Nobody would let go of them.
+            match background.spawn(move || pool.expire_idle()) {
+                Ok(_) => state.has_thread = true,
+                // Without the thread they would never be unmapped.
                 Err(_) => state.idle.clear(),
             }
         }
     }
 
-    /// Lets go of mappings that nobody wanted for a while, until there are none.
-    fn drive(&self) {
+    /// Unmaps idle mappings when their time is over, until none is left.
+    fn expire_idle(&self) {
         loop {
             let mut state = self.lock();
-            let Some(next) = state.forget_idle(Instant::now()) else {
-                state.is_driven = false;
+            let Some(next) = state.idle.expire(Instant::now()) else {
+                state.has_thread = false;
                 return;
             };
             drop(state);
@@ -248,7 +237,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What it guards is valid after every statement.
+        // The state is valid after every statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -262,7 +251,7 @@ impl State {
             .is_some()
     }
 
-    /// Takes rings as large as there are.
+    /// Reserves the longest rings that the bounds allow.
     fn grant(&mut self, holder: Holder, ring_bytes: u64) -> Option<NonZeroU64> {
         let granted = self.bounds.offer(holder, ring_bytes, page_bytes())?;
         self.bounds.take(holder, both(granted));
@@ -270,11 +259,12 @@ impl State {
         NonZeroU64::new(granted)
     }
 
-    /// Hands rings to those who have waited longest; who cannot have any holds back only those of the same kind.
+    /// Grants rings in the order of requests. A waiter that cannot have any blocks only later ones of
+    /// the same kind.
     fn serve(&mut self) {
-        let mut held_back: Vec<Holder> = Vec::new();
+        let mut blocked: Vec<Holder> = Vec::new();
         for waiter in std::mem::take(&mut self.waiting) {
-            let granted = if held_back.contains(&waiter.holder) {
+            let granted = if blocked.contains(&waiter.holder) {
                 None
             } else {
                 self.grant(waiter.holder, waiter.ring_bytes)
@@ -285,46 +275,30 @@ impl State {
                     waiter.thread.unpark();
                 }
                 None => {
-                    held_back.push(waiter.holder);
+                    blocked.push(waiter.holder);
                     self.waiting.push_back(waiter);
                 }
             }
         }
     }
 
-    /// Lets go of idle mappings, the oldest first, until the bound holds.
+    /// Unmaps idle mappings until the bound holds.
     fn evict(&mut self) {
         let memory = self.bounds.memory();
         let room = memory.limit().saturating_sub(memory.taken());
-        while self.idle_bytes() > room {
-            self.idle.remove(0);
-        }
-    }
-
-    /// Lets go of what has been idle for long; says when to look again, if anything is left.
-    fn forget_idle(&mut self, now: Instant) -> Option<Duration> {
-        let age = |idle: &Idle| now.saturating_duration_since(idle.since);
-        self.idle.retain(|idle| age(idle) < KEPT_IDLE);
-        self.idle.first().map(|oldest| KEPT_IDLE - age(oldest))
-    }
-
-    fn idle_bytes(&self) -> u64 {
-        self.idle
-            .iter()
-            .map(|idle| idle.pages.length() as u64)
-            .sum()
+        self.idle.evict(room);
     }
 }
 
-/// A channel's part of the pool, as long as it or memory from it lives.
+/// A channel's part of the pool. It is released when the share and the memory from it are dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     pool: Arc<Pool>,
     holder: Holder,
     /// The length of each of two rings.
     ring_bytes: NonZeroU64,
-    /// What the channel has beside them, in bytes.
-    beside: u64,
+    /// Further memory of the channel, in bytes.
+    extra_bytes: u64,
 }
 
 impl Share {
@@ -333,7 +307,7 @@ impl Share {
         self.ring_bytes
     }
 
-    /// Gives back what rings of this length do not need.
+    /// Shortens the rings to this length.
     pub(crate) fn shrink(&mut self, ring_bytes: NonZeroU64) {
         if ring_bytes < self.ring_bytes {
             let spare = both(self.ring_bytes.get()) - both(ring_bytes.get());
@@ -344,29 +318,30 @@ impl Share {
         }
     }
 
-    /// Counts so many bytes that the channel has beside its rings, instead of what it had there before; `false` if there is
-    /// no room for more.
-    pub(crate) fn set_beside(&mut self, bytes: u64) -> bool {
+    /// Sets how many bytes count for the channel in addition to its rings; `false` if the bound does
+    /// not allow that.
+    pub(crate) fn set_extra(&mut self, bytes: u64) -> bool {
         let mut state = self.pool.lock();
-        if bytes > self.beside {
-            if !state.bounds.grow(self.holder, bytes - self.beside) {
+        if bytes > self.extra_bytes {
+            if !state.bounds.grow(self.holder, bytes - self.extra_bytes) {
                 return false;
             }
             state.evict();
-        } else if bytes < self.beside {
-            state.bounds.shrink(self.holder, self.beside - bytes);
+        } else if bytes < self.extra_bytes {
+            state.bounds.shrink(self.holder, self.extra_bytes - bytes);
             state.serve();
         }
-        self.beside = bytes;
+        self.extra_bytes = bytes;
         true
     }
 
-    /// Memory to send from and memory to receive in, all of it zeros. Both are as long as the rings may
-    /// be, but for the first where `elsewhere` bytes are pinned in other places as long as it lives.
+    /// Maps memory to send from and memory to receive into, filled with zeros. Both are as long as
+    /// the rings may be, except that the first is shorter by `elsewhere` bytes, which are pinned in
+    /// files instead.
     ///
     /// # Errors
     ///
-    /// The kernel's: there is no memory.
+    /// When the kernel has no memory.
     pub(crate) fn map(self, elsewhere: usize) -> io::Result<[Arc<Memory>; 2]> {
         let ring_bytes = self.ring_bytes.get();
         let share = Arc::new(self);
@@ -381,13 +356,10 @@ impl Share {
     fn pages(&self, bytes: u64) -> io::Result<Cleared> {
         let length = whole_pages(bytes);
         let mut state = self.pool.lock();
-        let fits = |idle: &Idle| idle.pages.length() as u64 == length;
-        // The one that was used last is the warmest.
-        let found = state.idle.iter().rposition(fits);
-        let found = found.map(|found| state.idle.remove(found));
+        let found = state.idle.take(length);
         drop(state);
-        if let Some(Idle { pages, .. }) = found {
-            // Not when they came back: those that nobody wants in time need not be cleared.
+        if let Some(pages) = found {
+            // They are cleared here and not when they came back, because some are never used again.
             return Ok(pages.clear());
         }
         let length = usize::try_from(length).ok().and_then(NonZeroUsize::new);
@@ -405,15 +377,15 @@ impl Reclaim for Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        let bytes = both(self.ring_bytes.get()) + self.beside;
+        let bytes = both(self.ring_bytes.get()) + self.extra_bytes;
         state.bounds.give_back(self.holder, bytes);
-        // The bound may be lower than when this was taken.
+        // The bound may have been lowered since.
         state.evict();
         state.serve();
     }
 }
 
-/// What two rings take.
+/// The memory of two rings.
 fn both(ring_bytes: u64) -> u64 {
     2 * whole_pages(ring_bytes)
 }

@@ -70,7 +70,7 @@ impl Opening<'_> {
             Provider::Verbs => Ways::default(),
             Provider::Auto | Provider::Soft => soft,
         };
-        match Place::find(self.local_address()?, &self.settings.wishes) {
+        match Place::find(self.local_address()?, &self.settings.device_options) {
             Ok(place) => Ok(Abilities {
                 ways: programs.with(way(&place)),
                 place: Some(place),
@@ -89,7 +89,7 @@ impl Opening<'_> {
     fn provided_abilities(&self, needs_adapter: bool) -> Result<Abilities, OpenError> {
         let mut place = None;
         if needs_adapter {
-            let found = Place::find(self.local_address()?, &self.settings.wishes);
+            let found = Place::find(self.local_address()?, &self.settings.device_options);
             let found = found.map_err(|error| OpenError::Local(error.to_string()))?;
             if way(&found) != Way::Roce {
                 return Err(OpenError::Local(format!("{} is no RoCE", found.device())));

@@ -36,7 +36,7 @@ impl Opening<'_> {
     fn check_gid(&self, peer: &FabricRecord, way: Way) -> Result<(), OpenError> {
         let gid = IpAddr::V6(peer.port.gid.into()).to_canonical();
         let host = self.peer.ip().to_canonical();
-        if way == Way::InfiniBand || self.settings.wishes.gid.is_some() || gid == host {
+        if way == Way::InfiniBand || self.settings.device_options.gid.is_some() || gid == host {
             return Ok(());
         }
         Err(OpenError::Local(format!(

@@ -83,7 +83,7 @@ impl Opening<'_> {
         if answer.way != Way::Soft && answer.chosen.within_slots() != answer.chosen {
             return Err(OpenError::ExceedsOffer);
         }
-        share.set_beside(slot_bytes(answer.chosen, answer.way));
+        share.set_extra(slot_bytes(answer.chosen, answer.way));
         share.shrink(answer.chosen.ring_bytes);
         let rings = self.rings(share, answer.chosen, answer.way, &abilities);
         let mut rings = self.or_refuse(rings)?;
@@ -183,7 +183,7 @@ impl Opening<'_> {
 /// Allows inline payloads as far as there is pinned memory for them.
 fn with_slots(offer: Offer, share: &mut Share) -> Offer {
     let fitted = offer.within_slots();
-    if share.set_beside(fitted.slot_bytes()) {
+    if share.set_extra(fitted.slot_bytes()) {
         fitted
     } else {
         fitted.with_usual_slots()

@@ -103,7 +103,7 @@ impl Opening<'_> {
         let local = |error: std::io::Error| OpenError::Local(format!("no memory: {error}"));
         let mut carrier = self.carrier(chosen, way, abilities)?;
         let sections = (self.settings.pins_files && chosen.mode == Mode::Put)
-            .then(|| Sections::beside(chosen.ring_bytes.get()))
+            .then(|| Sections::for_ring(chosen.ring_bytes.get()))
             .flatten();
         let pinned_bytes = sections.as_ref().map_or(0, Sections::allowance);
         let [outgoing, incoming] = share.map(pinned_bytes).map_err(local)?;

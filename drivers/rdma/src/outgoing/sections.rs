@@ -32,7 +32,8 @@ pub(crate) struct Sections {
     allowance: usize,
     /// The longest section, in bytes.
     longest: usize,
-    /// The least recently used first.
+    /// The least recently used first. A cache of the crate `lru` does not fit: a lookup matches a
+    /// range within a section and not a key, and sections in use must not be evicted.
     sections: Vec<Section>,
     /// The file system's shared pages cannot be pinned; the mapping is private, which copies them.
     is_private: bool,
@@ -136,12 +137,12 @@ impl FileState {
 }
 
 impl Sections {
-    /// Sections beside a ring of this length; `None` if it is too short for them.
+    /// Sections for a channel with a ring of this length; `None` if it is too short for them.
     ///
     /// They take half of the ring's memory. The other end returns credit by quarters of the ring: a
     /// sender with less than that in flight, because it has memory for one section only, would wait
     /// for ever.
-    pub(crate) fn beside(ring_bytes: u64) -> Option<Self> {
+    pub(crate) fn for_ring(ring_bytes: u64) -> Option<Self> {
         let page = rustix::param::page_size();
         let half = usize::try_from(ring_bytes / 2).unwrap_or(usize::MAX);
         let allowance = half / page * page;

@@ -49,6 +49,8 @@ const MOST_PATHS: usize = 64;
 /// What identifies a path: the peer and the options.
 type Key = (IpAddr, Rate, u64);
 
+/// The least recently used first. A list is enough for so few entries, and saves the dependency on
+/// the crate `lru`.
 static PATHS: Mutex<VecDeque<(Key, Arc<Path>)>> = Mutex::new(VecDeque::new());
 
 impl Path {

@@ -133,7 +133,7 @@ pub trait Endpoint: Send + fmt::Debug {
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
     /// Arms the descriptor for events from now on: messages of the peer, the loss of a queue pair,
-    /// and with `heeds_requests` also completed requests. Appends events since the last poll to
+    /// and with `wants_requests` also completed requests. Appends events since the last poll to
     /// `completions`. A device wakes its user less often if it is asked for fewer events.
     fn watch(&mut self, _heeds_requests: bool, _completions: &mut Vec<Completion>) {}
 

@@ -1,6 +1,7 @@
 //! How the devices at both ends react to what arrives.
 
-use super::fabric::{Fabric, Place, What};
+use super::event::{EventKind, Place};
+use super::fabric::Fabric;
 use super::queue_pair::{Kind, Pending, Train, Verdict};
 use super::regions::copy;
 use crate::memory::Span;
@@ -29,7 +30,7 @@ impl Fabric {
         if let Err(reason) = allowed
             && in_sequence
         {
-            self.say(place, What::Refused { reason });
+            self.say(place, EventKind::Refused { reason });
             self.fail(place, reason);
             return;
         }
@@ -45,14 +46,14 @@ impl Fabric {
         }
         let packet = self.queue_pair(place).expected();
         if complains {
-            self.say(place, What::Missing { packet });
+            self.say(place, EventKind::Missing { packet });
         } else if !matches!(verdict, Verdict::Gap { .. }) {
             if train.kind == Kind::Read {
                 // A repeated request is answered again.
                 self.queue_pair(place).answer(train);
                 self.queue(place);
             } else {
-                self.say(place, What::Acknowledged { packet });
+                self.say(place, EventKind::Acknowledged { packet });
             }
         }
     }
@@ -217,7 +218,7 @@ impl Fabric {
     }
 
     /// Sends a control packet to the other device.
-    fn say(&mut self, place: Place, what: What) {
+    fn say(&mut self, place: Place, what: EventKind) {
         let wire = &mut self.hosts[place.host].wire;
         if let Some(at) = wire.carry_word(self.now, &mut self.random) {
             self.plan(at, place.peer(), what);

@@ -11,7 +11,9 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::fabric::{Fabric, FabricSettings, Place};
+use super::event::Place;
+use super::fabric::Fabric;
+use super::settings::FabricSettings;
 use crate::handshake::MAX_INLINE_BYTES;
 use crate::memory::Memory;
 use crate::provider::{Access, Completion, Endpoint, Limits, PostError, Region, Request, Work};
@@ -309,7 +311,7 @@ impl Endpoint for SimEndpoint {
     }
 }
 
-/// What was posted still arrives; then the other end learns that this one is gone.
+/// EventKind was posted still arrives; then the other end learns that this one is gone.
 impl Drop for SimEndpoint {
     fn drop(&mut self) {
         self.fabric

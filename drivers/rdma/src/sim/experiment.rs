@@ -8,8 +8,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fabric::FabricSettings;
 use super::run::{Run, RunSettings};
+use super::settings::FabricSettings;
 use crate::handshake::Mode;
 use crate::pacing::{Path, Rate};
 

@@ -4,82 +4,20 @@
 //! replays a run exactly. Each train of packets causes three events, whatever it carries: the port
 //! is free again, the train arrives, it is acknowledged.
 
-use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
+use super::event::{Event, EventKind, Place};
 use super::link::{Link, Passage, Wire};
 use super::queue_pair::{Kind, QueuePair, Train};
 use super::random::Random;
 use super::regions::Regions;
-use crate::provider::{Completion, Loss};
-
-/// The properties of a fabric.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FabricSettings {
-    /// From the first host to the second, and back.
-    pub links: [Link; 2],
-    /// The payload of a packet: the path's MTU in bytes.
-    pub packet_bytes: u64,
-    /// Requests of one queue pair that may be outstanding.
-    pub depth: usize,
-    /// How long a requester waits for an acknowledgement. It must exceed a round trip.
-    pub acknowledgement_timeout: Duration,
-    /// Retransmissions before a queue pair is lost; 7 means without end, as with devices.
-    pub retries: u32,
-    /// WRITEs can carry immediate data.
-    pub immediate: bool,
-    /// Lost queue pairs are connected again.
-    pub replaces: bool,
-    /// The retransmission timer starts with the first packet after it last expired, and is not
-    /// restarted when everything is acknowledged, as with rxe: what is in flight when it expires is
-    /// retransmitted, whether it is late or not.
-    pub timer_runs_on: bool,
-    /// The first host is busy at times, and its port sends late; `None` if it never is.
-    pub naps: Option<Naps>,
-    /// The seed of all random decisions.
-    pub seed: u64,
-}
-
-/// Times in which a port sends nothing, and then everything that it was given meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Naps {
-    /// The longest time between two naps.
-    pub apart: Duration,
-    /// The longest nap.
-    pub longest: Duration,
-}
-
-/// The largest count of retries means no limit (the InfiniBand architecture, 9.9.2.4.1; rxe and
-/// hardware agree).
-const FOR_EVER: u32 = 7;
+use super::settings::{FOR_EVER, FabricSettings, Naps};
+use crate::provider::Completion;
 
 /// The length of a READ request in bytes.
 const READ_REQUEST_BYTES: u64 = 16;
-
-impl FabricSettings {
-    /// The same path in both directions, without faults.
-    pub fn new(link: Link) -> Self {
-        // 4.096 µs times a power of two, as for a device: more than two round trips.
-        let mut timeout = Duration::from_nanos(4096 << 14);
-        while timeout < 4 * (link.delay + link.jitter) {
-            timeout *= 2;
-        }
-        Self {
-            links: [link.clone(), link],
-            packet_bytes: 4096,
-            depth: 1024,
-            acknowledgement_timeout: timeout,
-            retries: FOR_EVER,
-            immediate: true,
-            replaces: true,
-            timer_runs_on: false,
-            naps: None,
-            seed: 0,
-        }
-    }
-}
 
 /// The state of the simulation.
 #[derive(Debug)]
@@ -116,70 +54,6 @@ pub(crate) struct End {
     pub(crate) is_ended: bool,
     /// Its user has dropped or aborted it.
     pub(crate) is_over: bool,
-}
-
-/// A life of a queue pair in the fabric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) host: usize,
-    pub(crate) channel: usize,
-    pub(crate) queue_pair: usize,
-    pub(crate) generation: u32,
-}
-
-impl Place {
-    pub(crate) fn peer(self) -> Self {
-        Self {
-            host: 1 - self.host,
-            ..self
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Event {
-    at: Duration,
-    number: u64,
-    place: Place,
-    what: What,
-}
-
-/// An event at a place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum What {
-    /// The port of the host has sent its train.
-    PortIsFree,
-    /// `packets` of a train have arrived.
-    Arrives {
-        train: Train,
-        packets: u64,
-        has_gap: bool,
-    },
-    /// The device at the other end has received all packets before this one.
-    Acknowledged { packet: u64 },
-    /// It misses this packet.
-    Missing { packet: u64 },
-    /// It refused the request.
-    Refused { reason: &'static str },
-    /// The retransmission timer expires.
-    Deadline,
-    /// The other end is gone, and says so over a connection beside the queue pair.
-    PeerLost { ended: Option<Loss> },
-    /// Both ends are connected again.
-    Connected,
-}
-
-/// The earliest event is the greatest, for the heap.
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 impl Fabric {
@@ -228,18 +102,18 @@ impl Fabric {
             && let Some(event) = self.events.pop()
         {
             self.now = self.now.max(event.at);
-            self.happen(event.place, event.what);
+            self.happen(event.place, event.kind);
         }
         self.now = self.now.max(now);
     }
 
-    pub(crate) fn plan(&mut self, at: Duration, place: Place, what: What) {
+    pub(crate) fn plan(&mut self, at: Duration, place: Place, kind: EventKind) {
         self.planned += 1;
         self.events.push(Event {
             at,
             number: self.planned,
             place,
-            what,
+            kind,
         });
     }
 
@@ -284,13 +158,13 @@ impl Fabric {
         self.hosts[host].busy = false;
         if let Some(until) = self.sleeps_until(host) {
             self.hosts[host].busy = true;
-            let anybody = Place {
+            let any = Place {
                 host,
                 channel: 0,
                 queue_pair: 0,
                 generation: 0,
             };
-            self.plan(until, anybody, What::PortIsFree);
+            self.plan(until, any, EventKind::PortIsFree);
             return;
         }
         while let Some((channel, queue_pair)) = self.hosts[host].turns.pop_front() {
@@ -315,7 +189,7 @@ impl Fabric {
                 self.watch(place, passage.leaves);
             }
             self.hosts[host].busy = true;
-            self.plan(passage.leaves, place, What::PortIsFree);
+            self.plan(passage.leaves, place, EventKind::PortIsFree);
             if self.queue_pair(place).has_train() {
                 self.queue_pair(place).queued = true;
                 self.hosts[host].turns.push_back((channel, queue_pair));
@@ -345,7 +219,7 @@ impl Fabric {
         let wire = &mut self.hosts[place.host].wire;
         let passage = wire.carry(bytes, packets, self.now, &mut self.random);
         if let Some(arrival) = passage.arrival {
-            let what = What::Arrives {
+            let kind = EventKind::Arrives {
                 train,
                 packets: match train.kind {
                     Kind::Read => train.packets,
@@ -353,7 +227,7 @@ impl Fabric {
                 },
                 has_gap: arrival.has_gap,
             };
-            self.plan(arrival.at, place.peer(), what);
+            self.plan(arrival.at, place.peer(), kind);
         }
         passage
     }
@@ -374,24 +248,24 @@ impl Fabric {
         let is_watched = queue_pair.deadline.is_some();
         queue_pair.deadline = Some(deadline);
         if !is_watched {
-            self.plan(deadline, place, What::Deadline);
+            self.plan(deadline, place, EventKind::Deadline);
         }
     }
 
-    fn happen(&mut self, place: Place, what: What) {
-        match what {
-            What::PortIsFree => self.send_next(place.host),
-            What::Arrives {
+    fn happen(&mut self, place: Place, kind: EventKind) {
+        match kind {
+            EventKind::PortIsFree => self.send_next(place.host),
+            EventKind::Arrives {
                 train,
                 packets,
                 has_gap,
             } => self.arrive(place, train, packets, has_gap),
-            What::Acknowledged { packet } => self.acknowledged(place, packet),
-            What::Missing { packet } => self.missing(place, packet),
-            What::Refused { reason } => self.refused(place, reason),
-            What::Deadline => self.deadline(place),
-            What::PeerLost { ended } => self.peer_lost(place, ended),
-            What::Connected => self.connected(place),
+            EventKind::Acknowledged { packet } => self.acknowledged(place, packet),
+            EventKind::Missing { packet } => self.missing(place, packet),
+            EventKind::Refused { reason } => self.refused(place, reason),
+            EventKind::Deadline => self.deadline(place),
+            EventKind::PeerLost { ended } => self.peer_lost(place, ended),
+            EventKind::Connected => self.connected(place),
         }
     }
 
@@ -407,7 +281,7 @@ impl Fabric {
             return;
         };
         if deadline > now {
-            self.plan(deadline, place, What::Deadline);
+            self.plan(deadline, place, EventKind::Deadline);
             return;
         }
         queue_pair.deadline = None;

@@ -4,7 +4,8 @@
 //! verbs: a loss at one end is reported to the other, which agrees to a new life. From then on
 //! nothing of the earlier one counts.
 
-use super::fabric::{End, Fabric, Place, What};
+use super::event::{EventKind, Place};
+use super::fabric::{End, Fabric};
 use super::queue_pair::QueuePair;
 use crate::provider::{Completion, Loss};
 
@@ -23,7 +24,7 @@ impl Fabric {
         if is_news || ended.is_some() {
             self.queue_pair(place).living = false;
             let at = self.hosts[place.host].wire.carry_surely(self.now);
-            self.plan(at, place.peer(), What::PeerLost { ended });
+            self.plan(at, place.peer(), EventKind::PeerLost { ended });
         }
         is_news
     }
@@ -103,7 +104,7 @@ impl Fabric {
                 self.give_up(place, Some(Loss::Closed));
             } else {
                 let at = self.hosts[place.host].wire.carry_surely(self.now);
-                self.plan(at, place.peer(), What::Connected);
+                self.plan(at, place.peer(), EventKind::Connected);
             }
         }
     }

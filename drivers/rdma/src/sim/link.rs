@@ -88,7 +88,7 @@ pub(crate) struct Wire {
     dropped: u64,
 }
 
-/// What happens to a train.
+/// EventKind happens to a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passage {
     /// When its last packet leaves the port.
@@ -97,7 +97,7 @@ pub(crate) struct Passage {
     pub(crate) arrival: Option<Arrival>,
 }
 
-/// What a policer lets pass of a train.
+/// EventKind a policer lets pass of a train.
 #[derive(Debug, Clone, Copy)]
 struct Policed {
     /// The leading packets that pass.
@@ -106,7 +106,7 @@ struct Policed {
     has_gap: bool,
 }
 
-/// What arrives of a train.
+/// EventKind arrives of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// When its last part arrives.
@@ -197,7 +197,7 @@ impl Wire {
         Some(self.empty_at)
     }
 
-    /// What the policer passes of a train whose last packet reaches it at `at`; `None` if nothing.
+    /// EventKind the policer passes of a train whose last packet reaches it at `at`; `None` if nothing.
     fn police(&mut self, bytes: u64, packets: u64, at: Duration) -> Option<Policed> {
         let mut policed = Policed {
             packets: 0,

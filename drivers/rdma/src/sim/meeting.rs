@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridhaul_stack::Detail;
 
 use super::endpoint::{SharedFabric, SimEndpoint};
-use super::fabric::FabricSettings;
+use super::settings::FabricSettings;
 use crate::RdmaBy;
 use crate::memory::Memory;
 use crate::provider::{

@@ -12,6 +12,7 @@
 
 mod delivery;
 mod endpoint;
+mod event;
 mod experiment;
 mod fabric;
 mod lifecycle;
@@ -21,11 +22,12 @@ mod queue_pair;
 mod random;
 mod regions;
 mod run;
+mod settings;
 
 pub use experiment::{Experiment, ExperimentError, Interval, Outcome, Pace};
-pub use fabric::{FabricSettings, Naps};
 pub use link::{Link, Policer, Queue};
 pub use meeting::driver;
+pub use settings::{FabricSettings, Naps};
 
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ pub(crate) struct QueuePair {
     sent: u64,
     /// Everything before this number is acknowledged.
     acknowledged: u64,
-    /// What the responder has acknowledged; READs are acknowledged by their response.
+    /// EventKind the responder has acknowledged; READs are acknowledged by their response.
     heard: u64,
     /// The response of a READ has a gap and was requested again: once, because what is in flight
     /// has the same gap.
@@ -210,7 +210,7 @@ impl QueuePair {
         self.asked = has_gap;
         let from = self.acknowledged.max(first);
         self.settle(end, done);
-        // What was acknowledged behind the READ, up to the next one.
+        // EventKind was acknowledged behind the READ, up to the next one.
         self.acknowledge(end, done);
         Verdict::Takes { from }
     }

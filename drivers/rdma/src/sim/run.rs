@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::endpoint::{SharedFabric, SimEndpoint};
-use super::fabric::FabricSettings;
 use super::random::Random;
+use super::settings::FabricSettings;
 use crate::engine::{
     Exchange, Fault, Reader, ReaderSettings, Receiver, Ring, Sender, SenderSettings,
 };
@@ -290,7 +290,7 @@ impl RunEnd {
             let room = room.first(most);
             let room = room.first(whim(&mut self.whims, room.length));
             if room.length == 0 {
-                // What fills the ring must be sent without waiting for more.
+                // EventKind fills the ring must be sent without waiting for more.
                 self.exchange.sender.flush();
                 return given;
             }

@@ -1,7 +1,7 @@
-//! The control socket: the data connection stays open beside the queue pairs, tells how the peer
-//! ended, and carries the messages that replace queue pairs.
+//! The control socket: the data connection stays open in addition to the queue pairs. It shows how
+//! the peer ended, and carries the notices that replace queue pairs.
 //!
-//! An end that is done closes it and one that gives up resets it, as without RDMA.
+//! An end that has finished closes it, and one that gives up resets it, as without RDMA.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ pub(super) struct ControlSocket {
     socket: Option<OwnedFd>,
     peer: Peer,
     /// Its identifier in epoll.
-    name: u64,
+    id: u64,
     /// The received part of a notice.
     received: Vec<u8>,
 }
@@ -28,8 +28,8 @@ pub(super) struct ControlSocket {
 /// The peer's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
-    There,
-    /// It is done.
+    Connected,
+    /// It has finished.
     Closed,
     /// It or its host gave up.
     Reset,
@@ -39,16 +39,16 @@ pub(super) enum Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) queue_pair: u8,
-    /// How many times it was replaced, this time included.
-    pub(super) life: u16,
+    /// How many times it was replaced, including this time.
+    pub(super) generation: u16,
     pub(super) step: Step,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The sender has discarded the earlier queue pair; this is the next one.
+    /// The sender has discarded the earlier queue pair, and this is the new one.
     Replaced(QueuePairRecord),
-    /// It is connected to the other end's, and receives.
+    /// The sender has connected it, and can receive on it.
     Connected,
 }
 
@@ -60,7 +60,7 @@ impl Notice {
             Step::Replaced(record) => (1, record),
             Step::Connected => (2, NO_RECORD),
         };
-        let [a, b] = self.life.to_be_bytes();
+        let [a, b] = self.generation.to_be_bytes();
         let [c, d, e, f] = record.number.to_be_bytes();
         let [g, h, i, j] = record.first_packet.to_be_bytes();
         [kind, self.queue_pair, a, b, c, d, e, f, g, h, i, j]
@@ -80,7 +80,7 @@ impl Notice {
         };
         Some(Self {
             queue_pair,
-            life: u16::from_be_bytes([a, b]),
+            generation: u16::from_be_bytes([a, b]),
             step,
         })
     }
@@ -91,20 +91,20 @@ const NO_RECORD: QueuePairRecord = QueuePairRecord {
     first_packet: 0,
 };
 
-/// After the peer's end the socket stays readable, and would cause events for ever.
+/// After the end of the peer the socket stays readable, and would cause events for ever.
 const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ONESHOT);
 
-/// Notices read at a time.
+/// Notices that are read with one call.
 const BATCH: usize = 32;
 
 impl ControlSocket {
     /// Takes the connection and watches it under this identifier until the next event.
-    pub(super) fn new(socket: OwnedFd, watch: &OwnedFd, name: u64) -> io::Result<Self> {
-        epoll::add(watch, &socket, epoll::EventData::new_u64(name), ONCE)?;
+    pub(super) fn new(socket: OwnedFd, watch: &OwnedFd, id: u64) -> io::Result<Self> {
+        epoll::add(watch, &socket, epoll::EventData::new_u64(id), ONCE)?;
         Ok(Self {
             socket: Some(socket),
-            peer: Peer::There,
-            name,
+            peer: Peer::Connected,
+            id,
             received: Vec::new(),
         })
     }
@@ -112,39 +112,43 @@ impl ControlSocket {
     /// Watches it until the next event.
     pub(super) fn watch(&self, watch: &OwnedFd) -> io::Result<()> {
         if let Some(socket) = &self.socket {
-            epoll::modify(watch, socket, epoll::EventData::new_u64(self.name), ONCE)?;
+            epoll::modify(watch, socket, epoll::EventData::new_u64(self.id), ONCE)?;
         }
         Ok(())
     }
 
-    /// Reads what the peer sent and appends its notices to `notices`. There may be more.
-    pub(super) fn look(&mut self, notices: &mut Vec<Notice>) {
-        let Some(socket) = self.socket.as_ref().filter(|_| self.peer == Peer::There) else {
+    /// Reads from the socket once, and appends the received notices. There may be more.
+    pub(super) fn receive(&mut self, notices: &mut Vec<Notice>) {
+        let Some(socket) = self
+            .socket
+            .as_ref()
+            .filter(|_| self.peer == Peer::Connected)
+        else {
             return;
         };
         let mut bytes = [0; BATCH * NOTICE_BYTES];
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((_, 0)) => self.peer = Peer::Closed,
-            Ok((_, count)) => self.hear(&bytes[..count], notices),
+            Ok((_, count)) => self.parse(&bytes[..count], notices),
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(_) => self.peer = Peer::Reset,
         }
     }
 
-    fn hear(&mut self, bytes: &[u8], notices: &mut Vec<Notice>) {
+    fn parse(&mut self, bytes: &[u8], notices: &mut Vec<Notice>) {
         self.received.extend(bytes);
         let (whole, rest) = self.received.as_chunks::<NOTICE_BYTES>();
         for notice in whole {
             match Notice::decode(*notice) {
                 Some(notice) => notices.push(notice),
-                // A violation of the protocol: nothing further can be trusted.
+                // A violation of the protocol: no further notice can be trusted.
                 None => self.peer = Peer::Reset,
             }
         }
         self.received = rest.to_vec();
     }
 
-    /// The peer's state at the last look.
+    /// The state of the peer when the socket was last read.
     pub(super) fn peer(&self) -> Peer {
         self.peer
     }
@@ -153,22 +157,22 @@ impl ControlSocket {
     ///
     /// # Errors
     ///
-    /// When the connection is gone, or the peer has not read for long.
-    pub(super) fn tell(&self, notice: Notice) -> io::Result<()> {
+    /// When the connection is lost, or the peer does not read.
+    pub(super) fn send(&self, notice: Notice) -> io::Result<()> {
         let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let bytes = notice.encode();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        // So few bytes are sent whole, unless the buffer is full of unread notices.
+        // A notice is sent whole, unless the buffer is full of unread ones.
         match rustix::io::retry_on_intr(|| send(socket, &bytes, flags))? {
             NOTICE_BYTES => Ok(()),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// Tells the peer that this end is done.
+    /// Closes the sending direction, because this end has finished.
     pub(super) fn close(&self) {
         if let Some(socket) = &self.socket {
-            // It fails only if the peer is gone and need not be told.
+            // It fails only if the connection is lost.
             let _ = shutdown(socket, Shutdown::Write);
         }
     }
@@ -197,9 +201,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn notices_survive_the_wire(queue_pair: u8, life: u16, record in proptest::option::of(records())) {
+        fn notices_survive_the_wire(queue_pair: u8, generation: u16, record in proptest::option::of(records())) {
             let step = record.map_or(Step::Connected, Step::Replaced);
-            let notice = Notice { queue_pair, life, step };
+            let notice = Notice { queue_pair, generation, step };
             prop_assert_eq!(Notice::decode(notice.encode()), Some(notice));
         }
 

@@ -1,7 +1,7 @@
 //! The counters of a port's driver.
 //!
-//! The files stay open, shared by all channels of a port: opening one takes longer than reading it,
-//! and a search for a rate reads them a hundred times per second, between two messages.
+//! The files stay open and are shared by all channels of a port, because opening one takes longer than
+//! reading it, and a search for a rate reads them a hundred times per second.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ pub(super) struct Counters {
 /// Counters of rxe, mlx5 and bnxt_re for packets that the other end asked for again.
 const MISSES: [&str; 3] = ["rcvd_seq_err", "packet_seq_err", "seq_err_naks_rcvd"];
 
-/// Counters for acknowledgements that did not come in time. The timer of rxe may run on although
+/// Counters for acknowledgements that did not arrive in time. The timer of rxe may run on although
 /// everything is acknowledged: what is in flight when it expires is retransmitted although nothing
 /// is missing (rxe_comp.c: "some timeouts are spurious").
 const OVERDUE: [&str; 3] = [
@@ -34,13 +34,13 @@ impl Counters {
     /// The counters of the port with this path in sysfs.
     pub(super) fn of(port: &Path) -> Arc<Self> {
         let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of a removed device say nothing about a new device with its name.
+        // A removed device and a new one of the same name have different counters.
         used.retain(|(_, counters)| {
             let counters = counters.upgrade();
             counters.is_some_and(|counters| counters.repeats().is_some())
         });
-        let known = used.iter().find(|(path, _)| path == port);
-        if let Some(counters) = known.and_then(|(_, counters)| counters.upgrade()) {
+        let found = used.iter().find(|(path, _)| path == port);
+        if let Some(counters) = found.and_then(|(_, counters)| counters.upgrade()) {
             return counters;
         }
         let counters = Arc::new(Self::open(port));
@@ -65,8 +65,7 @@ impl Counters {
             .reduce(u64::saturating_add)
     }
 
-    /// Those of them because the other end missed something; `None` if its driver does not count
-    /// them.
+    /// Retransmissions that the other end asked for; `None` if its driver does not count them.
     pub(super) fn misses(&self) -> Option<u64> {
         sum(&self.misses)
     }

@@ -1,4 +1,4 @@
-//! Events of an endpoint: completions, and the state of device and peer.
+//! Events of an endpoint: completions, device events, and the end of the peer.
 
 use rustix::event::{Timespec, epoll};
 
@@ -6,7 +6,7 @@ use super::bindings::{
     COMPLETED_WRITE_OF_PEER, EVENT_DEVICE_FATAL, STATUS_FLUSHED, STATUS_SUCCESS, WorkCompletion,
 };
 use super::control_socket::{ControlSocket, Peer};
-use super::queue_pair::{Name, Shared, Subject};
+use super::queue_pair::{CompletionId, Shared, Subject};
 use super::slot::Content;
 use super::{Armed, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint};
 use crate::provider::{Completion, Loss};
@@ -14,11 +14,11 @@ use crate::provider::{Completion, Loss};
 /// Watched descriptors.
 const WATCHED: usize = 4;
 
-/// Completions read at a time.
+/// Completions that are read with one call.
 const BATCH: usize = 32;
 
 impl VerbsEndpoint {
-    /// Reads completions until there are none. Completions of a broken queue pair need not be
+    /// Reads completions until the queues are empty. Completions of a lost queue pair need not be
     /// reported: its requests are repeated.
     pub(super) fn drain(&mut self, completions: &mut Vec<Completion>) {
         self.drain_messages(completions);
@@ -64,17 +64,17 @@ impl VerbsEndpoint {
         completion: &WorkCompletion,
         completions: &mut Vec<Completion>,
     ) {
-        let name = Name::decode(completion.id);
+        let name = CompletionId::decode(completion.id);
         let number = usize::from(name.queue_pair);
         let Some(slot) = self.slots.get_mut(number) else {
             return;
         };
-        let Some(queue_pair) = slot.of_life(name.life) else {
+        let Some(queue_pair) = slot.of_generation(name.generation) else {
             return;
         };
         if completion.status != STATUS_SUCCESS {
             if self.is_iwarp() && completion.status == STATUS_FLUSHED {
-                // The connection has ended; the reason is unknown.
+                // The connection has ended, for an unknown reason.
                 return self.lose(number, Loss::Closed, completions);
             }
             let words = self.device.status_words(completion.status);
@@ -87,7 +87,7 @@ impl VerbsEndpoint {
                     queue_pair: number,
                     id,
                 }));
-                slot.bears_fruit();
+                slot.reset_attempts();
             }
             Subject::Message(place) if completion.operation == COMPLETED_WRITE_OF_PEER => {
                 match queue_pair.replenish(place) {
@@ -115,7 +115,7 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Reads the events of completions; returns whether there were any.
+    /// Reads the events of the completion queues; returns whether there were any.
     pub(super) fn take_events(&mut self) -> bool {
         let Armed { requests, messages } = &mut self.is_armed;
         let was_armed = (*requests, *messages);
@@ -124,8 +124,8 @@ impl VerbsEndpoint {
         was_armed != (*requests, *messages)
     }
 
-    /// Checks for other events.
-    pub(super) fn look(&mut self, completions: &mut Vec<Completion>) {
+    /// Checks all watched descriptors for events.
+    pub(super) fn check_other_events(&mut self, completions: &mut Vec<Completion>) {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
@@ -142,16 +142,16 @@ impl VerbsEndpoint {
             match event.data.u64() {
                 REQUESTS => self.is_armed.requests &= !self.shared.requests.take_event(),
                 MESSAGES => self.is_armed.messages &= !self.shared.messages.take_event(),
-                DEVICE => self.hear_device(completions),
+                DEVICE => self.read_device_events(completions),
                 _ => {
                     let mut notices = Vec::new();
-                    if let Some(beside) = &mut self.beside {
-                        beside.look(&mut notices);
+                    if let Some(control) = &mut self.control {
+                        control.receive(&mut notices);
                     }
                     for notice in notices {
-                        self.hear(notice, completions);
+                        self.handle_notice(notice, completions);
                     }
-                    if self.peer() == Peer::There {
+                    if self.peer() == Peer::Connected {
                         self.watch_connection(completions);
                     }
                 }
@@ -159,7 +159,7 @@ impl VerbsEndpoint {
         }
     }
 
-    pub(super) fn hear_device(&mut self, completions: &mut Vec<Completion>) {
+    pub(super) fn read_device_events(&mut self, completions: &mut Vec<Completion>) {
         while let Some((kind, words)) = self.device.next_event() {
             if kind == EVENT_DEVICE_FATAL {
                 let loss = Loss::Failed(format!("{}: {words}", self.place.port.device));
@@ -169,11 +169,11 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Ends what the peer no longer uses. What it was sent before may still be acknowledged and is
-    /// waited for. What was acknowledged is reported first, so that the sender has succeeded.
-    pub(super) fn follow_peer(&mut self, completions: &mut Vec<Completion>) {
+    /// Closes the queue pairs after the peer has ended. Acknowledgements of earlier requests may still
+    /// arrive and are awaited. They are reported before the loss, so that the sender succeeds.
+    pub(super) fn handle_peer_end(&mut self, completions: &mut Vec<Completion>) {
         match self.peer() {
-            Peer::There => return,
+            Peer::Connected => return,
             // Over TCP earlier data may arrive after this; the queue pairs report the end.
             Peer::Closed if self.is_iwarp() => return,
             Peer::Closed => self.limits.replaces = false,
@@ -182,32 +182,32 @@ impl VerbsEndpoint {
                 return self.lose_all(&Loss::Reset, completions);
             }
         }
-        // What arrived before the end is here.
+        // Everything that arrived before the end is in the completion queues.
         self.drain(completions);
         if !completions.is_empty() {
             return self.watch_connection(completions);
         }
         for number in 0..self.slots.len() {
-            let living = self.slots[number].living.as_ref();
-            if living.is_none_or(|queue_pair| queue_pair.pending() == 0) {
+            let current = self.slots[number].current.as_ref();
+            if current.is_none_or(|queue_pair| queue_pair.pending() == 0) {
                 self.lose(number, Loss::Closed, completions);
             }
         }
     }
 
     pub(super) fn watch_connection(&mut self, completions: &mut Vec<Completion>) {
-        let beside = self.beside.as_ref();
-        if let Some(Err(error)) = beside.map(|beside| beside.watch(&self.watch)) {
-            // Without the watch the peer's end would go unnoticed.
+        let control = self.control.as_ref();
+        if let Some(Err(error)) = control.map(|control| control.watch(&self.watch)) {
+            // Without the watch the end of the peer would not be noticed.
             self.lose_all(&Loss::Failed(error.to_string()), completions);
         }
     }
 
-    /// A peer that is gone acknowledges nothing and its memory is gone: its end is the reason of
-    /// all losses.
-    pub(super) fn blame_peer(&self, completions: &mut [Completion]) {
+    /// After the end of the peer, its memory is deregistered and requests fail: report the end as the
+    /// reason of all losses.
+    pub(super) fn attribute_losses_to_peer(&self, completions: &mut [Completion]) {
         let reason = match self.peer() {
-            Peer::There => return,
+            Peer::Connected => return,
             Peer::Closed => Loss::Closed,
             Peer::Reset => Loss::Reset,
         };
@@ -219,13 +219,13 @@ impl VerbsEndpoint {
     }
 
     pub(super) fn peer(&self) -> Peer {
-        self.beside
+        self.control
             .as_ref()
-            .map_or(Peer::There, ControlSocket::peer)
+            .map_or(Peer::Connected, ControlSocket::peer)
     }
 
-    /// Requests an event for the next completion.
-    pub(super) fn arm(&mut self, heeds_requests: bool, completions: &mut Vec<Completion>) {
+    /// Arms an event for the next completion.
+    pub(super) fn arm(&mut self, wants_requests: bool, completions: &mut Vec<Completion>) {
         let Shared {
             requests, messages, ..
         } = &self.shared;
@@ -234,7 +234,7 @@ impl VerbsEndpoint {
         if !self.is_armed.messages {
             (outcome, arms, self.is_armed.messages) = (messages.arm(), true, true);
         }
-        if heeds_requests && !self.is_armed.requests && outcome.is_ok() {
+        if wants_requests && !self.is_armed.requests && outcome.is_ok() {
             (outcome, arms, self.is_armed.requests) = (requests.arm(), true, true);
         }
         match outcome {
@@ -250,10 +250,11 @@ impl VerbsEndpoint {
             queue_pair: number,
             loss,
         };
-        if content == Content::Living || content == Content::Coming && !self.limits.replaces {
+        if content == Content::Connected || content == Content::Connecting && !self.limits.replaces
+        {
             completions.push(lost);
         }
-        if content != Content::Nothing && self.limits.replaces {
+        if content != Content::Empty && self.limits.replaces {
             self.replace(number);
         }
     }

@@ -12,19 +12,19 @@ use super::bindings::{
 };
 use super::ports::Protocol;
 use super::queue_pair::QueuePair;
-use super::slot::Coming;
+use super::slot::Connecting;
 use crate::memory::Pool;
 use crate::provider::{PortRecord, QueuePairRecord};
 
 /// READs of one queue pair that are requested and answered at a time; devices allow 16 or more.
 pub(super) const MAX_READS: u8 = 16;
 
-/// Retransmissions of a packet before the queue pair is lost. 7 means without end to soft-RoCE
+/// Retransmissions of a packet before the queue pair is lost. For soft-RoCE, 7 means no limit
 /// (rxe_comp.c).
 const RETRIES: u8 = 6;
 
-/// A peer without a receive buffer is retried without end: it has buffers for all messages that may
-/// be in flight, and stalls are detected elsewhere.
+/// 7 means no limit. The peer has buffers for all messages that may be in flight, and the engine
+/// detects stalls.
 const NOT_READY_RETRIES: u8 = 7;
 
 /// 0.64 ms (InfiniBand architecture, volume 1, table 46).
@@ -79,7 +79,7 @@ impl Path {
     /// Connects a queue pair to one of the peer.
     pub(super) fn connect(
         &self,
-        coming: &Coming,
+        connecting: &Connecting,
         port: &PortRecord,
         peer: QueuePairRecord,
     ) -> io::Result<()> {
@@ -100,11 +100,11 @@ impl Path {
             | SET_FIRST_RECEIVED
             | SET_READS_ANSWERED
             | SET_NOT_READY_TIMER;
-        coming.queue_pair.modify(attributes, mask)?;
+        connecting.queue_pair.modify(attributes, mask)?;
         let attributes = QueuePairAttributes {
             state: STATE_READY_TO_SEND,
-            first_sent: coming.first_packet,
-            timeout: timeout(self.round_trip, self.absence()),
+            first_sent: connecting.first_packet,
+            timeout: timeout(self.round_trip, self.acknowledgement_delay()),
             retries: RETRIES,
             not_ready_retries: NOT_READY_RETRIES,
             reads: self.reads_with(port),
@@ -116,21 +116,20 @@ impl Path {
             | SET_NOT_READY_RETRIES
             | SET_FIRST_SENT
             | SET_READS;
-        coming.queue_pair.modify(attributes, mask)
+        connecting.queue_pair.modify(attributes, mask)
     }
 
-    /// The longest time in which the device may not acknowledge anything. An adapter acknowledges
-    /// at once. A software device does when it gets a processor, which it shares with its users. If
-    /// each of them runs first, a shorter timeout retransmits everything in flight, and the more is
-    /// retransmitted the longer they wait.
-    fn absence(&self) -> Duration {
+    /// The longest delay of an acknowledgement by the peer's device. An adapter acknowledges at once. A
+    /// software device needs a processor, which it shares with all channels. A timeout that is shorter
+    /// than their time slices would retransmit everything in flight, which takes more processor time.
+    fn acknowledgement_delay(&self) -> Duration {
         /// A time slice of a scheduler with 100 ticks per second.
-        const TURN: Duration = Duration::from_millis(10);
+        const TIME_SLICE: Duration = Duration::from_millis(10);
         if !self.is_software {
             return Duration::ZERO;
         }
         let channels = Pool::of_process().load().channels;
-        TURN.saturating_mul(u32::try_from(channels).unwrap_or(u32::MAX))
+        TIME_SLICE.saturating_mul(u32::try_from(channels).unwrap_or(u32::MAX))
     }
 
     fn address(&self, peer: &PortRecord) -> Address {
@@ -150,20 +149,20 @@ impl Path {
     }
 }
 
-/// The byte order stays.
+/// Keeps the byte order.
 fn halves(gid: [u8; 16]) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = gid;
     [[a, b, c, d, e, f, g, h], rest].map(u64::from_ne_bytes)
 }
 
 /// The timeout after which an unacknowledged packet is retransmitted: 4.096 us times two to the
-/// power of this. It covers four round trips, so that no queue on the path looks like a loss, the
-/// device's own delay, and at least the usual 67 ms.
-fn timeout(round_trip: Duration, absence: Duration) -> u8 {
+/// power of this. It covers four round trips, so that a queue on the path does not look like a loss,
+/// the delay of the device, and at least the usual 67 ms.
+fn timeout(round_trip: Duration, delay: Duration) -> u8 {
     const LEAST: u8 = 14;
     // 4.4 s: with all retries half a minute.
     const MOST: u8 = 20;
-    let wanted = round_trip.saturating_mul(4).max(absence).as_nanos();
+    let wanted = round_trip.saturating_mul(4).max(delay).as_nanos();
     (LEAST..MOST)
         .find(|&power| 4096 << power >= wanted)
         .unwrap_or(MOST)
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_absent_is_waited_for() {
+    fn a_device_that_acknowledges_late_is_waited_for() {
         let after = |milliseconds| timeout(Duration::ZERO, Duration::from_millis(milliseconds));
         assert_eq!([20, 67, 68, 640, 100_000].map(after), [14, 14, 15, 18, 20]);
     }

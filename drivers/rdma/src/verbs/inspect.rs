@@ -1,4 +1,4 @@
-//! What the provider `verbs` can use, for an administrator.
+//! Checks the libraries and ports that the provider `verbs` needs, for an administrator.
 
 use std::io;
 use std::net::IpAddr;

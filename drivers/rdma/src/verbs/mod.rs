@@ -2,14 +2,14 @@
 //!
 //! The libraries are loaded at first use, so the program needs them neither to be built nor to
 //! start. A channel has a protection domain of its own, so that keys of one channel are invalid on
-//! another; an open device costs little beside a ring.
+//! another. The memory of an open device is small compared with a ring.
 //!
-//! Completions are read without system calls. Only a caller that is about to sleep arms an event
-//! for the next one, for requests only while something waits for them, and reads what arrived in
-//! between: an event is delivered once, and arming, reading and sleeping are system calls.
+//! Completions are read without system calls. Only a caller that is about to sleep arms an event for
+//! the next one, and then polls once more, because a completion in between causes no event. Events
+//! for requests are armed only while the engine waits for a request.
 //!
-//! The device works without being polled. The data connection stays open beside the queue pairs: it
-//! tells how the peer ended, and carries the notices that replace a lost queue pair.
+//! The device works without being polled. The data connection stays open as a control socket: it
+//! shows how the peer ended, and carries the notices that replace a lost queue pair.
 
 mod bindings;
 mod connection_manager;
@@ -40,7 +40,7 @@ use self::fabric::Path;
 use self::inspect::mtu_bytes;
 pub(crate) use self::inspect::{has_devices, inspect};
 use self::objects::{OpenDevice, Registration};
-pub(crate) use self::place::{Place, VerbsError, Wishes};
+pub(crate) use self::place::{DeviceOptions, Place, VerbsError};
 pub(crate) use self::ports::Protocol;
 use self::queue_pair::{QueuePair, Shared};
 use self::slot::Slot;
@@ -74,9 +74,9 @@ pub(crate) struct VerbsEndpoint {
     limits: Limits,
     /// The peer's port and the data connection, once the queue pairs are connected.
     peer_port: Option<PortRecord>,
-    beside: Option<ControlSocket>,
+    control: Option<ControlSocket>,
     watch: OwnedFd,
-    /// What the peer sends no longer counts.
+    /// Messages of the peer are ignored from now on.
     has_ended: bool,
     /// The events were armed after the last poll.
     is_watched: bool,
@@ -98,8 +98,8 @@ struct Armed {
 #[derive(Debug)]
 struct Failure {
     queue_pair: usize,
-    /// The life in which it failed.
-    life: u16,
+    /// The generation in which it failed.
+    generation: u16,
     loss: Loss,
 }
 
@@ -108,13 +108,13 @@ impl VerbsEndpoint {
         self.path.protocol == Protocol::Iwarp
     }
 
-    /// Sends an empty message as the last on each queue pair; everything sent before arrives before
-    /// it.
-    fn say_farewell(&mut self) {
-        let farewell = Message::new(&[]).expect("it has no byte");
+    /// Sends an empty message as the last one on each queue pair. It arrives after everything that was
+    /// sent before.
+    fn send_last_messages(&mut self) {
+        let last = Message::new(&[]).expect("it has no byte");
         for slot in &mut self.slots {
-            if let Some(queue_pair) = &mut slot.living {
-                queue_pair.send(0, &farewell);
+            if let Some(queue_pair) = &mut slot.current {
+                queue_pair.send(0, &last);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Endpoint for VerbsEndpoint {
             other => other,
         };
         let registration = Registration::new(&self.shared.domain, memory, access)
-            .map_err(|error| locked(error, memory.length()))?;
+            .map_err(|error| explain_memlock(error, memory.length()))?;
         let free = self.regions.iter().position(Option::is_none);
         let region = Region {
             id: free.unwrap_or(self.regions.len()),
@@ -178,15 +178,15 @@ impl Endpoint for VerbsEndpoint {
 
     fn post(&mut self, number: usize, request: Request) -> Result<(), PostError> {
         if self.has_ended {
-            // Its memory is released; what is lost then need not be sent again.
+            // The memory is released, and lost data need not be sent again.
             return Err(PostError::Lost);
         }
-        let is_there = match self.peer() {
-            Peer::There => true,
+        let is_open = match self.peer() {
+            Peer::Connected => true,
             Peer::Closed => self.is_iwarp(),
             Peer::Reset => false,
         };
-        let Some(queue_pair) = self.slots[number].living.as_mut().filter(|_| is_there) else {
+        let Some(queue_pair) = self.slots[number].current.as_mut().filter(|_| is_open) else {
             return Err(PostError::Lost);
         };
         if queue_pair.is_full() {
@@ -218,8 +218,8 @@ impl Endpoint for VerbsEndpoint {
 
     fn ring_doorbell(&mut self) {
         for number in 0..self.slots.len() {
-            let living = self.slots[number].living.as_mut();
-            if let Some(Err(error)) = living.map(QueuePair::ring_doorbell) {
+            let current = self.slots[number].current.as_mut();
+            if let Some(Err(error)) = current.map(QueuePair::ring_doorbell) {
                 let words = format!("{}: {error}", self.place.port.device);
                 self.fail(number, words);
             }
@@ -232,18 +232,18 @@ impl Endpoint for VerbsEndpoint {
         let was_watched = std::mem::take(&mut self.is_watched);
         if was_watched && !self.take_events() || self.polls >= MAX_POLLS {
             self.polls = 0;
-            self.look(completions);
+            self.check_other_events(completions);
         }
-        self.follow_peer(completions);
-        self.tell_failures(completions);
-        self.blame_peer(completions);
+        self.handle_peer_end(completions);
+        self.report_failures(completions);
+        self.attribute_losses_to_peer(completions);
     }
 
-    fn watch(&mut self, heeds_requests: bool, completions: &mut Vec<Completion>) {
+    fn watch(&mut self, wants_requests: bool, completions: &mut Vec<Completion>) {
         self.is_watched = true;
-        self.arm(heeds_requests, completions);
-        self.tell_failures(completions);
-        self.blame_peer(completions);
+        self.arm(wants_requests, completions);
+        self.report_failures(completions);
+        self.attribute_losses_to_peer(completions);
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
@@ -254,32 +254,32 @@ impl Endpoint for VerbsEndpoint {
         let Some(slot) = self.slots.get_mut(queue_pair) else {
             return false;
         };
-        let was_living = slot.living.take().is_some();
-        if was_living && self.limits.replaces {
+        let was_connected = slot.current.take().is_some();
+        if was_connected && self.limits.replaces {
             self.replace(queue_pair);
         }
-        was_living
+        was_connected
     }
 
     fn end(&mut self) {
         self.has_ended = true;
         self.limits.replaces = false;
         if self.is_iwarp() {
-            // RFC 5040 7.2: a write of the peer to memory that is not registered ends the stream at
-            // once, with everything still in flight to the peer. It may write until it has received
-            // the last message.
-            self.say_farewell();
+            // RFC 5040 7.2: a WRITE of the peer to memory that is not registered ends the stream at
+            // once, with everything still in flight to the peer. The peer may write until it has
+            // received the last message.
+            self.send_last_messages();
             return self.ring_doorbell();
         }
-        if let Some(beside) = &mut self.beside {
-            beside.close();
+        if let Some(control) = &mut self.control {
+            control.close();
         }
         self.regions.clear();
     }
 
     fn abort(&mut self) {
-        if let Some(beside) = &mut self.beside {
-            beside.reset();
+        if let Some(control) = &mut self.control {
+            control.reset();
         }
         self.limits.replaces = false;
         for slot in &mut self.slots {
@@ -292,8 +292,8 @@ fn registered(regions: &[Option<Registration>], region: usize) -> &Registration 
     regions[region].as_ref().expect("a region of ours")
 }
 
-/// Explains the error of a registration.
-fn locked(error: io::Error, bytes: usize) -> io::Error {
+/// Adds the limit on locked memory to the error of a registration.
+fn explain_memlock(error: io::Error, bytes: usize) -> io::Error {
     let Some(libc::ENOMEM) = error.raw_os_error() else {
         return error;
     };

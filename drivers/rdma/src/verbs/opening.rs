@@ -1,4 +1,4 @@
-//! Makes an endpoint and connects its queue pairs.
+//! Creates an endpoint and connects its queue pairs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,15 +14,15 @@ use super::objects::{CompletionQueue, Depths, Domain, OpenDevice, Registration};
 use super::place::{Place, VerbsError};
 use super::ports::Protocol;
 use super::queue_pair::{QueuePair, Shared, slot_bytes};
-use super::slot::{Coming, Slot};
-use super::{Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint, locked};
+use super::slot::{Connecting, Slot};
+use super::{Armed, CONNECTION, DEVICE, MESSAGES, REQUESTS, VerbsEndpoint, explain_memlock};
 use crate::memory::Memory;
 use crate::provider::{
     Access, Fabric, FabricRecord, Limits, MAX_MESSAGE_BYTES, PortRecord, Wanted,
 };
 use crate::random::random_bytes;
 
-/// Outstanding requests of one queue pair, if the device has room for so many.
+/// Outstanding requests of one queue pair, if the device supports so many.
 const DEPTH: usize = 1024;
 
 /// The largest WRITE or READ in bytes: devices allow 2 GiB and count in 32 bits.
@@ -70,8 +70,8 @@ impl VerbsEndpoint {
             port_number: place.port.number,
             gid_index: place.gid_index,
             protocol: place.port.protocol,
-            traffic_class: place.wishes.traffic_class,
-            service_level: place.wishes.service_level,
+            traffic_class: place.device_options.traffic_class,
+            service_level: place.device_options.service_level,
             reads: reads(attributes.max_reads),
             round_trip: wanted.round_trip,
             is_software: place.port.is_software,
@@ -89,7 +89,7 @@ impl VerbsEndpoint {
             .and_then(Memory::new)
             .map_err(at("memory for messages"))?;
         let slots = Registration::new(&domain, &Arc::new(memory), Access::Sink)
-            .map_err(|error| ("memory for messages", locked(error, bytes)))?;
+            .map_err(|error| ("memory for messages", explain_memlock(error, bytes)))?;
         let shared = Shared {
             domain,
             requests,
@@ -119,7 +119,7 @@ impl VerbsEndpoint {
                 needs_polling: false,
                 replaces: !is_iwarp,
             },
-            beside: None,
+            control: None,
             has_ended: false,
             is_watched: false,
             polls: 0,
@@ -135,17 +135,17 @@ impl VerbsEndpoint {
     }
 
     fn add_queue_pair(&mut self, number: usize) -> io::Result<()> {
-        let coming = self.queue_pair(number, 0)?;
-        self.slots.push(Slot::new(coming));
+        let connecting = self.queue_pair(number, 0)?;
+        self.slots.push(Slot::new(connecting));
         Ok(())
     }
 
     /// A queue pair that is not connected.
-    pub(super) fn queue_pair(&self, number: usize, life: u16) -> io::Result<Coming> {
+    pub(super) fn queue_pair(&self, number: usize, generation: u16) -> io::Result<Connecting> {
         let number = u8::try_from(number).map_err(io::Error::other)?;
-        let queue_pair = QueuePair::new(&self.shared, number, life)?;
+        let queue_pair = QueuePair::new(&self.shared, number, generation)?;
         self.path.initialise(&queue_pair)?;
-        Ok(Coming {
+        Ok(Connecting {
             queue_pair,
             // InfiniBand architecture: 24 bits.
             first_packet: u32::from_be_bytes(random_bytes()) >> 8,
@@ -156,9 +156,9 @@ impl VerbsEndpoint {
 
     /// The parameters for the connection manager (iWARP).
     pub(crate) fn introduction<'a>(&self, number: u16, private: &'a [u8]) -> Introduction<'a> {
-        let coming = self.slots[usize::from(number)].coming.as_ref();
+        let connecting = self.slots[usize::from(number)].connecting.as_ref();
         Introduction {
-            number: coming.map_or(0, |coming| coming.queue_pair.number()),
+            number: connecting.map_or(0, |connecting| connecting.queue_pair.number()),
             reads: self.path.reads.min(self.path.port.reads),
             private,
         }
@@ -167,30 +167,37 @@ impl VerbsEndpoint {
     /// The connection manager has connected a queue pair (iWARP).
     pub(crate) fn attach(&mut self, number: u16, connection: Connection) {
         let slot = &mut self.slots[usize::from(number)];
-        slot.living = slot.coming.take().map(|coming| {
-            let mut queue_pair = coming.queue_pair;
+        slot.current = slot.connecting.take().map(|connecting| {
+            let mut queue_pair = connecting.queue_pair;
             queue_pair.hold(connection);
             queue_pair
         });
     }
 
-    /// Keeps the data connection, which tells when the peer gives up (iWARP).
+    /// Keeps the data connection, which shows when the peer gives up (iWARP).
     ///
     /// # Errors
     ///
     /// When the kernel cannot watch it.
-    pub(crate) fn keep(&mut self, beside: OwnedFd) -> io::Result<()> {
-        self.beside = Some(ControlSocket::new(beside, &self.watch, CONNECTION)?);
+    pub(crate) fn keep(&mut self, data_connection: OwnedFd) -> io::Result<()> {
+        self.control = Some(ControlSocket::new(
+            data_connection,
+            &self.watch,
+            CONNECTION,
+        )?);
         Ok(())
     }
 }
 
 impl Fabric for VerbsEndpoint {
     fn record(&self) -> FabricRecord {
-        let coming = self.slots.iter().filter_map(|slot| slot.coming.as_ref());
+        let connecting = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.connecting.as_ref());
         FabricRecord {
             port: self.path.port,
-            queue_pairs: coming.map(Coming::record).collect(),
+            queue_pairs: connecting.map(Connecting::record).collect(),
         }
     }
 
@@ -201,11 +208,11 @@ impl Fabric for VerbsEndpoint {
             ));
         }
         for (slot, other) in self.slots.iter_mut().zip(&peer.queue_pairs) {
-            let Some(coming) = slot.coming.take() else {
+            let Some(connecting) = slot.connecting.take() else {
                 continue;
             };
-            self.path.connect(&coming, &peer.port, *other)?;
-            slot.living = Some(coming.queue_pair);
+            self.path.connect(&connecting, &peer.port, *other)?;
+            slot.current = Some(connecting.queue_pair);
         }
         self.limits.reads = usize::from(self.path.reads_with(&peer.port));
         self.peer_port = Some(peer.port);

@@ -1,4 +1,4 @@
-//! Chooses the port and the address for a channel, and opens the device.
+//! Chooses the port and the GID for a channel, and opens the device.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ use super::objects::OpenDevice;
 use super::ports::{CLASS, Port, Protocol, ports};
 use crate::provider::AdapterPort;
 
-/// The options of this end for devices.
+/// The options that choose the device of this end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub(crate) struct DeviceOptions {
     /// The device's name; by default the device that has the data connection's address.
     pub(crate) device: Option<String>,
     /// The index in the port's table of GIDs.
@@ -23,16 +23,16 @@ pub(crate) struct Wishes {
     pub(crate) service_level: u8,
 }
 
-/// A usable port.
+/// The chosen port, with its GID and the options.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(super) port: Port,
     pub(super) gid_index: u8,
     pub(super) gid: [u8; 16],
-    pub(super) wishes: Wishes,
+    pub(super) device_options: DeviceOptions,
 }
 
-/// Why verbs cannot be used, and what would help.
+/// Why verbs cannot be used, and how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VerbsError {
     #[error(transparent)]
@@ -75,33 +75,33 @@ impl Place {
     /// # Errors
     ///
     /// When there is none, or it cannot be used.
-    pub(crate) fn find(local: IpAddr, wishes: &Wishes) -> Result<Self, VerbsError> {
+    pub(crate) fn find(local: IpAddr, device_options: &DeviceOptions) -> Result<Self, VerbsError> {
         let ports = ports(Path::new(CLASS)).map_err(VerbsError::NoKernel)?;
-        Self::choose(&ports, local, wishes, || device_at(local))
+        Self::choose(&ports, local, device_options, || device_at(local))
     }
 
-    /// `iwarp` finds the device with the address where GIDs do not tell.
+    /// `iwarp` finds the device with the address where ports have no GIDs.
     fn choose(
         ports: &[Port],
         local: IpAddr,
-        wishes: &Wishes,
+        device_options: &DeviceOptions,
         iwarp: impl FnOnce() -> Result<Option<String>, ConnectionError>,
     ) -> Result<Self, VerbsError> {
         let there = describe(ports);
-        if let Some(device) = &wishes.device
+        if let Some(device) = &device_options.device
             && !ports.iter().any(|port| port.device == *device)
         {
             return Err(VerbsError::NoDevice(device.clone(), there));
         }
         let is_wanted = |port: &&Port| {
-            let is_wished = wishes
+            let is_selected = device_options
                 .device
                 .as_ref()
                 .is_none_or(|device| port.device == *device);
-            is_wished && port.protocol != Protocol::Iwarp
+            is_selected && port.protocol != Protocol::Iwarp
         };
         let mut wanted = ports.iter().filter(is_wanted);
-        let found = match wishes.gid {
+        let found = match device_options.gid {
             Some(_) => wanted.next(),
             None => wanted
                 .clone()
@@ -109,12 +109,12 @@ impl Place {
                 // A port of InfiniBand has no IP address and must be named.
                 .or_else(|| {
                     wanted.find(|port| {
-                        port.protocol == Protocol::InfiniBand && wishes.device.is_some()
+                        port.protocol == Protocol::InfiniBand && device_options.device.is_some()
                     })
                 }),
         };
         let speaks_iwarp = |port: &&Port| {
-            let device = wishes.device.as_ref();
+            let device = device_options.device.as_ref();
             port.protocol == Protocol::Iwarp && device.is_none_or(|device| port.device == *device)
         };
         let found = match found {
@@ -142,10 +142,10 @@ impl Place {
                 port: port.clone(),
                 gid_index: 0,
                 gid: [0; 16],
-                wishes: wishes.clone(),
+                device_options: device_options.clone(),
             });
         }
-        let wanted_gid = match wishes.gid {
+        let wanted_gid = match device_options.gid {
             Some(index) => port.gids.iter().find(|gid| gid.index == index),
             None => port.gid_of(local).or_else(|| port.gids.first()),
         };
@@ -156,14 +156,14 @@ impl Place {
         let gid = gid.ok_or_else(|| VerbsError::NoGid {
             device: port.device.clone(),
             number: port.number,
-            index: wishes.gid.unwrap_or(0),
+            index: device_options.gid.unwrap_or(0),
             there: describe_gids(port),
         })?;
         Ok(Self {
             port: port.clone(),
             gid_index: gid.index,
             gid: gid.address.octets(),
-            wishes: wishes.clone(),
+            device_options: device_options.clone(),
         })
     }
 
@@ -184,8 +184,8 @@ impl Place {
             number: self.port.number,
             gid_index: self.gid_index,
             gid: self.gid,
-            traffic_class: self.wishes.traffic_class,
-            service_level: self.wishes.service_level,
+            traffic_class: self.device_options.traffic_class,
+            service_level: self.device_options.service_level,
         }
     }
 
@@ -249,47 +249,47 @@ mod tests {
     use super::*;
     use crate::verbs::ports::tests::example;
 
-    fn choose(local: &str, wishes: &Wishes) -> Result<(String, u8), String> {
+    fn choose(local: &str, device_options: &DeviceOptions) -> Result<(String, u8), String> {
         let class = example();
         let ports = ports(class.path()).unwrap();
         let iwarp = || Ok((local == "10.9.0.7").then(|| "siw0".to_owned()));
-        Place::choose(&ports, local.parse().unwrap(), wishes, iwarp)
+        Place::choose(&ports, local.parse().unwrap(), device_options, iwarp)
             .map(|place| (place.port.device, place.gid_index))
             .map_err(|error| error.to_string())
     }
 
     #[test]
     fn the_port_with_the_address_is_taken() {
-        let any = Wishes::default();
+        let any = DeviceOptions::default();
         assert_eq!(choose("10.9.0.1", &any), Ok(("rxe0".to_owned(), 2)));
         assert_eq!(choose("10.9.0.7", &any), Ok(("siw0".to_owned(), 0)));
-        let gid = Wishes {
+        let gid = DeviceOptions {
             gid: Some(0),
-            ..Wishes::default()
+            ..DeviceOptions::default()
         };
         assert_eq!(choose("127.0.0.1", &gid), Ok(("rxe0".to_owned(), 0)));
     }
 
     #[test]
     fn what_there_is_instead_is_named() {
-        let error = choose("10.9.0.2", &Wishes::default()).unwrap_err();
+        let error = choose("10.9.0.2", &DeviceOptions::default()).unwrap_err();
         assert_eq!(
             error,
             "no RDMA device has the address 10.9.0.2: rxe0 (RoCE, gid 0 fe80::bcc8:d0ff:fe1b:f90, gid 2 10.9.0.1), \
              siw0 (iWARP)"
         );
-        let device = Wishes {
+        let device = DeviceOptions {
             device: Some("mlx5_0".to_owned()),
-            ..Wishes::default()
+            ..DeviceOptions::default()
         };
         let error = choose("10.9.0.1", &device).unwrap_err();
         assert!(
             error.starts_with("there is no RDMA device mlx5_0"),
             "{error}"
         );
-        let first_version = Wishes {
+        let first_version = DeviceOptions {
             gid: Some(1),
-            ..Wishes::default()
+            ..DeviceOptions::default()
         };
         let error = choose("10.9.0.1", &first_version).unwrap_err();
         assert!(error.contains("has no GID 1 for RoCE v2"), "{error}");

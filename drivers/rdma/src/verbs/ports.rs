@@ -126,8 +126,8 @@ pub(super) fn ports(class: &Path) -> io::Result<Vec<Port>> {
     Ok(ports)
 }
 
-/// The device chooses the size of the table (a thousand entries with soft-RoCE); empty entries are
-/// zeros. The kernel fills the first free entry, so nothing follows many empty ones.
+/// The device chooses the size of the table (a thousand entries with soft-RoCE), and empty entries are
+/// zeros. The kernel fills the first free entry, so the search ends after some empty ones.
 fn gids(port: &Path) -> Vec<Gid> {
     const EMPTY_PLACES: usize = 16;
     let (mut gids, mut empty) = (Vec::new(), 0);
@@ -211,7 +211,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ports_are_what_the_kernel_says() {
+    fn ports_are_read_from_sysfs() {
         let class = example();
         let ports = ports(class.path()).unwrap();
         let [rxe, siw] = &ports[..] else {

@@ -14,12 +14,12 @@ use super::requests::Requests;
 use crate::memory::Span;
 use crate::provider::{MAX_MESSAGE_BYTES, Message, Remote};
 
-/// What a completion is about. A replacement queue pair has the same number and another life:
-/// completions of the earlier one may still arrive.
+/// Identifies a work request or receive buffer in its completion. A replacement queue pair has the
+/// same number and another generation, because completions of the earlier one may still arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct CompletionId {
     pub(super) queue_pair: u8,
-    pub(super) life: u16,
+    pub(super) generation: u16,
     pub(super) subject: Subject,
 }
 
@@ -31,14 +31,14 @@ pub(super) enum Subject {
     Message(u32),
 }
 
-impl Name {
+impl CompletionId {
     /// The identifier of a work request.
     fn encode(self) -> u64 {
         let (kind, number) = match self.subject {
             Subject::Request(number) => (0, number),
             Subject::Message(slot) => (1, slot),
         };
-        let [a, b] = self.life.to_be_bytes();
+        let [a, b] = self.generation.to_be_bytes();
         let [c, d, e, f] = number.to_be_bytes();
         u64::from_be_bytes([kind, self.queue_pair, a, b, c, d, e, f])
     }
@@ -48,7 +48,7 @@ impl Name {
         let number = u32::from_be_bytes(number);
         Self {
             queue_pair,
-            life: u16::from_be_bytes([a, b]),
+            generation: u16::from_be_bytes([a, b]),
             subject: match kind {
                 0 => Subject::Request(number),
                 _ => Subject::Message(number),
@@ -64,10 +64,10 @@ pub(super) struct QueuePair {
     /// The iWARP connection, which is dropped after it.
     connection: Option<Connection>,
     number: u8,
-    life: u16,
+    generation: u16,
     depths: Depths,
     requests: Requests,
-    /// The last of them, which were not handed to the device yet.
+    /// The requests that were not handed to the device yet.
     batch: Batch,
     /// Messages that were posted.
     sent: usize,
@@ -84,8 +84,8 @@ const NOWHERE: Remote = Remote { address: 0, key: 0 };
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) domain: Arc<Domain>,
-    /// The completion queues of our requests and of the peer's messages. They are two, so that one
-    /// can sleep while nothing waits for it.
+    /// The completion queues of our requests and of the peer's messages. They are two, so that
+    /// events for requests can stay unarmed.
     pub(super) requests: Arc<CompletionQueue>,
     pub(super) messages: Arc<CompletionQueue>,
     pub(super) depths: Depths,
@@ -102,13 +102,13 @@ pub(super) fn slot_bytes(depths: Depths) -> usize {
 
 impl QueuePair {
     /// A queue pair that is not connected.
-    pub(super) fn new(shared: &Shared, number: u8, life: u16) -> io::Result<Self> {
+    pub(super) fn new(shared: &Shared, number: u8, generation: u16) -> io::Result<Self> {
         let depths = shared.depths;
         Ok(Self {
             own: OwnQueuePair::new(&shared.domain, &shared.requests, &shared.messages, depths)?,
             connection: None,
             number,
-            life,
+            generation,
             depths,
             requests: Requests::new(depths.sends),
             batch: Batch::default(),
@@ -123,8 +123,8 @@ impl QueuePair {
         self.own.number()
     }
 
-    pub(super) fn life(&self) -> u16 {
-        self.life
+    pub(super) fn generation(&self) -> u16 {
+        self.generation
     }
 
     /// Takes the connection that the connection manager has made.
@@ -222,7 +222,8 @@ impl QueuePair {
         Span::new(offset, message.as_bytes().len())
     }
 
-    /// A request has completed. Returns the identifiers of those whose turn it is.
+    /// A request has completed. Returns the identifiers of the requests that can be reported now, in
+    /// order.
     pub(super) fn complete(&mut self, number: u32) -> impl Iterator<Item = u64> {
         self.requests.done(number)
     }
@@ -254,10 +255,10 @@ impl QueuePair {
         Span::new(self.first_slot + slot * bytes, bytes)
     }
 
-    fn name(&self, subject: Subject) -> Name {
-        Name {
+    fn name(&self, subject: Subject) -> CompletionId {
+        CompletionId {
             queue_pair: self.number,
-            life: self.life,
+            generation: self.generation,
             subject,
         }
     }
@@ -287,13 +288,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn completions_are_recognised(queue_pair: u8, life: u16, is_request: bool, number: u32) {
+        fn completions_are_recognised(queue_pair: u8, generation: u16, is_request: bool, number: u32) {
             let subject = match is_request {
                 true => Subject::Request(number),
                 false => Subject::Message(number),
             };
-            let name = Name { queue_pair, life, subject };
-            prop_assert_eq!(Name::decode(name.encode()), name);
+            let name = CompletionId { queue_pair, generation, subject };
+            prop_assert_eq!(CompletionId::decode(name.encode()), name);
         }
     }
 }

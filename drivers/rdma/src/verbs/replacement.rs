@@ -9,9 +9,9 @@ use crate::provider::QueuePairRecord;
 use crate::provider::{Completion, Loss};
 
 impl VerbsEndpoint {
-    /// Begins the next life of a queue pair, and tells the peer.
+    /// Begins the next generation of a queue pair, and notifies the peer.
     pub(super) fn replace(&mut self, number: usize) {
-        if let Err(error) = self.begin_life(number) {
+        if let Err(error) = self.begin_generation(number) {
             let words = format!("the queue pair cannot be replaced: {error}");
             self.fail(number, words);
         }
@@ -20,22 +20,22 @@ impl VerbsEndpoint {
     pub(super) fn fail(&mut self, queue_pair: usize, words: String) {
         self.failures.push(Failure {
             queue_pair,
-            life: self.slots[queue_pair].life,
+            generation: self.slots[queue_pair].generation,
             loss: Loss::Failed(words),
         });
     }
 
-    /// Reports failures, unless another life has begun since.
-    pub(super) fn tell_failures(&mut self, completions: &mut Vec<Completion>) {
+    /// Reports failures, unless another generation has begun since.
+    pub(super) fn report_failures(&mut self, completions: &mut Vec<Completion>) {
         for failure in std::mem::take(&mut self.failures) {
             let Failure {
                 queue_pair, loss, ..
             } = failure;
             let slot = &mut self.slots[queue_pair];
-            if slot.life != failure.life {
+            if slot.generation != failure.generation {
                 continue;
             }
-            if slot.living.is_some() {
+            if slot.current.is_some() {
                 self.lose(queue_pair, loss, completions);
             } else {
                 slot.clear();
@@ -44,34 +44,36 @@ impl VerbsEndpoint {
         }
     }
 
-    pub(super) fn begin_life(&mut self, number: usize) -> io::Result<()> {
-        let life = self.slots[number].next_life();
-        let life = life.ok_or_else(|| io::Error::other("nothing got through several times"))?;
-        let coming = self.queue_pair(number, life)?;
-        let step = Step::Replaced(coming.record());
-        self.slots[number].coming = Some(coming);
-        self.tell(number, step)
+    pub(super) fn begin_generation(&mut self, number: usize) -> io::Result<()> {
+        let generation = self.slots[number].next_generation();
+        let generation = generation.ok_or_else(|| {
+            io::Error::other("no request completed on several queue pairs in a row")
+        })?;
+        let connecting = self.queue_pair(number, generation)?;
+        let step = Step::Replaced(connecting.record());
+        self.slots[number].connecting = Some(connecting);
+        self.notify(number, step)
     }
 
-    pub(super) fn tell(&self, number: usize, step: Step) -> io::Result<()> {
-        let beside = self.beside.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        beside.tell(Notice {
+    pub(super) fn notify(&self, number: usize, step: Step) -> io::Result<()> {
+        let control = self.control.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        control.send(Notice {
             queue_pair: u8::try_from(number).map_err(io::Error::other)?,
-            life: self.slots[number].life,
+            generation: self.slots[number].generation,
             step,
         })
     }
 
     /// The peer replaces a queue pair, so this end does too.
-    pub(super) fn hear(&mut self, notice: Notice, completions: &mut Vec<Completion>) {
+    pub(super) fn handle_notice(&mut self, notice: Notice, completions: &mut Vec<Completion>) {
         let number = usize::from(notice.queue_pair);
         if number >= self.slots.len() || !self.limits.replaces {
             return;
         }
-        let life = self.slots[number].life;
-        if Some(notice.life) == life.checked_add(1) {
-            // The peer noticed the loss first, or has begun another life.
-            if self.slots[number].clear() == Content::Living {
+        let generation = self.slots[number].generation;
+        if Some(notice.generation) == generation.checked_add(1) {
+            // The peer noticed the loss first, or has begun another generation.
+            if self.slots[number].clear() == Content::Connected {
                 completions.push(Completion::Lost {
                     queue_pair: number,
                     loss: Loss::Reset,
@@ -79,14 +81,14 @@ impl VerbsEndpoint {
             }
             self.replace(number);
         }
-        if notice.life != self.slots[number].life {
+        if notice.generation != self.slots[number].generation {
             return;
         }
         let heard = match notice.step {
-            Step::Replaced(record) => self.join(number, record),
+            Step::Replaced(record) => self.connect_replacement(number, record),
             Step::Connected => {
-                if let Some(coming) = &mut self.slots[number].coming {
-                    coming.peer_is_connected = true;
+                if let Some(connecting) = &mut self.slots[number].connecting {
+                    connecting.peer_is_connected = true;
                 }
                 Ok(())
             }
@@ -94,22 +96,26 @@ impl VerbsEndpoint {
         if let Err(error) = heard {
             return self.lose(number, Loss::Failed(error.to_string()), completions);
         }
-        if self.slots[number].revive() {
+        if self.slots[number].promote() {
             completions.push(Completion::Restored { queue_pair: number });
         }
     }
 
     /// Connects a replacement queue pair to the peer's.
-    pub(super) fn join(&mut self, number: usize, peer: QueuePairRecord) -> io::Result<()> {
+    pub(super) fn connect_replacement(
+        &mut self,
+        number: usize,
+        peer: QueuePairRecord,
+    ) -> io::Result<()> {
         let slot = &mut self.slots[number];
-        let (Some(coming), Some(port)) = (&mut slot.coming, &self.peer_port) else {
+        let (Some(connecting), Some(port)) = (&mut slot.connecting, &self.peer_port) else {
             return Ok(());
         };
-        if coming.is_connected {
+        if connecting.is_connected {
             return Ok(());
         }
-        self.path.connect(coming, port, peer)?;
-        coming.is_connected = true;
-        self.tell(number, Step::Connected)
+        self.path.connect(connecting, port, peer)?;
+        connecting.is_connected = true;
+        self.notify(number, Step::Connected)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ibv_poll_cq(3): requests of a reliable connection complete in order. The kernel's software iWARP
 //! reports a sent message before READs that were posted earlier. So completions are matched by
-//! number, and early ones are kept until their turn.
+//! number, and an early one is kept until the earlier requests have completed.
 
 use std::collections::VecDeque;
 
@@ -46,8 +46,8 @@ impl Requests {
         self.waiting.push_back(Waiting { id, is_done: false });
     }
 
-    /// The request with this number has completed. Returns the identifiers of those whose turn it
-    /// is.
+    /// The request with this number has completed. Returns the identifiers of the requests that
+    /// can be reported now, in order.
     pub(super) fn done(&mut self, number: u32) -> impl Iterator<Item = u64> {
         let place = number.wrapping_sub(self.oldest) as usize;
         if let Some(request) = self.waiting.get_mut(place) {
@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_are_done_in_order_whatever_the_device_says(
+        fn requests_are_done_in_order_of_posting(
             order in Just((0..20_u32).collect::<Vec<_>>()).prop_shuffle(),
             first: u32,
         ) {

@@ -1,29 +1,30 @@
-//! The slot of a queue pair, which successive queue pairs may occupy.
+//! A slot, which successive queue pairs occupy.
 //!
-//! When a queue pair is lost, both ends discard theirs, exchange the next ones and connect them.
-//! Each end then knows that nothing of the earlier one is delivered any more. The end that notices
-//! first begins. Lives are numbered, so that both ends agree on the queue pair that a notice means,
-//! and bounded, so that the ends do not try without end where nothing gets through.
+//! When a queue pair is lost, both ends discard theirs, exchange the numbers of new ones and connect
+//! these. After that, no data of the lost one can be delivered any more. The end that notices the
+//! loss first begins. A generation number identifies the queue pair that a notice is about. After
+//! too many generations in a row without a completed request the ends give up.
 
 use super::queue_pair::QueuePair;
 use crate::provider::QueuePairRecord;
 
-/// The most lives in a row in which no request completed.
-const MAX_FRUITLESS_LIVES: u16 = 16;
+/// The most generations in a row in which no request completed.
+const MAX_ATTEMPTS: u16 = 16;
 
-/// The slot of a queue pair.
+/// The place of a queue pair in an endpoint.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) living: Option<QueuePair>,
-    pub(super) coming: Option<Coming>,
+    pub(super) current: Option<QueuePair>,
+    pub(super) connecting: Option<Connecting>,
     /// How many times it was replaced.
-    pub(super) life: u16,
-    fruitless: u16,
+    pub(super) generation: u16,
+    /// Generations since a request last completed.
+    attempts: u16,
 }
 
 /// A queue pair that is not connected at both ends yet.
 #[derive(Debug)]
-pub(super) struct Coming {
+pub(super) struct Connecting {
     pub(super) queue_pair: QueuePair,
     /// The sequence number of its first packet.
     pub(super) first_packet: u32,
@@ -31,7 +32,7 @@ pub(super) struct Coming {
     pub(super) peer_is_connected: bool,
 }
 
-impl Coming {
+impl Connecting {
     /// The record that the peer needs to connect.
     pub(super) fn record(&self) -> QueuePairRecord {
         QueuePairRecord {
@@ -41,65 +42,70 @@ impl Coming {
     }
 }
 
-/// What was in a slot.
+/// The content of a slot before it was cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    Nothing,
-    /// It was not reported as connected yet.
-    Coming,
-    Living,
+    Empty,
+    /// A queue pair that was not reported as connected yet.
+    Connecting,
+    Connected,
 }
 
 impl Slot {
-    /// With its first queue pair.
-    pub(super) fn new(coming: Coming) -> Self {
+    /// A slot with its first queue pair.
+    pub(super) fn new(connecting: Connecting) -> Self {
         Self {
-            living: None,
-            coming: Some(coming),
-            life: 0,
-            fruitless: 0,
+            current: None,
+            connecting: Some(connecting),
+            generation: 0,
+            attempts: 0,
         }
     }
 
     /// Discards the contents.
     pub(super) fn clear(&mut self) -> Content {
-        let coming = self.coming.take();
-        match (self.living.take(), coming) {
-            (Some(_), _) => Content::Living,
-            (None, Some(_)) => Content::Coming,
-            (None, None) => Content::Nothing,
+        let connecting = self.connecting.take();
+        match (self.current.take(), connecting) {
+            (Some(_), _) => Content::Connected,
+            (None, Some(_)) => Content::Connecting,
+            (None, None) => Content::Empty,
         }
     }
 
-    /// The queue pair of this life. Data may arrive over it before it is known to be connected.
-    pub(super) fn of_life(&mut self, life: u16) -> Option<&mut QueuePair> {
-        let coming = self.coming.as_mut().map(|coming| &mut coming.queue_pair);
-        let current = self.living.as_mut().or(coming);
-        current.filter(|queue_pair| queue_pair.life() == life)
+    /// The queue pair of this generation. Data may arrive over it before the peer confirms the
+    /// connection.
+    pub(super) fn of_generation(&mut self, generation: u16) -> Option<&mut QueuePair> {
+        let connecting = self
+            .connecting
+            .as_mut()
+            .map(|connecting| &mut connecting.queue_pair);
+        let current = self.current.as_mut().or(connecting);
+        current.filter(|queue_pair| queue_pair.generation() == generation)
     }
 
     /// A request has completed.
-    pub(super) fn bears_fruit(&mut self) {
-        self.fruitless = 0;
+    pub(super) fn reset_attempts(&mut self) {
+        self.attempts = 0;
     }
 
-    /// Counts the next life; `None` after too many.
-    pub(super) fn next_life(&mut self) -> Option<u16> {
-        self.fruitless += 1;
-        if self.fruitless > MAX_FRUITLESS_LIVES {
+    /// Counts the next generation; `None` after too many.
+    pub(super) fn next_generation(&mut self) -> Option<u16> {
+        self.attempts += 1;
+        if self.attempts > MAX_ATTEMPTS {
             return None;
         }
-        self.life = self.life.checked_add(1)?;
-        Some(self.life)
+        self.generation = self.generation.checked_add(1)?;
+        Some(self.generation)
     }
 
-    /// Makes the new queue pair the connected one, if both ends have connected it.
-    pub(super) fn revive(&mut self) -> bool {
-        let is_ready = |coming: &mut Coming| coming.is_connected && coming.peer_is_connected;
-        let Some(coming) = self.coming.take_if(is_ready) else {
+    /// Makes the new queue pair the current one, if both ends have connected it.
+    pub(super) fn promote(&mut self) -> bool {
+        let is_ready =
+            |connecting: &mut Connecting| connecting.is_connected && connecting.peer_is_connected;
+        let Some(connecting) = self.connecting.take_if(is_ready) else {
             return false;
         };
-        self.living = Some(coming.queue_pair);
+        self.current = Some(connecting.queue_pair);
         true
     }
 }

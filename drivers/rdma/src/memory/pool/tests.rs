@@ -6,6 +6,7 @@ use gridhaul_stack::{Cancel, Party, Side};
 use proptest::prelude::*;
 
 use super::*;
+use crate::memory::idle::KEPT_IDLE;
 
 const MIB: u64 = 1 << 20;
 
@@ -28,7 +29,7 @@ fn take(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Share, Pool
     pool.take(holder, bytes(ring_bytes), &operation)
 }
 
-/// An operation that waits for nothing.
+/// An operation that does not wait.
 fn take_at_once(pool: &Arc<Pool>, holder: Holder, ring_bytes: u64) -> Result<Share, PoolError> {
     let cancel = Cancel::new();
     let operation = Operation {
@@ -53,9 +54,9 @@ fn mappings_are_used_again_until_they_are_old() {
     assert!(rings.iter().all(|ring| addresses.contains(&ring.address())));
     drop(rings);
     let mut state = pool.lock();
-    assert!(state.forget_idle(Instant::now()).is_some());
-    assert_eq!(state.forget_idle(Instant::now() + KEPT_IDLE), None);
-    assert_eq!(state.idle_bytes(), 0);
+    assert!(state.idle.expire(Instant::now()).is_some());
+    assert_eq!(state.idle.expire(Instant::now() + KEPT_IDLE), None);
+    assert_eq!(state.idle.bytes(), 0);
 }
 
 #[test]
@@ -70,13 +71,13 @@ fn idle_mappings_make_room() {
 }
 
 #[test]
-fn what_a_channel_has_beside_its_rings_counts() {
+fn memory_in_addition_to_rings_counts() {
     let pool = Pool::new(64 * MIB, u64::MAX);
     let mut share = take(&pool, ACCEPTOR, MIB).unwrap();
-    assert!(share.set_beside(MIB));
-    assert!(!share.set_beside(64 * MIB), "it would be all there is");
+    assert!(share.set_extra(MIB));
+    assert!(!share.set_extra(64 * MIB), "it would be all there is");
     assert_eq!(pool.load().used_bytes, 3 * MIB);
-    assert!(share.set_beside(MIB / 2));
+    assert!(share.set_extra(MIB / 2));
     assert_eq!(pool.load().used_bytes, 5 * MIB / 2);
     share.shrink(bytes(MIB / 2));
     drop(share.map(0).unwrap());
@@ -84,7 +85,7 @@ fn what_a_channel_has_beside_its_rings_counts() {
 }
 
 #[test]
-fn whoever_waits_gets_what_comes_back() {
+fn a_waiting_channel_gets_memory_that_comes_back() {
     let pool = Pool::new(256 << 10, u64::MAX);
     let mut held = Vec::new();
     while let Ok(share) = take_at_once(&pool, ACCEPTOR, MIB) {
@@ -98,7 +99,7 @@ fn whoever_waits_gets_what_comes_back() {
     while pool.load().waiting == 0 {
         thread::yield_now();
     }
-    // Another kind is not held back by who waits, and finds nothing either.
+    // A holder of another kind is not blocked by the waiting one, and finds no memory either.
     let connector = Holder {
         side: Side::Connector,
         ..ACCEPTOR
@@ -111,7 +112,7 @@ fn whoever_waits_gets_what_comes_back() {
 }
 
 #[test]
-fn who_waits_in_vain_is_told_of_the_bound() {
+fn a_channel_that_gets_no_memory_in_time_reports_the_bound() {
     let pool = Pool::new(128 << 10, u64::MAX);
     let _held = take(&pool, ACCEPTOR, MIB).unwrap();
     let cancel = Cancel::new();
@@ -149,7 +150,8 @@ fn a_share_gives_back_what_it_does_not_need() {
     assert_eq!(pool.load().used_bytes, 0);
 }
 
-/// The first ones have what they want. From then on nobody finds as much free as one of them, and each has the same.
+/// The first channels get the rings that they want. Later ones find less memory free, and all of these
+/// get the same.
 #[test]
 fn channels_that_come_and_go_share_the_pool_fairly() {
     const CHANNELS: usize = 64;
@@ -159,7 +161,7 @@ fn channels_that_come_and_go_share_the_pool_fairly() {
     let mut channels: VecDeque<Share> = (0..CHANNELS).map(open).collect();
     assert_eq!(channels[0].ring_bytes().get(), WANTED);
     assert!(channels[CHANNELS - 1].ring_bytes().get() < MIB);
-    // What a long path lets through in a round trip is what the ring holds.
+    // A long path carries one ring in a round trip.
     let mut moved = [0; CHANNELS];
     for round in 0..4 {
         for moved in &mut moved {
@@ -175,13 +177,13 @@ fn channels_that_come_and_go_share_the_pool_fairly() {
     assert!(10 * slowest > 7 * fastest, "{moved:?}");
     let ring_bytes = channels[0].ring_bytes().get();
     assert!((MIB..WANTED).contains(&ring_bytes), "{ring_bytes}");
-    // Who wants no more than that gets all of it.
+    // A channel that wants no more than that gets all of it.
     drop(channels.pop_front());
     let small = take_at_once(&pool, ACCEPTOR, 5000).unwrap();
     assert_eq!(small.ring_bytes(), bytes(5000));
 }
 
-/// What a channel does to the pool.
+/// An operation of a channel on the pool.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Open {
@@ -228,11 +230,7 @@ proptest! {
             match step {
                 Step::Open { connects, pins, ring_bytes } => {
                     let side = if connects { Side::Connector } else { Side::Acceptor };
-                    let holder = Holder {
- side,
- pins,
- party: None,
-};
+                    let holder = Holder { side, pins, party: None };
                     if let Ok(share) = take_at_once(&pool, holder, ring_bytes) {
                         prop_assert!(share.ring_bytes().get() <= ring_bytes);
                         prop_assert!(pool.load().used_bytes <= limit);

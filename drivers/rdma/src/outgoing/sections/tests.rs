@@ -25,7 +25,7 @@ fn settled_file(bytes: usize) -> (File, FileState) {
 #[test]
 fn sections_are_used_again_while_the_file_is_the_same() {
     let mut endpoint = SoftEndpoint::new(0, 8).unwrap();
-    let mut sections = Sections::beside(16 << 20).unwrap();
+    let mut sections = Sections::for_ring(16 << 20).unwrap();
     let (file, state) = settled_file(3 * MIB);
     let mut pin = |sections: &mut Sections, state, offset| {
         let file = (file.as_fd(), state);
@@ -58,7 +58,7 @@ fn sections_are_used_again_while_the_file_is_the_same() {
 #[test]
 fn a_file_that_ends_before_is_not_pinned() {
     let mut endpoint = SoftEndpoint::new(0, 8).unwrap();
-    let mut sections = Sections::beside(16 << 20).unwrap();
+    let mut sections = Sections::for_ring(16 << 20).unwrap();
     let (file, state) = settled_file(MIB);
     file.set_len(8192).unwrap();
     let pinned = sections.pin(&mut endpoint, (file.as_fd(), &state), 0, length(MIB), 0);
@@ -76,7 +76,7 @@ proptest! {
         ring_bytes in (256_u64 << 10)..(2 << 20),
         asked in proptest::collection::vec((0..3 * MIB, 1..MIB, any::<bool>()), 1..60),
     ) {
-        let Some(mut sections) = Sections::beside(ring_bytes) else {
+        let Some(mut sections) = Sections::for_ring(ring_bytes) else {
             // The pages of this machine are too large for the test.
             return Ok(());
         };

@@ -255,7 +255,7 @@ fn the_rate_is_found_from_a_busy_host() {
     }
 }
 
-/// What a device sends late and at once is no more than the burst.
+/// EventKind a device sends late and at once is no more than the burst.
 #[test]
 fn a_known_rate_passes_from_a_busy_host() {
     for seed in seeds(6) {

@@ -1,4 +1,4 @@
-//! What a channel finds in rings that another had before.
+//! The content of rings that another channel has used before.
 
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -56,7 +56,7 @@ fn writes() -> impl Strategy<Value = (usize, Way, Span)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a channel has written, and in whatever way: the next one finds zeros, in the same pages.
+    /// After any writes of a channel, in any way, the next one finds zeros in the same pages.
     #[test]
     fn rings_hold_zeros_whatever_the_last_channel_left(
         channels in proptest::collection::vec(proptest::collection::vec(writes(), 0..4), 1..4),

@@ -1,0 +1,68 @@
+//! The properties of a simulated fabric.
+
+use std::time::Duration;
+
+use super::link::Link;
+
+/// The properties of a fabric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FabricSettings {
+    /// From the first host to the second, and back.
+    pub links: [Link; 2],
+    /// The payload of a packet: the path's MTU in bytes.
+    pub packet_bytes: u64,
+    /// Requests of one queue pair that may be outstanding.
+    pub depth: usize,
+    /// How long a requester waits for an acknowledgement. It must exceed a round trip.
+    pub acknowledgement_timeout: Duration,
+    /// Retransmissions before a queue pair is lost; 7 means without end, as with devices.
+    pub retries: u32,
+    /// WRITEs can carry immediate data.
+    pub immediate: bool,
+    /// Lost queue pairs are connected again.
+    pub replaces: bool,
+    /// The retransmission timer starts with the first packet after it last expired, and is not
+    /// restarted when everything is acknowledged, as with rxe: what is in flight when it expires is
+    /// retransmitted, whether it is late or not.
+    pub timer_runs_on: bool,
+    /// The first host is busy at times, and its port sends late; `None` if it never is.
+    pub naps: Option<Naps>,
+    /// The seed of all random decisions.
+    pub seed: u64,
+}
+
+/// Times in which a port sends nothing, and then everything that it was given meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Naps {
+    /// The longest time between two naps.
+    pub apart: Duration,
+    /// The longest nap.
+    pub longest: Duration,
+}
+
+/// The largest count of retries means no limit (the InfiniBand architecture, 9.9.2.4.1; rxe and
+/// hardware agree).
+pub(super) const FOR_EVER: u32 = 7;
+
+impl FabricSettings {
+    /// The same path in both directions, without faults.
+    pub fn new(link: Link) -> Self {
+        // 4.096 µs times a power of two, as for a device: more than two round trips.
+        let mut timeout = Duration::from_nanos(4096 << 14);
+        while timeout < 4 * (link.delay + link.jitter) {
+            timeout *= 2;
+        }
+        Self {
+            links: [link.clone(), link],
+            packet_bytes: 4096,
+            depth: 1024,
+            acknowledgement_timeout: timeout,
+            retries: FOR_EVER,
+            immediate: true,
+            replaces: true,
+            timer_runs_on: false,
+            naps: None,
+            seed: 0,
+        }
+    }
+}

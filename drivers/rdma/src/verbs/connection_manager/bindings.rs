@@ -1,0 +1,80 @@
+//! librdmacm as C declares it.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::{offset_of, size_of};
+use std::sync::OnceLock;
+
+use crate::verbs::bindings::{Context, Handle, LibraryError, library};
+
+library! {
+    /// librdmacm, `rdma_cm(7)`. Its manual pages describe the functions.
+    ConnectionManager, "librdmacm.so.1", "librdmacm1";
+    fn rdma_create_event_channel() -> *mut EventChannel;
+    fn rdma_destroy_event_channel(*mut EventChannel);
+    fn rdma_create_id(*mut EventChannel, *mut *mut Id, *mut c_void, c_int) -> c_int;
+    fn rdma_destroy_id(*mut Id) -> c_int;
+    fn rdma_bind_addr(*mut Id, *const libc::sockaddr) -> c_int;
+    fn rdma_resolve_addr(*mut Id, *const libc::sockaddr, *const libc::sockaddr, c_int) -> c_int;
+    fn rdma_resolve_route(*mut Id, c_int) -> c_int;
+    fn rdma_connect(*mut Id, *mut Parameters) -> c_int;
+    fn rdma_listen(*mut Id, c_int) -> c_int;
+    fn rdma_accept(*mut Id, *mut Parameters) -> c_int;
+    fn rdma_reject(*mut Id, *const c_void, u8) -> c_int;
+    fn rdma_get_cm_event(*mut EventChannel, *mut *mut Event) -> c_int;
+    fn rdma_ack_cm_event(*mut Event) -> c_int;
+    fn rdma_event_str(c_int) -> *const c_char;
+}
+
+/// `struct rdma_event_channel`.
+#[repr(C)]
+pub(super) struct EventChannel {
+    pub(super) descriptor: c_int,
+}
+
+/// The head of `struct rdma_cm_id`.
+#[repr(C)]
+pub(super) struct Id {
+    pub(super) verbs: *mut Context,
+}
+
+/// `struct rdma_conn_param`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parameters {
+    pub(super) private: *const u8,
+    pub(super) private_length: u8,
+    pub(super) reads_answered: u8,
+    pub(super) reads: u8,
+    pub(super) flow_control: u8,
+    pub(super) retries: u8,
+    pub(super) not_ready_retries: u8,
+    pub(super) shared_receives: u8,
+    pub(super) queue_pair: u32,
+}
+
+/// `struct rdma_cm_event`, with the part of its union that connections use.
+#[repr(C)]
+pub(super) struct Event {
+    pub(super) id: *mut Id,
+    listener: *mut Id,
+    pub(super) kind: c_int,
+    pub(super) status: c_int,
+    pub(super) parameters: Parameters,
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<Parameters>() == 24);
+    assert!(offset_of!(Parameters, queue_pair) == 16);
+    assert!(offset_of!(Event, status) == 20);
+    assert!(offset_of!(Event, parameters) == 24);
+};
+
+/// `RDMA_PS_TCP`
+pub(super) const PORT_SPACE: c_int = 0x0106;
+
+// enum rdma_cm_event_type
+pub(super) const ADDRESS_RESOLVED: c_int = 0;
+pub(super) const ROUTE_RESOLVED: c_int = 2;
+pub(super) const CONNECT_REQUEST: c_int = 4;
+pub(super) const ESTABLISHED: c_int = 9;

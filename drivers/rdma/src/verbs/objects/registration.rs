@@ -1,0 +1,131 @@
+//! Protection domains, and memory registered in them.
+
+use std::ffi::c_void;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::device::OpenDevice;
+use crate::memory::{Memory, Span};
+use crate::provider::Access;
+use crate::verbs::bindings::{
+    ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, MemoryRegion, Segment,
+};
+
+/// A protection domain: keys of one domain are invalid in another.
+#[derive(Debug)]
+pub(in crate::verbs) struct Domain {
+    pub(super) domain: NonNull<c_void>,
+    pub(super) device: Arc<OpenDevice>,
+}
+
+// SAFETY: as for the device.
+unsafe impl Send for Domain {}
+// SAFETY: as for the device.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    pub(in crate::verbs) fn new(device: &Arc<OpenDevice>) -> io::Result<Self> {
+        // SAFETY: the device is open.
+        let domain = unsafe { (device.verbs.ibv_alloc_pd)(device.context.as_ptr()) };
+        Ok(Self {
+            domain: NonNull::new(domain).ok_or_else(io::Error::last_os_error)?,
+            device: Arc::clone(device),
+        })
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: everything that depends on the domain holds this value, so none is left.
+        unsafe { (self.device.verbs.ibv_dealloc_pd)(self.domain.as_ptr()) };
+    }
+}
+
+/// Memory registered in a domain.
+#[derive(Debug)]
+pub(in crate::verbs) struct Registration {
+    region: NonNull<MemoryRegion>,
+    memory: Arc<Memory>,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: as for the device.
+unsafe impl Send for Registration {}
+// SAFETY: as for the device.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    pub(in crate::verbs) fn new(
+        domain: &Arc<Domain>,
+        memory: &Arc<Memory>,
+        access: Access,
+    ) -> io::Result<Self> {
+        let all = Span::new(0, memory.length());
+        // All memory that a device may write to counts as used, because the device does not report
+        // where it wrote.
+        let (access, start) = match access {
+            // Pages of a file that is open for reading can only be registered in this way.
+            Access::Local => (0, memory.pointer_to_read(all).cast_mut()),
+            // The device writes the responses of READs there.
+            Access::Sink => (ACCESS_LOCAL_WRITE, memory.pointer(all)),
+            // ibv_reg_mr(3): remote writing needs local writing.
+            Access::RemoteWrite => (
+                ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+                memory.pointer(all),
+            ),
+            Access::RemoteRead => (ACCESS_REMOTE_READ, memory.pointer_to_read(all).cast_mut()),
+        };
+        // SAFETY: the memory is mapped while the registration holds it, and no slice of it exists.
+        let region = unsafe {
+            (domain.device.verbs.ibv_reg_mr)(
+                domain.domain.as_ptr(),
+                start.cast(),
+                all.length,
+                access,
+            )
+        };
+        Ok(Self {
+            region: NonNull::new(region).ok_or_else(io::Error::last_os_error)?,
+            memory: Arc::clone(memory),
+            domain: Arc::clone(domain),
+        })
+    }
+
+    pub(in crate::verbs) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The key with which peers prove their right.
+    pub(in crate::verbs) fn remote_key(&self) -> u32 {
+        // SAFETY: the region lives as long as this value.
+        unsafe { self.region.as_ref() }.remote_key
+    }
+
+    /// A part of it, for a request.
+    ///
+    /// # Panics
+    ///
+    /// When the span is outside the memory, as [`Memory::pointer`].
+    pub(super) fn segment(&self, span: Span) -> Segment {
+        Segment {
+            address: self.memory.pointer_to_read(span).expose_provenance() as u64,
+            length: u32::try_from(span.length)
+                .expect("a message is no longer than Limits::message_bytes"),
+            // SAFETY: the region lives as long as this value.
+            local_key: unsafe { self.region.as_ref() }.local_key,
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: it is registered, and this is the only place that ends that.
+        let code = unsafe { (self.domain.device.verbs.ibv_dereg_mr)(self.region.as_ptr()) };
+        if code != 0 {
+            // The device can still access the pages, which must not go to another channel. They stay
+            // mapped, and count as used until the process ends.
+            std::mem::forget(Arc::clone(&self.memory));
+        }
+    }
+}
