@@ -2,11 +2,9 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use rustix::termios::{LocalModes, OptionalActions};
-
 use super::PasswordsError;
 
-/// Reads a password: twice and unseen from a terminal, else the first line of standard input.
+/// Reads a password: twice and without echo from the terminal, or the first line of standard input if that is none.
 ///
 /// # Errors
 ///
@@ -17,52 +15,20 @@ pub fn read_password() -> Result<Vec<u8>, PasswordsError> {
     if !stdin.is_terminal() {
         return read_line(&mut stdin.lock()).map_err(unreadable);
     }
-    let echo = EchoOff::new().map_err(unreadable)?;
-    let read = |prompt: &str| {
-        eprint!("{prompt}");
-        let line = read_line(&mut stdin.lock());
-        eprintln!();
-        line
-    };
-    let first = read("Password: ").map_err(unreadable)?;
-    let second = read("The same again: ").map_err(unreadable)?;
-    drop(echo);
+    let first = rpassword::prompt_password("Password: ").map_err(unreadable)?;
+    let second = rpassword::prompt_password("The same again: ").map_err(unreadable)?;
     if first != second {
         return Err(PasswordsError::Password(
             "the two passwords are not the same",
         ));
     }
-    Ok(first)
+    Ok(first.into_bytes())
 }
 
 fn read_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     input.read_until(b'\n', &mut line)?;
-    while line
-        .last()
-        .is_some_and(|byte| *byte == b'\n' || *byte == b'\r')
-    {
-        line.pop();
-    }
+    let end = line.iter().rposition(|byte| !b"\r\n".contains(byte));
+    line.truncate(end.map_or(0, |last| last + 1));
     Ok(line)
-}
-
-/// The terminal does not show what is typed until this is dropped.
-struct EchoOff(rustix::termios::Termios);
-
-impl EchoOff {
-    fn new() -> io::Result<Self> {
-        let shown = rustix::termios::tcgetattr(io::stdin())?;
-        let mut hidden = shown.clone();
-        hidden.local_modes.remove(LocalModes::ECHO);
-        rustix::termios::tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
-        Ok(Self(shown))
-    }
-}
-
-impl Drop for EchoOff {
-    fn drop(&mut self) {
-        // Nothing more can be done for a terminal that is gone.
-        let _ = rustix::termios::tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
-    }
 }
