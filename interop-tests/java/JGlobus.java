@@ -5,7 +5,7 @@
 // The actions get, put and copy run once for each OPTIONS, a comma separated list of: stream, extended,
 // parallel=N, dcau=none, protection=clear|safe|private. They get REMOTE into LOCAL.OPTIONS, put LOCAL to
 // REMOTE.OPTIONS, and copy REMOTE to LOCAL.OPTIONS, a name at the destination. The action names walks
-// through the commands on names in the directory REMOTE, and says what a user would see.
+// through the commands on names in the directory REMOTE, and prints the results.
 
 import java.io.File;
 import java.io.RandomAccessFile;
@@ -36,7 +36,7 @@ public class JGlobus {
         try {
             run(arguments);
         } catch (Exception error) {
-            // The launcher of single files cannot print all that JGlobus throws.
+            // The launcher of single-file programs cannot print some exceptions of JGlobus.
             error.printStackTrace();
             System.exit(1);
         }

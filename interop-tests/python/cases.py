@@ -1,7 +1,7 @@
 """Runs one case of a file of cases: FILE CASE ARGUMENT...
 
-A case is a function with the decorator `case`. It fails by an exception; what it prints is what a
-user sees, and must be the same with every server. `FILE --list` prints the names of the cases.
+A case is a function with the decorator `case`. An exception is a failure; its output must be the
+same with every server. `FILE --list` prints the names of the cases.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ def case(function):
 
 
 def run(make_context):
-    """Runs the case that the command line names with what `make_context` makes of its arguments."""
+    """Runs the case of the command line with the context that `make_context` makes from its arguments."""
     if sys.argv[1:] == ["--list"]:
         print("\n".join(CASES))
         return
@@ -29,27 +29,27 @@ def run(make_context):
 
 
 def sample(size):
-    """`size` bytes without a pattern, always the same."""
+    """`size` pseudo-random bytes, always the same."""
     return random.Random(size).randbytes(size)
 
 
 def write(path, content, mode=0o644):
-    """Makes a file that belongs to the account that the servers act as."""
+    """Makes a file of the account that the servers act as."""
     with open(path, "wb") as file:
         file.write(content)
     os.chmod(path, mode)
-    give_away(path)
+    chown_to_nobody(path)
     return content
 
 
 def directory(path, mode=0o755):
-    """Makes a directory that belongs to the account that the servers act as."""
+    """Makes a directory of the account that the servers act as."""
     os.mkdir(path)
     os.chmod(path, mode)
-    give_away(path)
+    chown_to_nobody(path)
 
 
-def give_away(path):
+def chown_to_nobody(path):
     if os.geteuid() == 0:
         os.chown(path, 65534, 65534, follow_symlinks=False)
 

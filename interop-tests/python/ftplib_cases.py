@@ -24,7 +24,7 @@ class Context:
 
     @contextlib.contextmanager
     def session(self, encoding="utf-8", timeout=30):
-        """A session in the case's directory, which must end well."""
+        """A session in the case's directory; QUIT must succeed."""
         ftp = ftplib.FTP(encoding=encoding, timeout=timeout)
         ftp.connect(self.host, self.port)
         ftp.login()
@@ -151,7 +151,7 @@ def mkd(it):
 def mkd_with_quotes(it):
     with it.session() as ftp:
         made = ftp.mkd('a "quoted" name')
-        # The real server has other words in front, after which ftplib finds no path.
+        # The real server has another text before the path, with which ftplib finds no path.
         assert made in ("", it.path + '/a "quoted" name'), made
         equal(os.listdir(it.remote), ['a "quoted" name'])
 
@@ -329,7 +329,7 @@ def mlst(it):
             facts = dict(fact.lower().split("=") for fact in listed.split(";"))
             equal(facts["size"], size or facts["size"])
             equal(facts["modify"], "20010909014640")
-            # What is the same for every file system and account, a user sees.
+            # Only facts that do not depend on the file system and the account are printed.
             for fact in ("type", "perm", "unix.mode", "unix.owner", "unix.uid", "unix.gid"):
                 print(name, fact, facts[fact])
         with refused("550", NOT_FOUND):
@@ -420,7 +420,7 @@ def storbinary_over_a_longer_file(it):
 
 @case
 def storbinary_with_rest(it):
-    """An upload that was broken off is completed."""
+    """An interrupted upload is completed."""
     content = sample(1_000_000)
     write(f"{it.remote}/file", content[:300_000])
     with it.session() as ftp:
@@ -477,7 +477,7 @@ def extended_passive(it):
 
 @case
 def broken_off_by_the_client(it):
-    """The data connection is closed in the middle; the session goes on."""
+    """The data connection is closed during the transfer; the session continues."""
     with open(f"{it.remote}/file", "wb") as file:
         file.truncate(200_000_000)
     with it.session() as ftp:
@@ -514,7 +514,7 @@ def abort_without_a_transfer(it):
 
 @case
 def upload_broken_off(it):
-    """What arrived stays, and a restart completes it."""
+    """Received data stays, and a restart completes the file."""
     content = sample(2_000_000)
     ftp = ftplib.FTP(timeout=30)
     ftp.connect(it.host, it.port)
@@ -523,14 +523,14 @@ def upload_broken_off(it):
     ftp.voidcmd("TYPE I")
     data = ftp.transfercmd("STOR file")
     data.sendall(content[:1_000_000])
-    # Both connections are gone at once, as after a crash of the client.
+    # Both connections are closed at once, as after a crash of the client.
     ftp.sock.close()
     data.close()
     with it.session() as again:
         again.voidcmd("TYPE I")
         arrived = 0
         while not arrived:
-            # The server may not have seen the end yet.
+            # The server may not have noticed the end yet.
             arrived = again.size("file")
         put(again, "file", content[arrived:], rest=arrived)
     equal(read(f"{it.remote}/file"), content)
@@ -592,7 +592,7 @@ def names_that_are_not_utf8(it):
 
 @case
 def names_that_are_too_long(it):
-    """A code of 4yz would have clients try again."""
+    """After a 4yz code clients would retry."""
     with it.session() as ftp:
         ftp.voidcmd("TYPE I")
         for command in ["MKD", "RMD", "DELE", "SIZE", "RNFR", "MLST"]:
@@ -602,7 +602,7 @@ def names_that_are_too_long(it):
 
 @case
 def many_sessions(it):
-    """Twenty at once, each with its own file in both directions."""
+    """Twenty concurrent sessions, each with its own file in both directions."""
     failures = []
 
     def work(number):
@@ -646,7 +646,7 @@ def ipv6(it):
 
 @case
 def read_only(it):
-    """Everything that changes something is refused, and changes nothing."""
+    """All commands that modify files are refused and have no effect."""
     content = write(f"{it.remote}/file", b"content")
     directory(f"{it.remote}/directory")
     with it.session() as ftp:

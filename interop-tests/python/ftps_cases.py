@@ -27,7 +27,7 @@ class Context:
 
     @contextlib.contextmanager
     def session(self, version=None, protected=True, user=None, password=None):
-        """A session in the case's directory, which must end well."""
+        """A session in the case's directory; QUIT must succeed."""
         ftp = ftplib.FTP_TLS(timeout=30, context=self.tls(version))
         ftp.connect(self.host, self.port)
         ftp.login(user or self.user, password or self.password)
@@ -123,7 +123,7 @@ def the_channel_stays_encrypted(context):
 
 @case
 def twice(context):
-    """Nobody authenticates twice."""
+    """A second AUTH is refused."""
     with context.session() as ftp:
         with refused("503", "534"):
             ftp.voidcmd("AUTH TLS")

@@ -29,8 +29,8 @@ class Context:
         return parameters
 
     def filecopy(self, *arguments):
-        """Copies. After a copy gfal2 itself may take its session for busy ever after, with any
-        server; then only a new context helps."""
+        """Copies. After a copy gfal2 sometimes keeps its session marked as busy, with any
+        server; then a new context is needed."""
         for _ in range(30):
             try:
                 return self.gfal.filecopy(*arguments)
@@ -42,7 +42,7 @@ class Context:
 
 
 def number(expected):
-    """The error number of gfal2 that a client acts by."""
+    """Expects this error number of gfal2, which clients evaluate."""
     return raises(gfal2.GError, lambda error: error.code == expected)
 
 
@@ -107,7 +107,7 @@ def listdir(it):
 
 @case
 def readpp(it):
-    """Reads a directory with what each entry is."""
+    """Reads a directory with the attributes of each entry."""
     write(f"{it.remote}/file", sample(321), 0o600)
     directory(f"{it.remote}/directory", 0o700)
     entries = {}
@@ -150,7 +150,7 @@ def rmdir(it):
     assert not os.path.exists(f"{it.remote}/empty")
     with number(errno.ENOENT):
         it.gfal.rmdir(it.destination + "empty")
-    # The text of ENOTEMPTY is not among those that gfal2 knows.
+    # gfal2 does not recognise the text of ENOTEMPTY.
     with raises(gfal2.GError):
         it.gfal.rmdir(it.destination + "full")
     with number(errno.ENOTDIR):
@@ -196,7 +196,7 @@ def chmod(it):
     for mode in (0o600, 0o777, 0o640):
         it.gfal.chmod(it.destination + "file", mode)
         equal(oct(os.stat(f"{it.remote}/file").st_mode & 0o7777), oct(mode))
-    # A whole st_mode, as programs pass it on from a stat.
+    # A complete st_mode, as programs pass it from the result of stat.
     it.gfal.chmod(it.destination + "file", stat.S_IFREG | 0o604)
     equal(oct(os.stat(f"{it.remote}/file").st_mode & 0o7777), oct(0o604))
     with number(errno.ENOENT):
@@ -251,7 +251,7 @@ def read_in_pieces(it):
 
 @case
 def read_at_offset(it):
-    """One read for each handle: more make gfal2 itself crash the more often."""
+    """One read for each handle: with more reads gfal2 crashes more often."""
     content = write(f"{it.remote}/file", sample(700_001))
     for offset, length in [(500_000, 100), (0, 10), (262_143, 2), (700_000, 1)]:
         handle = it.gfal.open(it.source + "file", "r")
@@ -260,7 +260,7 @@ def read_at_offset(it):
 
 @case
 def write_in_pieces(it):
-    # The bindings write text only.
+    # The bindings can only write text.
     content = "".join(f"line {number}\n" for number in range(70_000))
     handle = it.gfal.open(it.destination + "file", "w")
     for offset in range(0, len(content), 65_536):
@@ -274,7 +274,7 @@ def open_errors(it):
     directory(f"{it.remote}/closed", 0o555)
     with number(errno.ENOENT):
         it.gfal.open(it.source + "nosuch", "r").read_bytes(10)
-    # Here gfal2 does not always get to see the server's words.
+    # gfal2 does not always get the text of the server's reply here.
     with raises(gfal2.GError):
         it.gfal.open(it.destination + "closed/new", "w").write("x" * 10)
     assert not os.path.exists(f"{it.remote}/closed/new")
@@ -289,7 +289,7 @@ def copy(it):
 
 @case
 def copy_as_fts(it):
-    """As a transfer of FTS: checksums on both ends, over an old file, with streams and time limit."""
+    """With the parameters of FTS: checksums at both ends, overwriting, parallel streams and a time limit."""
     content = write(f"{it.remote}/file", sample(5_000_001))
     write(f"{it.remote}/copy", sample(6_000_000))
     parameters = it.parameters(

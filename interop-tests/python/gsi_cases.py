@@ -1,7 +1,7 @@
-"""A GSI login by OpenSSL, as Python has it: it shows whatever certificate it is given.
+"""A GSI login with Python's OpenSSL, which presents any certificate.
 
-Arguments: the case, host, port, a file with certificate, key and what is above, the highest version of
-TLS (1.2 or 1.3). It prints whether the server lets it in, and if not, at which step and with which
+Arguments: the case, host, port, a file with certificate, key and chain, the highest version of
+TLS (1.2 or 1.3). It prints whether the login succeeds, and if not, the step and the
 reply.
 """
 
@@ -21,16 +21,16 @@ class Context:
 
 
 class Refused(Exception):
-    """The server said no."""
+    """The server refused."""
 
 
 class Control:
-    """A control channel, clear at first."""
+    """A control channel, initially in clear text."""
 
     def __init__(self, context):
         self.file = socket.create_connection((context.host, context.port), timeout=20).makefile("rwb")
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # It is the server that is tested; what it shows is looked at elsewhere.
+        # This tests the server's verification; other tests verify the server's certificate.
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
         tls.maximum_version = context.version
         tls.load_cert_chain(context.credential)
@@ -62,14 +62,14 @@ class Control:
         return self.reply()
 
     def must(self, line, *codes):
-        """The reply, which has one of `codes`."""
+        """Sends a command; the reply must have one of `codes`."""
         code, text = self.command(line)
         if code not in codes:
             raise Refused(f"{code} {text.decode()}")
         return code, text
 
     def token(self, code, text):
-        """Takes the token of a reply; whether more must be sent."""
+        """Processes the token of a reply; true if another one must be sent."""
         if code == 335:
             self.incoming.write(base64.b64decode(text.removeprefix(b"ADAT=")))
         return code == 335
@@ -78,7 +78,7 @@ class Control:
         return self.token(*self.must(b"ADAT " + base64.b64encode(self.outgoing.read()), 335, 235))
 
     def authenticate(self):
-        """The handshake, and that nothing is delegated."""
+        """Does the handshake without delegation."""
         self.must(b"AUTH GSSAPI", 334)
         while True:
             try:
@@ -87,7 +87,7 @@ class Control:
             except ssl.SSLWantReadError:
                 self.send_token()
         if self.outgoing.pending:
-            # In TLS 1.3 the client is done first, and the server answers with one byte.
+            # In TLS 1.3 the client finishes first, and the server sends one byte.
             self.send_token()
             self.tls.read(1)
         self.tls.write(b"0")

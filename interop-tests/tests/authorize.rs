@@ -1,4 +1,4 @@
-//! What members of a virtual organization may use: rules of the configuration file, and attributes that
+//! Authorization by virtual organization: rules of the configuration file, and attributes that
 //! voms-proxy-fake signs.
 
 use std::fs::{self, Permissions};
@@ -16,7 +16,7 @@ fn copy(user: UserKind, source: &str, destination: &str) -> Finished {
         .unwrap()
 }
 
-/// What a user sees of the file that is in every root.
+/// The content of the file that is in every root, as this user reads it.
 fn get(server: &Server, user: UserKind, local: &Path) -> String {
     let copied = copy(
         user,
@@ -32,7 +32,7 @@ fn attributes_decide_which_rule_applies() {
     let pki = Pki::shared().unwrap();
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-    for name in ["production", "everybody"] {
+    for name in ["production", "default"] {
         let root = place.path().join(name);
         fs::create_dir(&root).unwrap();
         fs::write(root.join("whose"), name).unwrap();
@@ -42,7 +42,7 @@ fn attributes_decide_which_rule_applies() {
     let rules = format!(
         "[[authorize]]\nvo = \"testvo\"\nfqan = \"/testvo/production\"\naccount = \"{account}\"\n\
          root = \"{place}/production\"\n\n\
-         [[authorize]]\nidentity = \"*\"\nmap = true\nroot = \"{place}/everybody\"\nread-only = true\n",
+         [[authorize]]\nidentity = \"*\"\nmap = true\nroot = \"{place}/default\"\nread-only = true\n",
         place = place.path().display()
     );
     let config = place.path().join("config.toml");
@@ -56,7 +56,7 @@ fn attributes_decide_which_rule_applies() {
 
     let local = place.path().join("local");
     assert_eq!(get(&server, UserKind::Voms, &local), "production");
-    assert_eq!(get(&server, UserKind::Plain, &local), "everybody");
+    assert_eq!(get(&server, UserKind::Plain, &local), "default");
     let source = format!("file://{}", local.display());
     let put = |user| copy(user, &source, &server.url("new"));
     let stored = put(UserKind::Voms);
@@ -64,5 +64,5 @@ fn attributes_decide_which_rule_applies() {
     assert!(place.path().join("production/new").exists());
     let refused = put(UserKind::Plain);
     assert!(!refused.status.success(), "{refused}");
-    assert!(!place.path().join("everybody/new").exists());
+    assert!(!place.path().join("default/new").exists());
 }

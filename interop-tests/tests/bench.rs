@@ -1,12 +1,12 @@
-//! The program `bench` in small: that every row measures something, and that nothing is left.
+//! The program `bench` with small sizes: every row has a result, and no file is left.
 //!
-//! What this machine or the real server cannot do is a line that says so, and no failure.
+//! Features that this machine or the real server lacks are reported in a line, and are no failure.
 
 use std::fs;
 use std::process::Command;
 
-/// Words in the names of rows. Each part is a test: rows wait for servers and for paths, and parts do so beside each
-/// other.
+/// Parts of row names. Each list is a test: rows wait for servers and paths, so the tests run
+/// concurrently.
 const FILES: &[&str] = &[
     "tpc-",
     "get-p",
@@ -56,7 +56,7 @@ fn quick_runs_of_rows_over_distances_write_a_record() {
     quick(DISTANT, &["wan-50ms-0.1%-p16"], &["distance.svg"]);
 }
 
-/// Runs the rows of a part once; some of them and of their charts must be there.
+/// Runs the rows of a part once, and checks that these rows and charts exist.
 fn quick(part: &[&str], rows: &[&str], charts: &[&str]) {
     let record = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
@@ -84,7 +84,7 @@ fn quick(part: &[&str], rows: &[&str], charts: &[&str]) {
 }
 
 #[test]
-fn an_unknown_row_is_named_with_those_that_exist() {
+fn an_unknown_row_is_an_error_with_all_names() {
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
         .args(["--row", "nonsense"])
         .output()

@@ -1,4 +1,4 @@
-//! A crowd of sessions in small: that all of them are served, and what it costs the server.
+//! A small crowd of sessions: all of them are served within the limits of the server.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use gridhaul_interop::bench::crowd::{Crowd, TransferKind, concurrent};
 use gridhaul_interop::support::scratch::Scratch;
 use gridhaul_interop::{Kind, Launch, chown_to_nobody};
 
-/// Of 256 KiB each: the memory of the server's movers.
+/// The number of buffers of 256 KiB: the server's buffer memory.
 const BUFFERS: u64 = 32;
 
 #[test]
-fn a_crowd_is_served_with_few_movers_and_little_memory() {
+fn a_crowd_is_served_with_few_workers_and_little_memory() {
     let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
     chown_to_nobody(scratch.path()).unwrap();
     let server = Launch::new(Kind::Gridhaul, scratch.path())
@@ -26,7 +26,7 @@ fn a_crowd_is_served_with_few_movers_and_little_memory() {
     for kind in TransferKind::ALL {
         let result = concurrent(crowd, &server, kind).unwrap();
         assert!(result.errors.is_empty(), "{kind:?}: {:?}", result.errors);
-        // Each has its turn, though few are served at a time.
+        // Every session completes a file, though only a few are served at a time.
         assert!(
             result.files >= crowd.sessions as u64,
             "{kind:?}: {result:?}"

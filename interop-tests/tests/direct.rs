@@ -1,4 +1,4 @@
-//! globus-url-copy puts and gets files that our server moves past the page cache.
+//! globus-url-copy puts and gets files that our server reads and writes with direct I/O.
 
 use std::env::temp_dir;
 use std::fs;
@@ -7,22 +7,22 @@ use std::path::Path;
 use gridhaul_interop::support::scratch::Scratch;
 use gridhaul_interop::{Client, Kind, Launch, Server, chown_to_nobody, content};
 
-/// Not one of them is a number of whole blocks, but for two.
+/// File sizes; all but two are not a multiple of the block size.
 const SIZES: [u64; 5] = [1, 4096, 4097, 1 << 23, (40 << 20) + 12_345];
 
 const MODES: [&[&str]; 3] = [&[], &["-fast"], &["-p", "4", "-bs", "300001"]];
 
 #[test]
-fn over_io_uring_where_the_kernel_has_it() {
-    // proc_sys_kernel(5), since Linux 6.6; an older kernel may have it and not say so.
+fn with_io_uring_if_the_kernel_has_it() {
+    // proc_sys_kernel(5), since Linux 6.6; an older kernel may have io_uring without this file.
     let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     let is_there = disabled.is_ok_and(|disabled| disabled.trim() == "0");
-    let way = if is_there {
+    let method = if is_there {
         "direct (io_uring)"
     } else {
         "direct ("
     };
-    files_arrive("splice:direct=1", way);
+    files_arrive("splice:direct=1", method);
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn by_threads() {
     files_arrive("splice:direct=threads", "direct (threads)");
 }
 
-fn files_arrive(stack: &str, way: &str) {
+fn files_arrive(stack: &str, method: &str) {
     let scratch = Scratch::beneath(&temp_dir()).unwrap();
     let (root, ours) = (scratch.path().join("root"), scratch.path().join("ours"));
     fs::create_dir(&root).unwrap();
@@ -48,7 +48,7 @@ fn files_arrive(stack: &str, way: &str) {
             content::same(&sent, &returned).unwrap();
         }
     }
-    expect_way(&server, &sent, way);
+    expect_method(&server, &sent, method);
 }
 
 fn copy(options: &[&str], from: &str, to: &str) {
@@ -61,11 +61,11 @@ fn url(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// The log tells the way, on a file system that has one past the page cache.
-fn expect_way(server: &Server, file: &Path, way: &str) {
+/// The log has the method of direct I/O, on a file system that supports it.
+fn expect_method(server: &Server, file: &Path, method: &str) {
     use rustix::fs::{Mode, OFlags, open};
     match open(file, OFlags::RDONLY | OFlags::DIRECT, Mode::empty()) {
-        Ok(_) => assert!(server.log().contains(way), "{}", server.log()),
+        Ok(_) => assert!(server.log().contains(method), "{}", server.log()),
         Err(error) => eprintln!("{}: no direct I/O: {error}", file.display()),
     }
 }

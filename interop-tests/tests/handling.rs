@@ -1,5 +1,5 @@
-//! How transfers treat files where an administrator wants it otherwise: the order of writing, holes, and
-//! the way to the disk.
+//! Administrator settings for files of transfers: the order of writes, holes, and
+//! direct I/O.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use gridhaul_interop::{Client, Kind, Launch, Server, chown_to_nobody, content};
 use tempfile::TempDir;
 
-/// Enough for several blocks of several channels, and not a multiple of any.
+/// Several blocks for several channels, and not a multiple of any block size.
 const SIZE: u64 = 20_000_001;
 
 /// Stream mode, and MODE E with small and large blocks.
 const MODES: [&[&str]; 3] = [&[], &["-p", "4"], &["-p", "16", "-bs", "65536"]];
 
-/// A server with its own idea of files, and a directory for those of the client.
+/// A server with these settings, and a directory for the client.
 struct Site {
     place: TempDir,
     server: Server,
@@ -53,7 +53,7 @@ impl Site {
         assert!(copied.status.success(), "{copied}\n{}", self.server.log());
     }
 
-    /// Puts a local file, gets it back and copies it within the server, and compares each time.
+    /// Puts a local file, gets it back and copies it within the server, with a comparison after each step.
     fn go_round(&self, mode: &[&str]) {
         let there = self.server.url("there");
         self.copy(mode, &self.local_url("source"), &there);
@@ -65,13 +65,13 @@ impl Site {
     }
 }
 
-/// How many bytes the file system has for a file.
+/// The number of bytes that the file system has allocated for a file.
 fn allocated(path: &Path) -> u64 {
     path.metadata().unwrap().blocks() * 512
 }
 
 #[test]
-fn files_are_whole_however_they_are_treated() {
+fn files_are_complete_with_every_setting() {
     let together = [
         "--ordered-writes",
         "--sparse-files",
@@ -102,7 +102,7 @@ fn holes_stay_holes() {
         source.write_all_at(b"mark", mark).unwrap();
     }
     for mode in MODES {
-        // What is there is cut away before, or the holes would show it.
+        // An existing file is truncated first; otherwise the holes would keep its content.
         content::write(&site.remote("there"), SIZE).unwrap();
         chown_to_nobody(&site.remote("there")).unwrap();
         site.go_round(mode);

@@ -1,10 +1,10 @@
-//! The threat model names a test for each promise. Each of these tests must exist, and so must the files that are named.
+//! The threat model names a test for each property. These tests must exist, and so must the files that it names.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the crates are whose directories have another name than the threat model gives them.
+/// The directories of crates whose short name in the threat model differs from the directory.
 const DIRECTORIES: [(&str, &str); 4] = [
     ("interop", "interop-tests"),
     ("iwarp", "drivers/iwarp"),
@@ -17,14 +17,14 @@ fn workspace() -> PathBuf {
     own.parent().expect("a workspace").to_owned()
 }
 
-/// What stands between backticks, outside of blocks of text.
+/// The code spans outside of code blocks.
 fn quoted(text: &str) -> BTreeSet<String> {
     let paragraphs = text.lines().filter(|line| !line.starts_with("```"));
     let quoted = paragraphs.flat_map(|line| line.split('`').skip(1).step_by(2));
     quoted.map(str::to_owned).collect()
 }
 
-/// The files in which a test of this crate, target and path may stand.
+/// The files that may contain a test of this crate, target and path.
 fn candidates(crate_name: &str, target: &str, modules: &[&str]) -> Vec<PathBuf> {
     let directory = DIRECTORIES.iter().find(|(name, _)| *name == crate_name);
     let directory = directory.map_or(crate_name, |(_, directory)| directory);
@@ -35,7 +35,7 @@ fn candidates(crate_name: &str, target: &str, modules: &[&str]) -> Vec<PathBuf> 
         top.push("tests");
         top.push(target);
     }
-    // The last module may be one inside of a file.
+    // The last module may be an inline module.
     let outer = modules.len().saturating_sub(1);
     [modules, &modules[..outer]]
         .iter()
@@ -70,7 +70,7 @@ fn has_test(file: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn every_promise_names_a_test_that_exists() {
+fn every_promised_property_names_an_existing_test() {
     let text = fs::read_to_string(workspace().join("docs/threat-model.md")).expect("it is there");
     let mut tests = 0;
     for quoted in quoted(&text) {

@@ -1,5 +1,5 @@
-//! The driver `rdma` between two servers, driven by `globus-url-copy`: clients of this field do not have it, and need
-//! not have it for copies from site to site.
+//! The driver `rdma` between two servers, driven by `globus-url-copy`: clients do not need the driver for third-party
+//! copies.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ struct Sites {
 }
 
 impl Sites {
-    /// Two servers whose administrators have said nothing of drivers.
+    /// Two servers with default drivers.
     fn new() -> Self {
         Self::with(&[])
     }
@@ -60,7 +60,7 @@ impl Sites {
 }
 
 #[test]
-fn third_party_copies_go_by_rdma() {
+fn third_party_copies_use_rdma() {
     let sites = Sites::new();
     for options in [
         &["-dcstack", "rdma"][..],
@@ -96,7 +96,7 @@ fn third_party_copies_go_by_rdma() {
 }
 
 #[test]
-fn the_administrators_list_decides() {
+fn the_stack_list_of_the_administrator_applies() {
     let sites = Sites::with(&["--allowed-drivers", "tcp,rdma,gsi"]);
     let copied = sites.copy(&["-dcstack", "splice"]);
     assert!(!copied.status.success(), "{copied}");
@@ -123,7 +123,7 @@ fn the_administrators_list_decides() {
 }
 
 #[test]
-fn who_may_not_have_rdma_is_told_so() {
+fn a_forbidden_rdma_driver_is_refused() {
     let sites = Sites::with(&["--allowed-drivers", "tcp"]);
     let copied = sites.copy(&["-dcstack", "rdma"]);
     assert!(!copied.status.success(), "{copied}");
@@ -132,7 +132,7 @@ fn who_may_not_have_rdma_is_told_so() {
 }
 
 #[test]
-fn what_the_administrator_sets_needs_no_asking() {
+fn the_default_stack_of_the_administrator_applies() {
     let sites = Sites::with(&["--stack", "rdma:slab=1M", "--rdma-memory", "64M"]);
     let copied = sites.copy(&["-p", "4"]);
     let logs = || format!("{}\n{}", sites.source.log(), sites.destination.log());

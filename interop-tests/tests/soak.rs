@@ -8,7 +8,7 @@ use gridhaul_interop::bench::soak::Soak;
 use gridhaul_interop::support::scratch::Scratch;
 
 #[test]
-fn a_hundred_sessions_leave_nothing_behind() {
+fn a_hundred_sessions_leak_no_resources() {
     let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
     let soak = Soak {
         kind: Kind::Gridhaul,
@@ -21,7 +21,7 @@ fn a_hundred_sessions_leave_nothing_behind() {
 }
 
 #[test]
-fn a_thousand_small_files_leave_nothing_behind() {
+fn a_thousand_small_files_leak_no_resources() {
     let scratch = Scratch::beneath(&std::env::temp_dir()).unwrap();
     let many = SmallFiles {
         files: 1000,

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use gridhaul_interop::{Client, Finished, Kind, content, gridhaul_program};
 use tempfile::TempDir;
 
-/// Debian's program, which wants to be started by its whole path.
+/// sshd, which must be started by its absolute path.
 const SSHD: &str = "/usr/sbin/sshd";
 
 /// An sshd for each connection, keys for one user, and a directory for files.
@@ -27,7 +27,7 @@ struct Host {
 }
 
 impl Host {
-    /// With `kind` as what `sshftp://` clients start on it.
+    /// With `kind` as the server that `sshftp://` clients start.
     fn new(kind: Kind) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("gridhaul-sshftp-")
@@ -81,8 +81,8 @@ impl Host {
         self.directory.path().join(name)
     }
 
-    /// The client's script passes the user's name on to ssh as it is, so that an option may stand
-    /// before it: without our configuration ssh reads that of the account that runs the tests.
+    /// The client's script passes the user name to ssh unquoted, so that options may precede
+    /// it: without `-F` ssh would read the configuration of the account that runs the tests.
     fn url(&self, name: &str) -> String {
         let configuration = self.path("ssh-config").display().to_string();
         let configuration = configuration.replace('/', "%2F");
@@ -107,18 +107,18 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
-        // Wakes the acceptor up; if it is gone, that is not necessary.
+        // Wakes the accepting thread; a failure means that it has ended.
         let _ = TcpStream::connect(self.address);
         let _ = self.acceptor.take().map(JoinHandle::join);
         for mut session in self.sessions.lock().unwrap().drain(..) {
-            // It has ended when its client has; otherwise the test has failed.
+            // sshd has ended with its client, unless the test has failed.
             let _ = session.kill();
             let _ = session.wait();
         }
     }
 }
 
-/// Gives each connection to an sshd of its own, which needs no port then.
+/// Starts an sshd for each connection in inetd mode, which needs no port.
 fn accept(
     listener: &TcpListener,
     configuration: &str,
@@ -141,7 +141,7 @@ fn accept(
     }
 }
 
-/// What Debian's service does before it starts sshd as root.
+/// Makes the directory that Debian's service makes before it starts sshd as root.
 fn prepare_sshd() {
     let directory = Path::new("/run/sshd");
     if rustix::process::geteuid().is_root() && !directory.exists() {
@@ -159,7 +159,7 @@ fn server_command(kind: Kind) -> String {
             format!("#!/bin/sh\nexec '{}' ssh\n", program.display())
         }
         Kind::Globus => {
-            // It takes every login for that of an anonymous user, who needs an account as root.
+            // With -ssh it treats every login as anonymous, which needs an account when root runs it.
             let account = if rustix::process::geteuid().is_root() {
                 "-anonymous-user root -allow-root"
             } else {

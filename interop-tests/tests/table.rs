@@ -1,4 +1,4 @@
-//! The table as tests: one for each group of cases, which names every case that fails.
+//! The table as tests: one for each group of cases, which lists every failed case.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, Weak};
@@ -53,7 +53,7 @@ groups! {
 }
 
 #[test]
-fn every_case_is_in_one_group_and_has_a_name_of_its_own() {
+fn every_case_is_in_one_group_and_has_a_unique_name() {
     let mut names = BTreeSet::new();
     for case in table::cases() {
         let groups = PREFIXES
@@ -65,7 +65,7 @@ fn every_case_is_in_one_group_and_has_a_name_of_its_own() {
     }
 }
 
-/// How many cases of a group run at a time. Groups run beside each other too, but cases wait for more than processors.
+/// The number of concurrent cases of a group. Groups also run concurrently, but cases mostly wait for timers and other processes.
 const WORKERS: usize = 3;
 
 /// Runs the cases of one group against both servers.
@@ -94,7 +94,7 @@ fn pass(prefix: &str) {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// The servers of the groups that run at present, which end with the last of these groups.
+/// The servers that concurrent groups share, which end with the last of these groups.
 fn testbed() -> Arc<Testbed> {
     static PRESENT: Mutex<Weak<Testbed>> = Mutex::new(Weak::new());
     let mut present = PRESENT.lock().unwrap();

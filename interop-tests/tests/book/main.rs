@@ -1,4 +1,4 @@
-//! The documentation agrees with itself and with the program: links, options, metrics, commands.
+//! Checks of the documentation: links, options, metrics and commands.
 
 mod markdown;
 
@@ -21,7 +21,7 @@ const DEVELOPERS: [&str; 5] = [
     "threat-model",
 ];
 
-/// Parts of other pages, which the benchmark puts together.
+/// Parts of other pages, which the benchmark composes.
 const PARTS: [&str; 2] = ["measurements/notes.md", "measurements/rdma-notes.md"];
 
 fn top() -> PathBuf {
@@ -73,7 +73,7 @@ fn options(command: &str) -> BTreeMap<String, String> {
         let line = line.strip_prefix("-h, ").unwrap_or(line);
         let line = line.strip_prefix("--")?;
         let (name, rest) = line.split_at(line.find(['[', ' ']).unwrap_or(line.len()));
-        // The description may stand in the same line.
+        // The description may follow on the same line.
         let value = rest.split("  ").next().unwrap_or_default();
         let value = value.trim_matches([' ', '[', ']', '=', '<', '>']);
         Some((name.to_owned(), value.to_owned()))
@@ -81,7 +81,7 @@ fn options(command: &str) -> BTreeMap<String, String> {
     heads.collect()
 }
 
-/// The words of a text that begin with two hyphens, up to a value.
+/// The words of a text that begin with two hyphens, without values.
 fn long_options(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split([' ', '\'', '"', '(', ')', ',']);
     let options = words.filter_map(|word| word.strip_prefix("--"));
@@ -179,7 +179,7 @@ fn every_option_in_the_documentation_exists() {
 }
 
 #[test]
-fn the_reference_of_options_says_what_help_says() {
+fn the_reference_of_options_matches_the_help() {
     let mut expected = options("serve");
     expected.remove("help");
     assert!(expected.len() > 60, "{expected:?}");
@@ -201,7 +201,7 @@ fn the_reference_of_options_says_what_help_says() {
 fn every_metric_in_the_documentation_exists() {
     let metrics = metrics();
     assert!(metrics.len() > 30, "{metrics:?}");
-    // The changelog may name metrics that are gone.
+    // The changelog may name removed metrics.
     for page in pages().iter().filter(|page| page.name != "CHANGELOG.md") {
         for span in page.spans().filter(|span| span.starts_with("gridhaul_")) {
             let name = span.split([' ', '{', '=']).next().unwrap_or(span);
@@ -220,7 +220,7 @@ fn commands_in_the_documentation_run() {
         for commands in page.commands() {
             count += 1;
             let place = tempfile::tempdir().expect("a directory");
-            // The account that the server would run as must reach it.
+            // The account of the server must be able to enter it.
             fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("its own");
             let output = Command::new("sh")
                 .args(["-euc", &commands])

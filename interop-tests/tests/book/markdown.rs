@@ -1,4 +1,4 @@
-//! As much of Markdown as the tests of the documentation need: headings, links, code spans and code blocks.
+//! The parts of Markdown that the tests of the documentation need: headings, links, code spans and code blocks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ enum Line {
     Text(String),
     Code {
         text: String,
-        /// The block stands behind [`RUNS`].
+        /// The block follows [`RUNS`].
         runs: bool,
         block: usize,
     },
@@ -75,7 +75,7 @@ impl Page {
         links
     }
 
-    /// What stands between backticks in lines of text.
+    /// The code spans in lines of text.
     pub(crate) fn spans(&self) -> impl Iterator<Item = &str> {
         self.text()
             .flat_map(|line| line.split('`').skip(1).step_by(2))

@@ -1,4 +1,4 @@
-//! What goes wrong in the middle of a copy.
+//! Faults in the middle of a copy.
 
 use std::thread;
 use std::time::Duration;
@@ -28,8 +28,8 @@ fn a_copy_whose_connections_are_lost_is_completed_by_another() {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn two_seconds_without_a_cable_do_no_harm_to_soft() {
-    let name = "faults::two_seconds_without_a_cable_do_no_harm_to_soft";
+fn soft_survives_two_seconds_without_a_cable() {
+    let name = "faults::soft_survives_two_seconds_without_a_cable";
     inside(Network::Ethernet, name, || {
         let sites = Sites::new(BYTES);
         let copied = in_the_middle(&sites, &SOFT, without_a_cable);
@@ -39,8 +39,8 @@ fn two_seconds_without_a_cable_do_no_harm_to_soft() {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn two_seconds_without_a_cable_are_overcome_by_roce() {
-    let name = "faults::two_seconds_without_a_cable_are_overcome_by_roce";
+fn roce_survives_two_seconds_without_a_cable() {
+    let name = "faults::roce_survives_two_seconds_without_a_cable";
     inside(Network::Rxe, name, || {
         let sites = Sites::new(BYTES);
         let copied = in_the_middle(&sites, &VERBS, without_a_cable);
@@ -50,8 +50,8 @@ fn two_seconds_without_a_cable_are_overcome_by_roce() {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn queue_pairs_that_die_are_replaced() {
-    let name = "faults::queue_pairs_that_die_are_replaced";
+fn failed_queue_pairs_are_replaced() {
+    let name = "faults::failed_queue_pairs_are_replaced";
     inside(Network::Rxe, name, || {
         for mode in ["put", "get"] {
             let stack = format!("rdma:provider=verbs;rate=80m;qps=3;mode={mode}");
@@ -69,11 +69,11 @@ fn queue_pairs_that_die_are_replaced() {
 /// The connections of iWARP cannot be replaced: the copy fails, and the client restarts it from the last marker.
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn a_restart_sends_what_is_missing_and_little_more() {
-    let name = "faults::a_restart_sends_what_is_missing_and_little_more";
+fn a_restart_sends_little_more_than_the_missing_data() {
+    let name = "faults::a_restart_sends_little_more_than_the_missing_data";
     inside(Network::Siw, name, || {
-        // With -dcstack, globus-url-copy looks for a driver of its own to ask for the size, and spends its retries on that.
-        // The source's failure ends the client's timeout, so there has to be a marker before: after five seconds.
+        // With -dcstack, globus-url-copy queries the size through a local driver of the same name, and uses up its retries on that.
+        // The source's failure ends the client's timeout, so a marker must come before it: after five seconds.
         let stack = "rdma:provider=verbs;rate=32m;qps=3;slab=1M".to_owned();
         let start = Start {
             arguments: ["--stack".to_owned(), stack].into(),
@@ -81,14 +81,14 @@ fn a_restart_sends_what_is_missing_and_little_more() {
         };
         let sites = Sites::started(BYTES, start);
         let options = ["-fast", "-rst", "-rst-interval", "1"];
-        let copied = when_there_are(BYTES / 5 * 3, &sites, &options, |sites| {
+        let copied = after_bytes(BYTES / 5 * 3, &sites, &options, |sites| {
             assert_eq!(sites.kill_queue_pairs("siw"), 3);
         });
         sites.is_whole(&copied);
         let transfers = sites.transfers_of_source();
         let sent: Vec<u64> = transfers.iter().map(|line| number(line, "bytes")).collect();
         assert_eq!(sent.len(), 2, "{transfers:?}");
-        // What came before the marker, 20 MB if the machine is quick, does not come again.
+        // The data before the marker, 20 MB on a fast machine, is not sent again.
         assert!(sent[1] < BYTES - BYTES / 5, "{sent:?}");
     });
 }
@@ -101,8 +101,8 @@ fn without_a_cable(_: &Sites) {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn a_peer_that_dies_fails_the_copy_and_not_the_next_one() {
-    let name = "faults::a_peer_that_dies_fails_the_copy_and_not_the_next_one";
+fn a_killed_peer_fails_only_the_current_copy() {
+    let name = "faults::a_killed_peer_fails_only_the_current_copy";
     inside(Network::Rxe, name, || {
         for options in [SOFT, VERBS] {
             let mut sites = Sites::new(BYTES);
@@ -116,14 +116,14 @@ fn a_peer_that_dies_fails_the_copy_and_not_the_next_one() {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn a_device_that_is_removed_is_named() {
-    let name = "faults::a_device_that_is_removed_is_named";
+fn a_removed_device_is_reported() {
+    let name = "faults::a_removed_device_is_reported";
     inside(Network::Rxe, name, || {
         let sites = Sites::new(BYTES);
         let copied = in_the_middle(&sites, &VERBS, |_| {
             path::run("rdma", "link delete rxe_right");
         });
-        // Soft-RoCE goes on for those who have it open.
+        // Soft-RoCE continues for processes that have it open.
         sites.is_whole(&copied);
         let again = sites.copy(&VERBS);
         assert!(again.output().contains("no RDMA device"), "{again}");
@@ -134,8 +134,8 @@ fn a_device_that_is_removed_is_named() {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn too_little_memory_to_pin_is_named() {
-    let name = "faults::too_little_memory_to_pin_is_named";
+fn too_little_memory_to_pin_is_reported() {
+    let name = "faults::too_little_memory_to_pin_is_reported";
     inside(Network::Rxe, name, || {
         let wrapper = ["prlimit", "--memlock=65536:65536"]
             .map(str::to_owned)
@@ -158,7 +158,7 @@ fn too_little_memory_to_pin_is_named() {
 fn without_memory_to_pin_files_are_read() {
     let name = "faults::without_memory_to_pin_files_are_read";
     inside(Network::Rxe, name, || {
-        // Sections of 256 KiB, of which 2 MiB are pinned at a time.
+        // Sections of 256 KiB, with at most 2 MiB pinned.
         let stack = "rdma:provider=verbs;rate=160m;qps=3;slab=1M;register=dynamic";
         let sites = Sites::new(BYTES);
         let copied = in_the_middle(&sites, &["-dcstack", stack], Sites::limit_memory_to_pin);
@@ -171,11 +171,11 @@ fn without_memory_to_pin_files_are_read() {
     });
 }
 
-/// A device receives while its program does nothing, as long as there is credit. It is the peer that is slow, and not the path.
+/// A device receives while its program is stopped, up to the credit. The peer is slow, and not the path.
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn a_receiver_that_takes_its_time_is_waited_for() {
-    let name = "faults::a_receiver_that_takes_its_time_is_waited_for";
+fn a_slow_receiver_is_no_stall() {
+    let name = "faults::a_slow_receiver_is_no_stall";
     inside(Network::Rxe, name, || {
         path::delay(Duration::from_millis(10));
         for mode in ["put", "get"] {
@@ -193,7 +193,7 @@ fn a_receiver_that_takes_its_time_is_waited_for() {
     });
 }
 
-/// A copy is whole, or says what failed and another one is whole.
+/// The copy is complete, or it reports the failure and a second copy is complete.
 fn completed(sites: &Sites, copied: &Finished, options: &[&str]) {
     if copied.status.success() {
         return sites.is_whole(copied);
@@ -205,13 +205,13 @@ fn completed(sites: &Sites, copied: &Finished, options: &[&str]) {
     sites.copy_whole(options);
 }
 
-/// Copies, and does something else when a part of the file has arrived.
+/// Copies, and injects the fault when a part of the file has arrived.
 fn in_the_middle(sites: &Sites, options: &[&str], fault: impl FnOnce(&Sites)) -> Finished {
-    when_there_are(BYTES / 5, sites, options, fault)
+    after_bytes(BYTES / 5, sites, options, fault)
 }
 
-/// The same, when so many bytes have arrived.
-fn when_there_are(
+/// The same, when this number of bytes have arrived.
+fn after_bytes(
     bytes: u64,
     sites: &Sites,
     options: &[&str],

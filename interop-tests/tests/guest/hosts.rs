@@ -1,4 +1,4 @@
-//! Two guests as two hosts: a server in each, and nothing between them but a cable.
+//! Two guests as two hosts: a server in each, connected by a cable.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ fn roce_carries_files_between_two_hosts() {
 fn iwarp_carries_files_between_two_hosts() {
     let name = "hosts::iwarp_carries_files_between_two_hosts";
     on_two_hosts(Network::Siw, name, |neighbour| {
-        // A host without an adapter understands one that has it.
+        // A host without an adapter interoperates with one that has it.
         neighbour.run("rdma link delete siw_right");
         let hosts = Hosts::new(neighbour, [LEFT, RIGHT]);
         hosts.copy_whole(&["-dcstack", "rdma:qps=2;mode=get", "-fast"]);
@@ -43,15 +43,15 @@ fn iwarp_carries_files_between_two_hosts() {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn a_policer_between_two_hosts_is_kept_below_or_noticed() {
-    let name = "hosts::a_policer_between_two_hosts_is_kept_below_or_noticed";
+fn pacing_stays_below_a_policer_and_stalls_are_detected() {
+    let name = "hosts::pacing_stays_below_a_policer_and_stalls_are_detected";
     on_two_hosts(Network::Rxe, name, |neighbour| {
         let hosts = Hosts::new(neighbour, [LEFT, RIGHT]);
         let policer = Policer::OfLeft;
         policer.install(400_000_000, 256 << 10).unwrap();
         hosts.copy_whole(&["-dcstack", "rdma:provider=verbs;rate=360m;message=64K"]);
         assert_eq!(policer.dropped().unwrap(), 0);
-        // No message of this length gets through at once.
+        // A message of this length exceeds the burst of the policer.
         let too_long = "rdma:provider=verbs;message=1M;stall=1s";
         let copied = hosts.copy(&["-dcstack", too_long]);
         println!("{too_long} took {:.2} s", copied.elapsed.as_secs_f64());
@@ -71,7 +71,7 @@ fn a_policer_between_two_hosts_is_kept_below_or_noticed() {
 const WRITE: &str = "rdma:provider=verbs;qps=4";
 const FETCH: &str = "rdma:provider=verbs;mode=get;qps=4;slab=1M,gsi";
 
-/// Over the short cable and over a long one, with both kinds of addresses.
+/// Copies over a short and a long path, with both kinds of addresses.
 fn carries_files(neighbour: &Neighbour, driver: &str, stacks: &[&str]) {
     let hosts = Hosts::new(neighbour, [LEFT, RIGHT]);
     for stack in stacks {
@@ -95,10 +95,10 @@ fn carries_files(neighbour: &Neighbour, driver: &str, stacks: &[&str]) {
     hosts.used(driver);
 }
 
-/// Where the right host has what the left one's file should look like.
+/// The reference copy of the left host's file on the right host.
 const REFERENCE: &str = "/run/reference";
 
-/// A server on each host, and the certificates that both have.
+/// A server on each host, and the certificates of both.
 struct Hosts<'a> {
     directory: TempDir,
     source: Server,
@@ -141,7 +141,7 @@ impl<'a> Hosts<'a> {
         println!("{options:?} took {:.2} s", copied.elapsed.as_secs_f64());
     }
 
-    /// Copies the file, and at the same time one like it to the other host; compares both and removes the copies.
+    /// Copies files in both directions at once, compares them and removes the copies.
     fn exchange_whole(&self, options: &[&str]) {
         let there = self.directory.path().join("destination/file");
         self.neighbour
@@ -174,7 +174,7 @@ impl<'a> Hosts<'a> {
         self.neighbour.run(&compare);
     }
 
-    /// Fails unless each end has had its own device of this driver.
+    /// Fails unless each end has used its own device of this driver.
     fn used(&self, driver: &str) {
         let source = self.source.log();
         let destination = self.log_of_destination();
@@ -191,13 +191,13 @@ impl<'a> Hosts<'a> {
         [self.source.log(), self.log_of_destination()].join("\n")
     }
 
-    /// It is the standard output of the server's other half.
+    /// The standard error of the server on the right host.
     fn log_of_destination(&self) -> String {
         self.neighbour.run(&format!("cat {}", Neighbour::ERRORS))
     }
 }
 
-/// Both hosts are of one organisation.
+/// Copies the certificates to the right host.
 fn give_certificates(neighbour: &Neighbour) {
     let directory = Pki::shared().unwrap().trust();
     let directory = directory.parent().unwrap();

@@ -1,4 +1,4 @@
-//! What needs RDMA devices, or a network that can be shaped: each test runs in a guest of its own.
+//! Tests that need RDMA devices or a shaped network. Each runs in a separate guest.
 
 mod faults;
 mod hosts;

@@ -22,22 +22,22 @@ pub(crate) struct Sites {
     start: Start,
 }
 
-/// How servers are started.
+/// The command line of the servers.
 #[derive(Debug, Default)]
 pub(crate) struct Start {
-    /// The first words of the command.
+    /// The wrapper command.
     pub(crate) wrapper: Vec<String>,
     /// Further arguments.
     pub(crate) arguments: Vec<String>,
 }
 
 impl Sites {
-    /// Servers that accept the stack `rdma`. The first has a file of so many bytes.
+    /// Servers that accept the stack `rdma`. The first has a file of this length.
     pub(crate) fn new(bytes: u64) -> Self {
         Self::started(bytes, Start::default())
     }
 
-    /// The same, with servers that are started so.
+    /// The same, with this command line.
     pub(crate) fn started(bytes: u64, start: Start) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
@@ -68,14 +68,14 @@ impl Sites {
         println!("{options:?} took {:.2} s", copied.elapsed.as_secs_f64());
     }
 
-    /// Fails unless the copy was made; removes it.
+    /// Fails unless the copy succeeded; compares and removes it.
     pub(crate) fn is_whole(&self, copied: &Finished) {
         assert!(copied.status.success(), "{copied}\n{}", self.logs());
         content::same(&self.source(), &self.destination()).unwrap();
         fs::remove_file(self.destination()).unwrap();
     }
 
-    /// Returns when more than so many bytes of the file, but not all of it, have arrived.
+    /// Returns when at least `least` bytes of the file, but not all, have arrived.
     pub(crate) fn wait_for(&self, least: u64) {
         let whole = fs::metadata(self.source()).unwrap().len();
         let started = Instant::now();
@@ -87,12 +87,12 @@ impl Sites {
             }
             let limit = Duration::from_secs(30);
             assert!(started.elapsed() < limit, "{}", self.logs());
-            // All programs of a guest have one processor.
+            // All programs of a guest share one processor.
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Resets all connections between the two ends but the control channels.
+    /// Resets all connections between the two ends except the control channels.
     pub(crate) fn kill_data_connections(&self) {
         let [source, destination] = self
             .servers
@@ -107,7 +107,7 @@ impl Sites {
         );
     }
 
-    /// Has all queue pairs of the first server, with devices of this driver, die; returns how many.
+    /// Moves all queue pairs of the first server, on devices of this driver, to the error state; returns their number.
     pub(crate) fn kill_queue_pairs(&self, driver: &str) -> usize {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/guest/kill-queue-pairs");
         let finished = Client::new(program)
@@ -118,13 +118,13 @@ impl Sites {
         count.unwrap_or_else(|_| panic!("{finished}"))
     }
 
-    /// Lets the first server pin no more memory than it has pinned.
+    /// Prevents the first server from pinning more memory.
     pub(crate) fn limit_memory_to_pin(&self) {
         let process = self.servers[0].pid();
         path::run("prlimit", &format!("--pid {process} --memlock=65536:65536"));
     }
 
-    /// Lets all processes of the second server do nothing for a while.
+    /// Stops all processes of the second server for a time.
     pub(crate) fn pause_destination(&self, time: Duration) {
         let group = self.servers[1].pid();
         path::run("kill", &format!("-STOP -- -{group}"));
@@ -143,12 +143,12 @@ impl Sites {
         self.servers[1] = self.start.server(&root, RIGHT);
     }
 
-    /// What the transfers of the first server have logged, one after the other.
+    /// The log lines of the first server's transfers, in order.
     pub(crate) fn transfers_of_source(&self) -> Vec<String> {
         transfers(&self.servers[0].log())
     }
 
-    /// What the servers have logged.
+    /// The logs of both servers.
     pub(crate) fn logs(&self) -> String {
         self.servers.each_ref().map(Server::log).join("\n")
     }
@@ -166,7 +166,7 @@ impl Sites {
 pub(crate) fn copy([source, destination]: [SocketAddr; 2], options: &[&str]) -> Finished {
     Client::new("globus-url-copy")
         .args(options.iter().copied())
-        // The servers are known by addresses, which their certificate does not name.
+        // The URLs have addresses, which the host certificate does not contain.
         .args(["-s", HOST])
         .arg(format!("gsiftp://{source}/file"))
         .arg(format!("gsiftp://{destination}/copy"))
@@ -190,7 +190,7 @@ impl Start {
     }
 }
 
-/// The number behind `name=` in a line of a log, or in a reply.
+/// The number after `name=` in a log line or a reply.
 pub(crate) fn number(line: &str, name: &str) -> u64 {
     let words = line.split(|letter: char| letter == '"' || letter.is_whitespace());
     let number = words
@@ -199,7 +199,7 @@ pub(crate) fn number(line: &str, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {name} in {line}"))
 }
 
-/// The lines of a log that tell of transfers, one after the other.
+/// The log lines of transfers, in order.
 pub(crate) fn transfers(log: &str) -> Vec<String> {
     let lines = log.lines();
     let lines = lines.filter(|line| line.contains("transfer finished"));

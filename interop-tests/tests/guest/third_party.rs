@@ -1,4 +1,4 @@
-//! Copies from site to site.
+//! Third-party copies between sites.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn roce_carries_files_over_paths_of_any_length() {
     inside(Network::Rxe, name, || over_paths_of_any_length("verbs"));
 }
 
-/// Soft-RoCE sends a third of a megabyte in a round trip, so four queue pairs take four seconds at 120 ms.
+/// Soft-RoCE sends 0.3 MB per round trip and queue pair, so four queue pairs take four seconds at 120 ms.
 fn over_paths_of_any_length(provider: &str) {
     let sites = Sites::new(BYTES);
     for round_trip in [0, 10, 50, 120] {
@@ -38,11 +38,11 @@ fn over_paths_of_any_length(provider: &str) {
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn a_paced_copy_loses_nothing_to_a_policer() {
-    let name = "third_party::a_paced_copy_loses_nothing_to_a_policer";
+fn a_policer_drops_no_packet_of_a_paced_copy() {
+    let name = "third_party::a_policer_drops_no_packet_of_a_paced_copy";
     inside(Network::Rxe, name, || {
         let sites = Sites::new(BYTES);
-        // A busy machine sends some messages late, and then at once.
+        // A busy machine sends some messages late, as a burst.
         Policer::OfRight.install(400_000_000, 256 << 10).unwrap();
         for message in ["32K", "64K"] {
             let stack = format!("rdma:provider=verbs;rate=360m;message={message}");

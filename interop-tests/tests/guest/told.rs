@@ -1,4 +1,4 @@
-//! What a transfer over a device reports: to its client, in the log, and in metrics.
+//! Reports of a transfer over a device: in the reply, in the log, and in metrics.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,18 +12,18 @@ use crate::sites::number;
 
 const STACK: &str = "rdma:provider=verbs;slab=4M;qps=2;rate=800m;message=64K;depth=32";
 
-/// The same for every server: in a guest no other program uses it.
+/// The port of every server: in a guest no other program uses it.
 const METRICS_PORT: u16 = 9100;
 
 #[test]
 #[ignore = "needs a guest: make test-rdma"]
-fn what_a_device_did_is_told() {
-    inside(Network::Rxe, "told::what_a_device_did_is_told", || {
+fn device_counters_are_reported() {
+    inside(Network::Rxe, "told::device_counters_are_reported", || {
         let directory = tempfile::tempdir().unwrap();
         chown_to_nobody(directory.path()).unwrap();
         content::write(&directory.path().join("file"), 20_000_003).unwrap();
         let [left, right] = [LEFT, RIGHT].map(|address| server(directory.path(), address));
-        // Each server knows the other as its client, by the routes of the guest, and so lets it connect.
+        // By the routes of the guest each server has the other's address as that of its client, and accepts its connection.
         let [mut source, mut destination] = [&left, &right].map(|server| {
             let mut control = Control::anonymous(server.address()).unwrap();
             control.must("TYPE I", 200).unwrap();
@@ -73,7 +73,7 @@ fn what_a_device_did_is_told() {
 /// Copies from server to server.
 fn copy(source: &mut Control, destination: &mut Control) {
     let SocketAddr::V4(address) = destination.passive().unwrap() else {
-        panic!("PASV tells addresses of IPv4");
+        panic!("PASV has an IPv4 address");
     };
     source.port(address).unwrap();
     destination.send_line("STOR copy").unwrap();
@@ -84,7 +84,7 @@ fn copy(source: &mut Control, destination: &mut Control) {
     }
 }
 
-/// What both have chosen, and what did not happen.
+/// The settings that both report, and counters that are zero.
 fn settings(device: &str) -> Vec<String> {
     let device = format!("device={device}/1");
     let others = [

@@ -1,7 +1,7 @@
-//! MODE E blocks that claim what cannot be.
+//! Invalid MODE E blocks.
 //!
-//! Every size in a header is a claim of the peer; the server must bound it before it believes it. What
-//! had arrived before the wrong block stays in the file.
+//! The server must validate every size in a header before it uses it. Data that
+//! arrived before the invalid block stays in the file.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use gridhaul_interop::support::usage::ProcessTree;
 
 use crate::fixture::{DATA_TIMEOUT, Fixture, STALL, assert_reply, pattern, wait_until};
 
-/// A STOR in MODE E under way, over so many channels, into the file `up`.
+/// A running STOR in MODE E, over this number of channels, into the file `up`.
 fn storing(fixture: &Fixture, channels: usize) -> (Control, Vec<TcpStream>) {
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
@@ -24,7 +24,7 @@ fn storing(fixture: &Fixture, channels: usize) -> (Control, Vec<TcpStream>) {
     (control, streams)
 }
 
-/// What the server says after these blocks, which follow 1000 proper bytes; the proper bytes stay.
+/// The replies after these blocks, which follow 1000 valid bytes; the valid bytes stay.
 #[track_caller]
 fn refusal_after(blocks: &[Block]) -> Dialogue {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
@@ -32,17 +32,17 @@ fn refusal_after(blocks: &[Block]) -> Dialogue {
     let content = pattern(1000);
     write_block(&mut channels[0], 0, &content).unwrap();
     for block in blocks {
-        // The server may have closed at the first of them.
+        // The server may have closed the channel at the first of them.
         let _ = channels[0].write_all(&block.bytes());
     }
     let dialogue = control.dialogue().unwrap();
     assert_eq!(
         fixture.content("up").get(..1000),
         Some(&content[..]),
-        "what arrived was lost"
+        "received data was lost"
     );
     put_blocks(&mut control, "up", &content, 2).unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
     fixture.serves();
     dialogue
 }
@@ -94,7 +94,7 @@ fn numbers_that_overflow_are_refused() {
 }
 
 #[test]
-fn a_claim_alone_takes_no_memory() {
+fn a_large_count_alone_allocates_no_memory() {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
     let server = ProcessTree::of(fixture.server.pid());
     fixture.serves();
@@ -116,7 +116,7 @@ fn a_claim_alone_takes_no_memory() {
 }
 
 #[test]
-fn overlapping_blocks_are_refused_and_what_arrived_stays() {
+fn overlapping_blocks_are_refused_and_received_data_stays() {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
     let (mut control, mut channels) = storing(&fixture, 1);
     let content = pattern(3000);
@@ -130,7 +130,7 @@ fn overlapping_blocks_are_refused_and_what_arrived_stays() {
         &["overlap|twice|already"],
     );
     assert_eq!(fixture.content("up").get(..2000), Some(&content[..2000]));
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn the_same_block_on_two_channels_is_refused() {
     let (mut control, mut channels) = storing(&fixture, 2);
     let content = pattern(2000);
     write_block(&mut channels[0], 0, &content).unwrap();
-    // A refusal stops the other channel wherever it is, so its bytes have to be there before.
+    // A refusal stops the other channel immediately, so its bytes must have arrived before.
     wait_until("the bytes are in the file", || {
         fixture.content("up") == content
     });
@@ -151,7 +151,7 @@ fn the_same_block_on_two_channels_is_refused() {
         &["overlap|twice|already"],
     );
     assert_eq!(fixture.content("up"), content);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -175,8 +175,8 @@ fn too_large_a_count_of_ends_is_an_error_in_time() {
         &[421, 425, 426, 500, 551],
         &["end|EOD|channel|connection"],
     );
-    assert_eq!(fixture.content("up"), content, "what arrived was lost");
-    fixture.goes_on(&mut control);
+    assert_eq!(fixture.content("up"), content, "received data was lost");
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn too_small_a_count_of_ends_is_an_error() {
     wait_until("both channels are in use", || {
         fixture.content("up") == content[..2000]
     });
-    // One end is announced and comes, and yet there is a second channel with more to say.
+    // One end is announced and received, but a second channel still has data.
     channels[0]
         .write_all(&Block::end_of_file(1).bytes())
         .unwrap();
@@ -224,7 +224,7 @@ fn too_small_a_count_of_ends_is_an_error() {
         &["end|EOD|channel|connection"],
     );
     assert_eq!(fixture.content("up").get(..2000), Some(&content[..2000]));
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn end_of_file_twice_is_an_error() {
         &[426, 500, 501, 551],
         &["EOF|end of file|end-of-file"],
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn end_of_file_twice_with_other_counts_is_an_error() {
 }
 
 #[test]
-fn an_early_end_of_file_says_nothing_about_order() {
+fn data_may_follow_an_early_end_of_file() {
     // Observed from globus-gridftp-server 13.24: EOF first, then data with EOD on the same block.
     let fixture = Fixture::ours(&DATA_TIMEOUT);
     let (mut control, mut channels) = storing(&fixture, 1);
@@ -280,7 +280,7 @@ fn an_early_end_of_file_says_nothing_about_order() {
     channels[0].write_all(b"out of").unwrap();
     assert_eq!(control.dialogue().unwrap().last.code, 226);
     assert_eq!(fixture.content("up"), b"out oforder");
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -306,11 +306,11 @@ fn a_restart_block_is_not_data() {
         content,
         "the marker was taken as data"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn a_block_that_its_sender_suspects_is_refused() {
+fn a_block_marked_erroneous_is_refused() {
     let suspect = Block {
         descriptor: descriptor::ERROR,
         count: 0,
@@ -338,7 +338,7 @@ fn empty_blocks_without_end_are_bounded_by_time() {
         &[421, 425, 426, 500],
         &["stall|slow|progress|timed out|timeout"],
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_channel_that_ends_without_its_end_of_data_is_an_error() {
     broken_off(b"");
 }
 
-/// The channel is closed in order after 1000 proper bytes and these.
+/// The channel is closed without a reset after 1000 valid bytes and these.
 #[track_caller]
 fn broken_off(bytes: &[u8]) {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
@@ -370,5 +370,5 @@ fn broken_off(bytes: &[u8]) {
     let refused = control.dialogue().unwrap();
     assert_reply(&refused.last, &[426, 500, 551], &["end|EOD|closed"]);
     assert_eq!(fixture.content("up").get(..1000), Some(&content[..]));
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }

@@ -1,4 +1,4 @@
-//! Commands out of order, and commands whose arguments make no sense.
+//! Commands out of order, and commands with invalid arguments.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::fixture::{Fixture, HELLO, assert_reply, chown_to_nobody};
 
 #[test]
-fn nothing_is_done_before_login() {
+fn commands_before_login_are_refused() {
     let fixture = Fixture::ours(&[]);
     let mut control = Control::greeted(fixture.address()).unwrap();
     let path = fixture.path(HELLO.0);
@@ -37,11 +37,11 @@ fn nothing_is_done_before_login() {
     assert_eq!(fixture.content(HELLO.0), HELLO.1);
     assert!(!fixture.root().join("made").exists());
     control.log_in().unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn login_in_the_wrong_order_is_named() {
+fn login_commands_out_of_order_are_refused() {
     let fixture = Fixture::ours(&[]);
     let mut control = Control::greeted(fixture.address()).unwrap();
     assert_reply(&control.command("PASS x").unwrap(), &[503], &["USER"]);
@@ -55,7 +55,7 @@ fn login_in_the_wrong_order_is_named() {
     );
     assert_reply(&control.command("PASS x").unwrap(), &[503], &["already"]);
     control.must("TYPE I", 200).unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn an_unknown_user_is_refused_like_a_wrong_password() {
     };
     assert_reply(&refused, &[530], &["Login incorrect"]);
     control.log_in().unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn rename_needs_both_halves_in_order() {
         &[500, 550],
         &["No such file"],
     );
-    // A failed RNFR leaves nothing behind that RNTO could take.
+    // A failed RNFR leaves no name for RNTO.
     assert_reply(&control.command("RNTO c").unwrap(), &[501, 503], &["RNFR"]);
     assert_eq!(fixture.content("b"), b"a");
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn symlink_needs_both_halves_in_order() {
     let mut control = fixture.session();
     let reply = control.command("SITE SYMLINKTO link").unwrap();
     assert_reply(&reply, &[501, 503], &["SYMLINKFROM"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn a_transfer_needs_a_data_port() {
         !fixture.root().join("up").exists(),
         "a refused STOR made a file"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn in_blocks_the_sender_connects() {
+fn in_mode_e_the_sender_connects() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
@@ -164,7 +164,7 @@ fn in_blocks_the_sender_connects() {
             .unwrap(),
         HELLO.1
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn a_data_port_serves_one_stream_transfer() {
     assert_eq!(get_stream(&mut control, "hello.txt").unwrap(), HELLO.1);
     let reply = control.command("RETR hello.txt").unwrap();
     assert_reply(&reply, &[425, 500, 503], &["PASV|PORT"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
-/// Lines whose arguments make no sense.
+/// Lines with invalid arguments.
 const NONSENSE: [&str; 69] = [
     "TYPE X",
     "TYPE",
@@ -251,14 +251,14 @@ const NONSENSE: [&str; 69] = [
 ];
 
 #[test]
-fn arguments_that_make_no_sense_are_refused() {
+fn invalid_arguments_are_refused() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     for line in NONSENSE {
         refused(&mut control, line);
     }
     assert_eq!(fixture.content(HELLO.0), HELLO.1);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[track_caller]
@@ -272,7 +272,7 @@ fn refused(control: &mut Control, line: &str) {
 }
 
 #[test]
-fn a_restart_marker_behind_the_end_is_refused() {
+fn a_restart_marker_beyond_the_end_is_refused() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     for offset in ["18", "1000000", "9223372036854775807"] {
@@ -280,7 +280,7 @@ fn a_restart_marker_behind_the_end_is_refused() {
         let refused = get_stream(&mut control, "hello.txt").unwrap_err();
         assert!(refused.to_string().contains("554"), "{refused}");
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn parallelism_is_bounded() {
         .unwrap();
     if reply.code != 200 {
         assert_reply(&reply, &[500, 501], &["64"]);
-        return fixture.goes_on(&mut control);
+        return fixture.session_works(&mut control);
     }
     let listener = control.listen().unwrap();
     control.must("RETR hello.txt", 150).unwrap();
@@ -339,7 +339,7 @@ fn a_third_host_is_no_data_peer() {
         std::io::ErrorKind::WouldBlock,
         "the server went there"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -350,10 +350,10 @@ fn a_low_port_is_no_data_port() {
     assert_reply(&answer, &[425, 500, 501, 504, 522, 550], &["22|port"]);
     let answer = port_or_transfer(&mut control, "PORT 127,0,0,1,0,0");
     assert_reply(&answer, &[425, 500, 501, 504, 522, 550], &["0|port"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
-/// The refusal of PORT, or when it was accepted that of the transfer.
+/// The refusal of PORT, or else that of the transfer.
 #[track_caller]
 fn port_or_transfer(control: &mut Control, port: &str) -> Reply {
     let reply = control.command(port).unwrap();
@@ -365,7 +365,7 @@ fn port_or_transfer(control: &mut Control, port: &str) -> Reply {
 }
 
 #[test]
-fn transfers_of_what_is_no_file_are_refused() {
+fn transfers_of_non_files_are_refused() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     fixture.folder("folder");
@@ -379,7 +379,7 @@ fn transfers_of_what_is_no_file_are_refused() {
     ] {
         refused_transfer(&mut control, command, words);
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn transfers_of_pipes_are_refused() {
     let mode = Mode::from_raw_mode(0o666);
     mknodat(CWD, &path, FileType::Fifo, mode, 0).unwrap();
     chown_to_nobody(&path);
-    // Opening one would wait for its other end.
+    // open(2) of a FIFO would block until the other end is opened.
     for command in [
         "RETR special",
         "STOR special",
@@ -399,7 +399,7 @@ fn transfers_of_pipes_are_refused() {
     ] {
         refused_transfer(&mut control, command, "regular file|pipe|FIFO");
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[track_caller]

@@ -1,10 +1,10 @@
-//! Bytes on the control channel that are no proper command lines.
+//! Bytes on the control channel that are no valid command lines.
 
 use gridhaul_interop::support::usage::ProcessTree;
 
 use crate::fixture::{Fixture, HELLO, assert_reply};
 
-/// What the server may grow by while a peer floods it, in bytes.
+/// The allowed memory growth of the server while a peer floods it, in bytes.
 const GROWTH: u64 = 24 << 20;
 
 #[test]
@@ -19,7 +19,7 @@ fn a_line_of_one_mebibyte_is_refused_by_its_length() {
         &[500, 501],
         &["too long|longer than"],
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
     fixture.serves();
 }
 
@@ -34,17 +34,17 @@ fn a_long_path_within_the_limit_is_a_path() {
         .command(&format!("SIZE /{}", "n".repeat(60_000)))
         .unwrap();
     assert_reply(&reply, &[451, 501, 550], &["File name too long|at most"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn a_line_that_never_ends_does_not_fill_the_memory() {
+fn an_endless_line_does_not_exhaust_memory() {
     let fixture = Fixture::ours(&[]);
     let server = ProcessTree::of(fixture.server.pid());
     let mut control = fixture.session();
     let before = server.peak_memory();
     let chunk = vec![b'A'; 1 << 20];
-    // The server may close in the middle: that is as good.
+    // The server may also close the connection before the end.
     let sent = (0..64).try_for_each(|_| control.send(&chunk));
     if sent.is_ok() && control.send(b"\r\n").is_ok() {
         assert_reply(
@@ -52,7 +52,7 @@ fn a_line_that_never_ends_does_not_fill_the_memory() {
             &[500, 501],
             &["too long|longer than"],
         );
-        fixture.goes_on(&mut control);
+        fixture.session_works(&mut control);
     }
     assert!(
         server.peak_memory() < before + GROWTH,
@@ -62,7 +62,7 @@ fn a_line_that_never_ends_does_not_fill_the_memory() {
 }
 
 #[test]
-fn a_nul_is_refused_and_never_ends_a_path() {
+fn a_nul_is_refused_and_does_not_end_a_path() {
     let fixture = Fixture::ours(&[]);
     fixture.file("secret", b"not to be had by a shorter name");
     let mut control = fixture.session();
@@ -79,7 +79,7 @@ fn a_nul_is_refused_and_never_ends_a_path() {
     let reply = control.command("SIZE secret\0.txt").unwrap();
     assert_reply(&reply, &[500, 501, 550, 553], &["NUL|null"]);
     assert!(!fixture.root().join("a").exists());
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn telnet_interrupt_and_synch_before_abor_are_skipped() {
         &[225, 226],
         &["abort|no transfer"],
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -118,17 +118,17 @@ fn telnet_negotiation_is_skipped() {
         control.send(negotiation).unwrap();
         control.must("NOOP", 200).unwrap();
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn an_empty_line_is_an_error_and_no_end() {
+fn an_empty_line_is_an_error_and_the_session_continues() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     for line in ["", " ", "   "] {
         assert_reply(&control.command(line).unwrap(), &[500, 501], &[]);
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -149,15 +149,15 @@ fn unknown_commands_are_named() {
         reply.text().len() < 1000,
         "an unknown command came back whole: {reply}"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn what_a_reply_quotes_cannot_forge_a_reply() {
+fn quoted_arguments_cannot_forge_a_reply() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
-    // A bare CR or LF in a name must not come back as the end of a line: the reader of replies in
-    // this crate is strict about both. What counts is one reply for each line.
+    // A bare CR or LF in a name must not be echoed as the end of a line: the parser of replies in
+    // this crate is strict about both. Each line must get exactly one reply.
     for line in [
         "SIZE a\r226 forged",
         "SIZE a\n226 forged",
@@ -167,11 +167,11 @@ fn what_a_reply_quotes_cannot_forge_a_reply() {
         assert!(reply.code >= 500, "{line:?}: {reply}");
     }
     control.must("NOOP", 200).unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn bytes_that_are_no_text_are_a_name_like_any_other() {
+fn names_may_be_invalid_utf8() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     control.send(b"MKD \xc3\x28\xa0\x80\r\n").unwrap();
@@ -179,11 +179,11 @@ fn bytes_that_are_no_text_are_a_name_like_any_other() {
     assert_reply(&made, &[257, 501, 550, 553], &[]);
     control.send(b"SIZE \xfe\xfe\x80\r\n").unwrap();
     assert_reply(&control.reply().unwrap(), &[501, 550], &[]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn a_line_may_come_byte_by_byte() {
+fn a_line_may_arrive_byte_by_byte() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     for byte in format!("SIZE {}\r\n", fixture.path(HELLO.0)).bytes() {
@@ -193,7 +193,7 @@ fn a_line_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_flood_of_wrong_lines_is_answered_line_by_line() {
+fn a_flood_of_invalid_lines_gets_one_reply_each() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     for _ in 0..100 {
@@ -204,5 +204,5 @@ fn a_flood_of_wrong_lines_is_answered_line_by_line() {
             assert!(control.reply().unwrap().code >= 500);
         }
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }

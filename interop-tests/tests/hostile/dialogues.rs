@@ -9,7 +9,7 @@ use gridhaul_interop::raw::{
 
 use crate::fixture::{Fixture, pattern, wait_until};
 
-/// The real server sends a file in blocks of this size, unless told otherwise.
+/// The default block size of the real server.
 const BLOCK: u64 = 262_144;
 
 /// Each dialogue is a test against the real server and a test against ours.
@@ -32,8 +32,8 @@ replayed! {
     delayed_passive_put,
     channels_are_reused,
     a_new_port_closes_the_old_channel,
-    range_markers_cover_what_arrived_once,
-    restart_ranges_leave_out_what_is_there,
+    range_markers_cover_received_data_once,
+    restart_ranges_skip_existing_data,
     partial_retrieve_counts_from_zero,
     listing_in_blocks,
     empty_file_over_four_channels,
@@ -96,7 +96,7 @@ fn login_and_stream_get(kind: Kind) {
     let retrieve = format!("RETR {}", fixture.path("r1m.bin"));
     expect_reply(&mut control, &retrieve, "150 Beginning transfer.");
     let received = std::io::read_to_string(channel);
-    // The content is no text; only the end of the connection matters here.
+    // The content is binary; only the end of the connection matters here.
     assert!(received.is_err_and(|error| error.kind() == std::io::ErrorKind::InvalidData));
     assert_eq!(control.reply().unwrap().text(), "226 Transfer Complete.");
     assert_eq!(
@@ -114,7 +114,7 @@ fn stream_put(kind: Kind) {
     expect_reply(&mut control, "ALLO 1000000", "200 ALLO command successful.");
     put_stream(&mut control, &fixture.path("up"), &content).unwrap();
     assert_eq!(fixture.content("up"), content);
-    // No marker in stream mode: a client would send nonsense for it on restart.
+    // No marker in stream mode: a client would send an invalid REST for it.
     let store = format!("STOR {}", fixture.path("up"));
     let dialogue = stream_transfer(&mut control, &store, |_| Ok(())).unwrap();
     assert_eq!(dialogue.codes(), [150, 226]);
@@ -216,7 +216,7 @@ fn a_new_port_closes_the_old_channel(kind: Kind) {
     assert_eq!(received.file().unwrap(), fixture.content("hello.txt"));
 }
 
-fn range_markers_cover_what_arrived_once(kind: Kind) {
+fn range_markers_cover_received_data_once(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
@@ -253,7 +253,7 @@ fn range_markers_cover_what_arrived_once(kind: Kind) {
     assert_eq!(fixture.content("up"), content);
 }
 
-fn restart_ranges_leave_out_what_is_there(kind: Kind) {
+fn restart_ranges_skip_existing_data(kind: Kind) {
     let fixture = Fixture::start(kind, &[]);
     let content = pattern(1_000_000);
     fixture.file("r1m.bin", &content);
@@ -306,7 +306,7 @@ fn listing_in_blocks(kind: Kind) {
     assert_ends(&received, 1);
     let listing = String::from_utf8(received.file().unwrap()).unwrap();
     let lines: Vec<&str> = listing.split_terminator("\r\n").collect();
-    // The real server lists the directory and the one above it as well (RFC 3659 7.5.1 leaves that open).
+    // The real server also lists the directory and its parent, which RFC 3659 7.5.1 permits.
     let entries = lines.iter().filter(|line| line.starts_with("Type=file;"));
     assert_eq!(entries.count(), 1, "{listing}");
     let hello = lines
@@ -418,7 +418,7 @@ fn assert_covers(received: &Received, ranges: &[(u64, u64)], file: &[u8]) {
     assert_eq!(expected.next(), None, "bytes are missing");
 }
 
-/// The ranges of all markers, none of which overlaps another, neighbours joined.
+/// The merged ranges of all markers, which must not overlap.
 #[track_caller]
 fn markers_merged(dialogue: &Dialogue) -> Vec<(u64, u64)> {
     let mut ranges = dialogue.range_markers().unwrap();

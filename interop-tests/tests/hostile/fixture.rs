@@ -1,4 +1,4 @@
-//! A served directory, and what every test asks of it.
+//! A served directory, and the checks that most tests use.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use gridhaul_interop::raw::{Control, Reply, TIMEOUT, get_stream};
 use gridhaul_interop::{Kind, Launch, Server};
 use tempfile::TempDir;
 
-/// The account that a server started as root serves with.
+/// The account of a server that root has started.
 const NOBODY: u32 = 65534;
 
 /// Data connections and announced ends of data must come within two seconds.
@@ -22,8 +22,8 @@ pub(crate) const STALL: [&str; 2] = ["--stall-timeout", "2"];
 /// A file that every fixture has, and its content.
 pub(crate) const HELLO: (&str, &[u8]) = ("hello.txt", b"hello, data node\n");
 
-/// A server and its files. The root is the directory `root` of a private one, so that there is a
-/// place outside of it.
+/// A server and its files. The root is the subdirectory `root` of a private directory, so that a test can have files
+/// outside of it.
 pub(crate) struct Fixture {
     pub(crate) server: Server,
     directory: TempDir,
@@ -49,7 +49,7 @@ impl Fixture {
         })
     }
 
-    /// A server of this kind, started in whatever way.
+    /// A server of this kind, with settings made by `arguments`.
     pub(crate) fn launch(kind: Kind, arguments: impl FnOnce(Launch) -> Launch) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("gridhaul-hostile-")
@@ -80,12 +80,12 @@ impl Fixture {
         self.server.path(name)
     }
 
-    /// Where the control channel listens.
+    /// The address of the control channel.
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Puts a file beneath the root.
+    /// Makes a file beneath the root.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.root().join(name);
         fs::write(&path, content).unwrap();
@@ -93,7 +93,7 @@ impl Fixture {
         path
     }
 
-    /// A file of zeros that takes no room, larger than all socket buffers between two processes hold.
+    /// A sparse file, larger than all socket buffers between two processes.
     pub(crate) fn large_file(&self, name: &str) -> PathBuf {
         let path = self.file(name, b"");
         File::options()
@@ -113,7 +113,7 @@ impl Fixture {
         path
     }
 
-    /// A file of the root, or nothing if it does not exist.
+    /// The content of a file beneath the root; empty if it does not exist.
     pub(crate) fn content(&self, name: &str) -> Vec<u8> {
         fs::read(self.root().join(name)).unwrap_or_default()
     }
@@ -124,13 +124,13 @@ impl Fixture {
         Control::anonymous(self.address()).unwrap()
     }
 
-    /// The server still serves: a new session gets a file.
+    /// Checks that the server still works: a new session gets a file.
     #[track_caller]
     pub(crate) fn serves(&self) {
-        self.goes_on(&mut self.session());
+        self.session_works(&mut self.session());
     }
 
-    /// The server lets a new session in once there is room, and serves it.
+    /// Checks that the server accepts a new session after a connection is free, and serves it.
     #[track_caller]
     pub(crate) fn serves_again(&self) {
         let mut session = None;
@@ -138,18 +138,18 @@ impl Fixture {
             session = Control::anonymous(self.address()).ok();
             session.is_some()
         });
-        self.goes_on(&mut session.unwrap());
+        self.session_works(&mut session.unwrap());
     }
 
-    /// The session still works, in stream mode: it gets a file.
+    /// Checks that the session still works, in stream mode: it gets a file.
     #[track_caller]
-    pub(crate) fn goes_on(&self, control: &mut Control) {
+    pub(crate) fn session_works(&self, control: &mut Control) {
         control.must("MODE S", 200).unwrap();
         assert_eq!(get_stream(control, HELLO.0).unwrap(), HELLO.1);
     }
 }
 
-/// Bytes that are nowhere the same, so that no block can be taken for another.
+/// Pseudo-random bytes, so that no two blocks are equal.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let words = std::iter::repeat_with(|| {
@@ -162,7 +162,7 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
     words.flatten().take(length).collect()
 }
 
-/// Lets the account that serves do everything with a path.
+/// Gives a path to the account of the server.
 pub(crate) fn chown_to_nobody(path: &Path) {
     if rustix::process::geteuid().is_root() {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -171,7 +171,7 @@ pub(crate) fn chown_to_nobody(path: &Path) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// The reply has one of these codes, and each of these words; `a|b` is either.
+/// Checks that the reply has one of these codes, and contains each of these words; `a|b` is either.
 #[track_caller]
 pub(crate) fn assert_reply(reply: &Reply, codes: &[u16], words: &[&str]) {
     assert!(
@@ -184,7 +184,7 @@ pub(crate) fn assert_reply(reply: &Reply, codes: &[u16], words: &[&str]) {
     }
 }
 
-/// Waits for a condition that another process brings about.
+/// Waits for a condition that another process causes.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;

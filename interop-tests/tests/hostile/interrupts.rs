@@ -1,4 +1,4 @@
-//! Commands in the middle of a transfer, and control channels that are lost in the middle.
+//! Commands during a transfer, and control channels that are lost during one.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use gridhaul_interop::support::usage::{ProcessTree, Usage};
 
 use crate::fixture::{DATA_TIMEOUT, Fixture, assert_reply, pattern, wait_until};
 
-/// A RETR in stream mode that waits for its reader.
+/// A RETR in stream mode whose data is not read.
 fn sending(fixture: &Fixture) -> (Control, TcpStream) {
     fixture.large_file("large");
     let mut control = fixture.session();
@@ -19,7 +19,7 @@ fn sending(fixture: &Fixture) -> (Control, TcpStream) {
     (control, channel)
 }
 
-/// A RETR in MODE E that waits for its reader.
+/// A RETR in MODE E whose data is not read.
 fn sending_blocks(fixture: &Fixture) -> (Control, TcpStream) {
     fixture.large_file("large");
     let mut control = fixture.session();
@@ -54,7 +54,7 @@ fn storing_blocks(fixture: &Fixture) -> (Control, TcpStream) {
     (control, channel)
 }
 
-/// RFC 959 5.4: 426 for the transfer, 226 for ABOR; and the session goes on.
+/// RFC 959 5.4: 426 for the transfer, 226 for ABOR; and the session continues.
 #[track_caller]
 fn aborts(fixture: &Fixture, (mut control, channel): (Control, TcpStream)) {
     control.send_line("ABOR").unwrap();
@@ -62,7 +62,7 @@ fn aborts(fixture: &Fixture, (mut control, channel): (Control, TcpStream)) {
     assert_reply(&transfer, &[426], &["abort"]);
     assert_reply(&control.reply().unwrap(), &[225, 226], &["abort"]);
     closed(channel);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
     assert_eq!(
         get_blocks(&mut control, "hello.txt", 2)
             .unwrap()
@@ -73,7 +73,7 @@ fn aborts(fixture: &Fixture, (mut control, channel): (Control, TcpStream)) {
     );
 }
 
-/// The data connection ends: in order or by a reset.
+/// Checks that the data connection ends, with FIN or RST.
 #[track_caller]
 fn closed(mut channel: TcpStream) {
     let end = std::io::copy(&mut channel, &mut std::io::sink());
@@ -119,7 +119,7 @@ fn abor_while_blocks_are_received() {
 fn abor_as_telnet_urgent_data() {
     let fixture = Fixture::ours(&[]);
     let (mut control, channel) = sending(&fixture);
-    // RFC 959 4.1.3. The command itself is not urgent; curl and lftp send it so.
+    // RFC 959 4.1.3. The command itself is not urgent data; curl and lftp send it this way.
     control.send(b"\xff\xf4").unwrap();
     let urgent = rustix::net::SendFlags::OOB;
     rustix::net::send(control.socket(), b"\xff", urgent).unwrap();
@@ -136,11 +136,11 @@ fn abor_while_waiting_for_a_data_connection() {
     control.send_line("ABOR").unwrap();
     assert_reply(&control.dialogue().unwrap().last, &[425, 426], &["abort"]);
     assert_reply(&control.reply().unwrap(), &[225, 226], &["abort"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn abor_of_nothing_is_fine() {
+fn abor_without_a_transfer_succeeds() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     assert_reply(
@@ -154,17 +154,17 @@ fn abor_of_nothing_is_fine() {
         &[225, 226],
         &["abort|no transfer"],
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn abor_drops_the_transfers_that_are_queued_behind_it() {
+fn abor_drops_the_transfers_that_are_queued_after_it() {
     let fixture = Fixture::ours(&[]);
     let (mut control, channel) = sending_blocks(&fixture);
     control
         .send(b"RETR hello.txt\r\nRETR hello.txt\r\nABOR\r\n")
         .unwrap();
-    // The queued ones either fail, or run after the abort finds their data channel gone.
+    // The queued transfers either fail, or start after the abort and find their data channel closed.
     let mut replies: Vec<Reply> = Vec::new();
     while replies.len() < 4 {
         replies.push(control.dialogue().unwrap().last);
@@ -176,7 +176,7 @@ fn abor_drops_the_transfers_that_are_queued_behind_it() {
         .count();
     assert_eq!(aborted, 1, "{replies:?}");
     closed(channel);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -219,12 +219,12 @@ fn stat_answers_during_a_transfer() {
     let fixture = Fixture::ours(&[]);
     let (mut control, mut channel) = sending(&fixture);
     control.send_line("STAT").unwrap();
-    // RFC 959 4.1.3: the answer comes while the transfer goes on, which waits for its reader.
+    // RFC 959 4.1.3: the reply comes during the transfer, whose data is not read.
     let status = control.reply().unwrap();
     assert_reply(&status, &[211, 212, 213], &["transfer|bytes|status"]);
     std::io::copy(&mut channel, &mut std::io::sink()).unwrap();
     assert_eq!(control.dialogue().unwrap().last.code, 226);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -233,17 +233,17 @@ fn noop_during_a_transfer_is_answered() {
     let (mut control, mut channel) = sending(&fixture);
     control.send(b"NOOP\r\nNOOP\r\n").unwrap();
     std::io::copy(&mut channel, &mut std::io::sink()).unwrap();
-    // At once, or after the transfer, as the real server does.
+    // During the transfer, or after it as with the real server.
     let mut codes: Vec<u16> = (0..3)
         .map(|_| control.dialogue().unwrap().last.code)
         .collect();
     codes.sort_unstable();
     assert_eq!(codes, [200, 200, 226]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn commands_behind_a_transfer_wait_for_it() {
+fn commands_after_a_transfer_wait_for_it() {
     let fixture = Fixture::ours(&[]);
     let (mut control, mut channel) = storing(&fixture);
     control
@@ -260,14 +260,14 @@ fn commands_behind_a_transfer_wait_for_it() {
         ("213 1500", "213 1500"),
         "{texts:?}"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn a_lost_control_channel_leaves_nothing_behind() {
+fn a_lost_control_channel_leaks_no_resources() {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
     let server = ProcessTree::of(fixture.server.pid());
-    // Once, so that what the server keeps for ever is there before it is counted.
+    // A first run, so that permanent resources exist before the reference measurement.
     let (control, channel) = sending(&fixture);
     drop((control, channel));
     fixture.serves();
@@ -304,7 +304,7 @@ fn lost_control_channels_free_their_data_ports() {
 }
 
 #[test]
-fn what_arrived_stays_when_the_control_channel_is_lost() {
+fn received_data_stays_when_the_control_channel_is_lost() {
     let fixture = Fixture::ours(&[]);
     for start in [storing, storing_blocks] {
         let (control, channel) = start(&fixture);
@@ -325,7 +325,7 @@ fn drop_by_reset(control: Control) {
     drop(control);
 }
 
-/// The usage once no session is left: the same twice, with a moment in between.
+/// The usage after all sessions have ended: two equal samples in sequence.
 fn settled(server: ProcessTree) -> Usage {
     let mut last = server.usage();
     wait_until("the server is at rest", || {
@@ -339,7 +339,7 @@ fn settled(server: ProcessTree) -> Usage {
 }
 
 #[test]
-fn a_client_that_leaves_during_the_login_is_no_matter() {
+fn a_disconnect_during_login_is_harmless() {
     let fixture = Fixture::ours(&[]);
     let server = ProcessTree::of(fixture.server.pid());
     fixture.serves();

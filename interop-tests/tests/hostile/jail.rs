@@ -1,4 +1,4 @@
-//! A root with every kind of way out of it, and a place outside that must stay as it is.
+//! A root with every kind of path that leads out of it, and a directory outside that must not change.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,12 +13,12 @@ use gridhaul_interop::raw::{
 
 use crate::fixture::{Fixture, chown_to_nobody};
 
-/// The file outside: its name, its content and its size are nowhere else.
+/// The file outside, with a unique name, content and size.
 pub(crate) const SECRET_NAME: &str = "unmistakable-name";
 const SECRET: &str = "the secret of another account";
 const SECRET_SIZE: usize = 31_337;
 
-/// Names that would mean a file outside, if they were followed as they are.
+/// Names that would resolve to a file outside without protection.
 pub(crate) const FILES: [&str; 7] = [
     "../outside/unmistakable-name",
     "/../outside/unmistakable-name",
@@ -32,7 +32,7 @@ pub(crate) const FILES: [&str; 7] = [
 /// Links to the file outside.
 pub(crate) const LINKS: [&str; 2] = ["file-link", "absolute-file-link"];
 
-/// Names that would mean a directory outside.
+/// Names that would resolve to a directory outside.
 pub(crate) const DIRECTORIES: [&str; 6] = [
     "../outside",
     "/../../outside",
@@ -42,7 +42,7 @@ pub(crate) const DIRECTORIES: [&str; 6] = [
     "relative-link/folder",
 ];
 
-/// Names that would mean a file outside that does not exist yet.
+/// Names that would resolve to a new file outside.
 pub(crate) const NEW: [&str; 4] = [
     "../outside/new",
     "/inside/../../outside/new",
@@ -50,7 +50,7 @@ pub(crate) const NEW: [&str; 4] = [
     "absolute-link/new",
 ];
 
-/// A served root with ways out.
+/// A served root with paths that lead out of it.
 pub(crate) struct Jail {
     pub(crate) fixture: Fixture,
     pub(crate) outside: PathBuf,
@@ -89,7 +89,7 @@ impl Jail {
         }
     }
 
-    /// Nothing outside has changed.
+    /// Checks that no file outside has changed.
     #[track_caller]
     pub(crate) fn intact(&self, command: &str) {
         assert_eq!(
@@ -99,8 +99,8 @@ impl Jail {
         );
     }
 
-    /// Does commands, separated by ` ; `, on the control channel, for each of these names in place of
-    /// `{}`. Returns the last reply for each.
+    /// Sends commands, separated by ` ; `, with each of these names in place of
+    /// `{}`. Returns the last reply for each name.
     #[track_caller]
     pub(crate) fn control(&self, commands: &str, names: &[&str]) -> Vec<Reply> {
         let mut last = Vec::new();
@@ -110,16 +110,16 @@ impl Jail {
             let mut replies: Vec<Reply> = Vec::new();
             for line in lines.split(" ; ") {
                 replies.push(control.command(line).unwrap());
-                self.told_nothing(&lines, replies.last().unwrap().text().as_bytes());
+                self.check_leak(&lines, replies.last().unwrap().text().as_bytes());
             }
             self.intact(&lines);
-            self.fixture.goes_on(&mut control);
+            self.fixture.session_works(&mut control);
             last.extend(replies.pop());
         }
         last
     }
 
-    /// As [`Jail::control`]; and the last command is refused.
+    /// As [`Jail::control`], and checks that the last command is refused.
     #[track_caller]
     pub(crate) fn refused(&self, commands: &str, names: &[&str]) {
         for (reply, name) in self.control(commands, names).iter().zip(names) {
@@ -127,7 +127,7 @@ impl Jail {
         }
     }
 
-    /// Does a command that sends data to us, in stream mode and in MODE E.
+    /// Sends a command with which the server sends data, in stream mode and in MODE E, and checks the data.
     #[track_caller]
     pub(crate) fn receives(&self, command: &str, names: &[&str]) {
         for name in names {
@@ -137,15 +137,15 @@ impl Jail {
                 control.must(mode, 200).unwrap();
                 let listener = control.listen().unwrap();
                 let (replies, data) = receive(&mut control, &listener, &line, read);
-                self.told_nothing(&line, replies.as_bytes());
-                self.told_nothing(&line, &data);
+                self.check_leak(&line, replies.as_bytes());
+                self.check_leak(&line, &data);
                 self.intact(&line);
             }
-            self.fixture.goes_on(&mut control);
+            self.fixture.session_works(&mut control);
         }
     }
 
-    /// Does a command that takes data from us, in stream mode and in MODE E; it is refused.
+    /// Sends a command with which the server receives data, in stream mode and in MODE E, and checks that it is refused.
     #[track_caller]
     pub(crate) fn sends(&self, command: &str, names: &[&str]) {
         for name in names {
@@ -161,12 +161,12 @@ impl Jail {
             let stored = send_blocks(&mut control, &line, &[(0, b"forged")], 2);
             assert!(stored.is_err(), "{line}: {stored:?}");
             self.intact(&line);
-            self.fixture.goes_on(&mut control);
+            self.fixture.session_works(&mut control);
         }
     }
 
     #[track_caller]
-    fn told_nothing(&self, command: &str, told: &[u8]) {
+    fn check_leak(&self, command: &str, told: &[u8]) {
         let told = String::from_utf8_lossy(told);
         assert!(!told.contains(SECRET), "{command} told the content: {told}");
         assert!(
@@ -177,8 +177,8 @@ impl Jail {
             !told.contains("root:x:0:0"),
             "{command} told /etc/passwd: {told}"
         );
-        // A reply may repeat what was asked; a listing that tells the name has it at a line's end.
-        // What a link says is no secret.
+        // A reply may repeat the argument of the command; a listing that leaks the name has it at the end of a line.
+        // The target of a link is no secret.
         let named = told
             .lines()
             .any(|line| line.ends_with(SECRET_NAME) && !line.contains(" -> "));
@@ -187,7 +187,7 @@ impl Jail {
     }
 }
 
-/// What of a file must not change.
+/// The attributes of a file that must not change.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     path: PathBuf,
@@ -247,7 +247,7 @@ fn receive(
     }
     // A command that fails after its 150 may never connect.
     let channel = listener.accept_within(Duration::from_secs(5)).unwrap();
-    // A channel that the server breaks off is no data either.
+    // A channel that the server resets has no data either.
     let data = channel
         .and_then(|mut channel| read(&mut channel).ok())
         .unwrap_or_default();

@@ -51,7 +51,7 @@ fn sigterm_lets_a_transfer_finish() {
     assert_eq!(ended(&mut fixture), Some(0));
 }
 
-/// The exit status of a server that ends by itself.
+/// The exit status of a server that is ending.
 fn ended(fixture: &mut Fixture) -> Option<i32> {
     wait_until("the server ends", || !fixture.server.is_running());
     let status = fixture.server.stop(Duration::ZERO).unwrap();
@@ -135,11 +135,11 @@ fn sighup_reloads_the_configuration() {
     .unwrap();
     signal(&fixture, Signal::HUP);
     wait_until("the new greeting", || greeting(&fixture) == "220 second");
-    fixture.goes_on(&mut session);
+    fixture.session_works(&mut session);
     let _other = fixture.session();
     let mut refused = Control::connect(fixture.address()).unwrap();
     assert_reply(&refused.until_closed().unwrap()[0], &[421], &["limit"]);
-    fixture.goes_on(&mut session);
+    fixture.session_works(&mut session);
 }
 
 #[test]
@@ -155,11 +155,11 @@ fn sighup_during_a_transfer_does_not_disturb_it() {
     let received = std::io::copy(&mut channel, &mut std::io::sink()).unwrap();
     assert_eq!(received, 64 << 20);
     assert_eq!(control.dialogue().unwrap().last.code, 226);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn a_wrong_configuration_is_named_and_the_old_one_stays() {
+fn an_invalid_configuration_is_reported_and_the_old_one_stays() {
     let (fixture, path, _directory) = configured("banner = \"first\"\n");
     let mut session = fixture.session();
     fs::write(&path, "banner = \"second\"\nno-such-key = 1\n").unwrap();
@@ -169,11 +169,11 @@ fn a_wrong_configuration_is_named_and_the_old_one_stays() {
         log.contains("no-such-key") && log.contains("line 2")
     });
     assert_eq!(greeting(&fixture), "220 first");
-    fixture.goes_on(&mut session);
+    fixture.session_works(&mut session);
 }
 
 #[test]
-fn a_wrong_configuration_at_the_start_is_named() {
+fn an_invalid_configuration_at_the_start_is_reported() {
     let (fixture, path, _directory) = configured("");
     fs::write(&path, "idle-timeout = \"soon\"\n").unwrap();
     let program = fs::read_link(format!("/proc/{}/exe", fixture.server.pid())).unwrap();
@@ -198,7 +198,7 @@ fn a_wrong_configuration_at_the_start_is_named() {
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn a_port_in_use_is_reported() {
     let fixture = Fixture::ours(&[]);
     let program = fs::read_link(format!("/proc/{}/exe", fixture.server.pid())).unwrap();
     let address = fixture.address().to_string();

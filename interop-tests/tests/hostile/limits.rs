@@ -1,4 +1,4 @@
-//! Limits: how many connections and transfers, and how long a peer may do nothing.
+//! Limits of connections and transfers, and timeouts of idle peers.
 
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -11,25 +11,25 @@ use gridhaul_interop::raw::{Control, connect_data, descriptor, get_stream, read_
 use crate::fixture::{Fixture, HELLO, assert_reply, pattern};
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn connections_beyond_the_limit_are_refused() {
     let fixture = Fixture::ours(&["--max-connections", "3"]);
     let mut sessions: Vec<Control> = (0..3).map(|_| fixture.session()).collect();
     let mut refused = Control::connect(fixture.address()).unwrap();
     let replies = refused.until_closed().unwrap();
     assert_reply(&replies[0], &[421], &["Connection limit exceeded"]);
-    // Another address does not help.
+    // Another address is refused as well.
     let other = Ipv4Addr::new(127, 0, 0, 2);
     let mut refused = Control::connect_from(other, fixture.address()).unwrap();
     assert_reply(&refused.until_closed().unwrap()[0], &[421], &["limit"]);
     for session in &mut sessions {
-        fixture.goes_on(session);
+        fixture.session_works(session);
     }
     sessions.pop().unwrap().must("QUIT", 221).unwrap();
     fixture.serves_again();
 }
 
 #[test]
-fn one_connection_too_many_from_an_address_is_told_so() {
+fn connections_beyond_the_limit_of_an_address_are_refused() {
     let fixture = Fixture::ours(&["--max-connections-per-address", "2"]);
     let mut sessions: Vec<Control> = (0..2).map(|_| fixture.session()).collect();
     let mut refused = Control::connect(fixture.address()).unwrap();
@@ -42,7 +42,7 @@ fn one_connection_too_many_from_an_address_is_told_so() {
     let mut welcome = Control::connect_from(other, fixture.address()).unwrap();
     assert_eq!(welcome.reply().unwrap().code, 220);
     welcome.log_in().unwrap();
-    fixture.goes_on(&mut sessions[0]);
+    fixture.session_works(&mut sessions[0]);
     sessions.clear();
     fixture.serves_again();
 }
@@ -54,13 +54,13 @@ fn a_flood_of_connections_does_not_lock_the_server() {
     let flood: Vec<Control> = (0..500)
         .map(|_| Control::connect(fixture.address()).unwrap())
         .collect();
-    fixture.goes_on(&mut session);
+    fixture.session_works(&mut session);
     drop(flood);
     fixture.serves_again();
 }
 
 #[test]
-fn who_does_not_log_in_is_closed() {
+fn a_session_without_login_times_out() {
     let fixture = Fixture::ours(&["--login-timeout", "1"]);
     let begin = Instant::now();
     let mut silent = Control::greeted(fixture.address()).unwrap();
@@ -79,13 +79,13 @@ fn who_does_not_log_in_is_closed() {
 }
 
 #[test]
-fn a_login_that_drips_is_closed() {
+fn a_slow_login_times_out() {
     let fixture = Fixture::ours(&["--login-timeout", "2"]);
     let mut control = Control::greeted(fixture.address()).unwrap();
     let mut dripping = control.socket().try_clone().unwrap();
     let (stop, stopped) = mpsc::channel::<()>();
     let drip = thread::spawn(move || {
-        // Each byte, and each NOOP, comes in time for a timer that any byte resets.
+        // Each byte and each NOOP arrives before an idle timer would expire.
         for byte in b"NOOP\r\n".iter().cycle() {
             let wait = stopped.recv_timeout(Duration::from_millis(200));
             if wait != Err(mpsc::RecvTimeoutError::Timeout) {
@@ -149,7 +149,7 @@ fn a_session_with_a_transfer_is_not_idle() {
     let begin = Instant::now();
     let mut buffer = vec![0; 1 << 20];
     let mut received = 0;
-    // Some of it every now and then, for three times as long as a session may be idle.
+    // Slow progress, for three times the idle timeout.
     loop {
         let wait = if begin.elapsed() < Duration::from_secs(3) {
             20
@@ -164,11 +164,11 @@ fn a_session_with_a_transfer_is_not_idle() {
     }
     assert_eq!(received, path.metadata().unwrap().len());
     assert_eq!(control.dialogue().unwrap().last.code, 226);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn one_transfer_too_many_waits_for_its_turn() {
+fn a_transfer_beyond_the_limit_waits() {
     let fixture = Fixture::ours(&["--max-transfers", "1"]);
     fixture.large_file("large");
     let mut first = fixture.session();
@@ -177,7 +177,7 @@ fn one_transfer_too_many_waits_for_its_turn() {
     let mut second = fixture.session();
     let mut waiting = connect_data(second.passive().unwrap()).unwrap();
     second.send_line("RETR hello.txt").unwrap();
-    // A client must see a 1xx in time, not a hang; but not 150 or 125, which say that data moves.
+    // A client must get a 1xx reply in time, but not 150 or 125, which mean that the transfer has started.
     let notice = second.reply().unwrap();
     assert!(
         notice.is_preliminary() && ![125, 150].contains(&notice.code),
@@ -189,7 +189,7 @@ fn one_transfer_too_many_waits_for_its_turn() {
     waiting.read_to_end(&mut content).unwrap();
     assert_eq!(content, HELLO.1);
     assert_eq!(second.dialogue().unwrap().last.code, 226);
-    fixture.goes_on(&mut first);
+    fixture.session_works(&mut first);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_waiting_transfer_may_be_aborted() {
 }
 
 #[test]
-fn fewer_movers_than_channels_is_fewer_channels_but_whole() {
+fn fewer_workers_than_channels_open_fewer_channels() {
     let fixture = Fixture::ours(&["--movers", "2"]);
     let content = pattern(3_000_000);
     fixture.file("data", &content);
@@ -238,5 +238,5 @@ fn fewer_movers_than_channels_is_fewer_channels_but_whole() {
     }
     assert!(received == content, "not the same bytes");
     assert_eq!(control.dialogue().unwrap().last.code, 226);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }

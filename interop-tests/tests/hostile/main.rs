@@ -1,9 +1,8 @@
-//! Bad input gets a clear error, and nothing is lost.
+//! Invalid and hostile input gets a clear error, and does not affect other transfers.
 //!
-//! Each test sends what no client should and asserts the reply by its code and by the words that name
-//! what was wrong; then it does an ordinary transfer, in the same session where that survives, else in
-//! a new one. Most run against our server only. The recorded dialogues run against the real server as
-//! well, so that they are known to be what it really says.
+//! Each test sends invalid input and checks the code and the text of the reply; then it does an ordinary transfer, in
+//! the same session if that still exists, else in a new one. Most tests run against our server only. The recorded
+//! dialogues run against the real server as well, which verifies the recording.
 
 mod blocks;
 mod commands;

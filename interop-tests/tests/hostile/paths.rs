@@ -1,7 +1,7 @@
 //! `..` and symbolic links that lead out of the root, in every command that takes a path.
 //!
-//! Beside the root is a directory that every user may read and write. However a command names it,
-//! nothing in it may change, and nothing of it may be told: not a byte, not a size, not a name.
+//! Beside the root is a directory that every user may read and write. No command may change it, or reveal
+//! a name, a size or a byte of its files.
 
 use std::io::Read;
 
@@ -64,7 +64,7 @@ fn mlst_and_stat() {
     let names = [&FILES[..], &DIRECTORIES].concat();
     jail.refused("MLST {}", &names);
     jail.refused("STAT {}", &names);
-    // Of a link itself there is something to tell.
+    // The attributes of the link itself may be shown.
     jail.control("MLST {}", &LINKS);
     jail.control("STAT {}", &LINKS);
 }
@@ -121,7 +121,7 @@ fn cwd_and_cdup() {
         control.must("PWD", 257).unwrap().text(),
         "257 \"/\" is current directory."
     );
-    jail.fixture.goes_on(&mut control);
+    jail.fixture.session_works(&mut control);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn mkd_and_rmd() {
 fn dele() {
     let jail = Jail::new();
     jail.refused("DELE {}", &FILES);
-    // A link is a file of the root, whatever it points to: it may go, its target may not.
+    // A link is a file of the root, independent of its target: the link may be removed, but not its target.
     jail.control("DELE {}", &LINKS);
 }
 
@@ -153,7 +153,7 @@ fn rename() {
     jail.refused("RNFR {} ; RNTO inside/stolen", &FILES);
     jail.refused("RNFR hello.txt ; RNTO {}", &NEW);
     jail.refused("RNFR hello.txt ; RNTO {}", &FILES);
-    // What is renamed is the link; through it there is still no way out.
+    // The link itself is renamed; it still does not lead out of the root.
     let mut control = jail.fixture.session();
     if control.command("RNFR file-link").unwrap().code == 350 {
         control.must("RNTO inside/file-link", 250).unwrap();
@@ -179,10 +179,10 @@ fn chmod_and_chgrp() {
 fn symlink() {
     let jail = Jail::new();
     jail.refused("SITE SYMLINKFROM hello.txt ; SITE SYMLINKTO {}", &NEW);
-    // A link may have any target, as long as no path through it leaves the root.
+    // A link may have any target, but no path through it may leave the root.
     for (index, target) in [&FILES[..], &DIRECTORIES].concat().iter().enumerate() {
         let link = format!("inside/link-{index}");
-        // Anonymous users cannot make it; others of the machine can.
+        // Anonymous users cannot make it, but other users of the host can.
         std::os::unix::fs::symlink(target, jail.fixture.root().join(&link)).unwrap();
         jail.refused("SIZE {}", &[&link, &format!("{link}/{SECRET_NAME}")]);
         jail.receives("RETR {}", &[&link, &format!("{link}/{SECRET_NAME}")]);
@@ -201,7 +201,7 @@ fn rdel() {
     let inside = jail.fixture.root().join("inside");
     std::os::unix::fs::symlink("../../outside", inside.join("deep-link")).unwrap();
     std::os::unix::fs::symlink(&jail.outside, inside.join("deep-absolute-link")).unwrap();
-    // The links go with the directory; what they point to stays.
+    // The links are removed with the directory, but not their targets.
     jail.fixture
         .session()
         .must("SITE RDEL inside", 250)
@@ -232,7 +232,7 @@ fn dots_within_the_root_are_fine() {
             "{name}"
         );
     }
-    // An absolute link means what it means in a chroot: a name beneath the root.
+    // An absolute link resolves beneath the root, as in a chroot.
     std::os::unix::fs::symlink("/hello.txt", jail.fixture.root().join("inside/up")).unwrap();
     assert_eq!(
         get_stream(&mut control, "inside/up").unwrap(),
@@ -255,14 +255,14 @@ fn loops_and_magic_links_are_refused() {
         b"hello, data node\n"
     );
     jail.refused("SIZE {}", &[&format!("inside/{}x", "here/".repeat(50))]);
-    // A recursive listing ends although a directory holds itself.
+    // A recursive listing ends although a link points to its own directory.
     let lines = listing(&mut control, "MLSR /").unwrap();
     assert!(lines.len() < 100_000, "{} bytes", lines.len());
 }
 
 #[test]
 fn a_root_that_is_a_proc_directory_has_no_magic_links() {
-    // The server's own descriptors and root must not be ways out, even if /proc is served.
+    // The server's own descriptors and root in /proc must not lead out, even if /proc is served.
     let launch = gridhaul_interop::Launch::new(gridhaul_interop::Kind::Gridhaul, "/proc");
     let server = launch.read_only().start().unwrap();
     let mut control = gridhaul_interop::raw::Control::anonymous(server.address()).unwrap();
@@ -274,7 +274,7 @@ fn a_root_that_is_a_proc_directory_has_no_magic_links() {
         let refused = control.command(&format!("SIZE {name}")).unwrap();
         assert!(refused.code >= 400, "{name}: {refused}");
     }
-    // The files of /proc have no size and are still read to their end, or refused with words.
+    // The files of /proc have size 0 and are still read to their end, or refused with a reason.
     if let Ok(bytes) = get_stream(&mut control, "version") {
         let version = std::fs::File::open("/proc/version").and_then(|mut file| {
             let mut text = Vec::new();

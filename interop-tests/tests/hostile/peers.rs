@@ -1,4 +1,4 @@
-//! Peers that stop, crawl, half-close or reset.
+//! Peers that stall, send slowly, half-close or reset.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -10,13 +10,13 @@ use gridhaul_interop::raw::{Block, Control, connect_data, reset, write_block};
 
 use crate::fixture::{DATA_TIMEOUT, Fixture, STALL, assert_reply, pattern, wait_until};
 
-/// What a stalled transfer may be told, and by which words.
+/// The codes and texts of the reply to a stalled transfer.
 const STALLED: (&[u16], &[&str]) = (
     &[421, 425, 426, 500],
     &["stall|slow|progress|timed out|timeout"],
 );
 
-/// The final reply, in at most this time from now.
+/// Checks the final reply, within the time limit.
 #[track_caller]
 fn stalled(control: &mut Control) {
     let begin = Instant::now();
@@ -30,7 +30,7 @@ fn stalled(control: &mut Control) {
 }
 
 #[test]
-fn nobody_comes_to_the_data_port() {
+fn no_peer_connects_to_the_data_port() {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
     let mut control = fixture.session();
     control.passive().unwrap();
@@ -42,11 +42,11 @@ fn nobody_comes_to_the_data_port() {
         assert!(begin.elapsed() < Duration::from_secs(12));
         assert_reply(&refused, &[425, 426, 500], &["connection|connect"]);
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn nobody_listens_at_the_data_port() {
+fn no_peer_listens_at_the_data_port() {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
     let mut control = fixture.session();
     for mode in ["MODE S", "MODE E"] {
@@ -56,7 +56,7 @@ fn nobody_listens_at_the_data_port() {
         let refused = control.dialogue().unwrap().last;
         assert_reply(&refused, &[425, 500], &["Connection refused"]);
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn a_sender_of_a_stream_stops() {
     let content = pattern(100_000);
     channel.write_all(&content).unwrap();
     stalled(&mut control);
-    assert_eq!(fixture.content("up"), content, "what arrived was lost");
-    fixture.goes_on(&mut control);
+    assert_eq!(fixture.content("up"), content, "received data was lost");
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn a_sender_of_blocks_stops() {
     assert_eq!(
         fixture.content("up").get(..100_000),
         Some(&content[..]),
-        "what arrived was lost"
+        "received data was lost"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_receiver_stops() {
         let _channel = listener.accept().unwrap();
         stalled(&mut control);
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_sender_of_one_byte_a_second_is_stalled() {
     control.must("STOR up", 150).unwrap();
     let (stop, stopped) = mpsc::channel::<()>();
     let crawl = thread::spawn(move || {
-        // Each byte is sent in time for a timer that any byte resets.
+        // Each byte is sent before an idle timer would expire.
         while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
             if channel.write_all(b"x").is_err() {
                 return;
@@ -126,7 +126,7 @@ fn a_sender_of_one_byte_a_second_is_stalled() {
     stalled(&mut control);
     drop(stop);
     crawl.join().unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_receiver_of_one_byte_a_second_is_stalled() {
     stalled(&mut control);
     drop(stop);
     crawl.join().unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -158,15 +158,15 @@ fn a_sender_of_a_stream_resets() {
     control.must("STOR up", 150).unwrap();
     let content = pattern(100_000);
     channel.write_all(&content).unwrap();
-    // What the kernel still holds is lost by a reset; what the server has is not.
+    // A reset discards data in the kernel's buffers, but not data that the server has received.
     wait_until("the bytes are in the file", || {
         fixture.content("up") == content
     });
     reset(channel).unwrap();
     let refused = control.dialogue().unwrap().last;
     assert_reply(&refused, &[426, 500], &["reset"]);
-    assert_eq!(fixture.content("up"), content, "what arrived was lost");
-    fixture.goes_on(&mut control);
+    assert_eq!(fixture.content("up"), content, "received data was lost");
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn a_sender_of_blocks_resets_one_channel_of_two() {
     reset(second).unwrap();
     let refused = control.dialogue().unwrap().last;
     assert_reply(&refused, &[426, 500], &["reset"]);
-    assert_eq!(fixture.content("up"), content, "what arrived was lost");
-    fixture.goes_on(&mut control);
+    assert_eq!(fixture.content("up"), content, "received data was lost");
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_receiver_resets() {
             &["reset|Broken pipe|closed the data channel"],
         );
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_receiver_closes_too_early() {
     drop(channel);
     let refused = control.dialogue().unwrap().last;
     assert_reply(&refused, &[426, 500], &["reset|Broken pipe|closed"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_receiver_that_closes_its_sending_half_gets_all() {
     channel.read_to_end(&mut received).unwrap();
     assert_eq!(received, content);
     assert_eq!(control.dialogue().unwrap().last.code, 226);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_sender_of_a_stream_may_half_close() {
     channel.shutdown(Shutdown::Write).unwrap();
     assert_eq!(control.dialogue().unwrap().last.code, 226);
     assert_eq!(fixture.content("up"), content);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -273,9 +273,9 @@ fn a_sender_of_blocks_that_half_closes_in_a_block_is_an_error() {
     assert_eq!(
         fixture.content("up").get(..1000),
         Some(&content[..]),
-        "what arrived was lost"
+        "received data was lost"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Commands that are sent ahead of the replies.
 //!
-//! The real client keeps a dozen transfers in flight (`-pp`), others whatever they like. All are done
-//! in order; too many hold the client back, and none is lost.
+//! `globus-url-copy -pp` keeps a dozen transfers in flight; other clients may send any number. The server executes all
+//! commands in order, and throttles a client that sends too many.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use gridhaul_interop::support::usage::ProcessTree;
 
 use crate::fixture::{Fixture, assert_reply, pattern};
 
-/// What the server may grow by while a peer floods it, in bytes.
+/// The allowed memory growth of the server while a peer floods it, in bytes.
 const GROWTH: u64 = 24 << 20;
 
 #[test]
@@ -22,7 +22,7 @@ fn sixty_four_pipelined_commands_are_answered_in_order() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     in_order(&fixture, &mut control, 64);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn a_thousand_pipelined_commands_are_answered_in_order() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     in_order(&fixture, &mut control, 1000);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
-/// Sends commands ahead of the replies; each reply says which command it belongs to.
+/// Sends commands ahead of the replies; each reply identifies its command.
 fn in_order(fixture: &Fixture, control: &mut Control, count: usize) {
     for size in 0..10 {
         fixture.file(&format!("f{size}"), &vec![b'x'; size]);
@@ -48,7 +48,7 @@ fn in_order(fixture: &Fixture, control: &mut Control, count: usize) {
 }
 
 #[test]
-fn a_client_that_reads_no_replies_is_held_back_and_loses_none() {
+fn a_client_that_reads_no_replies_is_throttled_and_loses_none() {
     const COMMANDS: usize = 20_000;
     let fixture = Fixture::ours(&[]);
     let server = ProcessTree::of(fixture.server.pid());
@@ -58,12 +58,12 @@ fn a_client_that_reads_no_replies_is_held_back_and_loses_none() {
     let (done, written) = mpsc::channel();
     let flood = thread::spawn(move || {
         let result = writer.write_all("FEAT\r\n".repeat(COMMANDS).as_bytes());
-        // The receiver is gone when the test has failed.
+        // The receiver has been dropped when the test has failed.
         let _ = done.send(());
         result
     });
-    // The replies, some 12 MB, fit into no socket: either the writer is held back by now, or the
-    // server has taken all the lines and must not have turned them all into replies.
+    // The replies, about 12 MB, exceed socket buffers: either the writer is blocked by now, or the
+    // server has read all lines and must not hold all replies in memory.
     let _ = written.recv_timeout(Duration::from_secs(2));
     for index in 0..COMMANDS {
         let reply = control.reply().unwrap();
@@ -74,7 +74,7 @@ fn a_client_that_reads_no_replies_is_held_back_and_loses_none() {
         server.peak_memory() < before + GROWTH,
         "replies piled up in the server"
     );
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn retrieves(count: usize) {
             "file {index}"
         );
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn stores(count: usize) {
     for index in 0..count {
         assert_eq!(fixture.content(&format!("f{index}")), content[..index]);
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 fn send_file(channel: &mut TcpStream, content: &[u8]) {
@@ -160,8 +160,8 @@ fn send_file(channel: &mut TcpStream, content: &[u8]) {
     channel.write_all(&Block::end_of_file(1).bytes()).unwrap();
 }
 
-/// A peer that waits for the missing file must not take the next one's blocks for it: the channel ends,
-/// what was pipelined behind is refused, and the session goes on.
+/// A peer that waits for the missing file must not get the blocks of the next one: the channel is closed,
+/// later pipelined transfers are refused, and the session continues.
 #[test]
 fn a_missing_file_among_pipelined_ones_is_not_filled_by_the_next() {
     let fixture = Fixture::ours(&[]);
@@ -181,5 +181,5 @@ fn a_missing_file_among_pipelined_ones_is_not_filled_by_the_next() {
     let behind = control.dialogue().unwrap().last;
     assert_reply(&behind, &[425, 503], &["PORT"]);
     assert_eq!(control.reply().unwrap().text(), "213 5");
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }

@@ -1,5 +1,5 @@
-//! An interrupted upload leaves what arrived, and a restart completes it to the exact bytes: for cuts
-//! at every kind of place.
+//! An interrupted upload keeps the received data, and a restart completes the file, for interruptions
+//! at various offsets.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use gridhaul_interop::raw::{
 
 use crate::fixture::{DATA_TIMEOUT, Fixture, pattern, wait_until};
 
-/// The length of the file: some blocks of the real server's size and a rest.
+/// The length of the file: several blocks of the real server's size and a remainder.
 const LENGTH: usize = 3 * 262_144 + 12_345;
 
-/// Where the upload is cut: at the ends, around the sizes of blocks and buffers, and in between.
+/// The offsets of the interruption: at the ends, around block and buffer sizes, and in between.
 const CUTS: [usize; 14] = [
     0,
     1,
@@ -32,21 +32,21 @@ const CUTS: [usize; 14] = [
     LENGTH,
 ];
 
-/// How a client goes away in the middle.
+/// The kind of interruption.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     /// The data connection is reset.
     Reset,
-    /// The client says ABOR.
+    /// The client sends ABOR.
     Abort,
     /// The control channel is lost.
     ControlLost,
-    /// The client falls silent.
+    /// The client stalls.
     Silence,
 }
 
 impl Cut {
-    /// Goes away; returns what the server still said, if it could.
+    /// Interrupts the transfer; returns the replies, if the control channel still exists.
     fn make(self, mut control: Control, channels: Vec<TcpStream>) -> Option<Dialogue> {
         match self {
             Self::Reset => channels
@@ -111,7 +111,7 @@ fn served() -> Fixture {
     Fixture::ours(&[&DATA_TIMEOUT[..], &["--stall-timeout", "1"]].concat())
 }
 
-/// REST n, as the client of an ordinary FTP server restarts.
+/// Restarts with REST and an offset, as ordinary FTP clients do.
 fn streams_restart(cut: Cut, places: &[usize]) {
     let fixture = served();
     let content = pattern(LENGTH);
@@ -148,7 +148,7 @@ fn streams_restart(cut: Cut, places: &[usize]) {
     }
 }
 
-/// REST with the ranges of the 111 markers, as the real client restarts a third-party copy.
+/// Restarts with REST and the ranges of the 111 markers, as globus-url-copy does in a third-party copy.
 fn blocks_restart(cut: Cut, places: &[usize]) {
     let fixture = served();
     let content = pattern(LENGTH);
@@ -189,7 +189,7 @@ fn blocks_restart(cut: Cut, places: &[usize]) {
     }
 }
 
-/// Sends the first `place` bytes in blocks of odd sizes over two channels; the last one is cut off.
+/// Sends the first `place` bytes in blocks of irregular sizes over two channels; the last one is truncated.
 fn interleaved(channels: &mut [TcpStream; 2], content: &[u8], place: usize) {
     for (index, offset) in (0..place).step_by(100_001).enumerate() {
         let end = (offset + 100_001).min(LENGTH);
@@ -238,7 +238,7 @@ fn complete(fixture: &Fixture, content: &[u8], safe: &[(u64, u64)]) {
 }
 
 #[test]
-fn markers_come_before_the_cut_and_are_enough() {
+fn markers_before_the_failure_suffice_for_a_restart() {
     let fixture = served();
     let content = pattern(LENGTH);
     let mut control = fixture.session();
@@ -253,7 +253,7 @@ fn markers_come_before_the_cut_and_are_enough() {
         last: control.reply().unwrap(),
     };
     while markers.range_markers().unwrap().is_empty() {
-        // Markers must come while the transfer stands still, before it counts as stalled.
+        // Markers must be sent during a pause of the transfer, before the stall timeout.
         markers.preliminary.push(control.reply().unwrap());
         assert!(
             markers.preliminary.last().unwrap().is_preliminary(),
@@ -286,7 +286,7 @@ fn downloads_restart_at_every_place() {
 }
 
 #[test]
-fn an_overwritten_file_keeps_no_old_end() {
+fn overwriting_truncates_the_old_file() {
     let fixture = Fixture::ours(&[]);
     fixture.file("up", &pattern(LENGTH));
     let mut control = fixture.session();
@@ -296,7 +296,7 @@ fn an_overwritten_file_keeps_no_old_end() {
 }
 
 #[test]
-fn fewer_bytes_than_announced_are_an_error_that_says_how_many() {
+fn fewer_bytes_than_announced_are_an_error_with_both_numbers() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     control.must("MODE E", 200).unwrap();
@@ -305,6 +305,6 @@ fn fewer_bytes_than_announced_are_an_error_that_says_how_many() {
     let refused = send_blocks(&mut control, "STOR up", &[(0, &content)], 1).unwrap_err();
     let words = refused.to_string();
     assert!(words.contains("1000") && words.contains("2000"), "{words}");
-    assert_eq!(fixture.content("up"), content, "what arrived was lost");
-    fixture.goes_on(&mut control);
+    assert_eq!(fixture.content("up"), content, "received data was lost");
+    fixture.session_works(&mut control);
 }

@@ -1,4 +1,4 @@
-//! Clients that take all they can get leave room for the next one.
+//! Clients that use all their resources leave a share for others.
 
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -9,13 +9,13 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::fixture::{Fixture, HELLO};
 
-/// As many as the server has threads for files.
+/// The number of the server's threads for files.
 const SESSIONS: u8 = 64;
 
-/// A login that waits for files of others takes as long as they are not read.
+/// The time limit of a login, which without fair shares would wait for the other clients.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// From another address, a login, a listing and a file.
+/// Checks a login, a listing and a transfer from another address.
 #[track_caller]
 fn others_are_served(fixture: &Fixture) {
     let begin = Instant::now();
@@ -27,11 +27,11 @@ fn others_are_served(fixture: &Fixture) {
 }
 
 #[test]
-fn listings_that_are_not_read_hold_no_thread() {
+fn unread_listings_hold_no_thread() {
     let fixture = Fixture::ours(&[]);
     let many = fixture.folder("many");
     for number in 0..30_000 {
-        // Ten megabytes of facts in all, more than the buffers of a connection hold.
+        // Ten megabytes of facts in all, more than the socket buffers of a connection.
         std::fs::write(many.join(format!("{number:0>230}")), b"").unwrap();
     }
     let path = fixture.path("many");
@@ -50,7 +50,7 @@ fn listings_that_are_not_read_hold_no_thread() {
 }
 
 #[test]
-fn transfers_that_are_not_read_leave_room() {
+fn unread_transfers_leave_room_for_others() {
     let fixture = Fixture::ours(&["--max-transfers", "16"]);
     fixture.large_file("large");
     let path = fixture.path("large");
@@ -61,7 +61,7 @@ fn transfers_that_are_not_read_leave_room() {
         session.send_line(&format!("RETR {path}")).unwrap();
         unread.push((session, listener));
     }
-    // Three quarters of what anonymous users have run, and are not read.
+    // Transfers that are not read use three quarters of the share of anonymous users.
     let running = unread.iter_mut().take(10).map(|(session, listener)| {
         assert_eq!(session.reply().unwrap().code, 150);
         listener.accept().unwrap()

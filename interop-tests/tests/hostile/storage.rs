@@ -1,4 +1,4 @@
-//! Files and directories that change, or have no room, while they are transferred.
+//! Files and directories that change during a transfer, and full file systems.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -47,7 +47,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_named_and_what_fitted_stays() {
+fn a_full_disk_is_reported_and_stored_data_stays() {
     let fixture = Fixture::ours(&[]);
     let disk = fixture.folder("small");
     let _disk = SmallDisk::mount(&disk);
@@ -67,13 +67,13 @@ fn a_full_disk_is_named_and_what_fitted_stays() {
             (1..=1 << 20).contains(&room),
             "{room} bytes are on the disk"
         );
-        // Blocks may have left holes; a stream has none.
+        // A transfer in MODE E may leave holes, one in stream mode does not.
         let same = |(index, byte): (usize, &u8)| *byte == content[index] || (blocks && *byte == 0);
         assert!(
             arrived.iter().enumerate().all(same),
             "what arrived is not what was sent"
         );
-        fixture.goes_on(&mut control);
+        fixture.session_works(&mut control);
         control.must("DELE small/up", 250).unwrap();
         put_stream(&mut control, "small/up", &content[..500_000]).unwrap();
         assert_eq!(fs::read(disk.join("up")).unwrap(), content[..500_000]);
@@ -92,11 +92,11 @@ fn a_full_disk_refuses_directories_too() {
         .collect();
     assert_reply(&replies[0], &[257], &[]);
     assert_reply(&replies[29], &[552], &["No space left on device"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn a_file_that_shrinks_is_not_sent_as_whole() {
+fn a_file_that_shrinks_is_an_error() {
     let fixture = Fixture::ours(&[]);
     for blocks in [false, true] {
         let path = fixture.large_file("large");
@@ -120,12 +120,12 @@ fn a_file_that_shrinks_is_not_sent_as_whole() {
             &[426, 450, 451, 500, 550, 551],
             &["shrank|shorter|truncated|end"],
         );
-        fixture.goes_on(&mut control);
+        fixture.session_works(&mut control);
     }
 }
 
 #[test]
-fn a_file_that_grows_is_sent_as_it_was_or_as_it_is() {
+fn a_growing_file_is_sent_with_its_old_or_new_length() {
     let fixture = Fixture::ours(&[]);
     for blocks in [false, true] {
         let path = fixture.large_file("large");
@@ -139,12 +139,12 @@ fn a_file_that_grows_is_sent_as_it_was_or_as_it_is() {
             "{received} bytes"
         );
         assert_eq!(control.dialogue().unwrap().last.code, 226);
-        fixture.goes_on(&mut control);
+        fixture.session_works(&mut control);
     }
 }
 
 #[test]
-fn a_file_that_is_replaced_is_sent_as_it_was() {
+fn a_replaced_file_is_sent_with_its_old_content() {
     let fixture = Fixture::ours(&[]);
     let content = pattern(16 << 20);
     let path = fixture.file("data", &content);
@@ -157,10 +157,10 @@ fn a_file_that_is_replaced_is_sent_as_it_was() {
     channel.read_to_end(&mut received).unwrap();
     assert!(received == content, "the content of two files was mixed");
     assert_eq!(control.dialogue().unwrap().last.code, 226);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
-/// A RETR of `large` that has begun.
+/// A running RETR of `large`.
 fn retrieving(control: &mut Control, blocks: bool) -> std::net::TcpStream {
     retrieving_file(control, "large", blocks)
 }
@@ -174,7 +174,7 @@ fn retrieving_file(control: &mut Control, name: &str, blocks: bool) -> std::net:
     listener.accept().unwrap()
 }
 
-/// The bytes of data that arrive; for blocks without their headers. The end may be an error.
+/// The number of received data bytes, in MODE E without headers. The connection may end with an error.
 fn count_to_end(mut channel: std::net::TcpStream, blocks: bool) -> u64 {
     if !blocks {
         let mut received = Vec::new();
@@ -192,7 +192,7 @@ fn count_to_end(mut channel: std::net::TcpStream, blocks: bool) -> u64 {
 }
 
 #[test]
-fn an_upload_whose_file_is_removed_ends_without_harm() {
+fn an_upload_whose_file_is_removed_ends_cleanly() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     let dialogue = stream_transfer(&mut control, "STOR up", |mut channel| {
@@ -202,10 +202,10 @@ fn an_upload_whose_file_is_removed_ends_without_harm() {
     });
     assert!(dialogue.is_ok_and(|dialogue| dialogue.last.code == 226));
     assert!(!fixture.root().join("up").exists());
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
-/// Enough long names that no socket buffers hold a listing of them.
+/// A directory with so many long names that a listing exceeds socket buffers.
 fn crowded(fixture: &Fixture) -> PathBuf {
     let folder = fixture.folder("crowd");
     for index in 0..25_000 {
@@ -236,11 +236,11 @@ fn a_directory_that_is_removed_during_its_listing() {
     for line in listing.split_terminator("\r\n") {
         assert!(line.starts_with("Type=") && line.contains("; "), "{line}");
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn a_reader_that_leaves_during_a_listing() {
+fn a_client_that_disconnects_during_a_listing() {
     let fixture = Fixture::ours(&[]);
     crowded(&fixture);
     let mut control = fixture.session();
@@ -250,7 +250,7 @@ fn a_reader_that_leaves_during_a_listing() {
     drop(channel);
     let refused = control.dialogue().unwrap().last;
     assert_reply(&refused, &[426, 500], &["reset|Broken pipe|closed"]);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -269,13 +269,13 @@ fn the_working_directory_is_removed() {
     let refused = control.command("MKD x").unwrap();
     assert_reply(&refused, &[550], &["No such file or directory"]);
     control.must("CWD /", 250).unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn no_permission_is_named() {
+fn missing_permission_is_reported() {
     let fixture = Fixture::ours(&[]);
-    // Owned by root with mode 0600; without root's rights such a file cannot be made.
+    // A file of root with mode 0600, which only root can make.
     let secret = fixture.file("secret", b"secret");
     let folder = fixture.folder("folder");
     for (path, mode) in [(&secret, 0o000), (&folder, 0o500)] {
@@ -307,7 +307,7 @@ fn no_permission_is_named() {
     }
     chown_to_nobody(&secret);
     chown_to_nobody(&folder);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_read_only_server_changes_nothing() {
         );
     }
     assert_eq!(fs::read_dir(fixture.root()).unwrap().count(), 1);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn blocks_beyond_what_the_file_system_holds_are_an_error() {
     control.must("MODE E", 200).unwrap();
     let mut channel = connect_data(control.passive().unwrap()).unwrap();
     control.must("STOR up", 150).unwrap();
-    // ext4 ends at 16 TiB with blocks of 4 KiB; other file systems hold it, as a sparse file.
+    // The file size limit of ext4 is 16 TiB with blocks of 4 KiB; other file systems store it as a sparse file.
     let _ = write_block(&mut channel, 1 << 62, b"far out");
     let _ = channel.write_all(&Block::end_of_file(1).bytes());
     let answer = control.dialogue().unwrap().last;
@@ -379,5 +379,5 @@ fn blocks_beyond_what_the_file_system_holds_are_an_error() {
             &["File too large|offset|block"],
         );
     }
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }

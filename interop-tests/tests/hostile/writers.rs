@@ -1,4 +1,4 @@
-//! What a client that may write makes against others: of the server, of the machine, and of their clients.
+//! Attacks of clients with write access on other users of the server, on the host, and on other clients.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -8,7 +8,7 @@ use gridhaul_interop::raw::{connect_data, put_stream};
 
 use crate::fixture::{Fixture, assert_reply};
 
-/// Lists a directory in every way that ftplib has, and prints an entry on each line, escaped.
+/// Lists a directory with every method of ftplib, and prints each entry escaped on one line.
 const LISTER: &str = "
 import ftplib, sys
 ftp = ftplib.FTP()
@@ -20,7 +20,7 @@ ftp.retrlines('LIST d', lambda line: print(ascii(line)))
 ";
 
 #[test]
-fn ftplib_makes_no_entries_of_names() {
+fn names_forge_no_entries_in_ftplib() {
     let fixture = Fixture::ours(&[]);
     let folder = fixture.folder("d");
     let names = [
@@ -41,7 +41,7 @@ fn ftplib_makes_no_entries_of_names() {
     let errors = String::from_utf8_lossy(&listed.stderr);
     assert!(listed.status.success(), "{errors}");
     let seen = |start: &str| text.lines().filter(|line| line.contains(start)).count();
-    // Once in each form, and each on the line of its own name.
+    // Each name occurs once in each form of listing, on its own line.
     for start in ["a?Type", "b??Type", "c?-rw", "d?forged"] {
         assert_eq!(seen(start), 3, "{text}");
     }
@@ -65,11 +65,11 @@ fn names_with_control_characters_are_refused() {
         assert_reply(&refused, &[553], &["control characters"]);
     }
     assert_eq!(fs::read_dir(fixture.root()).unwrap().count(), 1);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn no_program_gets_the_rights_of_the_server() {
+fn set_user_id_modes_are_refused() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     put_stream(&mut control, "program", b"#!/bin/sh").unwrap();
@@ -80,11 +80,11 @@ fn no_program_gets_the_rights_of_the_server() {
     control.must("SITE CHMOD 755 program", 250).unwrap();
     let facts = fs::metadata(fixture.root().join("program")).unwrap();
     assert_eq!(facts.permissions().mode() & 0o7777, 0o755);
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
-fn an_announcement_costs_the_disk_nothing() {
+fn an_announced_size_reserves_no_disk_space() {
     let fixture = Fixture::ours(&[]);
     for _ in 0..2 {
         let mut control = fixture.session();
@@ -97,12 +97,12 @@ fn an_announcement_costs_the_disk_nothing() {
         let refused = control.dialogue().unwrap().last;
         assert_reply(&refused, &[426], &["0 bytes arrived"]);
         assert_eq!(blocks(), 0);
-        fixture.goes_on(&mut control);
+        fixture.session_works(&mut control);
     }
 }
 
 #[test]
-fn hostile_patterns_end_nothing_but_their_own_command() {
+fn expensive_patterns_end_only_their_own_command() {
     let fixture = Fixture::ours(&[]);
     let mut control = fixture.session();
     for pattern in [
@@ -116,7 +116,7 @@ fn hostile_patterns_end_nothing_but_their_own_command() {
         let refused = control.dialogue().unwrap().last;
         let words = &["File name too long|No such file or directory"];
         assert_reply(&refused, &[550], words);
-        fixture.goes_on(&mut control);
+        fixture.session_works(&mut control);
     }
     assert!(!fixture.server.log().contains("panicked"));
 }

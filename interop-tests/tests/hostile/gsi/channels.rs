@@ -1,4 +1,4 @@
-//! Data connections of other users, and those that prove nothing.
+//! Data connections of other users, and unauthenticated ones.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,13 +9,13 @@ use gridhaul_interop::raw::{Dialogue, End, GsiControl, Identity, connect_data};
 use super::Site;
 use crate::fixture::{DATA_TIMEOUT, HELLO, assert_reply, pattern};
 
-/// How the server says who came, and who did not.
+/// The texts of the server for the wrong peer and the expected peer.
 const WRONG_PEER: &str = "The peer authenticated as";
 
-/// What opens a TLS handshake and does not end: the header of a record and a byte of it.
+/// An unfinished TLS handshake: the header of a record and one byte of it.
 const HALF_A_RECORD: &[u8] = b"\x16\x03\x01\x01\x00\x01";
 
-/// A transfer fails because of who was at the other end, which is told and logged.
+/// Checks that a transfer fails because of the identity of the peer, and that the reply and the log contain it.
 #[track_caller]
 fn wrong_peer(site: &Site, dialogue: &Dialogue, [came, expected]: [UserKind; 2]) {
     let [came, expected] = [came, expected].map(|user| site.subject(user));
@@ -24,9 +24,9 @@ fn wrong_peer(site: &Site, dialogue: &Dialogue, [came, expected]: [UserKind; 2])
     site.logged(&["transfer finished", "last_refusal", came, expected]);
 }
 
-/// A data connection gets nothing, not even the last words of a handshake.
+/// Checks that a data connection is closed without any byte, not even the end of a handshake.
 #[track_caller]
-fn turned_away(channel: io::Result<TcpStream>) {
+fn closed_without_data(channel: io::Result<TcpStream>) {
     let Ok(mut channel) = channel else { return };
     let mut received = Vec::new();
     match channel.read_to_end(&mut received) {
@@ -37,42 +37,42 @@ fn turned_away(channel: io::Result<TcpStream>) {
     assert_eq!(received, b"", "it got something");
 }
 
-/// What the session hears of a transfer for which `identity` connects to the server's data port.
+/// The replies for a transfer for which `identity` connects to the server's data port.
 #[track_caller]
 fn connect_as(identity: &Identity, session: &mut GsiControl, command: &str) -> Dialogue {
     let port = session.passive().unwrap();
     session.send_line(command).unwrap();
     let channel = identity.authenticate(connect_data(port).unwrap(), End::Connector);
     if command.starts_with("STOR") {
-        // It may be closed already.
+        // The connection may be closed already.
         let _ = channel.and_then(|mut channel| channel.write_all(b"forged"));
     } else {
-        turned_away(channel);
+        closed_without_data(channel);
     }
     session.dialogue().unwrap()
 }
 
 #[test]
-fn somebody_else_who_connects_gets_nothing() {
+fn another_user_who_connects_receives_no_data() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     let refused = connect_as(&site.bob(), &mut session, "RETR hello.txt");
     wrong_peer(&site, &refused, [UserKind::Second, UserKind::Plain]);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn somebody_else_who_connects_leaves_nothing() {
+fn another_user_who_connects_stores_no_data() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     let refused = connect_as(&site.bob(), &mut session, "STOR up");
     wrong_peer(&site, &refused, [UserKind::Second, UserKind::Plain]);
     assert_eq!(site.fixture.content("up"), b"");
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn somebody_else_who_connects_gets_nothing_in_private_either() {
+fn another_user_who_connects_receives_no_data_with_prot_p() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     session.must("PBSZ 1048576", 200).unwrap();
@@ -80,17 +80,17 @@ fn somebody_else_who_connects_gets_nothing_in_private_either() {
     let port = session.passive().unwrap();
     session.send_line("RETR hello.txt").unwrap();
     let mut channel = connect_data(port).unwrap();
-    // With TLS 1.3 the client is done before the server looks at its certificate.
+    // With TLS 1.3 the client finishes before the server verifies its certificate.
     let _ = site.bob().connect_privately(&mut channel);
-    turned_away(Ok(channel));
+    closed_without_data(Ok(channel));
     let refused = session.dialogue().unwrap();
     wrong_peer(&site, &refused, [UserKind::Second, UserKind::Plain]);
     session.must("PROT C", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn somebody_else_whom_the_server_connects_to_gets_nothing() {
+fn another_user_that_the_server_connects_to_exchanges_no_data() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     for command in ["RETR hello.txt", "STOR up"] {
@@ -99,7 +99,7 @@ fn somebody_else_whom_the_server_connects_to_gets_nothing() {
         let channel = site
             .bob()
             .authenticate(listener.accept().unwrap(), End::Acceptor);
-        turned_away(channel);
+        closed_without_data(channel);
         let refused = session.dialogue().unwrap();
         let [came, expected] = [UserKind::Second, UserKind::Plain].map(|user| site.subject(user));
         let words = [WRONG_PEER, came, "Expected", expected];
@@ -107,16 +107,16 @@ fn somebody_else_whom_the_server_connects_to_gets_nothing() {
         site.logged(&["transfer finished", came, expected]);
     }
     assert_eq!(site.fixture.content("up"), b"");
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn a_named_peer_is_the_only_one() {
+fn dcau_s_accepts_only_the_named_peer() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     let bob = site.subject(UserKind::Second);
     session.must(&format!("DCAU S {bob}"), 200).unwrap();
-    // Not even the user of the session.
+    // This excludes the user of the session.
     let refused = connect_as(&site.alice(), &mut session, "RETR hello.txt");
     wrong_peer(&site, &refused, [UserKind::Plain, UserKind::Second]);
     let listener = session.active().unwrap();
@@ -124,7 +124,7 @@ fn a_named_peer_is_the_only_one() {
     let channel = site
         .alice()
         .authenticate(listener.accept().unwrap(), End::Acceptor);
-    turned_away(channel);
+    closed_without_data(channel);
     let refused = session.dialogue().unwrap();
     assert_reply(&refused.last, &[425, 426, 500], &[WRONG_PEER, bob]);
 
@@ -139,11 +139,11 @@ fn a_named_peer_is_the_only_one() {
     assert_eq!(content, HELLO.1);
     assert_eq!(session.dialogue().unwrap().last.code, 226);
     session.must("DCAU A", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn who_proves_nothing_gets_nothing() {
+fn an_unauthenticated_peer_receives_no_data() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     for (bytes, word) in [
@@ -158,13 +158,13 @@ fn who_proves_nothing_gets_nothing() {
         let refused = session.dialogue().unwrap();
         assert_reply(&refused.last, &[425, 426, 500], &[word]);
         drop(channel);
-        site.goes_on(&mut session);
+        site.session_works(&mut session);
     }
     site.logged(&["transfer finished", "last_refusal", "127.0.0.1"]);
 }
 
 #[test]
-fn who_ends_in_the_middle_of_a_handshake_gets_nothing() {
+fn a_peer_that_aborts_the_handshake_receives_no_data() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     let port = session.passive().unwrap();
@@ -175,11 +175,11 @@ fn who_ends_in_the_middle_of_a_handshake_gets_nothing() {
     let refused = session.dialogue().unwrap();
     assert_reply(&refused.last, &[425, 426, 500], &["handshake"]);
     drop(channel);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn a_port_that_the_server_connects_to_must_prove_itself() {
+fn a_peer_that_the_server_connects_to_must_authenticate() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     for bytes in [&b"clear bytes, and more of them"[..], HALF_A_RECORD, b""] {
@@ -190,12 +190,12 @@ fn a_port_that_the_server_connects_to_must_prove_itself() {
         let refused = session.dialogue().unwrap();
         assert_reply(&refused.last, &[425, 426, 500], &[]);
         drop(channel);
-        site.goes_on(&mut session);
+        site.session_works(&mut session);
     }
 }
 
 #[test]
-fn strangers_do_not_keep_the_right_peer_out() {
+fn other_peers_do_not_block_the_right_one() {
     let site = Site::new(&[]);
     let mut session = site.session();
     let port = session.passive().unwrap();
@@ -208,7 +208,7 @@ fn strangers_do_not_keep_the_right_peer_out() {
     }
     session.send_line("RETR hello.txt").unwrap();
     // One more peer with a valid identity that is not the expected one.
-    turned_away(
+    closed_without_data(
         site.bob()
             .authenticate(connect_data(port).unwrap(), End::Connector),
     );
@@ -222,20 +222,20 @@ fn strangers_do_not_keep_the_right_peer_out() {
     assert_eq!(session.dialogue().unwrap().last.code, 226);
     strangers
         .into_iter()
-        .for_each(|stranger| turned_away(Ok(stranger)));
+        .for_each(|stranger| closed_without_data(Ok(stranger)));
     site.logged(&["transfer finished", "last_refusal", "code=226"]);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn a_record_that_is_cut_is_an_error_and_what_came_before_stays() {
+fn a_truncated_record_is_an_error_and_earlier_data_stays() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     session.must("PBSZ 1048576", 200).unwrap();
     session.must("PROT P", 200).unwrap();
     let content = pattern(40_000);
     for change in [
-        // The end of the connection in the middle of a record, and in that of its header.
+        // The connection ends in the middle of a record, and in the middle of its header.
         (|record: &mut Vec<u8>| record.truncate(500)) as fn(&mut Vec<u8>),
         |record| record.truncate(3),
         |record| record[100] ^= 1,
@@ -256,7 +256,7 @@ fn a_record_that_is_cut_is_an_error_and_what_came_before_stays() {
         engine.wrap(&pattern(1000), &mut last).unwrap();
         change(&mut last);
         channel.write_all(&last).unwrap();
-        // The server may have thrown the connection away by then.
+        // The server may have closed the connection by then.
         let _ = channel.shutdown(Shutdown::Write);
         let refused = session.dialogue().unwrap();
         assert_reply(&refused.last, &[426, 500], &["record|TLS|decrypt"]);
@@ -266,11 +266,11 @@ fn a_record_that_is_cut_is_an_error_and_what_came_before_stays() {
         );
     }
     session.must("PROT C", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn a_record_that_comes_again_is_an_error() {
+fn a_replayed_record_is_an_error() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     session.must("PROT P", 200).unwrap();
@@ -289,5 +289,5 @@ fn a_record_that_comes_again_is_an_error() {
         "what arrived was lost"
     );
     session.must("PROT C", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }

@@ -1,4 +1,4 @@
-//! What every process of a server has given up, as the kernel shows it.
+//! The confinement of every process of a server, read from `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,10 +51,10 @@ fn name(process: i32) -> String {
 }
 
 #[test]
-fn every_process_has_given_up_what_it_does_not_need() {
+fn every_process_is_confined() {
     let site = Site::new(&[]);
     let mut session = site.session();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
     let has_accounts = site.pki.accounts().differ();
     let mut expected = BTreeSet::from(["gridhaul-front", "gridhaul-server", "gridhaul-login"]);
     if has_accounts {
@@ -81,13 +81,13 @@ fn every_process_has_given_up_what_it_does_not_need() {
 }
 
 fn has_capabilities(name: &str, status: &Status) {
-    // A container has less to begin with.
+    // A container starts with fewer capabilities.
     let own = threads(i32::try_from(std::process::id()).unwrap()).remove(0);
     let own = capabilities(&own, "CapPrm");
     let monitors = (SETUID | SETGID | READ_ALL) & own;
     let (held, ever) = match name {
         "gridhaul-mon" => (monitors, monitors),
-        // By its rules no process of a broker can use what it may have by executing a program.
+        // The seccomp rules of a broker prevent execve(2), which could use the bounding set.
         "gridhaul-broker" => (0, monitors),
         _ => (0, 0),
     };

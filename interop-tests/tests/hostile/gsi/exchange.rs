@@ -1,4 +1,4 @@
-//! `AUTH` and `ADAT` as no client sends them.
+//! Invalid uses of `AUTH` and `ADAT`.
 
 use gridhaul_interop::raw::{Control, Exchange, Reply};
 use gridhaul_interop::support::usage::ProcessTree;
@@ -6,10 +6,10 @@ use gridhaul_interop::support::usage::ProcessTree;
 use super::Site;
 use crate::fixture::assert_reply;
 
-/// What the server may grow by while a peer floods it, in bytes.
+/// The allowed memory growth of the server while a peer floods it, in bytes.
 const GROWTH: u64 = 24 << 20;
 
-/// What the server says to a first token, which is made of the proper one; Alice gets in afterwards, in
+/// The reply to a modified first token. Afterwards Alice can log in, in
 /// the same session.
 #[track_caller]
 fn refusal(site: &Site, change: impl FnOnce(&[u8]) -> Vec<u8>) -> Reply {
@@ -18,7 +18,7 @@ fn refusal(site: &Site, change: impl FnOnce(&[u8]) -> Vec<u8>) -> Reply {
     let refused = exchange.send(&token).unwrap();
     let mut session = exchange.finish().unwrap();
     session.log_in().unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
     refused
 }
 
@@ -29,7 +29,7 @@ fn begin(site: &Site) -> Exchange {
 }
 
 #[test]
-fn a_token_that_is_cut_is_refused() {
+fn a_truncated_token_is_refused() {
     let site = Site::new(&[]);
     for left in [1, 4, 5, 100] {
         let refused = refusal(&site, |token| token[..left].to_vec());
@@ -47,9 +47,9 @@ fn two_tokens_in_one_are_refused() {
 }
 
 #[test]
-fn a_token_with_other_bits_is_refused() {
+fn a_modified_token_is_refused() {
     let site = Site::new(&[]);
-    // The type of the record, the type of the message, and its length.
+    // Modifies the type of the record, the type of the message, and its length.
     for index in [0, 5, 8] {
         let refused = refusal(&site, |token| {
             let mut token = token.to_vec();
@@ -61,7 +61,7 @@ fn a_token_with_other_bits_is_refused() {
 }
 
 #[test]
-fn the_first_token_again_is_no_second_one() {
+fn a_replayed_first_token_is_refused() {
     let site = Site::new(&[]);
     let mut exchange = begin(&site);
     let first = exchange.token().to_vec();
@@ -73,7 +73,7 @@ fn the_first_token_again_is_no_second_one() {
 }
 
 #[test]
-fn what_is_no_base64_is_named_and_the_exchange_goes_on() {
+fn invalid_base64_is_refused_and_the_exchange_continues() {
     let site = Site::new(&[]);
     let mut exchange = begin(&site);
     for argument in ["!!!!", "FgMB=AAA", "FgMBA\u{e9}", "A"] {
@@ -85,7 +85,7 @@ fn what_is_no_base64_is_named_and_the_exchange_goes_on() {
     assert_reply(&refused, &[501], &["base64"]);
     let mut session = exchange.finish().unwrap();
     session.log_in().unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_empty_token_is_refused() {
 }
 
 #[test]
-fn adat_comes_after_auth() {
+fn adat_before_auth_is_refused() {
     let site = Site::new(&[]);
     let mut control = Control::greeted(site.fixture.address()).unwrap();
     let refused = control.command("ADAT FgMBAAA=").unwrap();
@@ -113,15 +113,15 @@ fn adat_comes_after_auth() {
     session.log_in().unwrap();
     let refused = session.command("ADAT FgMBAAA=").unwrap();
     assert_reply(&refused, &[503], &["AUTH"]);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn auth_begins_the_exchange_anew_and_comes_once() {
+fn auth_restarts_the_exchange_and_is_refused_after_it() {
     let site = Site::new(&[]);
     let mut exchange = begin(&site);
     assert_eq!(exchange.step().unwrap().code, 335);
-    // The tokens of the first exchange mean nothing in the second.
+    // Tokens of the first exchange are invalid in the second.
     exchange.control().must("AUTH GSSAPI", 334).unwrap();
     let refused = exchange.verdict().unwrap();
     assert_reply(&refused, &[535], &["Authentication failed"]);
@@ -133,11 +133,11 @@ fn auth_begins_the_exchange_anew_and_comes_once() {
     session.log_in().unwrap();
     let refused = session.command("AUTH GSSAPI").unwrap();
     assert_reply(&refused, &[503], &["once"]);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn protected_commands_come_after_the_exchange() {
+fn protected_commands_before_the_exchange_are_refused() {
     let site = Site::new(&[]);
     let mut control = Control::greeted(site.fixture.address()).unwrap();
     for command in ["ENC", "MIC", "CONF"] {
@@ -150,11 +150,11 @@ fn protected_commands_come_after_the_exchange() {
     assert_reply(&refused, &[503, 530], &[]);
     let mut session = exchange.finish().unwrap();
     session.log_in().unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn lines_of_one_mebibyte_are_refused_and_take_no_memory() {
+fn lines_of_one_mebibyte_are_refused_and_allocate_no_memory() {
     let site = Site::new(&[]);
     site.serves();
     let server = ProcessTree::of(site.fixture.server.pid());
@@ -171,11 +171,11 @@ fn lines_of_one_mebibyte_are_refused_and_take_no_memory() {
     );
     let mut session = exchange.finish().unwrap();
     session.log_in().unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn the_longest_lines_are_refused_a_few_times_only() {
+fn repeated_long_lines_end_the_session() {
     let site = Site::new(&["--max-login-attempts", "3"]);
     let mut exchange = begin(&site);
     let line = format!("ADAT {}", "A".repeat(60_000));

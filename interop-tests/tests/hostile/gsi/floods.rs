@@ -1,4 +1,4 @@
-//! Many unfinished and many failing handshakes.
+//! Many unfinished and failing handshakes.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -10,13 +10,13 @@ use gridhaul_interop::support::usage::{ProcessTree, raise_descriptor_limit};
 use super::Site;
 use crate::fixture::{assert_reply, wait_until};
 
-/// Where those come from who do not mean well.
+/// The addresses of hostile clients.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// What an exchange that waits may hold in the server, in bytes.
+/// The allowed memory of a waiting exchange in the server, in bytes.
 const EXCHANGE: u64 = 256 << 10;
 
-/// An exchange of which only so many tokens are sent.
+/// An exchange of which only this number of tokens are sent.
 fn half_finished(
     site: &Site,
     from: Ipv4Addr,
@@ -32,7 +32,7 @@ fn half_finished(
     Ok(exchange)
 }
 
-/// A login from an address, on a connection that is made for it.
+/// A login from this address, on a new connection.
 fn log_in_from(site: &Site, from: Ipv4Addr) -> io::Result<GsiControl> {
     let mut control = Control::connect_from(from, site.fixture.address())?;
     control.reply()?;
@@ -42,9 +42,9 @@ fn log_in_from(site: &Site, from: Ipv4Addr) -> io::Result<GsiControl> {
 }
 
 #[test]
-fn a_thousand_half_finished_handshakes_keep_nobody_out() {
+fn a_thousand_half_finished_handshakes_do_not_block_logins() {
     raise_descriptor_limit();
-    // They wait for as long as this test likes, so there must be room before login for all of them.
+    // All of them stay open during the test, so the limit of connections before login must be high enough.
     let site = Site::new(&["--max-startups", "1100:30:1100"]);
     let alice = site.alice();
     site.serves();
@@ -53,10 +53,10 @@ fn a_thousand_half_finished_handshakes_keep_nobody_out() {
     let memory = server.peak_memory();
     let mut waiting = Vec::new();
     for index in 0..1000_u32 {
-        // No more from one address than it may have under way.
+        // No more from one address than the limit of concurrent handshakes.
         let last = u8::try_from(index / 125).unwrap();
         let from = Ipv4Addr::new(127, 0, 1, last + 1);
-        // The last stage costs the server a key.
+        // In the last stage the server makes a key.
         let tokens = match index {
             _ if index % 25 == 0 => 3,
             _ => (index % 3) as usize,
@@ -72,17 +72,17 @@ fn a_thousand_half_finished_handshakes_keep_nobody_out() {
         (server.peak_memory() - memory) / 1000
     );
     site.serves();
-    // One of the thousand was only slow.
+    // One of the thousand continues and must succeed.
     let mut session = waiting.swap_remove(500).finish().unwrap();
     session.log_in().unwrap();
     drop(waiting);
     drop(session);
     site.serves();
-    site.gave_back(before);
+    site.usage_returns_to(before);
 }
 
 #[test]
-fn a_handshake_that_is_not_finished_in_time_is_ended() {
+fn an_unfinished_handshake_times_out() {
     let site = Site::new(&["--login-timeout", "3"]);
     let alice = site.alice();
     site.serves();
@@ -94,12 +94,12 @@ fn a_handshake_that_is_not_finished_in_time_is_ended() {
         let replies = exchange.control().until_closed().unwrap();
         assert_reply(&replies[0], &[421], &["login|log in|timeout"]);
     }
-    site.gave_back(before);
+    site.usage_returns_to(before);
     site.serves();
 }
 
 #[test]
-fn one_address_has_so_many_handshakes_under_way() {
+fn concurrent_handshakes_of_one_address_are_limited() {
     let site = Site::new(&["--max-handshakes-per-address", "3"]);
     let alice = site.alice();
     let mut waiting: Vec<Exchange> = (0..3)
@@ -129,7 +129,7 @@ fn an_address_whose_handshakes_fail_is_refused_and_others_are_not() {
     assert_eq!(verdicts[5..], [431; 5]);
     site.logged(&["authentication failed", "127.0.0.2", "TLS record"]);
     site.logged(&["authentication failed", "127.0.0.2", "have failed"]);
-    // It may mean well by now, but that cannot be known; with TLS neither.
+    // The penalty also refuses valid handshakes, and those of TLS.
     assert!(log_in_from(&site, ELSEWHERE).is_err());
     let mut control = Control::connect_from(ELSEWHERE, site.fixture.address()).unwrap();
     control.reply().unwrap();
@@ -156,7 +156,7 @@ fn refused_handshakes_cost_no_signatures() {
         server.processor_time() - before
     };
     let refused = cost(ELSEWHERE, 431);
-    // Broken off after the server's first answer; each counts when it ends. So many of them would have a penalty.
+    // Aborted after the server's first reply; each counts as a failure when it ends. This number would cause a penalty.
     let arguments = ["--max-failed-handshakes", "1000"];
     let site = Site::new(&[&arguments[..], &["--penalty-exempt", "127.0.0.2"]].concat());
     let server = ProcessTree::of(site.fixture.server.pid());
@@ -173,7 +173,7 @@ fn refused_handshakes_cost_no_signatures() {
 }
 
 #[test]
-fn what_fails_leaves_nothing_behind() {
+fn failed_handshakes_leak_no_resources() {
     let site = Site::new(&["--max-failed-handshakes", "1000", "--data-timeout", "1"]);
     let (alice, bob) = (site.alice(), site.user(UserKind::Second));
     site.serves();
@@ -185,12 +185,12 @@ fn what_fails_leaves_nothing_behind() {
         let mut session = site.session();
         let port = session.passive().unwrap();
         session.send_line("RETR hello.txt").unwrap();
-        // The server closes before the handshake is done at our end, or after.
+        // The server closes the connection before or after our end has finished the handshake.
         let _ = bob.authenticate(connect_data(port).unwrap(), End::Connector);
         assert!(session.dialogue().unwrap().last.code >= 400);
         session.control().send_line("ENC AAAA").unwrap();
         session.control().until_closed().unwrap();
     }
     site.serves();
-    site.gave_back(before);
+    site.usage_returns_to(before);
 }

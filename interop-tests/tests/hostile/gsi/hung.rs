@@ -1,4 +1,4 @@
-//! An account whose files hang costs the others nothing.
+//! An account whose files hang does not affect others.
 
 use std::fs;
 use std::thread;
@@ -31,14 +31,14 @@ pub(super) fn descendants(top: i32) -> Vec<i32> {
     names.filter(is_beneath).collect()
 }
 
-/// The process that acts for an account, stopped until this is dropped: it stands for a file system that hangs.
+/// The broker of an account, stopped until this is dropped: it simulates a file system that hangs.
 struct Stopped(Pid);
 
 impl Stopped {
     fn only_broker(server: u32) -> Self {
         let server = i32::try_from(server).unwrap();
         let found = descendants(server);
-        // The server has other processes beside brokers.
+        // The server also has processes that are no brokers.
         let is_broker = |pid: &i32| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm"));
             name.is_ok_and(|name| name.trim_end() == "gridhaul-broker")
@@ -62,7 +62,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn an_account_whose_files_hang_does_not_keep_others_out() {
+fn an_account_whose_files_hang_does_not_block_others() {
     let site = Site::new(&["--file-threads", "8"]);
     if !site.pki.accounts().differ() {
         eprintln!("only root can act for other accounts");

@@ -1,8 +1,8 @@
-//! Users with certificates, and those who must not get in.
+//! Attacks on sessions of users with certificates.
 //!
-//! Whose certificates are refused is in the table of cases, with real clients. Here are those who break
-//! the protocol: they send tokens that no client makes, or none, and they connect where another peer is
-//! expected.
+//! The table of cases covers refused certificates, with real clients. These clients violate
+//! the protocol: they send invalid tokens or none, and they connect to data ports that expect another
+//! peer.
 
 mod channels;
 mod confined;
@@ -33,7 +33,7 @@ impl Site {
     fn new(arguments: &[&str]) -> Self {
         let pki = Pki::shared().unwrap();
         let fixture = Fixture::launch(Kind::Gridhaul, |launch: Launch| {
-            // Each server would begin with the making of RSA keys, which takes longer than most tests.
+            // Otherwise each server would start by making RSA keys, which takes longer than most tests.
             let launch = launch.gsi(pki).arg("--delegation-keys").arg("ec");
             arguments
                 .iter()
@@ -67,20 +67,20 @@ impl Site {
         GsiControl::logged_in(self.fixture.address(), &self.alice()).unwrap()
     }
 
-    /// The server lets Alice in, and she gets a file.
+    /// Checks that the server still works: Alice logs in and gets a file.
     #[track_caller]
     fn serves(&self) {
-        self.goes_on(&mut self.session());
+        self.session_works(&mut self.session());
     }
 
-    /// The session still works: Alice gets a file.
+    /// Checks that the session still works: Alice gets a file.
     #[track_caller]
-    fn goes_on(&self, session: &mut GsiControl) {
+    fn session_works(&self, session: &mut GsiControl) {
         session.must("MODE S", 200).unwrap();
         assert_eq!(session.get(HELLO.0).unwrap(), HELLO.1);
     }
 
-    /// The server has logged a line with all these words.
+    /// Checks that the server logs a line with all these words.
     #[track_caller]
     fn logged(&self, words: &[&str]) {
         let has_all = |line: &str| words.iter().all(|word| line.contains(word));
@@ -93,9 +93,9 @@ impl Site {
         ProcessTree::of(self.fixture.server.pid()).usage()
     }
 
-    /// Nothing of what came since `before` is left open.
+    /// Checks that the resource usage returns to `before`.
     #[track_caller]
-    fn gave_back(&self, before: Usage) {
+    fn usage_returns_to(&self, before: Usage) {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let now = self.usage();

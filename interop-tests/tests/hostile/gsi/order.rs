@@ -1,7 +1,7 @@
-//! Records in their order: replies, markers and commands while bytes move.
+//! The order of records: replies, markers and commands during a transfer.
 //!
-//! A client whose next token is not the next one that the server made cannot open it, so each reply that
-//! is read here is proof of its place.
+//! A client can only decrypt tokens in the order in which the server made them, so each reply that
+//! is read here proves its position.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use gridhaul_interop::raw::{Block, End, TIMEOUT, connect_data, write_block};
 use super::Site;
 use crate::fixture::{STALL, assert_reply, pattern};
 
-/// Commands that are answered during a transfer, at least.
+/// The minimum number of replies during a transfer.
 const ASKED: usize = 200;
 
 #[test]
@@ -29,7 +29,7 @@ fn replies_and_markers_during_an_upload_are_in_order() {
         .alice()
         .authenticate(connect_data(port).unwrap(), End::Connector)
         .unwrap();
-    // What comes before is not sure to be answered during the transfer.
+    // Earlier commands may get their replies before the transfer.
     assert_reply(&session.reply().unwrap(), &[150], &[]);
     let part = pattern(1000);
     let (mut parts, mut markers) = (0, HashMap::from([(111, 0), (112, 0)]));
@@ -56,7 +56,7 @@ fn replies_and_markers_during_an_upload_are_in_order() {
     channel.write_all(&Block::end_of_file(1).bytes()).unwrap();
     assert_eq!(session.dialogue().unwrap().last.code, 226);
     assert!(site.fixture.content("up") == part.repeat(parts));
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn pipelined_commands_during_a_download_are_answered_in_order() {
         }
     }
     assert_eq!(reader.join().unwrap() + 1000, 64 << 20);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn abor_in_a_token_ends_a_transfer() {
         assert_reply(&session.dialogue().unwrap().last, &[426], &["abort"]);
         assert_reply(&session.reply().unwrap(), &[225, 226], &["abort"]);
         drop(channel);
-        site.goes_on(&mut session);
+        site.session_works(&mut session);
     }
 }
 
@@ -125,5 +125,5 @@ fn abor_in_clear_does_not_end_a_transfer() {
     assert_eq!(length, 64 << 20);
     let codes = [session.dialogue().unwrap(), session.dialogue().unwrap()].map(|it| it.last.code);
     assert!(codes == [226, 533] || codes == [533, 226], "{codes:?}");
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }

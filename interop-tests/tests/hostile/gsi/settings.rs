@@ -1,4 +1,4 @@
-//! Forbidden or meaningless accounts, credentials and levels of protection.
+//! Forbidden or invalid accounts, credentials and protection levels.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -35,12 +35,12 @@ fn an_account_that_is_not_the_users_is_refused_by_name() {
         site.logged(&["login failed", "127.0.0.1", account, subject]);
         assert_reply(&session.command("PASV").unwrap(), &[530], &[]);
         session.log_in().unwrap();
-        site.goes_on(&mut session);
+        site.session_works(&mut session);
     }
 }
 
 #[test]
-fn a_password_does_not_make_up_for_a_missing_map() {
+fn a_password_does_not_replace_a_missing_mapping() {
     let site = Site::new(&[]);
     let unmapped = Identity::of(site.pki, &site.pki.bad(BadKind::Unmapped).credential).unwrap();
     let control = Control::greeted(site.fixture.address()).unwrap();
@@ -65,13 +65,13 @@ fn a_password_does_not_make_up_for_a_missing_map() {
 }
 
 #[test]
-fn what_only_the_server_reaches_is_no_destination() {
+fn addresses_that_only_the_server_reaches_are_refused() {
     let site = Site::new(&DATA_TIMEOUT);
     let mut session = site.session();
     session.must("DCAU N", 200).unwrap();
     session.must("MODE E", 200).unwrap();
     for line in [
-        // Where the machines of a cloud are told their secrets.
+        // The metadata service of cloud providers.
         "PORT 169,254,169,254,31,144",
         "EPRT |1|169.254.169.254|8080|",
         "EPRT |2|::ffff:169.254.169.254|8080|",
@@ -94,11 +94,11 @@ fn what_only_the_server_reaches_is_no_destination() {
         assert_reply(&refused, &[425], &[]);
     }
     session.must("DCAU A", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn the_servers_sockets_are_not_for_clients_to_place() {
+fn clients_cannot_bind_the_servers_sockets() {
     let site = Site::new(&[]);
     let mut session = site.session();
     session.must("DCAU N", 200).unwrap();
@@ -120,16 +120,16 @@ fn the_servers_sockets_are_not_for_clients_to_place() {
             .command(&format!("SITE SETNETSTACK {stack}"))
             .unwrap();
         assert_reply(&refused, &[500], &["the administrator lets no client set"]);
-        // What was refused has changed nothing.
+        // The refused command has not changed the setting.
         let port = session.passive().unwrap();
         assert!(port.ip().is_loopback(), "{port}");
     }
     session.must("DCAU A", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn levels_of_protection_that_are_none_are_refused() {
+fn unsupported_protection_levels_are_refused() {
     let site = Site::new(&[]);
     let mut session = site.session();
     for (line, codes) in [
@@ -150,18 +150,18 @@ fn levels_of_protection_that_are_none_are_refused() {
     ] {
         assert_reply(&session.command(line).unwrap(), codes, &[]);
     }
-    // Nothing of it has changed anything.
-    site.goes_on(&mut session);
+    // The refused commands have not changed any setting.
+    site.session_works(&mut session);
     session.must("DCAU N", 200).unwrap();
     session.must("PROT P", 200).unwrap();
     assert_reply(&session.command("PASV").unwrap(), &[536], &["DCAU"]);
     session.must("PROT C", 200).unwrap();
     session.must("DCAU A", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn a_credential_for_data_must_be_one() {
+fn invalid_dcsc_credentials_are_refused() {
     let site = Site::new(&[]);
     let mut session = site.session();
     let user = site.pki.user(UserKind::Plain);
@@ -187,12 +187,12 @@ fn a_credential_for_data_must_be_one() {
     for line in ["DCSC", "DCSC X", "DCSC P", "DCSC P ****", "DCSC X AAAA"] {
         assert_reply(&session.command(line).unwrap(), &[500, 501, 504], &[]);
     }
-    // The delegated credential is still the one that counts.
-    site.goes_on(&mut session);
+    // The delegated credential is still in use.
+    site.session_works(&mut session);
 }
 
 #[test]
-fn a_credential_for_data_that_has_expired_is_named() {
+fn an_expired_dcsc_credential_is_refused() {
     let site = Site::new(&[]);
     let mut session = site.session();
     let expired = fs::read(&site.pki.bad(BadKind::ProxyExpired).credential).unwrap();
@@ -206,11 +206,11 @@ fn a_credential_for_data_that_has_expired_is_named() {
     }
     site.logged(&["a credential cannot be used", "expired"]);
     assert_reply(&session.command("DCSC D").unwrap(), &[200, 250], &[]);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn without_a_delegated_credential_data_is_authenticated_by_none() {
+fn without_a_delegated_credential_data_authentication_fails() {
     let site = Site::new(&DATA_TIMEOUT);
     let control = Control::greeted(site.fixture.address()).unwrap();
     let mut session = Exchange::begin_without_delegation(control, &site.alice())

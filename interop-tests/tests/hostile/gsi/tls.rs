@@ -1,4 +1,4 @@
-//! `AUTH TLS` and what is put around it.
+//! `AUTH TLS`, and clear text before, within and instead of TLS.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ fn fixture() -> (Fixture, &'static Pki) {
 }
 
 #[test]
-fn commands_behind_auth_tls_are_not_taken_for_protected_ones() {
+fn commands_pipelined_after_auth_tls_are_not_protected() {
     let (fixture, _) = fixture();
     let mut control = Control::greeted(fixture.address()).unwrap();
     control
@@ -32,11 +32,11 @@ fn commands_behind_auth_tls_are_not_taken_for_protected_ones() {
         .unwrap();
     let refused = control.reply().unwrap();
     assert_reply(&refused, &[503], &["AUTH TLS"]);
-    // There is no TLS, and so they are what they look like: commands in clear.
+    // Without a TLS handshake they are commands in clear text.
     assert_reply(&control.reply().unwrap(), &[331], &[]);
     assert_reply(&control.reply().unwrap(), &[230], &[]);
     control.must("TYPE I", 200).unwrap();
-    fixture.goes_on(&mut control);
+    fixture.session_works(&mut control);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn commands_in_place_of_a_handshake_end_the_session() {
     control
         .send(b"USER anonymous\r\nPASS x\r\nMKD made\r\n")
         .unwrap();
-    // An alert comes, which is no reply.
+    // The server sends a TLS alert, which is no reply.
     let _ = control.until_closed();
     let logged = |line: &str| line.contains("authentication failed") && line.contains("127.0.0.1");
     wait_until("the failure is in the log", || {
@@ -79,7 +79,7 @@ fn a_channel_is_protected_once() {
 }
 
 #[test]
-fn what_comes_in_clear_into_tls_ends_the_session() {
+fn clear_text_within_tls_ends_the_session() {
     let (fixture, pki) = fixture();
     let alice = Identity::user(pki, UserKind::Plain).unwrap();
     let control = Control::greeted(fixture.address()).unwrap();
@@ -91,7 +91,7 @@ fn what_comes_in_clear_into_tls_ends_the_session() {
         .socket()
         .write_all(b"MKD made\r\n")
         .unwrap();
-    // An alert may come first, which is no reply.
+    // The server may send a TLS alert first, which is no reply.
     let _ = session.control().until_closed();
     assert!(!fixture.root().join("made").exists());
     fixture.serves();

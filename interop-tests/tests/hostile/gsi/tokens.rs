@@ -1,4 +1,4 @@
-//! Commands in tokens that are repeated, out of order, changed or cut, or in none at all.
+//! Commands in tokens that are replayed, out of order, modified or truncated, and commands without a token.
 
 use gridhaul_interop::UserKind;
 use gridhaul_interop::raw::GsiControl;
@@ -6,8 +6,8 @@ use gridhaul_interop::raw::GsiControl;
 use super::Site;
 use crate::fixture::assert_reply;
 
-/// The server ends a session that sent what it cannot believe, says so in clear, logs who it was, and
-/// goes on.
+/// Checks that the server ends a session after an invalid token with a clear-text reply, logs the user, and
+/// still works.
 #[track_caller]
 fn ends(site: &Site, session: &mut GsiControl) {
     let replies = session.control().until_closed().unwrap();
@@ -42,11 +42,11 @@ fn a_command_without_protection_is_refused() {
         "127.0.0.1",
         site.subject(UserKind::Plain),
     ]);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
-fn a_token_is_taken_once() {
+fn a_replayed_token_is_refused() {
     let site = Site::new(&[]);
     let mut session = site.session();
     let token = session.seal("NOOP").unwrap();
@@ -57,7 +57,7 @@ fn a_token_is_taken_once() {
 }
 
 #[test]
-fn a_token_is_taken_in_its_turn() {
+fn a_token_out_of_order_is_refused() {
     let site = Site::new(&[]);
     let mut session = site.session();
     let _first = session.seal("MKD first").unwrap();
@@ -79,9 +79,9 @@ fn a_token_of_another_session_is_refused() {
 }
 
 #[test]
-fn a_token_with_one_other_bit_is_refused() {
+fn a_token_with_a_flipped_bit_is_refused() {
     let site = Site::new(&[]);
-    // The length of the record, what is encrypted, and what proves it.
+    // Bits of the record's length, of the ciphertext, and of the authentication tag.
     for index in [4, 7, usize::MAX] {
         let mut session = site.session();
         let mut token = session.seal("MKD changed").unwrap();
@@ -94,7 +94,7 @@ fn a_token_with_one_other_bit_is_refused() {
 }
 
 #[test]
-fn a_token_that_is_cut_is_refused() {
+fn a_truncated_token_is_refused() {
     let site = Site::new(&[]);
     for left in [1, 5, 20] {
         let mut session = site.session();
@@ -105,7 +105,7 @@ fn a_token_that_is_cut_is_refused() {
 }
 
 #[test]
-fn a_token_without_a_command_is_an_error_and_no_end() {
+fn a_token_without_a_command_is_an_error_and_the_session_continues() {
     let site = Site::new(&[]);
     let mut session = site.session();
     for line in ["ENC", "ENC ", "ENC ****"] {
@@ -113,7 +113,7 @@ fn a_token_without_a_command_is_an_error_and_no_end() {
         assert_reply(&session.reply().unwrap(), &[500, 501], &[]);
     }
     assert_reply(&session.command("").unwrap(), &[500, 501], &[]);
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn two_commands_in_one_token_are_not_two_commands() {
     for name in ["one", "two"] {
         assert!(!site.fixture.root().join(name).exists());
     }
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn line_ends_in_a_name_cannot_forge_a_reply() {
         "SIZE a\r\n226 forged",
         "MKD a\r\n226 forged",
     ] {
-        // More than one reply in the tokens of one is an error of the reader.
+        // The parser reports more than one reply as an error.
         assert!(session.command(line).unwrap().code >= 500, "{line:?}");
     }
     session.must("NOOP", 200).unwrap();
-    site.goes_on(&mut session);
+    site.session_works(&mut session);
 }
