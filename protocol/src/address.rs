@@ -1,8 +1,7 @@
 //! Addresses of data channels, in commands and in replies.
 //!
-//! There are two ways to write one: six numbers (`PORT`, `227`; RFC 959 4.1.2), for IPv4 only, and
-//! `|protocol|address|port|` (`EPRT`; RFC 2428 2). Whether an address may be connected to is not asked
-//! here.
+//! There are two forms: six numbers (`PORT`, `227`; RFC 959 4.1.2), for IPv4 only, and `|protocol|address|port|` (`EPRT`;
+//! RFC 2428 2). The caller decides whether an address may be connected to.
 
 mod passive;
 
@@ -61,7 +60,7 @@ impl Family {
 pub struct StripeAddresses(Vec<SocketAddr>);
 
 impl StripeAddresses {
-    /// The most stripes that are dealt with.
+    /// The most stripes that are supported.
     pub const MAX: usize = 64;
 
     /// Takes addresses, or `None` if there are none or more than [`Self::MAX`].
@@ -86,7 +85,7 @@ impl From<SocketAddr> for StripeAddresses {
 /// Why an address of a command cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// The text is no address, or its port is 0.
+    /// The text is not an address, or its port is 0.
     #[error("not an address with a port")]
     Syntax,
     /// The network protocol is neither IPv4 nor IPv6.
@@ -98,7 +97,7 @@ pub enum AddressError {
 ///
 /// # Errors
 ///
-/// When it is anything else, or the port is 0.
+/// When the text has another form, or the port is 0.
 pub fn parse_host_port(text: &[u8]) -> Result<SocketAddrV4, AddressError> {
     match host_port(text) {
         Ok(([], address)) => Ok(address),
@@ -117,7 +116,7 @@ pub fn format_host_port(address: SocketAddrV4) -> String {
 ///
 /// # Errors
 ///
-/// When it is anything else, or the port is 0.
+/// When the text has another form, or the port is 0.
 pub fn parse_extended(text: &[u8]) -> Result<SocketAddr, AddressError> {
     socket_address(&fields(text).ok_or(AddressError::Syntax)?)
 }
@@ -128,7 +127,7 @@ pub fn format_extended(address: SocketAddr) -> String {
     format!("|{family}|{}|{}|", address.ip(), address.port())
 }
 
-/// Reads an address of `SPOR` or of a `SPAS` reply, which may be written in either way.
+/// Reads an address of `SPOR` or of a `SPAS` reply, in either form.
 pub(crate) fn parse_stripe(text: &[u8]) -> Result<SocketAddr, AddressError> {
     if text.first().is_some_and(u8::is_ascii_digit) {
         parse_host_port(text).map(SocketAddr::V4)
@@ -137,7 +136,7 @@ pub(crate) fn parse_stripe(text: &[u8]) -> Result<SocketAddr, AddressError> {
     }
 }
 
-/// Writes an address for `SPOR` in the way that most servers know.
+/// Writes an address for `SPOR` in the form that most servers support.
 pub(crate) fn format_stripe(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(address) => format_host_port(address),
@@ -157,14 +156,14 @@ fn host_port(input: &[u8]) -> IResult<&[u8], SocketAddrV4> {
     .parse(input)
 }
 
-/// The pieces of `|protocol|address|port|`.
+/// The fields of `|protocol|address|port|`.
 struct Fields<'a> {
     family: &'a [u8],
     address: &'a [u8],
     port: u16,
 }
 
-/// Cuts at the delimiter, which is whatever comes first (RFC 2428 2).
+/// Splits at the delimiter, which is the first byte (RFC 2428 2).
 fn fields(text: &[u8]) -> Option<Fields<'_>> {
     let (&delimiter, rest) = text.split_first()?;
     let mut fields = rest.split(|&byte| byte == delimiter);

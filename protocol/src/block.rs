@@ -1,6 +1,6 @@
-//! MODE E blocks: the header codec and the account of ends (GFD.20 3.4).
+//! MODE E blocks: the header codec and the count of EODs (GFD.20 3.4).
 //!
-//! Nothing is read or written here, and whether blocks overlap or a file is complete is not asked.
+//! The caller does the I/O, and checks whether blocks overlap and whether a file is complete.
 
 mod ends;
 
@@ -8,13 +8,13 @@ use crate::ranges::MAX_OFFSET;
 
 pub use ends::{EndOfDataCount, EodError};
 
-/// How long a block header is on the wire.
+/// The length of a block header on the wire.
 pub const HEADER_BYTES: usize = 17;
 
-/// How many data connections an EOF may announce.
+/// The most data connections that an EOF may announce.
 pub const MAX_EODS: u64 = 4096;
 
-/// How long the payload of a restart-marker block may be, in bytes.
+/// The longest payload of a restart-marker block, in bytes.
 pub const MAX_MARKER_BYTES: u64 = 64 * 1024;
 
 /// The descriptor bits of a header.
@@ -35,7 +35,7 @@ impl Descriptor {
     /// The sender closes the connection after this block.
     pub const CLOSE: Self = Self(0x04);
 
-    /// Bits that no specification gives a meaning.
+    /// Bits that no specification defines.
     const UNUSED: Self = Self(0x03);
 
     /// Whether all bits of `other` are set.
@@ -52,14 +52,14 @@ impl std::ops::BitOr for Descriptor {
     }
 }
 
-/// A header as it is on the wire.
+/// The fields of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What kind of block it is.
+    /// The kind of block.
     pub descriptor: Descriptor,
-    /// How many bytes follow.
+    /// The length of the payload in bytes.
     pub count: u64,
-    /// Where they belong, or the number of EODs.
+    /// The file offset of the payload, or the number of EODs.
     pub offset: u64,
 }
 
@@ -82,7 +82,7 @@ impl Header {
         bytes
     }
 
-    /// The header that these bytes are.
+    /// Decodes a header.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Self {
         let number = |from: usize| {
             let mut field = [0; 8];
@@ -97,25 +97,25 @@ impl Header {
     }
 }
 
-/// What a header means.
+/// The meaning of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Block {
     /// Bytes of the file.
     Data {
-        /// Where they belong.
+        /// Their offset in the file.
         offset: u64,
-        /// How many there are; may be 0.
+        /// Their number; may be 0.
         count: u64,
-        /// They are the last on this connection.
+        /// They are the last bytes on this connection.
         end_of_data: bool,
         /// The sender closes the connection.
         close: bool,
     },
-    /// The number of EODs is known; no payload.
+    /// The number of EODs to expect; no payload.
     EndOfFile {
-        /// How many connections will say EOD.
+        /// The number of connections that will send EOD.
         eods: u64,
-        /// This one says it with the same block.
+        /// This block is an EOD too.
         end_of_data: bool,
         /// The sender closes the connection.
         close: bool,
@@ -125,17 +125,17 @@ pub enum Block {
         /// The sender closes the connection.
         close: bool,
     },
-    /// A restart marker of the sender; its payload is to be skipped.
+    /// A restart marker of the sender. Skip its payload.
     RestartMarker {
-        /// How long the payload is, in bytes.
+        /// The length of the payload in bytes.
         count: u64,
     },
 }
 
-/// A header that cannot be.
+/// An invalid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
-    /// Bits without a meaning.
+    /// Undefined bits are set.
     #[error("the descriptor 0x{0:02x} has bits without a meaning")]
     UnknownBits(u8),
     /// The block lies past the largest file offset.
@@ -148,28 +148,28 @@ pub enum BlockError {
         /// The count field.
         count: u64,
     },
-    /// The sender does not trust its own block.
+    /// The sender suspects errors in the block.
     #[error("the sender marks the block as suspect; send the file again")]
     Suspect,
-    /// An EOF with a number of EODs that cannot be.
+    /// An EOF with an invalid number of EODs.
     #[error("EOF announces the end of {0} data connections; it may announce 1 to {MAX_EODS}")]
     EodCount(u64),
-    /// A restart marker that is the end of something, too: the end of its payload is undefined.
+    /// A restart marker with EOD or EOF: GFD.20 does not define its payload.
     #[error(
         "the descriptor 0x{0:02x} joins a restart marker with the end of the data or of the file"
     )]
     MarkerAtEnd(u8),
-    /// A restart marker without measure.
+    /// A restart marker that is too long.
     #[error("a restart marker of {0} bytes; at most {MAX_MARKER_BYTES} are accepted")]
     MarkerTooLong(u64),
 }
 
 impl Block {
-    /// Reads the meaning of a header.
+    /// Interprets a header.
     ///
     /// # Errors
     ///
-    /// When it has none, or one that no file could follow.
+    /// When it is invalid.
     pub fn parse(header: Header) -> Result<Self, BlockError> {
         let Header {
             descriptor,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn all_kinds_of_blocks_are_known() {
+    fn all_kinds_of_blocks_are_read() {
         assert_eq!(parse(0x00, 0, 500), Ok(data(500, 0)));
         assert_eq!(parse(0x80, 10, 0), Ok(data(0, 10)));
         assert_eq!(parse(0x08, 0, 0), Ok(Block::EndOfData { close: false }));
@@ -275,7 +275,7 @@ mod tests {
             close: false,
         };
         assert_eq!(parse(0x08, 10, 5), Ok(last));
-        // The count of an EOF block means nothing.
+        // The count of an EOF block is ignored.
         for count in [0, 17, u64::MAX] {
             let end = Block::EndOfFile {
                 eods: 4,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_cannot_be_are_refused() {
+    fn invalid_descriptors_are_refused() {
         assert_eq!(parse(0x01, 0, 0), Err(BlockError::UnknownBits(0x01)));
         assert_eq!(parse(0x4a, 0, 1), Err(BlockError::UnknownBits(0x4a)));
         assert_eq!(parse(0x20, 5, 0), Err(BlockError::Suspect));

@@ -1,9 +1,7 @@
-//! Facts of files, as `MLST`, `MLSD`, `MLSC` and `MLSR` tell them (RFC 3659 7).
+//! Facts of files, for `MLST`, `MLSD`, `MLSC` and `MLSR` (RFC 3659 7).
 //!
-//! A line of facts is `Type=file;Size=3; name`. The facts come first, each of them ended by `;`,
-//! then one space, then the name as it is. Names of files, owners and groups are bytes, in whatever
-//! encoding the server's file system has them. Which facts there are to tell is not decided here:
-//! no file is looked at.
+//! A line of facts is `Type=file;Size=3; name`: the facts, each terminated by `;`, one space, and the unchanged name. Names of
+//! files, owners and groups are bytes in the encoding of the server's file system. The caller supplies the facts.
 
 mod read;
 mod selection;
@@ -18,16 +16,16 @@ use jiff::Timestamp;
 pub use read::FactsError;
 pub use selection::{Fact, FactSelection};
 
-/// What is known of a file. What is `None` is not written.
+/// The facts of a file. `None` values are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileFacts<'a> {
-    /// `Type`: of the target, where a link was followed.
+    /// `Type`; of the target, if a link was followed.
     pub file_type: Option<FileType>,
-    /// `Modify`: when the content changed last. It is written in whole seconds.
+    /// `Modify`: the time of the last change of the content, written in whole seconds.
     pub modified: Option<Timestamp>,
     /// `Size`, in bytes.
     pub size: Option<u64>,
-    /// `Perm`: what the user of this session may do.
+    /// `Perm`: the rights of the session's user.
     pub permissions: Option<Permissions>,
     /// `UNIX.mode`: the permission bits, with set-uid, set-gid and sticky (`0o7777`).
     pub mode: Option<u32>,
@@ -41,14 +39,13 @@ pub struct FileFacts<'a> {
     pub gid: Option<u32>,
     /// `Unique`: equal for two paths of the same file.
     pub unique: Option<Unique<'a>>,
-    /// `UNIX.slink`: where the symbolic link leads that was followed; an absolute path, as the
-    /// client would name it.
+    /// `UNIX.slink`: the target of the symbolic link that was followed, as an absolute path of the session.
     pub link_target: Option<Cow<'a, [u8]>>,
     /// `X.count`: the number of entries of a directory, `.` and `..` included.
     pub entries: Option<u64>,
 }
 
-/// What kind of thing a name names.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// A regular file.
@@ -67,7 +64,7 @@ pub enum FileType {
     BlockDevice,
     /// A symbolic link that was not followed.
     Symlink,
-    /// Anything else.
+    /// Any other type.
     Other,
 }
 
@@ -84,7 +81,7 @@ impl FileType {
         Self::Other,
     ];
 
-    /// As globus-gridftp-server 13.24 names it.
+    /// The value of `Type`, as in globus-gridftp-server 13.24.
     fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -99,7 +96,7 @@ impl FileType {
         }
     }
 
-    /// Whether it is a directory, whichever.
+    /// Whether it is a directory, including `cdir` and `pdir`.
     pub fn is_directory(self) -> bool {
         matches!(
             self,
@@ -108,8 +105,7 @@ impl FileType {
     }
 }
 
-/// What may be done with a file or in a directory (RFC 3659 7.5.5), as far as its own permissions
-/// decide.
+/// The permitted operations on a file or in a directory (RFC 3659 7.5.5), by its own permission bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Permissions(u16);
 
@@ -122,7 +118,7 @@ impl Permissions {
     pub const READ: Self = Self(1 << 2);
     /// `c`: create files in the directory.
     pub const CREATE: Self = Self(1 << 3);
-    /// `f`: rename it; globus-gridftp-server says it of directories whose entries may be renamed.
+    /// `f`: rename it; globus-gridftp-server sets it for directories whose entries may be renamed.
     pub const RENAME: Self = Self(1 << 4);
     /// `m`: make directories in the directory.
     pub const MAKE_DIRECTORY: Self = Self(1 << 5);
@@ -149,7 +145,7 @@ impl Permissions {
         (b'd', Self::DELETE),
     ];
 
-    /// Of a regular file that may be read or written.
+    /// The permissions of a regular file.
     pub fn of_file(read: bool, write: bool) -> Self {
         let mut permissions = Self::default();
         if write {
@@ -161,7 +157,7 @@ impl Permissions {
         permissions
     }
 
-    /// Of a directory that may be listed, changed or entered.
+    /// The permissions of a directory.
     pub fn of_directory(read: bool, write: bool, search: bool) -> Self {
         let mut permissions = Self::default();
         if write {
@@ -177,7 +173,7 @@ impl Permissions {
         permissions
     }
 
-    /// Whether all of `other` is allowed.
+    /// Whether all of `other` are allowed.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -191,16 +187,16 @@ impl std::ops::BitOr for Permissions {
     }
 }
 
-/// What two names of one file have in common.
+/// The identity of a file, equal for all its names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Unique<'a> {
-    /// What the kernel knows it by; written as two hexadecimal numbers with a dash.
+    /// Device and inode, written as two hexadecimal numbers with a dash.
     Inode {
         /// The device.
         device: u64,
         /// The inode on the device.
         inode: u64,
     },
-    /// Whatever another server says.
+    /// Any text of another server.
     Token(Cow<'a, [u8]>),
 }

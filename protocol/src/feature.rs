@@ -1,4 +1,4 @@
-//! What a server can do: the answer to `FEAT` (RFC 2389 3).
+//! Features of a server: the reply to `FEAT` (RFC 2389 3).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::command::{AlgorithmName, Text};
 use crate::number::decimal;
 use crate::reply::Reply;
 
-/// One line of the answer.
+/// One line of the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Feature {
     /// `CKSM MD5:10;...`: the checksum algorithms. globus-gridftp-server 13.24 shows it only after
@@ -24,15 +24,15 @@ pub enum Feature {
     DataChannelContext,
     /// `LANG EN`: languages of replies.
     Languages(Text),
-    /// `DSI name-version`: what the storage is.
+    /// `DSI name-version`: the storage interface.
     Storage(Text),
     /// A feature that has no parameters.
     Simple(SimpleFeature),
-    /// A feature that is not known here, with its parameters.
+    /// Any other feature, with its parameters.
     Other(Text),
 }
 
-/// Features that are there or not.
+/// Features without parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SimpleFeature {
     /// `AUTHZ_ASSERT`.
@@ -63,7 +63,7 @@ pub enum SimpleFeature {
     Pbsz,
     /// `PROT` (RFC 4217 6).
     Prot,
-    /// `RADR`, and with it `RPSV`, `RSTR` and `RRTR`.
+    /// `RADR`, which includes `RPSV`, `RSTR` and `RRTR`.
     Radr,
     /// `SBUF` (GFD.20).
     Sbuf,
@@ -81,33 +81,31 @@ pub enum SimpleFeature {
     Whoami,
 }
 
-/// A checksum algorithm and how much the server likes it; of those that both know, clients take the one
-/// with the greatest number.
+/// A checksum algorithm and the server's preference. Clients use the algorithm with the greatest number that both support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChecksumPreference {
     /// The algorithm.
     pub algorithm: AlgorithmName,
-    /// The number.
+    /// The preference.
     pub preference: u32,
 }
 
 /// A fact of listings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactSupport {
-    /// Its name: neither empty nor with spaces, semicolons or stars.
+    /// Its name: not empty, without spaces, semicolons and stars.
     pub name: Text,
-    /// Whether listings show it now.
+    /// Whether listings show it at present.
     pub selected: bool,
 }
 
-/// The answer to `FEAT`.
+/// The reply to `FEAT`.
 pub fn reply(features: &[Feature]) -> Reply {
     let lines = features.iter().map(Feature::to_string);
     Reply::spaced(211, "Extensions supported", lines, "End.")
 }
 
-/// Reads the answer to `FEAT`. What cannot be read is left out; a server without features answers with
-/// one line, or with an error.
+/// Reads the reply to `FEAT`. Invalid lines are left out. A server without features replies with one line, or with an error.
 pub fn parse(reply: &Reply) -> Vec<Feature> {
     if reply.code() != 211 {
         return Vec::new();
@@ -117,7 +115,7 @@ pub fn parse(reply: &Reply) -> Vec<Feature> {
 }
 
 impl Feature {
-    /// Reads a line without the space that it begins with.
+    /// Reads a line without its leading space.
     fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?.trim();
         let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
@@ -249,7 +247,7 @@ impl FactSupport {
     }
 }
 
-/// Reads a list whose items each end in a semicolon; the last one may be missing.
+/// Reads a list with a semicolon after each item. The last semicolon may be missing.
 fn list<T>(text: &str, item: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let items = text.split(';').filter(|piece| !piece.is_empty());
     items.map(item).collect()
@@ -272,7 +270,7 @@ mod tests {
         ERET\r\n ESTO\r\n SPAS\r\n SPOR\r\n REST STREAM\r\n MDTM\r\n PASV AllowDelayed;\r\n211 End.\r\n";
 
     #[test]
-    fn the_recorded_answer_goes_in_and_out() {
+    fn the_recorded_reply_is_read_and_written() {
         let answer = ReplyDecoder::new().decode(&mut RECORDED.as_bytes());
         let features = parse(&answer.unwrap().unwrap());
         assert_eq!(features.len(), 23);
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn other_servers_write_otherwise() {
+    fn other_forms_of_other_servers_are_read() {
         let feature = |line: &str| Feature::parse(line.as_bytes()).unwrap();
         assert_eq!(feature("size"), Feature::Simple(SimpleFeature::Size));
         assert_eq!(feature("REST Stream"), Feature::RestStream);

@@ -1,11 +1,11 @@
 //! `HELP` and `SITE HELP`: every command with its syntax.
 //!
-//! The layout is that of globus-gridftp-server 13.24, in whose `SITE HELP` clients search for words. The
-//! same table gives the syntax that error replies name.
+//! The layout is that of globus-gridftp-server 13.24, because clients search its `SITE HELP` for words. Error replies quote the
+//! syntax from the same table.
 
 use crate::reply::Reply;
 
-/// The answer to `HELP` and `SITE HELP`, perhaps about one command (RFC 959 4.1.3).
+/// The reply to `HELP` and `SITE HELP`, optionally for one command (RFC 959 4.1.3).
 pub fn reply(topic: Option<&str>) -> Reply {
     let Some(topic) = topic else {
         return Reply::spaced(
@@ -20,7 +20,7 @@ pub fn reply(topic: Option<&str>) -> Reply {
         let lines = SITE_COMMANDS.iter().map(|(_, syntax)| syntax);
         return Reply::spaced(214, "Help for SITE:", lines, "End.");
     }
-    // `SITE HELP CHMOD` is a question about `SITE CHMOD`.
+    // `SITE HELP CHMOD` asks for `SITE CHMOD`.
     match entry(&topic).or_else(|| entry(&format!("SITE {topic}"))) {
         Some((_, syntax)) => Reply::spaced(214, format!("Help for {topic}:"), [syntax], "End."),
         None => Reply::new(502, format!("Unknown command '{topic}'.")),
@@ -37,7 +37,7 @@ pub(crate) fn entry(verb: &str) -> Option<(&'static str, &'static str)> {
         .copied()
 }
 
-/// Eight names to a line; the first of the four spaces before a name is that of an inner line.
+/// Eight names per line. The first of the four spaces before a name is that of an inner line.
 fn overview() -> impl Iterator<Item = String> {
     COMMANDS.chunks(8).map(|row| {
         let names: Vec<_> = row.iter().map(|(name, _)| format!("{name:<4}")).collect();
@@ -45,7 +45,7 @@ fn overview() -> impl Iterator<Item = String> {
     })
 }
 
-/// What `HELP` shows, in its order.
+/// The commands in the order of `HELP`.
 const COMMANDS: &[(&str, &str)] = &[
     ("ALLO", "ALLO <sp> size [<sp> R <sp> record-size]"),
     ("APPE", "APPE <sp> pathname"),
@@ -124,7 +124,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("ACCT", "ACCT <sp> account (not needed)"),
 ];
 
-/// Commands of RFC 2228, which the overview never showed.
+/// Commands of RFC 2228, which globus-gridftp-server does not show in the overview.
 const SECURITY_COMMANDS: &[(&str, &str)] = &[
     ("AUTH", "AUTH <sp> GSSAPI | TLS"),
     ("ADAT", "ADAT <sp> base64"),

@@ -1,8 +1,34 @@
-//! What the bytes of GridFTP mean.
+//! The wire format of GridFTP.
 //!
-//! Bytes in, values out, and the other way round: commands, replies, addresses, MODE E blocks, ranges,
-//! markers, listings, driver-stack strings, and the state that a session negotiates. Server and client
-//! use the same code. It has no sockets, files, clocks or threads: the caller passes the time in.
+//! Parsers and encoders for commands, replies, addresses, MODE E blocks, ranges, markers, listings and driver-stack strings, and
+//! the state that a session negotiates. Server and client use the same code. The crate has no sockets, files, clocks or
+//! threads: the caller passes bytes and the time.
+//!
+//! ```text
+//!   bytes ──> line ──> command ──> negotiated         what a client has set, and which command may come now
+//!                └──> reply ──> address, feature, marker
+//!   data channels: block (MODE E), facts and listing
+//!   shared values: ranges, path, time, stack, excerpt
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use gridhaul_protocol::command::Command;
+//! use gridhaul_protocol::line::LineDecoder;
+//! use gridhaul_protocol::reply::Reply;
+//!
+//! let mut input = &b"RETR a file\r\nNOSUCH\r\n"[..];
+//! let mut lines = LineDecoder::for_commands();
+//! let line = lines.decode(&mut input).expect("a complete line")?;
+//! let Command::Retr(path) = Command::parse(&line)? else { panic!() };
+//! assert_eq!(path.as_bytes(), b"a file");
+//!
+//! let line = lines.decode(&mut input).expect("a complete line")?;
+//! let reply: Reply = Command::parse(&line).expect_err("unknown").reply();
+//! assert_eq!(reply.code(), 500);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod address;
 pub mod block;

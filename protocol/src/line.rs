@@ -1,44 +1,42 @@
 //! Lines of the control channel: bytes in, lines out.
 //!
-//! Only CRLF ends a line: a lone LF, or a lone CR, belongs to a file name. A line is never longer than
-//! [`MAX_LINE_BYTES`]. What a line says is not asked here.
+//! Only CRLF ends a line: a single LF or CR belongs to a file name. A line is at most [`MAX_LINE_BYTES`] long.
 
 use std::mem;
 
-/// The longest line without its CRLF, in bytes. `DCSC` carries whole credentials, and globus-url-copy
-/// sends lines of 7 kB with it.
+/// The longest line without its CRLF, in bytes. `DCSC` contains a credential: globus-url-copy sends lines of 7 kB.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Cuts a stream into lines. Between two lines it holds no memory.
+/// Splits a stream into lines. Holds no memory between two lines.
 #[derive(Debug, Default)]
 pub struct LineDecoder {
-    /// The line so far, with its CR.
+    /// The line so far, including a CR.
     line: Vec<u8>,
-    /// What is wrong with the line so far; the rest of it is skipped.
+    /// The error of the present line; the rest of the line is skipped.
     fault: Option<LineError>,
-    /// The last byte was a CR, also in a line that is skipped.
+    /// The last byte was a CR; also tracked while skipping.
     after_carriage_return: bool,
     telnet: Telnet,
 }
 
-/// What is wrong with a line. The line is gone, and the next one is not affected.
+/// Why a line is invalid. It is dropped; the next line is not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     /// It is longer than [`MAX_LINE_BYTES`].
     #[error("the line is longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
-    /// There is a NUL in it.
+    /// It contains a NUL.
     #[error("there is a NUL byte in the line")]
     Nul,
 }
 
-/// What telnet sequences are to a decoder.
+/// The state of telnet decoding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Telnet {
-    /// Bytes like others: replies.
+    /// Telnet sequences are not decoded: replies.
     #[default]
     Off,
-    /// Taken out: commands.
+    /// Telnet sequences are removed: commands.
     Text,
     /// After IAC.
     Command,
@@ -47,15 +45,15 @@ enum Telnet {
 }
 
 const IAC: u8 = 255;
-/// The codes of telnet commands begin here (RFC 854, "TELNET command structure").
+/// The first code of a telnet command (RFC 854, "TELNET command structure").
 const FIRST_TELNET_COMMAND: u8 = 240;
 const WILL: u8 = 251;
 const DONT: u8 = 254;
 
 impl LineDecoder {
-    /// A decoder for what a client sends: telnet sequences are taken out, IAC IAC is one byte 255
-    /// (RFC 959 4.1.3 asks for them around `ABOR` and `STAT`). A byte 255 that no telnet command
-    /// follows is kept, since clients that do not know telnet send file names as they are.
+    /// A decoder for lines of a client: telnet sequences are removed, and IAC IAC becomes one byte 255 (RFC 959 4.1.3 requires
+    /// telnet sequences with `ABOR` and `STAT`). A byte 255 without a telnet command after it is kept, because clients without
+    /// telnet support send file names unchanged.
     pub fn for_commands() -> Self {
         Self {
             telnet: Telnet::Text,
@@ -63,13 +61,13 @@ impl LineDecoder {
         }
     }
 
-    /// A decoder for what a server sends: no byte but CR and LF has a meaning.
+    /// A decoder for lines of a server: only CR and LF are special.
     pub fn for_replies() -> Self {
         Self::default()
     }
 
-    /// Takes bytes off the front of `input` up to the end of a line, and returns the line without its
-    /// CRLF, or what is wrong with it. `None` is for "not yet": all of `input` is taken.
+    /// Consumes `input` up to the end of a line, and returns the line without its CRLF, or its error. `None`: the line is
+    /// incomplete, and all of `input` is consumed.
     pub fn decode(&mut self, input: &mut &[u8]) -> Option<Result<Vec<u8>, LineError>> {
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
@@ -89,15 +87,15 @@ impl LineDecoder {
         !self.line.is_empty() || self.fault.is_some()
     }
 
-    /// What has come of a line that is not whole, as another decoder can take it.
+    /// The incomplete line, encoded so that another decoder can continue with it.
     pub fn into_begun(self) -> Vec<u8> {
         let mut begun = Vec::new();
         if self.fault.is_some() {
-            // Wrong in any case.
+            // A NUL makes the line invalid for the other decoder too.
             begun.push(0);
             begun.extend(self.after_carriage_return.then_some(b'\r'));
         } else {
-            // What comes next is not known, so every byte that telnet could misread is doubled.
+            // The next byte is unknown, so every IAC is doubled.
             let doubled = |&byte: &u8| std::iter::repeat_n(byte, 1 + usize::from(byte == IAC));
             begun.extend(self.line.iter().flat_map(doubled));
         }
@@ -109,7 +107,7 @@ impl LineDecoder {
         begun
     }
 
-    /// Takes one byte off the network, and tells whether a line ended.
+    /// Consumes a byte from the network, and returns whether a line ended.
     fn take(&mut self, byte: u8) -> bool {
         match self.telnet {
             Telnet::Off => self.push(byte),
@@ -140,7 +138,7 @@ impl LineDecoder {
         }
     }
 
-    /// Takes one byte of text, and tells whether a line ended.
+    /// Consumes a byte of text, and returns whether a line ended.
     fn push(&mut self, byte: u8) -> bool {
         if byte == b'\n' && mem::take(&mut self.after_carriage_return) {
             self.line.pop();
@@ -165,10 +163,10 @@ impl LineDecoder {
     }
 }
 
-/// A command line as it goes over the network.
+/// Encodes a command line for the network.
 ///
-/// Of the bytes 255 only those are doubled that telnet would misread: globus-gridftp-server 13.24 does
-/// not undo it, so a name loses nothing there unless it has 255 before a byte of 240 or more.
+/// A byte 255 is doubled only before a byte that would make it a telnet command: globus-gridftp-server 13.24 does not undo the
+/// doubling, so names with 255 before a byte below 240 still work there.
 pub fn encode_command_line(line: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(line.len() + 2);
     for (index, &byte) in line.iter().enumerate() {
@@ -182,13 +180,13 @@ pub fn encode_command_line(line: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// Appends a text as clients may see it: what could end a line for one of them, or command a terminal, becomes
-/// `?`, as in the output of ls(1). That is every control character of ASCII but the tabulator, those of Unicode
-/// (U+0080 to U+009F) in UTF-8, and its separators of lines and paragraphs. RFC 3659 7.2 ends a line of a listing
-/// at CRLF only, but Python's ftplib does at each CR and LF too, and `str.splitlines` at others of these.
+/// Appends a text, with `?` for characters that could end a line or control a terminal, as in the output of ls(1): the control
+/// characters of ASCII except the tab, those of Unicode (U+0080 to U+009F) in UTF-8, and the line and paragraph separators.
+/// RFC 3659 7.2 ends a line of a listing only at CRLF, but Python's ftplib also at a single CR or LF, and `str.splitlines` at
+/// others of these.
 pub(crate) fn append_shown(line: &mut Vec<u8>, text: &[u8]) {
     let is_plain = |&byte: &u8| (b' '..0x7f).contains(&byte) || byte == b'\t';
-    // Hardly a name is not, and a listing looks at a million of them.
+    // The fast path for nearly all names: a listing may have a million.
     if text.iter().all(is_plain) {
         line.extend_from_slice(text);
         return;
@@ -207,9 +205,9 @@ pub(crate) fn append_shown(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Whether these bytes can stand on a line: no NUL and no CRLF.
+/// Whether these bytes can be part of a line: no NUL and no CRLF.
 pub(crate) fn fits(bytes: &[u8]) -> bool {
-    // Hardly a name has a CR, and a listing looks at a million of them.
+    // Nearly no name has a CR, and a listing may have a million.
     let has_line_end = bytes.contains(&b'\r') && bytes.windows(2).any(|pair| pair == b"\r\n");
     !has_line_end && !bytes.contains(&0)
 }
@@ -232,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn another_decoder_can_go_on(
+        fn another_decoder_can_continue(
             bytes in vec(
                 prop_oneof![any::<u8>(), proptest::sample::select(&b"\xff\xff\xfb\xf4\r\n\0"[..])],
                 0..40,
@@ -251,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_both_end_a_line() {
+    fn only_crlf_ends_a_line() {
         assert_eq!(decode(b"NOOP\r\nPWD\r\n"), [line(b"NOOP"), line(b"PWD")]);
         assert_eq!(decode(b"RETR a\nb\rc\r\n"), [line(b"RETR a\nb\rc")]);
         assert_eq!(decode(b"RETR a\r\r\n\r\n"), [line(b"RETR a\r"), line(b"")]);
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn telnet_sequences_are_taken_out() {
+    fn telnet_sequences_are_removed() {
         // IAC IP, IAC DM before ABOR (RFC 959 4.1.3); a negotiation; a doubled IAC.
         assert_eq!(decode(b"\xff\xf4\xff\xf2ABOR\r\n"), [line(b"ABOR")]);
         assert_eq!(decode(b"NO\xff\xfb\x01OP\r\xff\xf1\n"), [line(b"NOOP")]);
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_know_no_telnet() {
+    fn telnet_is_not_decoded_in_replies() {
         let mut decoder = LineDecoder::for_replies();
         let mut input = b"250 \xff\xff\xf4\r\n".as_slice();
         assert_eq!(decoder.decode(&mut input), Some(line(b"250 \xff\xff\xf4")));

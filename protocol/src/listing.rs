@@ -1,9 +1,7 @@
-//! Lines of `LIST`, `STAT` and `NLST`, which RFC 959 leaves to the server, and which look like
-//! those of `ls -l`.
+//! Lines of `LIST`, `STAT` and `NLST`. RFC 959 does not define their format; it is that of `ls -l`.
 //!
-//! They are for people, and for clients that know no `MLSD`: a time without its zone, sometimes
-//! without its year, and no way to write every name. What is exact is in [`facts`](crate::facts).
-//! The time and the zone of the server are passed in.
+//! They are for people, and for clients without `MLSD`: times have no zone and sometimes no year, and some names cannot be
+//! written. [`facts`](crate::facts) are exact. The caller passes the time and the time zone.
 
 mod read;
 #[cfg(test)]
@@ -25,32 +23,31 @@ pub use read::ListError;
 /// One line of `LIST` or `STAT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListLine<'a> {
-    /// File, directory, or something else.
+    /// The type of the file.
     pub file_type: FileType,
     /// The permission bits, with set-uid, set-gid and sticky (`0o7777`).
     pub mode: u32,
-    /// How many names the file has.
+    /// The number of hard links.
     pub links: u64,
-    /// The name of the owner, or the number where there is no name.
+    /// The name of the owner, or the number if there is no name.
     pub owner: Cow<'a, [u8]>,
-    /// The name of the group, or the number where there is no name.
+    /// The name of the group, or the number if there is no name.
     pub group: Cow<'a, [u8]>,
     /// Size in bytes.
     pub size: u64,
-    /// When the content changed last.
+    /// The time of the last change of the content.
     pub modified: ListTime,
     /// The name.
     pub name: Cow<'a, [u8]>,
-    /// Where a symbolic link points to that was not followed.
+    /// The target of a symbolic link that was not followed.
     pub link_target: Option<Cow<'a, [u8]>>,
 }
 
-/// A time in a listing, in the server's own time zone.
+/// A time in a listing, in the server's time zone.
 ///
-/// globus-gridftp-server 13.24 writes the time of day for every file and never a year, so that lftp
-/// and curl put old files into the last twelve months. Here it is as with `ls`, which both of them
-/// read: the time of day for the last six months, and the year for what is older or lies in the
-/// future.
+/// globus-gridftp-server 13.24 always writes the time of day and never a year, so lftp and curl assume a date in the last twelve
+/// months for old files. This format is that of `ls`, which both read: the time of day for the last six months, and the year
+/// for older and future times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListTime {
     /// `Nov 20 09:23`.
@@ -79,18 +76,17 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Half a year of the Gregorian calendar, as GNU `ls` has it.
+/// Half a year of the Gregorian calendar, as in GNU `ls`.
 const RECENT_SECONDS: i64 = 31_556_952 / 2;
 
-/// Appends a line of `NLST`, without a line end. Control characters, at which a client would begin another line,
-/// become `?`.
+/// Appends a line of `NLST`, without a line end. Control characters, which a client could take for a line end, become `?`.
 pub fn append_name(line: &mut Vec<u8>, name: &[u8]) {
     line::append_shown(line, name);
 }
 
 impl ListLine<'_> {
-    /// Appends the line, without a line end. In names, control characters become `?`; in names of
-    /// owners and groups, what would begin another column becomes `_`.
+    /// Appends the line, without a line end. Control characters in names become `?`; in names of owners and groups, characters
+    /// that would start another column become `_`.
     pub fn append(&self, line: &mut Vec<u8>) {
         line.push(type_letter(self.file_type));
         append_mode(line, self.mode);
@@ -108,7 +104,7 @@ impl ListLine<'_> {
 }
 
 impl ListTime {
-    /// The time of the last change of a file, as it is listed at the time `now`.
+    /// The form of the time `modified` in a listing at the time `now`.
     pub fn new(modified: Timestamp, now: Timestamp, zone: &TimeZone) -> Self {
         let time = zone.to_datetime(modified);
         let age = now.as_second() - modified.as_second();
@@ -128,10 +124,9 @@ impl ListTime {
         }
     }
 
-    /// The date and time that are meant in a listing which came at the time `now`, both in the
-    /// server's time zone. A client that does not know the zone takes its own: the result is within
-    /// a day of the truth. The day begins where no time of day is known. `None` for the 29th of
-    /// February of a year that has none.
+    /// The most likely date and time for a listing that was received at the time `now`, both in the server's time zone. A client
+    /// that does not know the zone may use its own; the error is then at most a day. Midnight if there is no time of day. `None`
+    /// for February 29 of a year without one.
     pub fn guess(self, now: DateTime) -> Option<DateTime> {
         let date = |year, month, day, hour, minute| {
             DateTime::new(year, month, day, hour, minute, 0, 0).ok()
@@ -144,7 +139,7 @@ impl ListTime {
                 hour,
                 minute,
             } => {
-                // Another zone can be a day ahead.
+                // The server's zone may be a day ahead.
                 let latest = now.tomorrow().unwrap_or(now);
                 let in_year = |year| date(year, month, day, hour, minute);
                 in_year(latest.year())
@@ -165,7 +160,7 @@ impl fmt::Display for ListTime {
                 minute,
             } => write!(f, "{} {day:2} {hour:02}:{minute:02}", month_name(month)),
             Self::Dated { year, month, day } => {
-                // There is no sign in this form.
+                // The format has no sign.
                 write!(f, "{} {day:2}  {:04}", month_name(month), year.max(0))
             }
         }
@@ -189,7 +184,7 @@ fn type_letter(file_type: FileType) -> u8 {
     }
 }
 
-/// The nine letters of `ls -l`. globus-gridftp-server 13.24 leaves set-uid, set-gid and sticky out.
+/// The nine letters of `ls -l`. globus-gridftp-server 13.24 does not show set-uid, set-gid and sticky.
 fn append_mode(line: &mut Vec<u8>, mode: u32) {
     for (class, (special, letters)) in [
         (0o4000, [b's', b'S']),
@@ -211,10 +206,11 @@ fn append_mode(line: &mut Vec<u8>, mode: u32) {
 }
 
 fn append(line: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    line.write_fmt(text).expect("a Vec takes everything");
+    line.write_fmt(text)
+        .expect("writing to a Vec does not fail");
 }
 
-/// Appends a name in a column of eight bytes or more.
+/// Appends a name in a column of at least eight bytes.
 fn append_account(line: &mut Vec<u8>, name: &[u8]) {
     const WIDTH: usize = 8;
     let name = if name.is_empty() { b"?" } else { name };

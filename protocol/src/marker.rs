@@ -1,9 +1,8 @@
-//! Markers, which a receiver sends while a transfer runs: `112` says how much of a stripe arrived,
-//! `111` says which bytes are safe (GFD.20, performance and restart markers); and `113`, which says how far
-//! a checksum is.
+//! Markers: preliminary replies about the progress of a transfer or a checksum.
 //!
-//! When markers are due, and what they may say, is not decided here. They are for MODE E only: in
-//! stream mode globus-url-copy 10.12 makes a `REST` without sense of a `111`.
+//! `112` is the progress of a stripe, `111` the ranges that are stored (GFD.20, performance and restart markers), and `113` the
+//! progress of a checksum. The caller decides when to send them. `112` and `111` are for MODE E only: in stream mode
+//! globus-url-copy 10.12 derives an invalid `REST` from a `111`.
 
 #[cfg(test)]
 mod tests;
@@ -16,50 +15,50 @@ use crate::number::decimal;
 use crate::ranges::{RangeError, RangeSet};
 use crate::reply::Reply;
 
-/// How much of one stripe was transferred so far: reply 112.
+/// The progress of one stripe: reply 112.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerformanceMarker {
-    /// When that was so; tenths of a second are written.
+    /// The time of the measurement; written in tenths of a second.
     pub timestamp: Timestamp,
-    /// Which stripe; less than `stripe_count`, because globus-url-copy has an array of that many.
+    /// The stripe; less than `stripe_count`, which is the length of an array in globus-url-copy.
     pub stripe_index: usize,
-    /// How many bytes of it were transferred.
+    /// The bytes of it that were transferred.
     pub stripe_bytes: u64,
-    /// How many stripes there are.
+    /// The number of stripes.
     pub stripe_count: usize,
 }
 
-/// Bytes that storage accepted, and that need not be sent again: reply 111.
+/// The bytes that are stored and need not be sent again: reply 111.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartMarker(pub RangeSet);
 
-/// How much of a file was read for its checksum so far: reply 113.
+/// The progress of a checksum: reply 113.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChecksumMarker {
-    /// When that was so; tenths of a second are written.
+    /// The time of the measurement; written in tenths of a second.
     pub timestamp: Timestamp,
-    /// How many bytes were read.
+    /// The bytes that were read.
     pub bytes: u64,
 }
 
-/// What is wrong with a marker. The server is at fault.
+/// Why a reply is not a valid marker. The server is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MarkerError {
-    /// The reply is another one.
+    /// The reply has another code.
     #[error("the reply {0} is no such marker")]
     Code(u16),
-    /// A line that must be there is not.
+    /// A required line is missing.
     #[error("the performance marker has no line '{0}:'")]
     Missing(&'static str),
-    /// A line that says something else than a number.
+    /// The value of a line is not a number.
     #[error("the performance marker has '{value}' as its {label}, which is no number")]
     Number {
-        /// The words before the colon.
+        /// The text before the colon.
         label: &'static str,
-        /// The words after it.
+        /// The text after the colon.
         value: Excerpt,
     },
-    /// A stripe that there is not.
+    /// The index is not less than the number of stripes.
     #[error("the performance marker is of stripe {index}, but there are only {count}")]
     StripeIndex {
         /// Stripe Index.
@@ -67,7 +66,7 @@ pub enum MarkerError {
         /// Total Stripe Count.
         count: usize,
     },
-    /// The ranges cannot be.
+    /// The ranges are invalid.
     #[error("the restart marker is wrong: {0}")]
     Ranges(#[from] RangeError),
 }
@@ -81,9 +80,8 @@ impl PerformanceMarker {
     /// The reply code.
     pub const CODE: u16 = 112;
 
-    /// The marker as a reply. globus-url-copy reads numbers at a fixed distance from their labels,
-    /// so every space is where globus-gridftp-server 13.24 has it, also the second one after
-    /// `Timestamp:`.
+    /// The marker as a reply. globus-url-copy reads numbers at a fixed distance from their labels, so all spaces are as in
+    /// globus-gridftp-server 13.24, including the two after `Timestamp:`.
     pub fn reply(&self) -> Reply {
         let lines = [
             format!("{TIMESTAMP}:  {}", tenths(self.timestamp)),
@@ -94,12 +92,11 @@ impl PerformanceMarker {
         Reply::spaced(Self::CODE, "Perf Marker", lines, "End.")
     }
 
-    /// Reads the marker that a reply is. Lines that say something else are passed over, and so is
-    /// any case and any number of spaces.
+    /// Reads a marker. Other lines, letter case and the number of spaces are ignored.
     ///
     /// # Errors
     ///
-    /// When the reply is no such marker.
+    /// When the reply is not a valid performance marker.
     pub fn from_reply(reply: &Reply) -> Result<Self, MarkerError> {
         if reply.code() != Self::CODE {
             return Err(MarkerError::Code(reply.code()));
@@ -124,7 +121,7 @@ impl ChecksumMarker {
     /// The reply code.
     pub const CODE: u16 = 113;
 
-    /// The marker as a reply, as globus-gridftp-server 13.24 has it: with one space after `Timestamp:`.
+    /// The marker as a reply, as in globus-gridftp-server 13.24, with one space after `Timestamp:`.
     pub fn reply(&self) -> Reply {
         let lines = [
             format!("{TIMESTAMP}: {}", tenths(self.timestamp)),
@@ -134,7 +131,7 @@ impl ChecksumMarker {
     }
 }
 
-/// Seconds since 1970 with one decimal, which is cut and not rounded.
+/// Seconds since 1970 with one decimal, truncated.
 fn tenths(timestamp: Timestamp) -> String {
     let tenths = timestamp.as_millisecond().max(0) / 100;
     format!("{}.{}", tenths / 10, tenths % 10)
@@ -144,15 +141,14 @@ impl RestartMarker {
     /// The reply code.
     pub const CODE: u16 = 111;
 
-    /// The words before the ranges.
+    /// The text before the ranges.
     const WORDS: &'static str = "Range Marker ";
 
-    /// How many ranges one reply names. More go into further replies, which mean the same to a
-    /// client: it adds up what it gets. So no line is longer than clients and servers of this field
-    /// accept.
+    /// The most ranges of one reply, so that no line is longer than clients and servers accept. Further ranges are sent in further
+    /// replies, because clients merge all markers.
     pub const MAX_RANGES: usize = 1024;
 
-    /// The marker as replies; none if there is nothing to tell.
+    /// The marker as replies; none for an empty set.
     pub fn replies(&self) -> impl Iterator<Item = Reply> + '_ {
         let mut ranges = self.0.iter().peekable();
         std::iter::from_fn(move || {
@@ -162,12 +158,11 @@ impl RestartMarker {
         })
     }
 
-    /// Reads the marker that a reply is: the list that starts at the first digit, as
-    /// globus-url-copy does.
+    /// Reads a marker. The list starts at the first digit, as in globus-url-copy.
     ///
     /// # Errors
     ///
-    /// When the reply is no such marker.
+    /// When the reply is not a valid restart marker.
     pub fn from_reply(reply: &Reply) -> Result<Self, MarkerError> {
         if reply.code() != Self::CODE {
             return Err(MarkerError::Code(reply.code()));
@@ -182,7 +177,7 @@ impl RestartMarker {
     }
 }
 
-/// Two numbers of 19 digits, a dash and a comma for every range; the code comes before the words.
+/// Each range has two numbers of at most 19 digits, a dash and a comma; the line starts with the code.
 const _: () =
     assert!(4 + RestartMarker::WORDS.len() + 40 * RestartMarker::MAX_RANGES <= MAX_LINE_BYTES);
 
@@ -206,7 +201,7 @@ fn find<T>(
     })
 }
 
-/// Seconds since 1970, perhaps with a fraction, of which milliseconds count.
+/// Seconds since 1970, with an optional fraction that is read to milliseconds.
 fn timestamp(text: &[u8]) -> Option<Timestamp> {
     let (seconds, fraction) = match text.iter().position(|&byte| byte == b'.') {
         Some(point) => (&text[..point], &text[point + 1..]),

@@ -1,14 +1,13 @@
-//! Numbers as the protocol writes them.
+//! Reading and writing of numbers.
 //!
-//! Lines of a listing come by the million, and the formatter of the standard library takes longer for a
-//! number than the kernel to look a file up.
+//! A listing may have a million lines, and the formatter of the standard library takes longer for a number than the kernel for
+//! the lookup of a file.
 
 use std::str::FromStr;
 
-/// Reads a decimal number of the type's range: digits and nothing else, where `FromStr` alone would let
-/// a sign pass.
+/// Reads a decimal number of the type's range: only digits, while `FromStr` alone would accept a sign.
 pub(crate) fn decimal<T: FromStr>(digits: &[u8]) -> Option<T> {
-    // The empty text is refused by `parse`.
+    // `parse` refuses the empty text.
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -20,17 +19,17 @@ pub(crate) fn append_decimal(text: &mut Vec<u8>, number: u64) {
     append_digits(text, number, 10, 1);
 }
 
-/// Appends a number in octal digits, with zeros before it so that there are `width` of them.
+/// Appends a number in at least `width` octal digits.
 pub(crate) fn append_octal(text: &mut Vec<u8>, number: u64, width: usize) {
     append_digits(text, number, 8, width);
 }
 
-/// Appends a number in hexadecimal digits, in lower case.
+/// Appends a number in lower-case hexadecimal digits.
 pub(crate) fn append_hexadecimal(text: &mut Vec<u8>, number: u64) {
     append_digits(text, number, 16, 1);
 }
 
-/// Appends a number in decimal digits, with zeros before it so that there are `width` of them.
+/// Appends a number in at least `width` decimal digits.
 pub(crate) fn append_padded(text: &mut Vec<u8>, number: u64, width: usize) {
     append_digits(text, number, 10, width);
 }
@@ -38,7 +37,7 @@ pub(crate) fn append_padded(text: &mut Vec<u8>, number: u64, width: usize) {
 #[inline]
 fn append_digits(text: &mut Vec<u8>, mut number: u64, base: u64, width: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    /// Of the largest number, in octal.
+    /// The digits of the largest number in octal.
     const MOST: usize = 22;
 
     let mut digits = [b'0'; MOST];

@@ -1,18 +1,17 @@
-//! Paths as clients write them, and as a session understands them.
+//! Paths of commands, and paths of a session.
 //!
-//! Nothing here protects a file: the kernel resolves every path beneath the session's root. So `..` is
-//! left to the kernel, which knows where symbolic links lead. The one exception is the current directory:
-//! it is a text that the client sees (`PWD`), and `CWD ..` undoes `CWD link` as in a shell
-//! ([`RemotePath::without_parents`]).
+//! This module does no access control: the kernel resolves every path beneath the session's root, including `..`, because only
+//! the kernel can follow symbolic links. The exception is the current directory: it is a text that the client sees (`PWD`), and
+//! `CWD ..` undoes `CWD link` as in a shell ([`RemotePath::without_parents`]).
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path as a client wrote it: raw bytes, not empty, at most [`Self::MAX_BYTES`], no NUL, no CRLF.
+/// A path as in a command: bytes, not empty, at most [`Self::MAX_BYTES`], without NUL and CRLF.
 ///
-/// It need not be UTF-8; quotes and spaces are part of it.
+/// It need not be UTF-8. Quotes and spaces belong to it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PathArgument(Vec<u8>);
 
@@ -20,7 +19,7 @@ impl PathArgument {
     /// The longest path in bytes: `PATH_MAX` of Linux without its final NUL.
     pub const MAX_BYTES: usize = 4095;
 
-    /// Takes a path, or `None` if it breaks a rule above.
+    /// A path, or `None` if it is not valid.
     pub fn new(path: impl Into<Vec<u8>>) -> Option<Self> {
         let path = path.into();
         let fits = (1..=Self::MAX_BYTES).contains(&path.len()) && crate::line::fits(&path);
@@ -32,12 +31,12 @@ impl PathArgument {
         &self.0
     }
 
-    /// The path as a path of the system, not joined to anything: what a symbolic link points to.
+    /// The path as it is, for the target of a symbolic link.
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 
-    /// Whether it ends in a slash, which says that a directory is meant.
+    /// Whether it ends in a slash, and so must be a directory.
     pub fn has_trailing_slash(&self) -> bool {
         self.0.ends_with(b"/")
     }
@@ -55,13 +54,13 @@ impl fmt::Display for PathArgument {
     }
 }
 
-/// An absolute path of a session: it begins at the session's root, and has no doubled slash, no `.`, no
-/// slash at its end unless it is `/`, and at most [`PathArgument::MAX_BYTES`]. It may have `..`.
+/// An absolute path relative to the session's root: without double slashes, `.` and a trailing slash (except `/`), and at most
+/// [`PathArgument::MAX_BYTES`] long. It may contain `..`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RemotePath(Vec<u8>);
 
-/// A path and the directory that it starts from are together longer than
-/// [`PathArgument::MAX_BYTES`]. The words are those of the system, which clients look for.
+/// A path together with its directory is longer than [`PathArgument::MAX_BYTES`]. The text is that of `ENAMETOOLONG`, which
+/// clients look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("File name too long")]
 pub struct PathTooLong;
@@ -72,9 +71,9 @@ impl RemotePath {
         Self(vec![b'/'])
     }
 
-    /// The path that `argument` means when this is the current directory.
+    /// The path of `argument` if this is the current directory.
     ///
-    /// `~` and what begins with `~/` start at `home`; `~name` is a name like others.
+    /// `~` and `~/...` start at `home`; `~name` is an ordinary name.
     ///
     /// # Errors
     ///
@@ -98,11 +97,10 @@ impl RemotePath {
         Ok(joined)
     }
 
-    /// The path with each `..` taken out together with the name before it; at the root there is nothing
-    /// to take out.
+    /// The path with each `..` removed together with the name before it, if there is one.
     ///
-    /// After a symbolic link this is not what the kernel would find. It is for the current directory
-    /// only (`CWD`, `CDUP`), which is checked under the name that this yields.
+    /// After a symbolic link this differs from the kernel's resolution. It is only for the current directory (`CWD`, `CDUP`); the
+    /// result is then checked.
     #[must_use]
     pub fn without_parents(&self) -> Self {
         let mut resolved = Self::root();
@@ -121,13 +119,12 @@ impl RemotePath {
         &self.0
     }
 
-    /// The path as a path of the system; it begins with a slash.
+    /// The path as a [`Path`], with its leading slash.
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 
-    /// The path between quotation marks, as in a 257 reply; those in it are doubled (RFC 959, appendix
-    /// II).
+    /// The path in quotation marks, as in a 257 reply. Quotation marks in the path are doubled (RFC 959, appendix II).
     pub fn quoted(&self) -> Vec<u8> {
         let mut quoted = vec![b'"'];
         for &byte in &self.0 {
@@ -169,8 +166,8 @@ impl RemotePath {
     }
 }
 
-/// Reads the path of a 257 reply, which stands at the beginning of the text or, in the answers of
-/// globus-gridftp-server 13.24 to `MKD`, behind other words. Not every server doubles quotation marks; then the path ends at the first one.
+/// Reads the path of a 257 reply. In replies of globus-gridftp-server 13.24 to `MKD` other words precede it. Not every server doubles
+/// quotation marks; the path then ends at the first one.
 pub fn parse_quoted(text: &[u8]) -> Option<PathArgument> {
     let start = text.iter().position(|&byte| byte == b'"')?;
     let mut path = Vec::new();
@@ -239,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_are_the_kernels_business() {
+    fn parents_are_left_to_the_kernel() {
         assert_eq!(join("/a/link", "../x"), "/a/link/../x");
     }
 
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_on_a_line_is_no_path() {
+    fn invalid_bytes_are_refused() {
         assert!(PathArgument::new("").is_none());
         assert!(PathArgument::new("a\0b").is_none());
         assert!(PathArgument::new("a\r\nDELE b").is_none());
@@ -298,7 +295,7 @@ mod tests {
             prop_assert!(!joined.contains("//"));
             prop_assert!(joined == "/" || !joined.ends_with('/'));
             prop_assert!(!joined.split('/').any(|name| name == "."));
-            // What is normal stays as it is.
+            // A normal path stays unchanged.
             prop_assert_eq!(&join("/", &joined), &joined);
         }
 

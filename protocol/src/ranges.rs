@@ -1,8 +1,7 @@
-//! Sets of byte ranges: what arrived, what is missing, what a restart leaves out.
+//! Sets of byte ranges: received bytes, missing bytes, and bytes that a restart skips.
 //!
-//! Ends are exclusive everywhere, as in the `111` markers and `REST` lines of the field's programs.
-//! A set takes memory for every gap in it, not for every byte; who adds ranges that a peer chose
-//! bounds [`RangeSet::len`].
+//! Ends are exclusive, as in the `111` markers and `REST` commands of GridFTP programs. A set takes memory for each gap. Callers
+//! that add ranges chosen by a peer must bound [`RangeSet::len`].
 
 mod rest;
 
@@ -10,22 +9,22 @@ use std::ops::Range;
 
 pub use rest::{MAX_PARSED_RANGES, RangeError};
 
-/// The largest file offset: the kernel's are signed.
+/// The largest file offset: `off_t` is signed.
 pub const MAX_OFFSET: u64 = i64::MAX as u64;
 
-/// Disjoint ranges of bytes, in order, with no two of them adjacent.
+/// Disjoint, non-adjacent ranges of bytes in ascending order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: Vec<Range<u64>>,
 }
 
-/// A range that has bytes in common with one that is there already.
+/// A range that overlaps one in the set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}-{} has bytes in common with {}-{}", wanted.start, wanted.end, present.start, present.end)]
 pub struct Overlap {
-    /// The range that was to be added.
+    /// The new range.
     pub wanted: Range<u64>,
-    /// The range that was there.
+    /// The range in the set.
     pub present: Range<u64>,
 }
 
@@ -35,17 +34,17 @@ impl RangeSet {
         Self::default()
     }
 
-    /// Whether there is no byte in the set.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn covered(&self) -> u64 {
         self.ranges
             .iter()
@@ -74,24 +73,24 @@ impl RangeSet {
             .is_some_and(|present| present.start <= range.start && range.end <= present.end)
     }
 
-    /// Adds a range; bytes that are there already stay.
+    /// Adds a range, which may overlap the set.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
         match self.ranges.last_mut() {
             Some(last) if range.start < last.end => self.merge(range),
-            // Blocks mostly come in order.
+            // Blocks mostly arrive in order.
             Some(last) if range.start == last.end => last.end = range.end,
             _ => self.ranges.push(range),
         }
     }
 
-    /// Adds a range of which no byte is there.
+    /// Adds a range that must not overlap the set.
     ///
     /// # Errors
     ///
-    /// When a byte is; the set stays as it was.
+    /// When it overlaps; the set is unchanged.
     pub fn insert_disjoint(&mut self, range: Range<u64>) -> Result<(), Overlap> {
         if !range.is_empty()
             && range.start < self.end()
@@ -133,7 +132,7 @@ impl RangeSet {
         })
     }
 
-    /// Adds a range that begins before the end of the last one.
+    /// Adds a range that starts before the end of the last one.
     fn merge(&mut self, range: Range<u64>) {
         let first = self.ranges.partition_point(|has| has.end < range.start);
         let after = self.ranges.partition_point(|has| has.start <= range.end);
@@ -177,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// Offsets in the model are small, so that ranges meet.
+    /// Offsets in the model are small, so that ranges overlap often.
     const BOUND: u64 = 64;
 
     fn set(text: &str) -> RangeSet {

@@ -1,7 +1,7 @@
 //! Replies of the control channel.
 //!
-//! A reply is a code and one or more lines. Whatever its texts hold, an encoded [`Reply`] is exactly one
-//! reply to every client: control characters are replaced, and no inner line can be taken for the last.
+//! A reply is a code and one or more lines. For any texts, an encoded [`Reply`] is exactly one reply to every client: control
+//! characters are replaced, and no inner line can be mistaken for the last.
 
 mod decoder;
 
@@ -12,21 +12,21 @@ use crate::line;
 
 pub use decoder::{MAX_REPLY_BYTES, MAX_REPLY_LINES, ReplyDecoder, ReplyError};
 
-/// One reply.
+/// A reply.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     code: u16,
-    /// The texts without codes and line ends; one, or first, inner ones, last.
+    /// The texts without codes and line ends: one; or the first, the inner ones and the last.
     lines: Vec<Vec<u8>>,
     inner: InnerLines,
 }
 
-/// How the lines between the first and the last one begin.
+/// The prefix of the lines between the first and the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InnerLines {
-    /// With one space: `FEAT`, `MLST`, `SPAS`, `112`.
+    /// A space: `FEAT`, `MLST`, `SPAS`, `112`.
     Spaced,
-    /// With the code and a dash: errors.
+    /// The code and a dash: errors.
     Coded,
 }
 
@@ -35,25 +35,25 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// As the others, when the code is not from 100 to 699.
+    /// When the code is not from 100 to 699; so do the other constructors.
     pub fn new(code: u16, text: impl AsRef<[u8]>) -> Self {
         Self {
             code: checked(code),
-            lines: vec![harmless(text.as_ref())],
+            lines: vec![sanitized(text.as_ref())],
             inner: InnerLines::Spaced,
         }
     }
 
-    /// A reply of several lines whose inner ones begin with a space.
+    /// A reply of several lines; inner ones start with a space.
     pub fn spaced<T: AsRef<[u8]>>(
         code: u16,
         first: impl AsRef<[u8]>,
         inner: impl IntoIterator<Item = T>,
         last: impl AsRef<[u8]>,
     ) -> Self {
-        let mut lines = vec![harmless(first.as_ref())];
-        lines.extend(inner.into_iter().map(|line| harmless(line.as_ref())));
-        lines.push(harmless(last.as_ref()));
+        let mut lines = vec![sanitized(first.as_ref())];
+        lines.extend(inner.into_iter().map(|line| sanitized(line.as_ref())));
+        lines.push(sanitized(last.as_ref()));
         Self {
             code: checked(code),
             lines,
@@ -61,7 +61,7 @@ impl Reply {
         }
     }
 
-    /// A reply of several lines that all begin with the code.
+    /// A reply of several lines that all start with the code.
     pub fn coded<T: AsRef<[u8]>>(
         code: u16,
         first: impl AsRef<[u8]>,
@@ -69,7 +69,7 @@ impl Reply {
         last: impl AsRef<[u8]>,
     ) -> Self {
         let mut reply = Self::spaced(code, first, inner, last);
-        // Without inner lines there is nothing to tell the two apart.
+        // Without inner lines both forms are identical.
         if reply.lines.len() > 2 {
             reply.inner = InnerLines::Coded;
         }
@@ -104,7 +104,7 @@ impl Reply {
         self.code / 100 == 1
     }
 
-    /// 2yz: done.
+    /// 2yz: completed.
     pub fn is_completion(&self) -> bool {
         self.code / 100 == 2
     }
@@ -133,33 +133,33 @@ impl Reply {
         out
     }
 
-    /// The first line of a reply that is too long to be held as a whole (`MLSC`), on the network. Any
-    /// number of [`Self::encode_inner_line`] and one [`Self::encode_last_line`] must follow.
+    /// The encoded first line of a reply that is sent in parts (`MLSC`). Any number of [`Self::encode_inner_line`] and one
+    /// [`Self::encode_last_line`] must follow.
     ///
     /// # Panics
     ///
     /// When the code is not from 100 to 699.
     pub fn encode_first_line(code: u16, text: impl AsRef<[u8]>) -> Vec<u8> {
         let mut out = Vec::new();
-        push_line(&mut out, checked(code), b'-', &harmless(text.as_ref()));
+        push_line(&mut out, checked(code), b'-', &sanitized(text.as_ref()));
         out
     }
 
-    /// One more line of such a reply.
+    /// An encoded inner line of such a reply.
     pub fn encode_inner_line(text: impl AsRef<[u8]>) -> Vec<u8> {
         let mut out = Vec::new();
-        push_inner_line(&mut out, &harmless(text.as_ref()));
+        push_inner_line(&mut out, &sanitized(text.as_ref()));
         out
     }
 
-    /// The end of such a reply.
+    /// The encoded last line of such a reply.
     ///
     /// # Panics
     ///
     /// When the code is not from 100 to 699.
     pub fn encode_last_line(code: u16, text: impl AsRef<[u8]>) -> Vec<u8> {
         let mut out = Vec::new();
-        push_line(&mut out, checked(code), b' ', &harmless(text.as_ref()));
+        push_line(&mut out, checked(code), b' ', &sanitized(text.as_ref()));
         out
     }
 }
@@ -191,11 +191,11 @@ fn checked(code: u16) -> u16 {
     code
 }
 
-/// A client that takes a lone CR or LF for the end of a line must not be led to see two replies.
-fn harmless(text: &[u8]) -> Vec<u8> {
-    let mut harmless = Vec::with_capacity(text.len());
-    line::append_shown(&mut harmless, text);
-    harmless
+/// Replaces control characters: a client that takes a single CR or LF for a line end must not see two replies.
+fn sanitized(text: &[u8]) -> Vec<u8> {
+    let mut sanitized = Vec::with_capacity(text.len());
+    line::append_shown(&mut sanitized, text);
+    sanitized
 }
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reply_comes_in_pieces() {
+    fn a_long_reply_is_sent_in_parts() {
         let whole = Reply::spaced(250, "Contents of /", ["Type=dir; a", "Type=dir; b"], "End.");
         let pieces = [
             Reply::encode_first_line(250, "Contents of /"),

@@ -1,8 +1,7 @@
 //! Driver-stack strings: `tcp`, `tcp:port=50000-51000;cc=bbr,gsi`.
 //!
-//! From the bottom up: first the transport, then the transforms; a driver's options stand behind
-//! its colon, separated by `;`. Users of Globus XIO write stacks in this way. What a driver or an
-//! option means is not known here.
+//! Drivers are listed from the bottom: first the transport, then the transforms. A driver's options follow a colon, separated
+//! by `;`, as in Globus XIO. This module does not interpret drivers and options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +16,7 @@ use nom::{IResult, Parser};
 
 use crate::excerpt::Excerpt;
 
-/// A stack as it was written, in order from the bottom.
+/// A parsed stack string, from the bottom up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StackSpec {
     /// The drivers, at least one.
@@ -29,28 +28,28 @@ pub struct StackSpec {
 pub struct DriverSpec {
     /// The driver's name, in lower case.
     pub name: String,
-    /// Its options, in the order they were written. An option without `=` has an empty value.
+    /// Its options, in the given order. An option without `=` has an empty value.
     pub options: Vec<(String, String)>,
 }
 
-/// Text that is no stack.
+/// Text that is not a valid stack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StackSyntaxError {
-    /// Longer than any stack that makes sense.
+    /// Longer than the limit.
     #[error("a stack of {0} bytes; at most {MAX_BYTES} are accepted")]
     TooLong(usize),
-    /// The text from this place on is no driver.
+    /// This part is not a driver.
     #[error("'{0}' is no driver; a stack is written like tcp or tcp:port=50000-51000;cc=bbr,gsi")]
     Syntax(Excerpt),
-    /// More drivers than are accepted.
+    /// More drivers than the limit.
     #[error("{0} drivers; at most {MAX_DRIVERS} are accepted")]
     TooManyDrivers(usize),
-    /// More options than are accepted.
+    /// More options than the limit.
     #[error("{count} options for the driver '{driver}'; at most {MAX_OPTIONS} are accepted")]
     TooManyOptions {
         /// The driver.
         driver: Excerpt,
-        /// How many it has.
+        /// The number of its options.
         count: usize,
     },
 }
@@ -64,7 +63,7 @@ impl StackSpec {
     ///
     /// # Errors
     ///
-    /// When the text is no stack; the error names the piece.
+    /// When the text is not a valid stack; the error names the part.
     pub fn parse(text: &str) -> Result<Self, StackSyntaxError> {
         if text.len() > MAX_BYTES {
             return Err(StackSyntaxError::TooLong(text.len()));
@@ -96,7 +95,7 @@ impl FromStr for StackSpec {
     }
 }
 
-/// The first piece between commas that is no driver by itself.
+/// The first part between commas that is not a valid driver.
 fn first_bad_piece(text: &str) -> Excerpt {
     let bad = |piece: &&str| all_consuming(driver).parse(*piece).is_err();
     Excerpt::new(text.split(',').find(bad).unwrap_or(text).as_bytes())
@@ -105,7 +104,7 @@ fn first_bad_piece(text: &str) -> Excerpt {
 fn driver(text: &str) -> IResult<&str, DriverSpec> {
     let options = alt((
         separated_list1(char(';'), option),
-        // `tcp:` has no options.
+        // `tcp:` without options is accepted.
         value(Vec::new(), tag("")),
     ));
     map(

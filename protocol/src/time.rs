@@ -1,7 +1,6 @@
-//! Times as commands and facts write them: `YYYYMMDDHHMMSS`, always in UTC (RFC 3659 2.3).
+//! Times of commands and facts: `YYYYMMDDHHMMSS`, always in UTC (RFC 3659 2.3).
 //!
-//! `MDTM`, `MFMT`, `SITE UTIME` and the fact `Modify` use this form. Nothing in here asks what time
-//! it is.
+//! `MDTM`, `MFMT`, `SITE UTIME` and the fact `Modify` use this format.
 
 use std::fmt;
 
@@ -12,48 +11,47 @@ use jiff::tz::Offset;
 use crate::excerpt::Excerpt;
 use crate::number::{append_padded, decimal};
 
-/// A point in time that is written in whole seconds of UTC.
+/// A time that is written in whole seconds of UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeValue(pub Timestamp);
 
-/// Text that is no time.
+/// Text that is not a valid time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// There are not fourteen digits.
+    /// Not fourteen digits.
     #[error("'{0}' is no time; it is written as YYYYMMDDHHMMSS in UTC, such as 20261120092338")]
     Form(Excerpt),
-    /// A part of the date or of the time of day that no calendar or clock has.
+    /// A part of the date or time is out of its range.
     #[error(
         "{value} cannot be the {part} of the time '{given}': it must be from {first} to {last}"
     )]
     Part {
         /// The whole text.
         given: Excerpt,
-        /// Which part.
+        /// The part.
         part: &'static str,
-        /// What it says.
+        /// Its value.
         value: i8,
-        /// The lowest value that is possible there.
+        /// The least valid value.
         first: i8,
-        /// The highest value that is possible there.
+        /// The greatest valid value.
         last: i8,
     },
-    /// The last day of the year 9999, which is not there in all time zones.
+    /// Near the end of the year 9999, which cannot be represented in all time zones.
     #[error("'{0}' is too late; the last time is 99991230220000")]
     TooLate(Excerpt),
 }
 
-/// How many digits there are before the fraction.
+/// The number of digits before the fraction.
 const DIGITS: usize = 14;
 
 impl TimeValue {
-    /// Reads `YYYYMMDDHHMMSS`, with a fraction of a second if one follows after a point. Of a
-    /// fraction nine digits count. The second 60 is for leap seconds (RFC 3659 2.3), which clocks
-    /// do not have here: it is taken for 59.
+    /// Reads `YYYYMMDDHHMMSS`, optionally followed by a point and a fraction, of which nine digits are used. The second 60 is for
+    /// leap seconds (RFC 3659 2.3), which POSIX clocks do not have: it becomes 59.
     ///
     /// # Errors
     ///
-    /// When the text has another form, or names a day or a time of day that there is not.
+    /// When the text has another form, or the date or the time of day does not exist.
     pub fn parse(text: &[u8]) -> Result<Self, TimeError> {
         let form = || TimeError::Form(Excerpt::new(text));
         let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
@@ -92,10 +90,10 @@ impl TimeValue {
 }
 
 impl TimeValue {
-    /// Appends the fourteen digits; the fraction is left out, as globus-gridftp-server 13.24 does.
+    /// Appends the fourteen digits, without the fraction, as in globus-gridftp-server 13.24.
     pub(crate) fn append(self, text: &mut Vec<u8>) {
         let time = Offset::UTC.to_datetime(self.0);
-        // A file system may say anything, and there is no sign in this form.
+        // A file system may return any year, and the format has no sign.
         let year = time.year().max(0).unsigned_abs();
         let parts = [
             time.month(),
@@ -112,7 +110,7 @@ impl TimeValue {
     }
 }
 
-/// A fraction of a second, given by its digits.
+/// Reads the digits of a fraction of a second.
 fn nanoseconds(digits: &[u8]) -> Option<i32> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_cause() {
         for text in [
             "",
             "202611200923",

@@ -22,7 +22,7 @@ pub struct TcpListener {
     advertised: SocketAddr,
 }
 
-/// Connections that the kernel completes before they are accepted: enough for several clients with 64 parallel channels.
+/// Connections that the kernel completes before they are accepted: enough for 64 parallel channels that connect at once.
 const BACKLOG: i32 = 256;
 
 impl TcpListener {

@@ -8,29 +8,29 @@ use super::{
 };
 use crate::reply::Reply;
 
-/// What a server answers to `PASV`, `EPSV` or `SPAS`.
+/// A server's answer to `PASV`, `EPSV` or `SPAS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PassiveAddress {
     /// To `PASV`.
     HostPort(SocketAddrV4),
     /// To `EPSV`: the port, at the host of the control channel.
     Port(u16),
-    /// To `EPSV`, with the address where it is another host's. RFC 2428 knows no such reply;
-    /// globus-gridftp-server 13.24 gives it when told to, and its clients understand it.
+    /// To `EPSV`, with an address, if that is another host's. RFC 2428 has no such reply; globus-gridftp-server 13.24 can be
+    /// configured to send it, and its clients support it.
     Extended(SocketAddr),
-    /// To `SPAS` without a protocol: six numbers each, but for IPv6 addresses.
+    /// To `SPAS` without a protocol: six numbers each, except for IPv6 addresses.
     Striped(StripeAddresses),
     /// To `SPAS` with a protocol.
     ExtendedStriped(StripeAddresses),
 }
 
-/// Why a reply does not say where to connect to. The server is at fault.
+/// Why a reply has no usable address. The server is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PassiveReplyError {
     /// It is not a 227, 229, 127 or 129.
     #[error("the reply has code {0}, which carries no address")]
     Code(u16),
-    /// There is no address in it, or a wrong one.
+    /// It has no address, or an invalid one.
     #[error("the reply carries no usable address")]
     Address,
     /// There are more than [`StripeAddresses::MAX`].
@@ -74,11 +74,11 @@ impl PassiveAddress {
         }
     }
 
-    /// Reads a reply to `PASV`, `EPSV` or `SPAS`, also a delayed one.
+    /// Reads a reply to `PASV`, `EPSV` or `SPAS`, including delayed ones.
     ///
     /// # Errors
     ///
-    /// When it carries no address that can be connected to.
+    /// When it has no valid address.
     pub fn parse(reply: &Reply) -> Result<Self, PassiveReplyError> {
         let text = reply.lines().next().unwrap_or_default();
         let parenthesis = text.iter().position(|&byte| byte == b'(');
@@ -90,7 +90,7 @@ impl PassiveAddress {
         }
     }
 
-    /// Where to connect to, where the reply leaves it to the host of the control channel: `control`.
+    /// The addresses to connect to. `control` is the peer of the control channel, for replies with a port only.
     pub fn addresses(&self, control: IpAddr) -> Vec<SocketAddr> {
         match self {
             Self::HostPort(address) => vec![SocketAddr::V4(*address)],
@@ -103,8 +103,8 @@ impl PassiveAddress {
     }
 }
 
-/// Clients count the lines of this reply, and take it for that of `EPSV` if there is a parenthesis in
-/// it, so nothing may be added (observed from globus-url-copy 10.12).
+/// Clients count the lines of this reply, and take it for a reply to `EPSV` if it has a parenthesis, so it must not have
+/// further text (observed from globus-url-copy 10.12).
 fn striped_reply(
     code: u16,
     addresses: &StripeAddresses,
@@ -114,7 +114,7 @@ fn striped_reply(
     Reply::spaced(code, "Entering Striped Passive Mode.", lines, "End")
 }
 
-/// RFC 1123 4.1.2.6: the parentheses may be missing, so the first digit counts.
+/// RFC 1123 4.1.2.6: the parentheses may be missing, so the address starts at the first digit.
 fn parse_227(text: &[u8]) -> Result<PassiveAddress, PassiveReplyError> {
     let start = text.iter().position(u8::is_ascii_digit);
     match host_port(&text[start.unwrap_or(text.len())..]) {
@@ -123,7 +123,7 @@ fn parse_227(text: &[u8]) -> Result<PassiveAddress, PassiveReplyError> {
     }
 }
 
-/// Reads what follows the parenthesis.
+/// Reads the text after the parenthesis.
 fn parse_229(text: &[u8]) -> Result<PassiveAddress, PassiveReplyError> {
     let end = text.iter().position(|&byte| byte == b')');
     let inside = &text[..end.unwrap_or(text.len())];
@@ -185,7 +185,7 @@ mod tests {
                 .encode(),
             b"229 Entering Extended Passive Mode (|2|::1|43023|)\r\n"
         );
-        // Other servers leave out the parentheses, or say something else.
+        // Other servers leave out the parentheses, or have other text.
         assert_eq!(parse(Reply::new(227, "=127,0,0,1,202,79")), Ok(passive));
     }
 

@@ -1,22 +1,22 @@
-//! The account of ends: which connections said EOD, and how many EOF announced (GFD.20 3.4).
+//! Counts EODs against the number that EOF announced (GFD.20 3.4).
 
-/// Ends that do not add up.
+/// EOF and EODs that do not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EodError {
-    /// EOF came before.
+    /// A second EOF.
     #[error("EOF was sent twice")]
     SecondEof,
-    /// More connections ended than EOF announced.
+    /// More EODs than EOF announced.
     #[error("{seen} data connections ended, but EOF announced {announced}")]
     TooMany {
-        /// As EOF said.
+        /// The number that EOF announced.
         announced: u64,
-        /// How many ended.
+        /// The number of EODs.
         seen: u64,
     },
 }
 
-/// The account of EOF and EODs of one stripe.
+/// The EOF and EODs of one stripe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndOfDataCount {
     expected: Option<u64>,
@@ -28,7 +28,7 @@ impl EndOfDataCount {
     ///
     /// # Errors
     ///
-    /// When it is the second, or announces fewer EODs than there were.
+    /// When it is the second, or announces fewer EODs than were received.
     pub fn on_end_of_file(&mut self, eods: u64) -> Result<(), EodError> {
         if self.expected.is_some() {
             return Err(EodError::SecondEof);
@@ -47,7 +47,7 @@ impl EndOfDataCount {
     ///
     /// # Errors
     ///
-    /// When more come than were announced.
+    /// When there are more than announced.
     pub fn on_end_of_data(&mut self) -> Result<(), EodError> {
         let seen = self.seen + 1;
         match self.expected {
@@ -59,17 +59,17 @@ impl EndOfDataCount {
         }
     }
 
-    /// As EOF said, if it came.
+    /// The number that EOF announced, if it was received.
     pub fn expected(&self) -> Option<u64> {
         self.expected
     }
 
-    /// How many EODs came.
+    /// The number of EODs so far.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Whether EOF came, and as many EODs as it announced.
+    /// Whether EOF and all announced EODs were received.
     pub fn complete(&self) -> bool {
         self.expected == Some(self.seen)
     }
@@ -96,13 +96,13 @@ mod tests {
         prop::collection::vec(end, 0..10)
     }
 
-    /// How often `OfData` happened.
+    /// The number of `OfData`.
     fn eods(events: &[End]) -> u64 {
         let ends = events.iter().filter(|end| matches!(end, End::OfData));
         ends.count() as u64
     }
 
-    /// What the `OfFile` said that happened.
+    /// The announcements of all `OfFile`.
     fn announced(events: &[End]) -> Vec<u64> {
         let eods = events.iter().filter_map(|end| match end {
             End::OfFile(eods) => Some(*eods),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     proptest! {
-        /// The model keeps everything that happened and counts anew each time.
+        /// The model keeps all events and counts them again each time.
         #[test]
         fn ends_are_counted_in_any_order(ends in ends()) {
             let mut count = EndOfDataCount::default();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_do_not_add_up_are_told_in_numbers() {
+    fn errors_name_both_numbers() {
         let too_many = EodError::TooMany {
             announced: 1,
             seen: 2,

@@ -1,4 +1,4 @@
-//! Lines to facts, for clients.
+//! Parses lines of facts, for clients.
 
 use std::borrow::Cow;
 
@@ -8,19 +8,19 @@ use crate::excerpt::Excerpt;
 use crate::number::decimal;
 use crate::time::{TimeError, TimeValue};
 
-/// What is wrong with a line of facts. The server is at fault.
+/// Why a line of facts is invalid. The server is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FactsError {
     /// No space ends the facts.
     #[error("there is no name in the line of facts '{0}'")]
     NoName(Excerpt),
-    /// A piece without `=`.
+    /// A fact without `=`.
     #[error("'{0}' is no fact; a fact is written as Size=3;")]
     NoValue(Excerpt),
-    /// The size is no number.
+    /// The size is not a number.
     #[error("the size '{0}' is no number of bytes")]
     Size(Excerpt),
-    /// The time of the last change is no time.
+    /// The time of the last change is not valid.
     #[error("the time of the last change is wrong: {0}")]
     Modified(#[from] TimeError),
 }
@@ -29,14 +29,12 @@ impl<'a> FileFacts<'a> {
     /// Reads a line of facts, without its line end and without the space that such a line begins
     /// with on the control channel. Returns the facts and the name.
     ///
-    /// Facts that are not known are passed over, and so are values outside of RFC 3659 that have
-    /// another form than here, since every server has its own. If a fact is told twice, the last
-    /// one counts.
+    /// Unknown facts are ignored, and so are invalid values of facts outside of RFC 3659, whose form differs between servers. Of a
+    /// repeated fact, the last one counts.
     ///
     /// # Errors
     ///
-    /// When the line is no line of facts, or a client could not copy the file for what the facts
-    /// say of its size and its time.
+    /// When the line has another form, or `Size` or `Modify` is invalid, which a client needs to copy the file.
     pub fn parse_line(line: &'a [u8]) -> Result<(Self, &'a [u8]), FactsError> {
         let end = end_of_facts(line).ok_or_else(|| FactsError::NoName(Excerpt::new(line)))?;
         let (texts, name) = (&line[..end], &line[end + 1..]);
@@ -45,7 +43,7 @@ impl<'a> FileFacts<'a> {
         }
         let mut facts = Self::default();
         for text in texts.split(|&byte| byte == b';') {
-            // Nothing follows the last `;`.
+            // The last `;` is followed by an empty text.
             if !text.is_empty() {
                 facts.read(text)?;
             }
@@ -79,8 +77,8 @@ impl<'a> FileFacts<'a> {
     }
 }
 
-/// Where the space is that comes before the name. Some servers write names of groups with spaces in
-/// them, others leave the last `;` out; only both at once cannot be told apart from the name.
+/// The offset of the space before the name. Some servers write group names with spaces, others omit the last `;`; both at once
+/// would be ambiguous.
 fn end_of_facts(line: &[u8]) -> Option<usize> {
     if line.first() == Some(&b' ') {
         return Some(0);
@@ -92,7 +90,7 @@ fn end_of_facts(line: &[u8]) -> Option<usize> {
 
 fn file_type(value: &[u8]) -> FileType {
     let named = |kind: &FileType| kind.name().as_bytes().eq_ignore_ascii_case(value);
-    // RFC 3659 7.5.1.5 would have the link's target here, and others say symlink.
+    // RFC 3659 7.5.1.5 appends the link's target, and other servers write symlink.
     let link = [&b"OS.unix=slink:"[..], b"OS.unix=symlink"]
         .into_iter()
         .any(|prefix| {
@@ -120,7 +118,7 @@ fn mode(value: &[u8]) -> Option<u32> {
     (mode <= 0o7777).then_some(mode)
 }
 
-/// A token is an inode only if it would be written in the same way again.
+/// A value is an inode only if it would be written identically.
 fn unique(value: &[u8]) -> Unique<'_> {
     let inode = || {
         let (device, inode) = std::str::from_utf8(value).ok()?.split_once('-')?;
@@ -132,8 +130,7 @@ fn unique(value: &[u8]) -> Unique<'_> {
     inode().unwrap_or_else(|| Unique::Token(decoded(value)))
 }
 
-/// Undoes the URL encoding. What is no encoding stays: globus-gridftp-server sends the names of
-/// owners as they are.
+/// Decodes URL encoding. Invalid sequences stay: globus-gridftp-server does not encode the names of owners.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'%') {
         return Cow::Borrowed(text);

@@ -1,19 +1,19 @@
-//! Which facts a client wants (`OPTS MLST`, RFC 3659 7.9).
+//! The facts that a client selects (`OPTS MLST`, RFC 3659 7.9).
 
 use std::fmt;
 
-/// A fact that can be told.
+/// A fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fact {
-    /// What kind of thing it is.
+    /// The type of the file.
     Type,
-    /// When the content changed last.
+    /// The time of the last change of the content.
     Modify,
     /// The encoding of the name.
     Charset,
-    /// Bytes.
+    /// The size in bytes.
     Size,
-    /// What the user may do.
+    /// The user's rights.
     Perm,
     /// The permission bits.
     UnixMode,
@@ -27,7 +27,7 @@ pub enum Fact {
     UnixGid,
     /// The identity of the file.
     Unique,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     UnixSlink,
     /// The number of entries.
     Count,
@@ -81,7 +81,7 @@ impl Fact {
     }
 }
 
-/// The facts that a client wants to see.
+/// A set of facts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FactSelection(u16);
 
@@ -89,7 +89,7 @@ impl FactSelection {
     /// No fact at all: lines have names only.
     pub const NONE: Self = Self(0);
 
-    /// Selects the facts of these names. Names that are not known are passed over (RFC 3659 7.9).
+    /// Selects the facts with these names. Unknown names are ignored (RFC 3659 7.9).
     pub fn from_names<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>) -> Self {
         let facts = names.into_iter();
         facts
@@ -97,20 +97,19 @@ impl FactSelection {
             .collect()
     }
 
-    /// Whether the fact is wanted.
+    /// Whether the fact is selected.
     pub fn has(self, fact: Fact) -> bool {
         self.0 & fact.bit() != 0
     }
 
-    /// The facts that are wanted, in the order in which they are written.
+    /// The selected facts, in the order in which they are written.
     pub fn iter(self) -> impl Iterator<Item = Fact> {
         Fact::ALL.into_iter().filter(move |&fact| self.has(fact))
     }
 }
 
-/// What a session begins with: all but `Charset`, which is the same for every name, and `X.count`,
-/// for which a directory must be read twice. globus-gridftp-server 13.24 marks the same facts in
-/// `FEAT`.
+/// The default of a session: all except `Charset`, which is the same for every name, and `X.count`, which requires reading
+/// directories. globus-gridftp-server 13.24 marks the same facts in `FEAT`.
 impl Default for FactSelection {
     fn default() -> Self {
         let costs = [Fact::Charset, Fact::Count];

@@ -1,4 +1,4 @@
-//! Facts to lines. A listing has a million of them, so nothing is allocated on the way.
+//! Writes lines of facts. Does not allocate, because a listing may have a million lines.
 
 use super::selection::{Fact, FactSelection};
 use super::{FileFacts, Permissions, Unique};
@@ -7,9 +7,8 @@ use crate::number::{append_decimal, append_hexadecimal, append_octal};
 use crate::time::TimeValue;
 
 impl FileFacts<'_> {
-    /// Appends the line of facts of the file `name`, without a line end. Control characters in the name,
-    /// at which a client would begin another line, become `?`: such a file is seen, and a client that wants to
-    /// copy it is told that it cannot.
+    /// Appends the line of facts of the file `name`, without a line end. Control characters in the name, which a client could take
+    /// for a line end, become `?`: such a file is visible in listings, but cannot be opened under this name.
     pub fn append_line(&self, line: &mut Vec<u8>, wanted: FactSelection, name: &[u8]) {
         for fact in wanted.iter() {
             self.append_fact(line, fact);
@@ -29,11 +28,11 @@ impl FileFacts<'_> {
         }
     }
 
-    /// `None` when the fact is not known.
+    /// `None` if the file has no such fact.
     fn append_value(&self, line: &mut Vec<u8>, fact: Fact) -> Option<()> {
         match fact {
             Fact::Type => line.extend_from_slice(self.file_type?.name().as_bytes()),
-            // Names are sent as they are, and clients of this field take them for UTF-8.
+            // Names are sent unchanged, and GridFTP clients take them for UTF-8.
             Fact::Charset => line.extend_from_slice(b"UTF-8"),
             Fact::Perm => append_permissions(line, self.permissions?),
             Fact::UnixOwner => append_encoded(line, self.owner.as_deref()?),
@@ -64,9 +63,8 @@ fn append_permissions(line: &mut Vec<u8>, permissions: Permissions) {
     line.extend(letters.map(|(letter, _)| *letter));
 }
 
-/// Appends a text in which `;` would end the fact and a space all facts. Encoded are these, `=`,
-/// `%`, and what is no visible ASCII character, as globus-gridftp-server 13.24 does with link
-/// targets.
+/// Appends a text with URL encoding of `;` (the end of a fact), space (the end of all facts), `=`, `%`, and all bytes that are
+/// not printable ASCII, as globus-gridftp-server 13.24 does for link targets.
 fn append_encoded(line: &mut Vec<u8>, text: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {

@@ -1,4 +1,4 @@
-//! Lines of listings to values, for clients.
+//! Parses lines of listings, for clients.
 
 use std::borrow::Cow;
 
@@ -15,22 +15,21 @@ use crate::excerpt::Excerpt;
 use crate::facts::FileType;
 use crate::number::decimal;
 
-/// A line that does not look like one of `ls -l`. The server is at fault.
+/// A line without the form of `ls -l`. The server is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' does not look like a line of ls -l; MLSD may do better")]
 pub struct ListError(Excerpt);
 
 impl<'a> ListLine<'a> {
-    /// Reads a line of `LIST` or `STAT`, without its line end and without the space that such a
-    /// line begins with on the control channel. `None` is for lines that list nothing: empty ones,
-    /// and the sum of blocks that `ls` begins with.
+    /// Reads a line of `LIST` or `STAT`, without its line end and without the leading space that it has on the control channel.
+    /// `None` for lines without an entry: empty ones, and the sum of blocks at the start of the output of `ls`.
     ///
-    /// Columns may have any width, the group may be missing, and devices may have two numbers in
-    /// place of the size, which is 0 then.
+    /// Columns may have any width, the group may be missing, and devices may have two numbers instead of the size, which is
+    /// then 0.
     ///
     /// # Errors
     ///
-    /// When the line looks otherwise.
+    /// When the line has another form.
     pub fn parse(line: &'a [u8]) -> Result<Option<Self>, ListError> {
         if line.trim_ascii().is_empty() || all_consuming(sum_of_blocks).parse(line).is_ok() {
             return Ok(None);
@@ -59,7 +58,7 @@ fn list_line(input: &[u8]) -> IResult<&[u8], ListLine<'_>> {
         (without_group, size, preceded(blanks, time)),
     ))
     .parse(input)?;
-    // Further spaces belong to the name.
+    // Only one space separates the name; further spaces belong to it.
     let (input, name) =
         preceded(char(' '), verify(rest, |name: &[u8]| !name.is_empty())).parse(input)?;
     let (name, link_target) = match (file_type, arrow(name)) {
@@ -88,7 +87,7 @@ fn list_line(input: &[u8]) -> IResult<&[u8], ListLine<'_>> {
 
 const ARROW: &[u8] = b" -> ";
 
-/// Where the target of a link begins, if a name comes before it.
+/// The offset of the arrow in the name of a link, if a name precedes it.
 fn arrow(name: &[u8]) -> Option<usize> {
     let at = name.windows(ARROW.len()).position(|window| window == ARROW);
     at.filter(|&at| at > 0)
@@ -141,7 +140,7 @@ fn time(input: &[u8]) -> IResult<&[u8], ListTime> {
     let (input, day) = preceded(blanks, number::<i8>).parse(input)?;
     let clock = separated_pair(number::<i8>, char(':'), number::<i8>);
     let recent = map_opt(clock, move |(hour, minute)| {
-        // The year is not known; a leap year has all days.
+        // The year is unknown, so check the day in a leap year.
         Date::new(2024, month, day).ok()?;
         Time::new(hour, minute, 0, 0).ok()?;
         Some(ListTime::Recent {

@@ -44,7 +44,7 @@ fn a_checksum_marker_looks_as_recorded() {
 }
 
 #[test]
-fn tenths_are_cut_not_rounded() {
+fn tenths_are_truncated() {
     let late = PerformanceMarker {
         timestamp: Timestamp::from_millisecond(1_999).unwrap(),
         ..recorded()
@@ -71,7 +71,7 @@ fn markers_of_other_servers_are_read() {
 }
 
 #[test]
-fn what_is_wrong_with_a_performance_marker_is_named() {
+fn errors_of_performance_markers_name_the_cause() {
     let refused = |lines: &[&str]| {
         let reply = Reply::spaced(112, "Perf Marker", lines, "End.");
         let error = PerformanceMarker::from_reply(&reply).expect_err("no marker");
@@ -116,7 +116,7 @@ fn a_restart_marker_looks_as_recorded() {
 }
 
 #[test]
-fn nothing_new_is_no_marker() {
+fn an_empty_set_is_no_marker() {
     assert_eq!(RestartMarker(RangeSet::new()).replies().count(), 0);
 }
 

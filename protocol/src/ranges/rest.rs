@@ -7,33 +7,33 @@ use super::{MAX_OFFSET, RangeSet};
 use crate::excerpt::Excerpt;
 use crate::number::decimal;
 
-/// How many ranges a `REST` line may name.
+/// The most ranges of a `REST` command.
 pub const MAX_PARSED_RANGES: usize = 4096;
 
-/// Text that is no list of ranges.
+/// Text that is not a valid list of ranges.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// A piece that is neither `first-end` nor one number.
+    /// An item that is neither `start-end` nor a number.
     #[error("'{0}' is no range; a restart is written as 1234 or as 0-1000,2000-3000")]
     Syntax(Excerpt),
     /// The end is before the start.
     #[error("the range {0}-{1} ends before it starts")]
     Backwards(u64, u64),
-    /// A number that no file offset can have.
+    /// A number greater than the largest file offset.
     #[error("{0} is past the largest file offset, {MAX_OFFSET}")]
     TooLarge(Excerpt),
-    /// More ranges than are accepted.
+    /// More than [`MAX_PARSED_RANGES`].
     #[error("the line names more than {MAX_PARSED_RANGES} ranges")]
     TooMany,
 }
 
 impl RangeSet {
-    /// Reads the argument of `REST`: one number for all bytes before it (RFC 3659 5.3), or a list
-    /// of ranges (GFD.20, restart), which globus-url-copy writes as it got them in `111`.
+    /// Reads the argument of `REST`: one number for all bytes before it (RFC 3659 5.3), or a list of ranges (GFD.20, restart),
+    /// which globus-url-copy copies from `111` markers.
     ///
     /// # Errors
     ///
-    /// When the text is neither, or names offsets that no file has.
+    /// When the text has another form, or offsets are too large.
     pub fn parse_rest(text: &[u8]) -> Result<Self, RangeError> {
         if !text.contains(&b'-') && !text.contains(&b',') {
             return Ok(Self::from(0..offset(text, text)?));
@@ -72,7 +72,7 @@ fn offset(digits: &[u8], piece: &[u8]) -> Result<u64, RangeError> {
         .ok_or_else(|| RangeError::TooLarge(Excerpt::new(digits)))
 }
 
-/// The form of `111` markers and of `REST`.
+/// The format of `111` markers and of `REST`.
 impl fmt::Display for RangeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, range) in self.ranges.iter().enumerate() {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_restart_is_named() {
+    fn errors_of_restarts_name_the_cause() {
         for text in [
             "", "abc", "100-", "-100", "0-10,", "0-10,20", "1-2-3", "+5", "5 6", "0-+1",
         ] {

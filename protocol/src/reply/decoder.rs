@@ -1,40 +1,40 @@
-//! Bytes in, replies out.
+//! Decodes replies.
 
 use super::{InnerLines, Reply};
 use crate::excerpt::Excerpt;
 use crate::line::{LineDecoder, LineError};
 
-/// The most lines that a reply may have.
+/// The most lines of a reply.
 pub const MAX_REPLY_LINES: usize = 16 * 1024;
 
-/// The most bytes that a reply may have, without codes and line ends.
+/// The most bytes of a reply, without codes and line ends.
 pub const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Puts replies together. Between two replies it holds no memory.
+/// Assembles replies. Holds no memory between two replies.
 ///
-/// It reads as globus-url-copy 10.12 does: a reply of several lines ends at the first line that begins
-/// with three digits and a space, whichever digits these are, and its code is that of this line.
+/// As in globus-url-copy 10.12, a reply of several lines ends at the first line that starts with any three digits and a space,
+/// and its code is that of this line.
 #[derive(Debug, Default)]
 pub struct ReplyDecoder {
     lines: LineDecoder,
-    /// The reply whose last line has not come.
+    /// A reply without its last line.
     unfinished: Option<Unfinished>,
 }
 
-/// What is wrong with a reply. The server is at fault. Later replies cannot be matched to commands, so the control
-/// channel must be closed.
+/// Why a reply is invalid. The server is at fault. Later replies cannot be matched to commands, so the control channel must be
+/// closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// A line cannot be one of a reply.
+    /// A line is invalid.
     #[error("the server sent a bad line: {0}")]
     Line(#[from] LineError),
-    /// A line does not begin with a reply code from 100 to 699.
+    /// A line does not start with a reply code from 100 to 699.
     #[error("the server sent '{0}', which is no reply")]
     Code(Excerpt),
-    /// It has more than [`MAX_REPLY_LINES`].
+    /// More than [`MAX_REPLY_LINES`].
     #[error("the server sent a reply of more than {MAX_REPLY_LINES} lines")]
     TooManyLines,
-    /// It has more than [`MAX_REPLY_BYTES`].
+    /// More than [`MAX_REPLY_BYTES`].
     #[error("the server sent a reply of more than {MAX_REPLY_BYTES} bytes")]
     TooLong,
 }
@@ -45,7 +45,7 @@ struct Unfinished {
     prefix: Vec<u8>,
     lines: Vec<Vec<u8>>,
     bytes: usize,
-    /// Every inner line so far begins with the prefix.
+    /// Every inner line so far starts with the prefix.
     all_coded: bool,
 }
 
@@ -58,8 +58,8 @@ impl ReplyDecoder {
         }
     }
 
-    /// Takes bytes off the front of `input` up to the end of a reply, and returns the reply, or what is
-    /// wrong with it. `None` is for "not yet": all of `input` is taken.
+    /// Consumes `input` up to the end of a reply, and returns the reply, or its error. `None`: the reply is incomplete, and all of
+    /// `input` is consumed.
     pub fn decode(&mut self, input: &mut &[u8]) -> Option<Result<Reply, ReplyError>> {
         while let Some(line) = self.lines.decode(input) {
             match line
@@ -77,7 +77,7 @@ impl ReplyDecoder {
         None
     }
 
-    /// Takes one line, and returns the reply that it ends.
+    /// Consumes a line, and returns the reply that it completes.
     fn take(&mut self, line: Vec<u8>) -> Result<Option<Reply>, ReplyError> {
         let Some(unfinished) = &mut self.unfinished else {
             return self.begin(&line);
@@ -132,7 +132,7 @@ impl Unfinished {
         if self.lines.len() >= MAX_REPLY_LINES {
             return Err(ReplyError::TooManyLines);
         }
-        self.lines.push(super::harmless(&text));
+        self.lines.push(super::sanitized(&text));
         Ok(())
     }
 
