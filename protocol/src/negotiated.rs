@@ -1,9 +1,8 @@
-//! What a session and its client have agreed on, and what may follow what.
+//! The negotiated state of a session, and the rules for the order of commands.
 //!
-//! [`Negotiated`] holds the settings that stay, the data port, and what waits for the next transfer or
-//! for the second half of a pair of commands. It does nothing by itself: it tells the session what to do
-//! ([`Channels::Release`], [`Passive::Listen`]) and what to refuse ([`Refusal`]), and the session tells
-//! it what came of it.
+//! [`Negotiated`] holds the settings, the data port, the parameters of the next transfer, and the first command of a pair
+//! (`RNFR`, `RNTO`). It does no I/O: it returns actions for the session ([`Channels::Release`], [`Passive::Listen`]) or refusals
+//! ([`Refusal`]), and the session reports the results.
 
 mod port;
 mod refusal;
@@ -31,7 +30,7 @@ pub use transfer::{NextTransfer, Terms};
 use port::DataPort;
 use security::Security;
 
-/// The state of one session.
+/// The negotiated state of a session.
 #[derive(Debug, Clone, Default)]
 pub struct Negotiated {
     settings: Settings,
@@ -42,12 +41,12 @@ pub struct Negotiated {
     first_half: Option<FirstHalf>,
 }
 
-/// What came of a command that needs nothing but this state.
+/// The result of a command that only changes this state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// The answer.
+    /// The reply.
     pub reply: Reply,
-    /// What becomes of data channels.
+    /// The action for data channels.
     pub channels: Channels,
 }
 
@@ -58,7 +57,7 @@ enum FirstHalf {
 }
 
 impl Negotiated {
-    /// A session that begins.
+    /// The state of a new session.
     pub fn new(policy: DataPolicy) -> Self {
         Self {
             security: Security::new(policy),
@@ -66,13 +65,13 @@ impl Negotiated {
         }
     }
 
-    /// What the client has set.
+    /// The client's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Takes notice of a command, before anything is done about it: only `NOOP` may stand between
-    /// `RNFR` and `RNTO`, and between `SITE SYMLINKFROM` and `SITE SYMLINKTO`.
+    /// Call it first for every command: only `NOOP` is allowed between `RNFR` and `RNTO`, and between `SITE SYMLINKFROM` and
+    /// `SITE SYMLINKTO`.
     pub fn observe(&mut self, command: &Command) {
         match command {
             Command::Noop | Command::Rnto(_) | Command::Site(SiteCommand::SymlinkTo(_)) => {}
@@ -80,9 +79,9 @@ impl Negotiated {
         }
     }
 
-    /// Carries out a command that needs nothing but this state: `TYPE`, `MODE`, `STRU`, `SBUF`, `TREV`,
-    /// `ALLO`, `REST`, `EPSV ALL`, `DCAU`, `PBSZ`, `PROT`, `SITE RETRBUFSIZE` and its kin, and `OPTS`.
-    /// The answers are those of globus-gridftp-server 13.24. `None` is for other commands.
+    /// Executes a command that only changes this state: `TYPE`, `MODE`, `STRU`, `SBUF`, `TREV`, `ALLO`, `REST`, `EPSV ALL`, `DCAU`,
+    /// `PBSZ`, `PROT`, `SITE RETRBUFSIZE` and its synonyms, and `OPTS`. The replies are those of globus-gridftp-server 13.24. `None`
+    /// for other commands.
     pub fn settle(&mut self, command: &Command) -> Option<Settled> {
         let mut channels = Channels::Keep;
         let reply = match command {
@@ -132,58 +131,58 @@ impl Negotiated {
         Some(Settled { reply, channels })
     }
 
-    /// `SITE SETNETSTACK`, after the stack was found to be possible.
+    /// `SITE SETNETSTACK`. The caller has checked the stack.
     pub fn set_stack(&mut self, stack: StackRequest) -> Channels {
         self.settings.stack = stack;
         self.security_changed()
     }
 
-    /// The control channel is protected from now on.
+    /// The control channel is protected by this mechanism from now on.
     pub fn authenticated(&mut self, mechanism: Mechanism) {
         self.security.authenticated(mechanism);
     }
 
-    /// `DCSC` was obeyed: data channels have a credential of their own, or no longer.
+    /// `DCSC` was executed: data channels use a separate credential, or no longer.
     pub fn set_own_credential(&mut self, own: bool) -> Channels {
         self.security.set_own_credential(own);
         self.security_changed()
     }
 
-    /// How data channels are to be made now.
+    /// The security of data channels.
     ///
     /// # Errors
     ///
-    /// When what the client set makes no sense together, or the administrator forbids it.
+    /// When the client's settings contradict each other, or the administrator forbids them.
     pub fn data_security(&self) -> Result<DataSecurity, Refusal> {
         self.security.of_channels()
     }
 
-    /// No channel or listener that is there fits any more.
+    /// Existing channels and listeners can no longer be used.
     fn security_changed(&mut self) -> Channels {
         self.port = DataPort::None;
         Channels::Release
     }
 
-    /// `SCKS`, after the algorithm was found to be known.
+    /// `SCKS`. The caller has checked the algorithm.
     pub fn expect_checksum(&mut self, algorithm: AlgorithmName, checksum: Checksum) {
         self.next.expected = Some((algorithm, checksum));
     }
 
-    /// `SITE STORATTR`, after the algorithm was found to be known.
+    /// `SITE STORATTR`. The caller has checked the algorithm.
     pub fn set_store_attributes(&mut self, attributes: StoreAttributes) {
         self.next.attributes = attributes;
     }
 
-    /// `RNFR`, after the file was found to be there.
+    /// `RNFR`. The caller has checked that the file exists.
     pub fn rename_from(&mut self, path: RemotePath) {
         self.first_half = Some(FirstHalf::RenameFrom(path));
     }
 
-    /// `RNTO`: what is to be renamed.
+    /// `RNTO`: the file to rename.
     ///
     /// # Errors
     ///
-    /// When no `RNFR` came before.
+    /// Without a preceding `RNFR`.
     pub fn take_rename_from(&mut self) -> Result<RemotePath, Refusal> {
         match self.first_half.take() {
             Some(FirstHalf::RenameFrom(path)) => Ok(path),
@@ -196,11 +195,11 @@ impl Negotiated {
         self.first_half = Some(FirstHalf::SymlinkFrom(target));
     }
 
-    /// `SITE SYMLINKTO`: what the link is to point to.
+    /// `SITE SYMLINKTO`: the target of the link.
     ///
     /// # Errors
     ///
-    /// When no `SITE SYMLINKFROM` came before.
+    /// Without a preceding `SITE SYMLINKFROM`.
     pub fn take_symlink_from(&mut self) -> Result<PathArgument, Refusal> {
         match self.first_half.take() {
             Some(FirstHalf::SymlinkFrom(target)) => Ok(target),
@@ -208,12 +207,12 @@ impl Negotiated {
         }
     }
 
-    /// A transfer command came: takes all that waited for it, and tells how the transfer is to be done.
+    /// A transfer command: returns the terms of the transfer, and resets the parameters of the next one.
     ///
     /// # Errors
     ///
-    /// When there is no data port, or not one for this direction, or the restart cannot be done in
-    /// stream mode. What waited is gone all the same; the data port stays.
+    /// When there is no data port for this direction, or the restart is not possible in stream mode. The parameters are reset in
+    /// this case too; the data port stays.
     pub fn begin(&mut self, direction: Direction) -> Result<Terms, Refusal> {
         let pending = mem::take(&mut self.next);
         let mode = self.settings.mode;
@@ -229,7 +228,7 @@ impl Negotiated {
         })
     }
 
-    /// How bytes of files are represented on data channels.
+    /// The representation of files on data channels.
     fn representation(&self) -> Representation {
         match self.settings.mode {
             TransferMode::Stream => self.settings.representation,
@@ -238,11 +237,11 @@ impl Negotiated {
         }
     }
 
-    /// Whether `SIZE` can tell how much `RETR` would send.
+    /// Whether `SIZE` can return the number of bytes that `RETR` would send.
     ///
     /// # Errors
     ///
-    /// In TYPE A and stream mode: the file would have to be read.
+    /// In TYPE A and stream mode, where the file would have to be read.
     pub fn check_size(&self) -> Result<(), Refusal> {
         match self.representation() {
             Representation::Image => Ok(()),
@@ -250,12 +249,11 @@ impl Negotiated {
         }
     }
 
-    /// `PASV`, `EPSV` or `SPAS` came.
+    /// `PASV`, `EPSV`, `SPAS` or `RPSV`.
     ///
     /// # Errors
     ///
-    /// After `EPSV ALL`, if it is not `EPSV`; and when data channels cannot be made as things are
-    /// ([`Negotiated::data_security`]).
+    /// After `EPSV ALL` for other commands than `EPSV`; and as [`Negotiated::data_security`].
     pub fn passive(&mut self, request: PassiveRequest) -> Result<Passive, Refusal> {
         self.data_security()?;
         if self.settings.epsv_only && !matches!(request, PassiveRequest::Epsv(_)) {
@@ -271,23 +269,22 @@ impl Negotiated {
         })
     }
 
-    /// Whether the reply to this request may give more than one address now.
+    /// Whether the reply to this request may contain several addresses at present.
     pub fn may_stripe(&self, request: PassiveRequest) -> bool {
         let is_extended = self.settings.mode == TransferMode::Extended;
         is_extended && matches!(request, PassiveRequest::Spas(_))
     }
 
-    /// The session listens, at so many addresses.
+    /// The session listens on `stripes` addresses.
     pub fn listening(&mut self, stripes: usize) {
         self.port = DataPort::passive(stripes);
     }
 
-    /// `PORT`, `EPRT` or `SPOR` came, and the session is willing to connect there.
+    /// `PORT`, `EPRT` or `SPOR`. The session has checked the addresses.
     ///
     /// # Errors
     ///
-    /// After `EPSV ALL`, or with several addresses in stream mode; and when data channels cannot be made
-    /// as things are ([`Negotiated::data_security`]).
+    /// After `EPSV ALL`, or with several addresses in stream mode; and as [`Negotiated::data_security`].
     pub fn active(&mut self, addresses: &StripeAddresses) -> Result<(), Refusal> {
         self.data_security()?;
         if self.settings.epsv_only {
@@ -301,12 +298,12 @@ impl Negotiated {
         Ok(())
     }
 
-    /// The data port cannot be used: listening or preparing to connect failed.
+    /// Listening or preparing to connect failed.
     pub fn port_failed(&mut self) {
         self.port = DataPort::None;
     }
 
-    /// A transfer that [`Negotiated::begin`] let pass has ended.
+    /// A transfer that [`Negotiated::begin`] accepted has ended.
     pub fn finish(&mut self, end: TransferEnd) -> Channels {
         self.port.finish(self.settings.mode, end)
     }
@@ -320,7 +317,7 @@ impl Negotiated {
 
     fn set_restart(&mut self, restart: &Restart) -> Reply {
         self.next.restart = restart.present();
-        // Any 3yz will do; globus-url-copy 10.12 takes a 2yz for an error.
+        // Any 3yz is accepted; globus-url-copy 10.12 treats a 2yz as an error.
         Reply::new(
             350,
             "Restart Marker OK. Send STORE or RETR to initiate transfer.",
@@ -328,7 +325,7 @@ impl Negotiated {
     }
 }
 
-/// Whether what is there already is the beginning of the file and nothing else.
+/// Whether the bytes that are present are a prefix of the file.
 fn is_prefix(present: &RangeSet) -> bool {
     present.is_empty() || present.contains(&(0..present.end()))
 }

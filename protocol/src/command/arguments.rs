@@ -1,4 +1,4 @@
-//! The values that arguments are made of.
+//! The values of arguments.
 
 use std::fmt;
 
@@ -11,40 +11,40 @@ use crate::address::Family;
 use crate::path::PathArgument;
 use crate::ranges::RangeSet;
 
-/// How bytes of a file are represented on a stream (`TYPE`, RFC 959 3.1.1).
+/// The representation of a file's bytes on a stream (`TYPE`, RFC 959 3.1.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Representation {
-    /// `A`: lines end CRLF on the wire. What a session starts with (RFC 959 5.1).
+    /// `A`: lines end with CRLF on the wire. The default of a session (RFC 959 5.1).
     #[default]
     Ascii,
-    /// `I`: bytes as they are.
+    /// `I`: unchanged bytes.
     Image,
 }
 
-/// How a file travels on data channels (`MODE`).
+/// How a file is sent on data channels (`MODE`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TransferMode {
-    /// `S`: one channel, whose end is the end of the file (RFC 959 3.4.1).
+    /// `S`: one channel; its end is the end of the file (RFC 959 3.4.1).
     #[default]
     Stream,
     /// `E`: blocks with offsets on any number of channels (GFD.20, extended block mode).
     Extended,
 }
 
-/// How a file is dealt out to stripes (`OPTS RETR StripeLayout=`).
+/// How a file is distributed to stripes (`OPTS RETR StripeLayout=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StripeLayout {
-    /// Each of the n stripes gets one contiguous n-th part.
+    /// Each of n stripes gets a contiguous n-th of the file.
     Partitioned,
-    /// Stripes get blocks of this size in turn.
+    /// Round-robin blocks.
     Blocked {
-        /// The size of a block in bytes, not zero.
+        /// The size of a block in bytes; not zero.
         block_bytes: u64,
     },
 }
 
 impl StripeLayout {
-    /// The size of a block where a client names none, observed from globus-gridftp-server 13.24.
+    /// The default size of a block, as in globus-gridftp-server 13.24.
     pub const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
 }
 
@@ -56,19 +56,19 @@ impl Default for StripeLayout {
     }
 }
 
-/// How data channels are protected (`PROT`, RFC 2228 3).
+/// The protection of data channels (`PROT`, RFC 2228 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ProtectionLevel {
-    /// `C`: not at all.
+    /// `C`: none.
     #[default]
     Clear,
-    /// `S`: against changes.
+    /// `S`: integrity.
     Safe,
-    /// `P`: against changes and eyes.
+    /// `P`: integrity and confidentiality.
     Private,
 }
 
-/// Who must be at the other end of data channels (GFD.20, DCAU).
+/// The authentication of data channels' peers (GFD.20, DCAU).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataChannelAuthentication {
     /// `N`: no authentication.
@@ -82,13 +82,13 @@ pub enum DataChannelAuthentication {
 /// The credential for data channels (`DCSC`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataChannelContext {
-    /// `D`: the one of the session.
+    /// `D`: the session's credential.
     Default,
     /// `P`: certificate, private key and chain in PEM, as base64.
     Credential(Base64),
 }
 
-/// What a restarted transfer leaves out (`REST`).
+/// The bytes that a restarted transfer skips (`REST`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Restart {
     /// All bytes before this one (RFC 3659 5).
@@ -98,7 +98,7 @@ pub enum Restart {
 }
 
 impl Restart {
-    /// The bytes that the receiver has already.
+    /// The bytes that the receiver already has.
     pub fn present(&self) -> RangeSet {
         match self {
             Self::At(offset) => std::iter::once(0..*offset).collect(),
@@ -107,18 +107,18 @@ impl Restart {
     }
 }
 
-/// What an `EPSV` asks for (RFC 2428 3).
+/// The argument of `EPSV` (RFC 2428 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpsvRequest {
     /// The protocol of the control channel.
     Same,
     /// This protocol.
     Family(Family),
-    /// `ALL`: from now on nothing but `EPSV`.
+    /// `ALL`: only `EPSV` is allowed from now on.
     All,
 }
 
-/// The markers that `TREV` sets the pace of.
+/// The markers whose interval `TREV` sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkerEvent {
     /// `PERF`: the `112` performance markers.
@@ -127,12 +127,12 @@ pub enum MarkerEvent {
     Restart,
 }
 
-/// A piece of UTF-8 that fits on a command line: not empty, no NUL, no CRLF.
+/// UTF-8 text in a command line: not empty, without NUL and CRLF.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Text(String);
 
 impl Text {
-    /// Takes a text, or `None` if it is empty or has NUL or CRLF in it.
+    /// A text, or `None` if it is empty or contains NUL or CRLF.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
         let fits = !text.is_empty() && !text.contains('\0') && !text.contains("\r\n");
@@ -151,13 +151,12 @@ impl fmt::Display for Text {
     }
 }
 
-/// A password, possibly empty: bytes without NUL and CRLF that no log ever shows. It is wiped from
-/// memory.
+/// A password, possibly empty: bytes without NUL and CRLF. Never logged, and wiped from memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Zeroizing<Vec<u8>>);
 
 impl Password {
-    /// Takes a password, or `None` if it has NUL or CRLF in it.
+    /// A password, or `None` if it contains NUL or CRLF.
     pub fn new(password: impl Into<Vec<u8>>) -> Option<Self> {
         let password = password.into();
         crate::line::fits(&password).then(|| Self(Zeroizing::new(password)))
@@ -175,19 +174,18 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Base64, not decoded yet. Tokens and credentials come in it, so logs show its length only, and it is
-/// wiped from memory.
+/// Base64 text. It may be a token or a credential, so logs show only its length, and it is wiped from memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base64(Zeroizing<String>);
 
-/// Some clients leave the padding out.
+/// Some clients omit the padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
 impl Base64 {
-    /// Takes a text, or `None` if it is empty or has a character that base64 does not use.
+    /// A text, or `None` if it is empty or has characters outside of base64.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
         let fits = !text.is_empty()
@@ -197,7 +195,7 @@ impl Base64 {
         fits.then(|| Self(Zeroizing::new(text)))
     }
 
-    /// The text for `bytes`.
+    /// Encodes `bytes`.
     pub fn encode(bytes: &[u8]) -> String {
         BASE64.encode(bytes)
     }
@@ -207,7 +205,7 @@ impl Base64 {
         &self.0
     }
 
-    /// What it stands for, or `None` if its length or its padding is wrong.
+    /// Decodes it; `None` if its length or padding is wrong.
     pub fn decode(&self) -> Option<Zeroizing<Vec<u8>>> {
         BASE64.decode(self.0.as_bytes()).ok().map(Zeroizing::new)
     }
@@ -219,7 +217,7 @@ impl fmt::Debug for Base64 {
     }
 }
 
-/// The name of a checksum algorithm, in capitals. Whether there is one of that name is not asked here.
+/// The name of a checksum algorithm, in capitals. The algorithm need not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AlgorithmName(String);
 
@@ -227,8 +225,7 @@ impl AlgorithmName {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 32;
 
-    /// Takes a name in any case, or `None` if it is empty, long, or holds other characters than
-    /// letters, digits, `-`, `_` and `/`.
+    /// A name in any case, or `None` if it is empty, too long, or has characters other than letters, digits, `-`, `_` and `/`.
     pub fn new(name: &str) -> Option<Self> {
         let fits = (1..=Self::MAX_BYTES).contains(&name.len())
             && name
@@ -251,7 +248,7 @@ impl Checksum {
     /// The longest checksum, in hexadecimal digits: SHA-512.
     pub const MAX_DIGITS: usize = 128;
 
-    /// Takes hexadecimal digits in any case, or `None` if there are others, none, or too many.
+    /// Hexadecimal digits in any case, or `None` if there are other characters, none, or too many.
     pub fn new(digits: &str) -> Option<Self> {
         let fits = (1..=Self::MAX_DIGITS).contains(&digits.len())
             && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -276,15 +273,13 @@ impl fmt::Display for Checksum {
 
 /// The path argument of `LIST` and `NLST`.
 ///
-/// Clients put the flags of ls(1) before it, which globus-gridftp-server 13.24 accepts and ignores; so
-/// does [`Command::parse`](super::Command::parse). A name that begins with a dash must therefore be
-/// written `./-name`.
+/// Clients send flags of ls(1) before it. globus-gridftp-server 13.24 and [`Command::parse`](super::Command::parse) ignore
+/// them, so a name that starts with a dash must be written `./-name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ListPath(PathArgument);
 
 impl ListPath {
-    /// Makes the argument for a path, written so that it cannot be taken for a flag. `None` if it gets
-    /// too long in this way.
+    /// The argument for a path, with `./` before a dash. `None` if it becomes too long.
     pub fn new(path: PathArgument) -> Option<Self> {
         if path.as_bytes().starts_with(b"-") {
             return PathArgument::new([b"./", path.as_bytes()].concat()).map(Self);

@@ -14,18 +14,18 @@ use super::site::SiteCommand;
 use crate::address::{Family, StripeAddresses};
 use crate::path::PathArgument;
 
-/// One command of the control channel.
+/// A command of the control channel.
 ///
-/// Its `Debug` form shows neither passwords nor credentials.
+/// `Debug` shows neither passwords nor credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// `USER`: the name to log in with.
     User(Text),
     /// `PASS`: the password, possibly empty.
     Pass(Password),
-    /// `ACCT`: an account besides the user name (RFC 959 4.1.1). It may be a secret.
+    /// `ACCT`: an account besides the user name (RFC 959 4.1.1). Treated as a secret.
     Acct(Password),
-    /// `REIN`: back to where the session began (RFC 959 4.1.1).
+    /// `REIN`: resets the session (RFC 959 4.1.1).
     Rein,
     /// `QUIT`.
     Quit,
@@ -36,24 +36,24 @@ pub enum Command {
     Adat(Base64),
     /// `ENC`: a command, encrypted.
     Enc(Base64),
-    /// `MIC`: a command, with a proof of integrity.
+    /// `MIC`: a command with integrity protection.
     Mic(Base64),
-    /// `CONF`: a command, encrypted without a proof of integrity.
+    /// `CONF`: a command, encrypted without integrity protection.
     Conf(Base64),
     /// `PBSZ`: the largest protected block, in bytes.
     Pbsz(u32),
-    /// `PROT`: how data channels are protected.
+    /// `PROT`: the protection of data channels.
     Prot(ProtectionLevel),
-    /// `DCAU`: who must be at the other end of data channels (GFD.20, DCAU).
+    /// `DCAU`: the authentication of data channels' peers (GFD.20, DCAU).
     Dcau(DataChannelAuthentication),
     /// `DCSC`: the credential for data channels.
     Dcsc(DataChannelContext),
-    /// `CCC`: an end to the protection of the control channel.
+    /// `CCC`: ends the protection of the control channel.
     Ccc,
 
     /// `FEAT`.
     Feat,
-    /// `HELP`, perhaps for one command.
+    /// `HELP`, optionally for one command.
     Help(Option<Text>),
     /// `OPTS`.
     Opts(OptsCommand),
@@ -72,13 +72,13 @@ pub enum Command {
     Type(Representation),
     /// `MODE`.
     Mode(TransferMode),
-    /// `STRU F`, the only structure there is.
+    /// `STRU F`, the only supported structure.
     Stru,
-    /// `SBUF`: socket buffers for data channels, in bytes; 0 leaves them to the system (GFD.20, SBUF).
+    /// `SBUF`: socket buffers for data channels, in bytes; 0 is the system's default (GFD.20, SBUF).
     Sbuf(u64),
-    /// `TREV`: how often a transfer tells how far it is; zero is never.
+    /// `TREV`: the interval of markers; zero is never.
     Trev {
-        /// Which marker.
+        /// The marker.
         event: MarkerEvent,
         /// The time between two markers, in whole seconds on the wire.
         seconds: u32,
@@ -97,36 +97,36 @@ pub enum Command {
     /// `SPOR`: one address for each stripe (GFD.20, SPOR).
     Spor(StripeAddresses),
 
-    /// `ALLO`: how much will come.
+    /// `ALLO`: the size of the file to be stored.
     Allo {
-        /// Bytes of the file.
+        /// The size in bytes.
         bytes: u64,
-        /// Largest record, in bytes (RFC 959 4.1.3).
+        /// The largest record, in bytes (RFC 959 4.1.3).
         record_bytes: Option<u64>,
     },
-    /// `REST`: what the next transfer leaves out.
+    /// `REST`: the bytes that the next transfer skips.
     Rest(Restart),
     /// `RETR`.
     Retr(PathArgument),
     /// `STOR`.
     Stor(PathArgument),
-    /// `STOU`: under a name that nothing has (RFC 959 4.1.3, RFC 1123 4.1.2.9). RFC 959 has no argument; BSD's ftp
-    /// sends the name that the file would have, which the unique one begins with.
+    /// `STOU`: stores under a unique name (RFC 959 4.1.3, RFC 1123 4.1.2.9). RFC 959 has no argument; BSD's ftp sends a file name,
+    /// which the unique name starts with.
     Stou(Option<PathArgument>),
     /// `APPE`.
     Appe(PathArgument),
     /// `ERET P`: a part of a file (GFD.20, ERET).
     Eret {
-        /// Where the part starts, in bytes.
+        /// The start of the part, in bytes.
         offset: u64,
-        /// How long it is at most, in bytes.
+        /// Its length at most, in bytes.
         length: u64,
         /// The file.
         path: PathArgument,
     },
     /// `ESTO A`: into a part of a file (GFD.20, ESTO).
     Esto {
-        /// Where the part starts, in bytes.
+        /// The start of the part, in bytes.
         offset: u64,
         /// The file.
         path: PathArgument,
@@ -163,9 +163,9 @@ pub enum Command {
     Cksm {
         /// The algorithm.
         algorithm: AlgorithmName,
-        /// Where the part starts, in bytes.
+        /// The start of the part, in bytes.
         offset: u64,
-        /// How long it is, in bytes; `None` (`-1` on the wire) is to the end.
+        /// Its length in bytes; `None` (`-1` on the wire) is to the end.
         length: Option<u64>,
         /// The file.
         path: PathArgument,

@@ -1,4 +1,4 @@
-//! From a [`Command`] to a line, and to a text for the log.
+//! Encodes a [`Command`] as a line, and as text for the log.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::path::PathArgument;
 use crate::time::TimeValue;
 
 impl Command {
-    /// The line without its CRLF; [`crate::line::encode_command_line`] makes bytes for the network of it.
+    /// The line without its CRLF. [`crate::line::encode_command_line`] encodes it for the network.
     pub fn encode(&self) -> Vec<u8> {
         let mut line = self.verb().as_bytes().to_vec();
         if let Some(argument) = self.argument() {
@@ -207,8 +207,7 @@ impl Command {
     }
 }
 
-/// The line for the log: passwords, tokens and credentials are left out, and what is not printable is
-/// escaped.
+/// The line for the log, without passwords, tokens and credentials, and with control characters escaped.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

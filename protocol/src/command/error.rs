@@ -1,4 +1,4 @@
-//! What is wrong with a command line.
+//! Errors of command lines.
 
 use crate::excerpt::Excerpt;
 use crate::ranges::RangeError;
@@ -8,23 +8,23 @@ use crate::time::TimeError;
 /// Why a line is not a command. The client is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// There is nothing on the line.
+    /// The line is empty.
     #[error("Invalid command: the line is empty. HELP lists the commands.")]
     Empty,
-    /// No command of that name is known.
+    /// There is no such command.
     #[error("Invalid command '{0}'. HELP lists the commands.")]
     Unknown(Excerpt),
-    /// The command is known from a standard or from other servers, and there is nothing like it here.
+    /// The command exists in a standard or in other servers, but is not supported.
     #[error("Command not supported: {0}. HELP lists the commands.")]
     Unsupported(&'static str),
-    /// The argument cannot be right.
+    /// The argument is invalid.
     #[error("{verb}: {fault}. Syntax: {syntax}")]
     Argument {
-        /// The command, with the second word of `SITE`.
+        /// The command; for `SITE`, with its second word.
         verb: &'static str,
-        /// What is wrong.
+        /// The error.
         fault: ArgumentFault,
-        /// What would be right.
+        /// The syntax of the command.
         syntax: &'static str,
     },
 }
@@ -34,15 +34,15 @@ impl CommandError {
         Self::Unknown(Excerpt::new(verb))
     }
 
-    /// The reply that tells the client.
+    /// The reply for the client.
     pub fn reply(&self) -> Reply {
         Reply::new(self.code(), self.to_string())
     }
 
     fn code(&self) -> u16 {
         match self {
-            // RFC 959 5.4 has 502 for commands that a server knows and lacks, but clients of GridFTP
-            // know what globus-gridftp-server 13.24 says.
+            // RFC 959 5.4 has 502 for commands that are not implemented, but GridFTP clients expect the codes of
+            // globus-gridftp-server 13.24.
             Self::Empty | Self::Unknown(_) | Self::Unsupported(_) => 500,
             Self::Argument { fault, .. } => match fault {
                 ArgumentFault::Missing { .. }
@@ -60,48 +60,48 @@ impl CommandError {
     }
 }
 
-/// What is wrong with an argument.
+/// Why an argument is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentFault {
-    /// It is not there.
+    /// It is missing.
     #[error("{what} is missing")]
     Missing {
-        /// What the argument would be.
+        /// The name of the argument.
         what: &'static str,
     },
     /// The command takes no more arguments.
     #[error("there are more arguments than the command takes")]
     Unexpected,
-    /// It is wrong for every server.
+    /// It is invalid for every server.
     #[error("'{given}' is not valid as {what}, which must be {expected}")]
     Invalid {
-        /// What the argument should be.
+        /// The name of the argument.
         what: &'static str,
-        /// The argument, or that it is not shown.
+        /// The argument, or a placeholder.
         given: Excerpt,
-        /// What would be right.
+        /// The valid values.
         expected: &'static str,
     },
-    /// It is right in some standard, but not had here.
+    /// It is valid in some standard, but not supported.
     #[error("{what} '{given}' is not supported, use {expected}")]
     Unsupported {
-        /// What the argument is.
+        /// The name of the argument.
         what: &'static str,
         /// The argument.
         given: Excerpt,
-        /// What would be right.
+        /// The valid values.
         expected: &'static str,
     },
-    /// A restart marker that names no bytes of a file.
+    /// An invalid restart marker.
     #[error("{0}")]
     Restart(#[source] RangeError),
-    /// A time that there is not.
+    /// An invalid time.
     #[error("{0}")]
     Time(#[source] TimeError),
     /// A network protocol that is neither IPv4 nor IPv6.
     #[error("Network protocol '{0}' not supported, use (1,2)")]
     Family(Excerpt),
-    /// A protection level of data channels that there is none of.
+    /// An unsupported protection level of data channels.
     #[error("{0} protection level not supported, use C, S or P")]
     ProtectionLevel(Excerpt),
 }

@@ -1,7 +1,7 @@
-//! The grammar of arguments: small parsers that [`super::parse`] puts together.
+//! The grammar of arguments: small parsers that [`super::parse`] combines.
 //!
-//! Words are separated by spaces. A path is all that follows one space, other spaces and quotes
-//! included, so it can only come last.
+//! Words are separated by spaces. A path is the rest of the line after one space, including further spaces and quotes, so it is
+//! always the last argument.
 
 use std::str::FromStr;
 
@@ -23,17 +23,17 @@ use crate::number::decimal;
 use crate::path::PathArgument;
 use crate::time::{TimeError, TimeValue};
 
-/// What is left of a line after its verb.
+/// The rest of a line after its verb.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Argument<'a> {
     pub(super) verb: &'static str,
     pub(super) syntax: &'static str,
-    /// `None` where not even a space follows the verb.
+    /// `None` if no space follows the verb.
     pub(super) bytes: Option<&'a [u8]>,
 }
 
 impl<'a> Argument<'a> {
-    /// Reads the whole argument; spaces may follow it, unless they belong to it.
+    /// Reads the whole argument. Spaces may follow, unless they belong to it.
     pub(super) fn read<T>(
         self,
         parser: impl Parser<&'a [u8], Output = T, Error = ArgumentFault>,
@@ -56,7 +56,7 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// Takes the first word off; what follows it is an argument of its own.
+    /// Splits off the first word; the rest is the remaining argument.
     pub(super) fn split_word(self, what: &'static str) -> Result<(&'a [u8], Self), CommandError> {
         let input = self.bytes.unwrap_or_default();
         let split = (word(what), opt(char(' '))).parse(input);
@@ -65,12 +65,12 @@ impl<'a> Argument<'a> {
         Ok((word, Self { bytes, ..self }))
     }
 
-    /// Makes sure that there is none.
+    /// Checks that there is no argument.
     pub(super) fn none(self) -> Result<(), CommandError> {
         self.read(spaces)
     }
 
-    /// The whole argument is wrong.
+    /// The error for an argument that is invalid as a whole.
     pub(super) fn invalid(self, what: &'static str, expected: &'static str) -> CommandError {
         self.fault(ArgumentFault::Invalid {
             what,
@@ -79,7 +79,7 @@ impl<'a> Argument<'a> {
         })
     }
 
-    /// The argument is known and not had.
+    /// The error for an argument that is not supported.
     pub(super) fn unsupported(self, what: &'static str, expected: &'static str) -> CommandError {
         self.fault(ArgumentFault::Unsupported {
             what,
@@ -88,7 +88,7 @@ impl<'a> Argument<'a> {
         })
     }
 
-    /// An address in the argument cannot be used.
+    /// The error for an address in the argument.
     pub(super) fn address_fault(self, address: &[u8], error: AddressError) -> CommandError {
         let given = Excerpt::new(address);
         self.fault(match error {
@@ -118,7 +118,7 @@ impl<'a> Argument<'a> {
 }
 
 impl<'a> ParseError<&'a [u8]> for ArgumentFault {
-    /// What no parser here has words for: something is left over, or a space is not there.
+    /// Errors of nom's own parsers: trailing input, or a missing space.
     fn from_error_kind(_: &'a [u8], _: ErrorKind) -> Self {
         Self::Unexpected
     }
@@ -150,7 +150,7 @@ pub(super) fn word<'a>(
     }
 }
 
-/// A word that `value` understands.
+/// A word that `value` accepts.
 pub(super) fn valid<'a, T>(
     what: &'static str,
     expected: &'static str,
@@ -173,7 +173,7 @@ pub(super) fn number<'a, T: FromStr>(
     valid(what, "a decimal number", decimal)
 }
 
-/// A number that stands in an option.
+/// A number in an option.
 pub(super) fn decimal_value<T: FromStr>(
     what: &'static str,
     value: &[u8],
@@ -185,15 +185,14 @@ pub(super) fn decimal_value<T: FromStr>(
     })
 }
 
-/// An option. Its value is empty where there is no `=`.
+/// An option. Its value is empty if there is no `=`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pair<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
 }
 
-/// `key=value;key=value;`. The last semicolon may be missing, though globus-gridftp-server 13.24
-/// insists on it for `RETR`.
+/// `key=value;key=value;`. The last semicolon may be missing, though globus-gridftp-server 13.24 requires it for `RETR`.
 pub(super) fn pairs(input: &[u8]) -> Read<'_, Vec<Pair<'_>>> {
     let key = take_while1(|byte: u8| !b"=; ".contains(&byte));
     let value = take_while(|byte: u8| !b"; ".contains(&byte));
@@ -224,7 +223,7 @@ pub(super) fn timestamp(input: &[u8]) -> Read<'_, Timestamp> {
     }
 }
 
-/// Reads a time. A fraction is dropped, as globus-gridftp-server 13.24 does.
+/// Reads a time, without its fraction, as globus-gridftp-server 13.24 does.
 pub(super) fn whole_seconds(text: &[u8]) -> Result<Timestamp, TimeError> {
     let whole = text.split(|&byte| byte == b'.').next().unwrap_or_default();
     TimeValue::parse(text)?;
@@ -250,7 +249,7 @@ pub(super) fn last_path(input: &[u8]) -> Read<'_, PathArgument> {
     preceded(opt(char(' ')), path).parse(input)
 }
 
-/// All that is left, as a path.
+/// The rest of the line, as a path.
 pub(super) fn path(input: &[u8]) -> Read<'_, PathArgument> {
     match PathArgument::new(input) {
         Some(path) => Ok((&[], path)),
@@ -259,7 +258,7 @@ pub(super) fn path(input: &[u8]) -> Read<'_, PathArgument> {
     }
 }
 
-/// All that is left, as text.
+/// The rest of the line, as text.
 pub(super) fn text<'a>(
     what: &'static str,
 ) -> impl Parser<&'a [u8], Output = Text, Error = ArgumentFault> {
@@ -282,7 +281,7 @@ pub(super) fn invalid(
     })
 }
 
-/// The path of a listing command behind the flags of ls(1), if there is one.
+/// The path of a listing command after flags of ls(1), if there is one.
 pub(super) fn list_path(input: &[u8]) -> Read<'_, Option<ListPath>> {
     let flag = (
         char('-'),

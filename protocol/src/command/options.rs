@@ -13,18 +13,18 @@ use crate::excerpt::Excerpt;
 pub enum OptsCommand {
     /// `OPTS RETR`: how files are sent (GFD.20, options to RETR).
     Retrieve(RetrieveOptions),
-    /// `OPTS PASV AllowDelayed=`, and the same of `SPAS` and `EPSV`, which are one option: whether the address of a passive data
-    /// channel may come with the transfer only.
+    /// `OPTS PASV AllowDelayed=`; `SPAS` and `EPSV` set the same option: whether the address of a passive data channel may be sent
+    /// with the transfer.
     DelayedPassive(bool),
-    /// `OPTS MLST`: the facts that listings shall show (RFC 3659 7.9): from 0 to 64 names.
+    /// `OPTS MLST`: the facts of listings (RFC 3659 7.9): 0 to 64 names.
     Facts(Vec<Text>),
-    /// `OPTS UTF8`: switches UTF-8 names, which are always on (draft-ietf-ftpext-utf-8-option).
+    /// `OPTS UTF8`: switches UTF-8 names on or off (draft-ietf-ftpext-utf-8-option).
     Utf8(bool),
-    /// `OPTS CKSM Markers=`: seconds between markers while a checksum is made; 0 is never.
+    /// `OPTS CKSM Markers=`: seconds between markers while a checksum is computed; 0 is never.
     ChecksumMarkers(u32),
 }
 
-/// The options of `RETR`; what is absent stays as it was.
+/// The options of `RETR`. `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetrieveOptions {
     /// `Parallelism=`.
@@ -33,18 +33,18 @@ pub struct RetrieveOptions {
     pub layout: Option<StripeLayout>,
     /// `Markers=`: seconds between performance markers while sending; 0 is never.
     pub marker_seconds: Option<u32>,
-    /// `PacketSize=`: the size of blocks on the wire, in bytes, not zero.
+    /// `PacketSize=`: the size of blocks on the wire, in bytes; not zero.
     pub packet_bytes: Option<u64>,
 }
 
-/// How many data channels to each stripe a client would like (GFD.20, options to RETR). None of them is zero.
+/// The requested number of data channels for each stripe (GFD.20, options to RETR). No field is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parallelism {
-    /// What to start with.
+    /// The initial number.
     pub starting: u32,
-    /// Not fewer.
+    /// The minimum.
     pub minimum: u32,
-    /// Not more.
+    /// The maximum.
     pub maximum: u32,
 }
 
@@ -70,7 +70,7 @@ impl OptsCommand {
         .map_err(|fault| argument.fault(fault))
     }
 
-    /// What follows `OPTS` on the line.
+    /// The rest of the line after `OPTS`.
     pub(super) fn encode(&self) -> String {
         match self {
             Self::Retrieve(options) => options.encode(),
@@ -116,7 +116,7 @@ impl RetrieveOptions {
         Ok(())
     }
 
-    /// `BlockSize=` may have come before.
+    /// A preceding `BlockSize=` is kept.
     fn parse_layout(&self, layout: &[u8]) -> Result<StripeLayout, ArgumentFault> {
         match (layout.to_ascii_lowercase().as_slice(), self.layout) {
             (b"partitioned", _) => Ok(StripeLayout::Partitioned),
@@ -158,7 +158,7 @@ impl RetrieveOptions {
 }
 
 impl Parallelism {
-    /// The same number throughout, as globus-url-copy 10.12 always has it.
+    /// The same number in all fields, as globus-url-copy 10.12 sends it.
     pub fn fixed(channels: u32) -> Self {
         Self {
             starting: channels,
@@ -167,7 +167,7 @@ impl Parallelism {
         }
     }
 
-    /// `starting,minimum,maximum`; globus-gridftp-server 13.24 also takes `starting` alone.
+    /// `starting,minimum,maximum`, or `starting` alone as in globus-gridftp-server 13.24.
     fn parse(value: &[u8]) -> Result<Self, ArgumentFault> {
         let numbers: Vec<u32> = value
             .splitn(4, |&byte| byte == b',')

@@ -1,4 +1,4 @@
-//! From a line to a [`Command`].
+//! Parses lines.
 
 use super::arguments::Checksum;
 use super::commands::Command;
@@ -16,20 +16,19 @@ use super::syntax::{
 };
 use crate::help;
 
-/// Commands of standards and of other servers that are answered by name.
+/// Commands of standards and of other servers that are refused with a specific reply.
 const UNSUPPORTED: &[&str] = &[
     "ABUF", "CLNT", "GET", "HOST", "LPRT", "LPSV", "MFCT", "MFF", "PUT", "SMNT",
 ];
 
 impl Command {
-    /// Reads a line, without its CRLF.
+    /// Parses a line, without its CRLF.
     ///
-    /// The verb may be in any case. A path is all that follows the space after the fixed arguments,
-    /// spaces and quotes included (RFC 3659 2.2).
+    /// The verb may be in any case. A path is the rest of the line after one space, including spaces and quotes (RFC 3659 2.2).
     ///
     /// # Errors
     ///
-    /// When the line is no command, with the reply that says so.
+    /// When the line is not a valid command. [`CommandError::reply`] is the reply.
     pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
         if line.is_empty() {
             return Err(CommandError::Empty);
@@ -57,7 +56,7 @@ impl Command {
             .unwrap_or_else(|| Self::parse_negotiation(argument))
     }
 
-    /// Commands with no argument, or with a text.
+    /// Commands without an argument, or with a text.
     fn parse_simple(argument: Argument<'_>) -> Option<Result<Self, CommandError>> {
         let alone = |command| argument.none().map(|()| command);
         Some(match argument.verb {
@@ -114,7 +113,7 @@ impl Command {
         })
     }
 
-    /// Commands of RFC 2228 and what GridFTP adds to them.
+    /// Commands of RFC 2228, and the security commands of GridFTP.
     fn parse_security(argument: Argument<'_>) -> Option<Result<Self, CommandError>> {
         Some(match argument.verb {
             "AUTH" => argument.read(text("the mechanism")).map(Self::Auth),
@@ -131,7 +130,7 @@ impl Command {
         })
     }
 
-    /// Commands that settle how the next transfers go.
+    /// Commands that set the parameters of transfers.
     fn parse_negotiation(argument: Argument<'_>) -> Result<Self, CommandError> {
         match argument.verb {
             "TYPE" => representation(argument).map(Self::Type),
@@ -160,7 +159,7 @@ impl Command {
     }
 }
 
-/// The names that RFC 775 had for directory commands.
+/// Maps the directory commands of RFC 775 to their modern names.
 fn modern(name: &str) -> &str {
     match name {
         "XPWD" => "PWD",

@@ -1,18 +1,17 @@
-//! The commands of RFTP: a second way to ask for data by RDMA.
+//! The commands of RFTP, another protocol for transfers over RDMA.
 //!
-//! No document defines them. What follows is what the server rftpd 0.15 takes and its client sends, and, where its table
-//! of commands names one that nothing carries out (`RPSV`), the same thing the other way round:
+//! No document defines them. The syntax here is that of the server rftpd 0.15 and its client. `RPSV`, which rftpd lists but does not
+//! implement, is defined as the counterpart of `RADR`:
 //!
 //! | command | like | meaning |
 //! | --- | --- | --- |
-//! | `RADR h1,h2,h3,h4,p1,p2 [buffer]` | `PORT` | where the client listens for RDMA; an address as in `EPRT` will do |
-//! | `RPSV [buffer]` | `PASV` | the server is to listen for RDMA, and says where |
+//! | `RADR h1,h2,h3,h4,p1,p2 [buffer]` | `PORT` | the address where the client listens for RDMA; also in the form of `EPRT` |
+//! | `RPSV [buffer]` | `PASV` | the server listens for RDMA, and replies with its address |
 //! | `RSTR path` | `STOR` | stores a file by RDMA |
 //! | `RRTR path` | `RETR` | retrieves a file by RDMA |
 //!
-//! The size of a buffer is 32 bits in network order, written as the decimal number that a machine with little-endian
-//! numbers takes them for: 1 MiB is `4096`. Of what goes over the connection rftpd has another idea; here it is
-//! what the driver `rdma` speaks.
+//! The buffer size is 32 bits in network byte order, written as the decimal number that these bytes are on a little-endian machine:
+//! 1 MiB is `4096`. The protocol on the connection is that of the driver `rdma`, not that of rftpd.
 
 use std::net::SocketAddr;
 
@@ -24,19 +23,19 @@ use super::grammar::{Argument, number, path, word};
 use crate::address::{format_stripe, parse_stripe};
 use crate::path::PathArgument;
 
-/// One of these commands.
+/// A command of RFTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RdmaCommand {
     /// `RADR`.
     Address {
-        /// Where to connect to.
+        /// The address to connect to.
         peer: SocketAddr,
-        /// What the client would like buffers to be.
+        /// The buffer size that the client requests.
         buffer: Option<BufferBytes>,
     },
     /// `RPSV`.
     Passive {
-        /// What the client would like buffers to be.
+        /// The buffer size that the client requests.
         buffer: Option<BufferBytes>,
     },
     /// `RSTR`.
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_of_rftp_sends_is_understood() {
+    fn lines_of_the_rftp_client_are_read() {
         // Its default: buffers of 1 MiB.
         assert_eq!(
             parse("RADR 127,0,0,1,202,79 4096"),
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_of_either_kind_and_buffers_need_not_be_named() {
+    fn addresses_have_both_forms_and_buffers_are_optional() {
         assert_eq!(
             parse("radr |2|::1|5000|"),
             Ok(RdmaCommand::Address {

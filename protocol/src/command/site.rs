@@ -1,4 +1,4 @@
-//! `SITE`: commands outside every standard, as Globus has them.
+//! `SITE`: commands outside of the standards, as in Globus.
 
 use jiff::Timestamp;
 
@@ -10,16 +10,16 @@ use crate::help;
 use crate::path::PathArgument;
 use crate::time::TimeValue;
 
-/// One `SITE` command.
+/// A `SITE` command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SiteCommand {
-    /// `SITE HELP`, perhaps for one command.
+    /// `SITE HELP`, optionally for one command.
     Help(Option<Text>),
-    /// `SITE SBUF`, `SITE RETRBUFSIZE` and its kin: socket buffers for data channels.
+    /// `SITE SBUF`, `SITE RETRBUFSIZE` and their synonyms: socket buffers for data channels.
     BufferSize {
-        /// Under which of its names.
+        /// The synonym.
         verb: BufferVerb,
-        /// The size in bytes; 0 leaves it to the system.
+        /// The size in bytes; 0 is the system's default.
         bytes: u64,
     },
     /// `SITE CHMOD`.
@@ -43,9 +43,9 @@ pub enum SiteCommand {
         /// The file.
         path: PathArgument,
     },
-    /// `SITE SYMLINKFROM`: what a symbolic link shall point to.
+    /// `SITE SYMLINKFROM`: the target of a symbolic link.
     SymlinkFrom(PathArgument),
-    /// `SITE SYMLINKTO`: makes the link.
+    /// `SITE SYMLINKTO`: creates the link.
     SymlinkTo(PathArgument),
     /// `SITE RDEL`: removes a whole tree.
     Rdel(PathArgument),
@@ -62,7 +62,7 @@ pub enum SiteCommand {
     Version,
     /// `SITE SETNETSTACK`: the driver stack of data channels.
     SetNetStack(StackRequest),
-    /// `SITE GETNETSTACK`: asks what data channels run over. No other server has it.
+    /// `SITE GETNETSTACK`: queries the stack of data channels. Specific to this server.
     GetNetStack,
     /// `SITE SETDISKSTACK`: the driver stack of files.
     SetDiskStack(StackRequest),
@@ -70,15 +70,15 @@ pub enum SiteCommand {
     ClientInfo(Text),
     /// `SITE TASKID`: a label for the log.
     TaskId(Text),
-    /// `SITE STORATTR`: what to do with stored files.
+    /// `SITE STORATTR`: attributes of stored files.
     StorAttr(StoreAttributes),
-    /// `SITE AUTHZ_ASSERT`: an authorisation assertion.
+    /// `SITE AUTHZ_ASSERT`: an authorization assertion.
     AuthzAssert(Assertion),
     /// `SITE RESTRICT`: narrows the paths of the session.
     Restrict(Text),
     /// `SITE CHROOT`: narrows the root of the session.
     Chroot(PathArgument),
-    /// `SITE DSI`: asks for another storage interface.
+    /// `SITE DSI`: requests another storage interface.
     Dsi(Text),
     /// `SITE SHARING`.
     Sharing(Text),
@@ -88,7 +88,7 @@ pub enum SiteCommand {
     Upas(Text),
     /// `SITE UPRT`: an active data port over UDT.
     Uprt(Text),
-    /// `SITE FAULT`: asks a command to fail.
+    /// `SITE FAULT`: makes a command fail.
     Fault(Text),
 }
 
@@ -171,7 +171,7 @@ impl SiteCommand {
         }
     }
 
-    /// What follows `SITE` on the line.
+    /// The rest of the line after `SITE`.
     pub(super) fn encode(&self) -> Vec<u8> {
         let joined = |name: &str, argument: &[u8]| [name.as_bytes(), b" ", argument].concat();
         let with_path = |words: String, path: &PathArgument| joined(&words, path.as_bytes());

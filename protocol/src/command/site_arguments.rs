@@ -1,4 +1,4 @@
-//! The values that arguments of `SITE` commands are made of.
+//! The values of arguments of `SITE` commands.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::grammar::{Argument, Pair, pairs, text, whole_seconds};
 use crate::excerpt::Excerpt;
 use crate::time::TimeValue;
 
-/// The names under which clients set buffer sizes. globus-url-copy tries them in turn.
+/// The synonyms for setting buffer sizes. globus-url-copy tries one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferVerb {
     /// `RETRBUFSIZE`.
@@ -31,19 +31,19 @@ pub enum BufferVerb {
     SBuf,
 }
 
-/// The transfers that a buffer size is for.
+/// The transfers that a buffer size applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferSide {
-    /// Those that send files.
+    /// Transfers that send files.
     Retrieve,
-    /// Those that receive files.
+    /// Transfers that receive files.
     Store,
     /// All.
     Both,
 }
 
 impl BufferVerb {
-    /// The transfers it is for.
+    /// The transfers that it applies to.
     pub fn side(self) -> BufferSide {
         match self {
             Self::RetrBufSize | Self::RBufSz | Self::RBufSiz => BufferSide::Retrieve,
@@ -60,7 +60,7 @@ pub struct FileMode(u16);
 impl FileMode {
     const BITS: u16 = 0o7777;
 
-    /// Takes bits, or `None` if there are others than `0o7777`.
+    /// A mode, or `None` if it has bits outside of `0o7777`.
     pub fn new(bits: u16) -> Option<Self> {
         (bits <= Self::BITS).then_some(Self(bits))
     }
@@ -71,7 +71,7 @@ impl FileMode {
     }
 }
 
-/// An authorisation assertion, which no log shows.
+/// An authorization assertion. Never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Assertion(pub Text);
 
@@ -81,21 +81,21 @@ impl fmt::Debug for Assertion {
     }
 }
 
-/// The stack that a client asks for.
+/// The stack that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StackRequest {
-    /// `default`: what the server is configured for.
+    /// `default`: the configured stack.
     Default,
-    /// A stack string; [`crate::stack`] reads it.
+    /// A stack string, to be parsed by [`crate::stack`].
     Drivers(Text),
 }
 
-/// What `SITE STORATTR` wants of stored files.
+/// The attributes that `SITE STORATTR` sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreAttributes {
-    /// `modify=`: the time of the last change to set, whole seconds.
+    /// `modify=`: the time of the last change, in whole seconds.
     pub modified: Option<Timestamp>,
-    /// `checksum.<algorithm>=`: a checksum that the file must have.
+    /// `checksum.<algorithm>=`: the checksum that the file must have.
     pub checksum: Option<(AlgorithmName, Checksum)>,
 }
 
@@ -132,13 +132,13 @@ impl BufferVerb {
 }
 
 impl FileMode {
-    /// Reads permission bits, or a whole `st_mode` with the file type above them, as gfal2 sends it: the type is
-    /// dropped, as globus-gridftp-server 13.24 does. That server also takes `999` and `u+x`, and sets wrong bits.
+    /// Reads permission bits, or a complete `st_mode`, as gfal2 sends it: the file type is dropped, as in globus-gridftp-server 13.24.
+    /// That server also accepts `999` and `u+x`, and sets wrong bits.
     pub(super) fn parse(word: &[u8]) -> Option<Self> {
         if !word.iter().all(|digit| (b'0'..=b'7').contains(digit)) {
             return None;
         }
-        // S_IFMT and the permission bits are 16 bits together (inode(7)).
+        // S_IFMT and the permission bits together have 16 bits (inode(7)).
         let mode = u16::from_str_radix(std::str::from_utf8(word).ok()?, 8).ok()?;
         Self::new(mode & Self::BITS)
     }

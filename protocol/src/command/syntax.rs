@@ -29,7 +29,7 @@ pub(super) fn password(argument: Argument<'_>) -> Result<Password, CommandError>
     })
 }
 
-/// `P offset length path`; `foo="a=1" path` asks for a module.
+/// `P offset length path`. Other modules (`foo="a=1" path`) are not supported.
 pub(super) fn retrieve_part(argument: Argument<'_>) -> Result<Command, CommandError> {
     let part = (number("the offset"), number("the length"), last_path);
     let (offset, length, path) = module(argument, b"P", "P for a part of a file")?.read(part)?;
@@ -121,8 +121,7 @@ pub(super) fn data_channel_context(
     }
 }
 
-/// RFC 959 3.1.1. `L 8` is the same as `I` (there, 3.1.1.4); forms other than non-print and EBCDIC are
-/// known and not had.
+/// RFC 959 3.1.1. `L 8` is the same as `I` (RFC 959 3.1.1.4). EBCDIC and forms other than non-print are not supported.
 pub(super) fn representation(argument: Argument<'_>) -> Result<Representation, CommandError> {
     let (kind, form) = argument.read((word("the type"), opt(word("the form"))))?;
     let form = form.map(<[u8]>::to_ascii_uppercase);
@@ -235,7 +234,7 @@ pub(super) fn allocation(argument: Argument<'_>) -> Result<Command, CommandError
     })
 }
 
-/// A byte to begin at (RFC 3659 5), or the ranges that arrived (GFD.20, restart).
+/// An offset to start at (RFC 3659 5), or the ranges that were received (GFD.20, restart).
 pub(super) fn restart(argument: Argument<'_>) -> Result<Restart, CommandError> {
     let text = argument.bytes.unwrap_or_default().trim_ascii();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Tests with the lines that real clients send, and with wrong ones.
+//! Tests with recorded lines of clients, and with invalid lines.
 
 mod round_trip;
 
@@ -30,7 +30,7 @@ fn text(text: &str) -> Text {
     Text::new(text).unwrap()
 }
 
-/// What globus-url-copy 10.12 and gfal2 2.21 send; each line comes out of [`Command::encode`] as it is.
+/// Recorded lines of globus-url-copy 10.12 and gfal2 2.21. [`Command::encode`] reproduces each line.
 const RECORDED: &[&str] = &[
     "USER anonymous",
     "USER :globus-mapping:",
@@ -77,7 +77,7 @@ const RECORDED: &[&str] = &[
 ];
 
 #[test]
-fn recorded_lines_go_in_and_out() {
+fn recorded_lines_are_read_and_written() {
     for line in RECORDED {
         assert_eq!(String::from_utf8(parsed(line).encode()).unwrap(), *line);
     }
@@ -97,7 +97,7 @@ fn verbs_and_keywords_have_no_case() {
 }
 
 #[test]
-fn old_names_are_known() {
+fn old_names_are_accepted() {
     assert_eq!(parsed("XPWD"), Command::Pwd);
     assert_eq!(parsed("XCUP"), Command::Cdup);
     assert_eq!(parsed("XCWD a"), Command::Cwd(path("a")));
@@ -106,7 +106,7 @@ fn old_names_are_known() {
 }
 
 #[test]
-fn a_path_is_all_that_follows() {
+fn a_path_is_the_rest_of_the_line() {
     assert_eq!(parsed("RETR \"a b\" "), Command::Retr(path("\"a b\" ")));
     assert_eq!(parsed("RETR  a"), Command::Retr(path(" a")));
     assert_eq!(
@@ -127,7 +127,7 @@ fn a_path_is_all_that_follows() {
 }
 
 #[test]
-fn flags_of_ls_are_taken_off() {
+fn flags_of_ls_are_removed() {
     let listed = |name: &str| Command::List(ListPath::new(path(name)));
     assert_eq!(parsed("LIST"), Command::List(None));
     assert_eq!(parsed("LIST -la"), Command::List(None));
@@ -256,7 +256,7 @@ fn sizes_are_bounded_by_their_types() {
 }
 
 #[test]
-fn known_parameters_that_are_not_had() {
+fn known_parameters_that_are_not_supported() {
     assert_eq!(refusal("ERET foo=\"a=1\" path").code(), 504);
     assert_eq!(refusal("ESTO P 1 path").code(), 504);
     assert_eq!(refusal("TREV CPU 1").code(), 504);
@@ -287,7 +287,7 @@ fn unknown_and_unsupported_commands() {
 }
 
 #[test]
-fn errors_say_what_would_be_right() {
+fn errors_name_valid_values() {
     assert_eq!(
         refusal("CKSM MD5 abc -1 a").text(),
         "CKSM: 'abc' is not valid as the offset, which must be a decimal number. \
@@ -300,7 +300,7 @@ fn errors_say_what_would_be_right() {
 }
 
 #[test]
-fn errors_show_input_as_it_came() {
+fn errors_quote_the_input() {
     assert_eq!(
         refusal("REST it's").text(),
         "REST: 'it's' is no range; a restart is written as 1234 or as 0-1000,2000-3000. \
@@ -308,7 +308,7 @@ fn errors_show_input_as_it_came() {
     );
     assert!(refusal("SITE \"a\\b\"").text().contains("'SITE \"A\\B\"'"));
     assert!(refusal("MODE ü").text().contains("'ü'"));
-    // What would not be seen, or is not text, is escaped once.
+    // Control characters and bytes that are not text are escaped once.
     assert!(refusal("MODE \u{7}").text().contains("'\\u{7}'"));
     let no_text = Command::parse(b"SITE \xff").expect_err("no command");
     assert!(no_text.reply().text().contains("'SITE \\xff'"));
@@ -328,7 +328,7 @@ fn a_mode_may_have_a_file_type() {
 
 #[test]
 fn errors_use_no_words_that_clients_search_for() {
-    // gfal2 takes an error for ENOENT, EACCES, EEXIST ... by such words in its text.
+    // gfal2 maps errors to ENOENT, EACCES, EEXIST ... by such words in the text.
     let words = [
         "not found",
         "no such file",

@@ -4,7 +4,7 @@ use proptest::sample::select;
 
 use super::*;
 
-/// The time at which the recorded lines were listed: 20261120120452 in UTC.
+/// The time of the recorded listing: 20261120120452 in UTC.
 const NOW: i64 = 1_795_176_292;
 
 /// Observed from globus-gridftp-server 13.24, in the time zone UTC.
@@ -65,7 +65,7 @@ fn recorded_lines_are_read_and_written_again() {
 }
 
 #[test]
-fn the_year_is_for_what_is_not_of_the_last_six_months() {
+fn times_outside_of_the_last_six_months_have_a_year() {
     let day = 86_400;
     for (modified, shown) in [
         (NOW, "Nov 20 12:04"),
@@ -93,7 +93,7 @@ fn a_client_guesses_the_year() {
     let now = DateTime::constant(2027, 1, 10, 12, 0, 0, 0);
     for (listed, meant) in [
         ("Jan 10 12:00", Some("2027-01-10T12:00:00")),
-        // The server may be in a zone where it is tomorrow.
+        // The server's zone may be a day ahead.
         ("Jan 11 11:59", Some("2027-01-11T11:59:00")),
         ("Jan 11 12:01", Some("2026-01-11T12:01:00")),
         ("Nov 20 09:23", Some("2026-11-20T09:23:00")),
@@ -161,7 +161,7 @@ fn lines_of_other_servers_are_read() {
 }
 
 #[test]
-fn lines_that_list_nothing_are_refused() {
+fn lines_without_an_entry_are_refused() {
     for line in [
         "hello",
         "totally 12",
@@ -197,7 +197,7 @@ fn no_name_makes_another_line_or_column() {
 }
 
 #[test]
-fn names_are_listed_as_they_are_but_for_what_ends_lines() {
+fn names_are_unchanged_except_line_ends() {
     for (name, listed) in [
         (&b" a b\xff "[..], &b" a b\xff "[..]),
         (b"a\r\nb", b"a??b"),

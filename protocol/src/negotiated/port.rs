@@ -1,8 +1,8 @@
-//! The data port: what `PASV`, `PORT` and their kin have set, and which transfers it is good for.
+//! The data port that `PASV`, `PORT` and similar commands set, and the transfers that may use it.
 //!
-//! In stream mode a port is good for one transfer, in either direction. In MODE E the sender connects
-//! (GFD.20, SPAS and SPOR), so a passive port is for receiving and an active one for sending; its
-//! channels stay open after a transfer, and the next one in that direction needs no new port.
+//! In stream mode a port is valid for one transfer, in either direction. In MODE E the sender connects (GFD.20, SPAS and SPOR), so
+//! a passive port is for receiving and an active one for sending; its channels stay open after a transfer, and the next transfer
+//! in the same direction needs no new port.
 
 use super::refusal::Refusal;
 use crate::address::Family;
@@ -11,28 +11,28 @@ use crate::command::{BufferBytes, Command, EpsvRequest, RdmaCommand, TransferMod
 /// The data port that the client has set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum DataPort {
-    /// Nothing, or it was used up.
+    /// Not set, or used.
     #[default]
     None,
     /// The session listens.
     Passive {
-        /// So many addresses were given.
+        /// The number of addresses in the reply.
         stripes: usize,
-        /// There were data channels already.
+        /// Data channels exist.
         used: bool,
     },
-    /// The session will listen when the transfer comes.
+    /// The session will listen when a transfer begins.
     Delayed(PassiveRequest),
     /// The session connects.
     Active {
-        /// To so many addresses.
+        /// The number of addresses.
         stripes: usize,
-        /// There were data channels already.
+        /// Data channels exist.
         used: bool,
     },
 }
 
-/// A command after which the session listens.
+/// A command that makes the session listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassiveRequest {
     /// `PASV`.
@@ -41,12 +41,12 @@ pub enum PassiveRequest {
     Epsv(Option<Family>),
     /// `SPAS`: addresses as in `PORT`, or of this protocol.
     Spas(Option<Family>),
-    /// `RPSV`, with the size of buffers that the client would like.
+    /// `RPSV`, with the buffer size that the client requests.
     Rpsv(Option<BufferBytes>),
 }
 
 impl PassiveRequest {
-    /// The request of a command, if it is one. `EPSV ALL` is not.
+    /// The request of a command, if it is one; `EPSV ALL` is not.
     pub fn of(command: &Command) -> Option<Self> {
         match command {
             Command::Pasv => Some(Self::Pasv),
@@ -59,20 +59,20 @@ impl PassiveRequest {
     }
 }
 
-/// What a session does about a [`PassiveRequest`].
+/// The session's action for a [`PassiveRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Passive {
     /// Listen now, then call [`Negotiated::listening`] and send the addresses.
     Listen {
-        /// More than one address may be given.
+        /// The reply may contain several addresses.
         striped: bool,
     },
-    /// Close the present listener, and answer `200 Passive delayed.`
+    /// Close the present listener, and reply `200 Passive delayed.`
     Delay,
 }
 
-/// Where the bytes of a transfer go.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// To the client: files and listings.
@@ -81,24 +81,24 @@ pub enum Direction {
     Receive,
 }
 
-/// How a transfer ended, as far as its data channels are concerned.
+/// The end of a transfer, with respect to its data channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransferEnd {
-    /// No data channel was touched: the file could not be opened, for example.
+    /// No data channel was used, for example because the file could not be opened.
     NotStarted,
-    /// The file came to its end on all data channels.
+    /// All data channels reached the end of the file.
     Complete,
-    /// The transfer broke off.
+    /// The transfer failed.
     Broken,
 }
 
-/// What becomes of the data channels and listeners that the session has.
+/// The action for the session's data channels and listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Channels {
-    /// They stay.
+    /// Keep them.
     Keep,
-    /// They are closed.
+    /// Close them.
     Release,
 }
 
@@ -131,7 +131,7 @@ impl DataPort {
             (Self::Active { .. }, TransferMode::Extended, Direction::Receive) => {
                 Err(Refusal::ReceiverConnects)
             }
-            // The mode was another one when the port was set.
+            // The mode was changed after the port was set.
             (
                 Self::Passive { stripes: 2.., .. } | Self::Active { stripes: 2.., .. },
                 TransferMode::Stream,
@@ -142,7 +142,7 @@ impl DataPort {
         }
     }
 
-    /// Channels of one mode are of no use in the other. A port that has none yet stays.
+    /// Channels of one mode cannot be used in the other. A port without channels stays.
     pub(super) fn mode_changed(&mut self) -> Channels {
         match self {
             Self::Passive { used: true, .. } | Self::Active { used: true, .. } => {

@@ -1,15 +1,15 @@
-//! The security of data channels as it was agreed: `DCAU`, `PROT`, `PBSZ`, and what `DCSC` changes.
+//! The negotiated security of data channels: `DCAU`, `PROT`, `PBSZ`, and the effects of `DCSC`.
 //!
-//! Only what was agreed is known here. The credentials that follow from it are the session's.
+//! The session holds the credentials.
 
 use super::refusal::Refusal;
 use crate::command::{Command, DataChannelAuthentication, ProtectionLevel, Text};
 use crate::reply::Reply;
 
-/// What protects the control channel.
+/// The protection of the control channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Nothing.
+    /// No protection.
     #[default]
     None,
     /// GSI (`AUTH GSSAPI`).
@@ -18,41 +18,41 @@ pub enum Mechanism {
     Tls,
 }
 
-/// What the administrator demands of data channels.
+/// The administrator's requirements for data channels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DataPolicy {
-    /// In a session with GSI their other ends must prove who they are.
+    /// In a session with GSI, peers must authenticate.
     pub authenticated: bool,
-    /// Their bytes must be encrypted.
+    /// Data must be encrypted.
     pub encrypted: bool,
 }
 
-/// How data channels are made.
+/// The security of data channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataSecurity {
-    /// The bytes go in clear, to any admitted peer.
+    /// Cleartext, with any admitted peer.
     None,
-    /// Both ends prove by GSI who they are.
+    /// Both ends authenticate with GSI.
     Gsi {
-        /// Who the other end must be.
+        /// The required identity of the peer.
         peer: PeerDemand,
-        /// The bytes are encrypted.
+        /// Data is encrypted.
         private: bool,
     },
-    /// TLS as in RFC 4217: this end is the TLS server, whichever end connects.
+    /// TLS as in RFC 4217: this end is the TLS server, whether it connects or accepts.
     Tls,
 }
 
-/// Who must be at the other end of a data channel.
+/// The required identity of a data channel's peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerDemand {
-    /// The identity that we present ourselves.
+    /// Our own identity.
     Same,
     /// The owner of this subject name.
     Subject(Text),
 }
 
-/// What was agreed.
+/// The negotiated state.
 #[derive(Debug, Clone)]
 pub(super) struct Security {
     policy: DataPolicy,
@@ -87,7 +87,7 @@ impl Security {
         self.mechanism = mechanism;
         self.block_bytes = None;
         self.protection = ProtectionLevel::Clear;
-        // Clients that find DCAU in FEAT take it for granted (observed from globus-url-copy 10.12).
+        // Clients that find DCAU in FEAT assume DCAU A (observed from globus-url-copy 10.12).
         self.authentication = match mechanism {
             Mechanism::Gsi => DataChannelAuthentication::User,
             Mechanism::None | Mechanism::Tls => DataChannelAuthentication::None,
@@ -98,7 +98,7 @@ impl Security {
         self.own_credential = own;
     }
 
-    /// `DCAU`, `PBSZ` and `PROT`: the answer, and whether data channels are made in another way now.
+    /// `DCAU`, `PBSZ` and `PROT`: the reply, and whether the security of data channels has changed.
     pub(super) fn settle(&mut self, command: &Command) -> Option<(Reply, bool)> {
         let before = (self.authentication.clone(), self.protection);
         let reply = match command {
@@ -134,16 +134,16 @@ impl Security {
         Reply::new(200, format!("DCAU {letter}."))
     }
 
-    /// The size means nothing to us: TLS has its own limits.
+    /// The size has no effect, because TLS has its own limits.
     fn set_block(&mut self, bytes: u32) -> Reply {
         if self.mechanism == Mechanism::None && !self.own_credential {
-            // RFC 2228 3: a security exchange must come before.
+            // RFC 2228 3: PBSZ requires a preceding security exchange.
             return Reply::new(
                 503,
                 "PBSZ needs a protected control channel; send AUTH first.",
             );
         }
-        // RFC 4217 8: there is no other size with TLS.
+        // RFC 4217 8: the size is always 0 with TLS.
         let bytes = match self.mechanism {
             Mechanism::Tls => 0,
             Mechanism::Gsi | Mechanism::None => bytes,
@@ -153,7 +153,7 @@ impl Security {
     }
 
     fn protect(&mut self, level: ProtectionLevel) -> Reply {
-        // RFC 4217 8. Clients with GSI leave it out at times, and it means nothing.
+        // RFC 4217 8. Not required with GSI, where some clients omit it and it has no effect.
         if self.mechanism == Mechanism::Tls && self.block_bytes.is_none() {
             return Reply::new(503, "Send PBSZ 0 first.");
         }
@@ -176,7 +176,7 @@ impl Security {
         Reply::new(200, format!("Protection level set to {letter}."))
     }
 
-    /// Whether there may be something to authenticate data channels with.
+    /// Whether the session may have a credential for data channels.
     fn may_authenticate(&self) -> bool {
         self.mechanism == Mechanism::Gsi || self.own_credential
     }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_with_gsi_begins_authenticated_and_in_clear() {
+    fn a_session_with_gsi_begins_authenticated_and_in_cleartext() {
         let security = with(Mechanism::Gsi);
         let expected = DataSecurity::Gsi {
             peer: PeerDemand::Same,
@@ -246,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_authenticated_cannot_be_protected() {
+    fn unauthenticated_channels_cannot_be_protected() {
         let mut security = with(Mechanism::Gsi);
         assert_eq!(send(&mut security, "PROT S"), (200, true));
         assert_eq!(send(&mut security, "DCAU N"), (200, true));
-        let refusal = security.of_channels().expect_err("nothing protects them");
+        let refusal = security.of_channels().expect_err("no authentication");
         assert_eq!(refusal.reply().code(), 536);
         assert_eq!(send(&mut security, "PROT C"), (200, true));
         assert_eq!(security.of_channels(), Ok(DataSecurity::None));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_administrator_may_demand_authentication_and_encryption() {
+    fn the_administrator_may_require_authentication_and_encryption() {
         let mut security = Security::new(DataPolicy {
             authenticated: true,
             encrypted: true,

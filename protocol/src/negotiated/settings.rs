@@ -9,25 +9,25 @@ use crate::command::{
 use crate::facts::FactSelection;
 use crate::reply::Reply;
 
-/// The most data channels to each stripe; a client that asks for more gets as many.
+/// The most data channels for each stripe; requests for more are reduced to it.
 pub const MAX_PARALLELISM: u8 = 64;
 
-/// What stays until the client changes it.
+/// The settings that stay until the client changes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `TYPE`.
     pub representation: Representation,
     /// `MODE`.
     pub mode: TransferMode,
-    /// Data channels to each stripe when sending in MODE E: from 1 to [`MAX_PARALLELISM`].
+    /// Data channels for each stripe when sending in MODE E: from 1 to [`MAX_PARALLELISM`].
     pub parallelism: u8,
-    /// How a file is dealt out to stripes when sending in MODE E.
+    /// The distribution of a file to stripes when sending in MODE E.
     pub layout: StripeLayout,
-    /// The size of MODE E blocks when sending, in bytes, if the client has a wish.
+    /// The size of MODE E blocks when sending, in bytes, if the client has set it.
     pub packet_bytes: Option<u64>,
-    /// Socket buffers for sending files, in bytes; `None` leaves them to the system.
+    /// Socket buffers for sending files, in bytes; `None` is the system's default.
     pub retrieve_buffer_bytes: Option<u64>,
-    /// Socket buffers for receiving files, in bytes; `None` leaves them to the system.
+    /// Socket buffers for receiving files, in bytes; `None` is the system's default.
     pub store_buffer_bytes: Option<u64>,
     /// The time between `112` markers while receiving in MODE E; `None` is never.
     pub performance_interval: Option<Duration>,
@@ -35,9 +35,9 @@ pub struct Settings {
     pub restart_interval: Option<Duration>,
     /// The time between `112` markers while sending; `None` is never.
     pub retrieve_interval: Option<Duration>,
-    /// The time between markers while a checksum is made; `None` is never.
+    /// The time between markers while a checksum is computed; `None` is never.
     pub checksum_interval: Option<Duration>,
-    /// `PASV`, `EPSV` and `SPAS` are answered 200, and the address comes with the transfer.
+    /// `PASV`, `EPSV` and `SPAS` are answered with 200, and the address is sent with the transfer.
     pub delayed_passive: bool,
     /// `EPSV ALL` was sent: no other command may set a data port (RFC 2428 4).
     pub epsv_only: bool,
@@ -47,7 +47,7 @@ pub struct Settings {
     pub stack: StackRequest,
 }
 
-/// Between two markers, observed from globus-gridftp-server 13.24.
+/// The default time between markers, as in globus-gridftp-server 13.24.
 const MARKER_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Default for Settings {

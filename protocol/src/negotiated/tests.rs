@@ -1,4 +1,4 @@
-//! Tests of the rules, mostly with the dialogues that real clients have.
+//! Tests of the rules, mostly with recorded dialogues of clients.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::*;
 use crate::address::{Family, StripeAddresses};
 use crate::command::{RdmaCommand, StripeLayout};
 
-/// A session that obeys: it does for each command what a server would do.
+/// A simulated session that executes each command as a server does.
 #[derive(Debug, Default)]
 struct Session {
     state: Negotiated,
 }
 
 impl Session {
-    /// Takes a command other than a transfer, and returns the code of the reply.
+    /// Executes a command other than a transfer, and returns the code of the reply.
     fn send(&mut self, line: &str) -> u16 {
         let command = Command::parse(line.as_bytes()).unwrap();
         self.state.observe(&command);
@@ -202,12 +202,12 @@ fn a_delayed_address_comes_with_the_transfer() {
         terms.delayed,
         Some(PassiveRequest::Spas(Some(Family::Ipv6)))
     );
-    // The channels are there now, and are used again.
+    // The channels exist now, and are reused.
     assert_eq!(session.transfer(Direction::Receive).unwrap().delayed, None);
 }
 
 #[test]
-fn epsv_all_leaves_nothing_but_epsv() {
+fn epsv_all_allows_only_epsv() {
     let mut session = session(&["EPSV ALL"]);
     for line in [
         "PASV",
@@ -243,7 +243,7 @@ fn stripes_need_extended_mode() {
 }
 
 #[test]
-fn what_waits_for_a_transfer_is_gone_after_it() {
+fn parameters_are_reset_by_a_transfer() {
     let mut session = session(&[
         "MODE E",
         "PASV",
@@ -261,7 +261,7 @@ fn what_waits_for_a_transfer_is_gone_after_it() {
 }
 
 #[test]
-fn what_waits_is_gone_after_a_refusal_too() {
+fn parameters_are_reset_by_a_refusal_too() {
     let mut session = session(&["REST 5"]);
     assert_eq!(session.transfer(Direction::Send), Err(Refusal::NoDataPort));
     session.send_all(&["PASV"]);
@@ -276,7 +276,7 @@ fn what_waits_is_gone_after_a_refusal_too() {
 }
 
 #[test]
-fn a_restart_in_stream_mode_leaves_out_the_beginning() {
+fn a_restart_in_stream_mode_skips_the_start() {
     for line in ["REST 5", "REST 0-5", "REST 0", "REST 0-3,3-5"] {
         let mut session = session(&["PASV", line]);
         assert!(session.transfer(Direction::Send).is_ok(), "{line}");
@@ -293,7 +293,7 @@ fn a_restart_in_stream_mode_leaves_out_the_beginning() {
 }
 
 #[test]
-fn only_noop_may_stand_between_two_halves() {
+fn only_noop_is_allowed_between_a_pair() {
     let name = || PathArgument::new("a").unwrap();
     let root = RemotePath::root();
     let path = || root.join(&name(), &root).unwrap();
@@ -417,7 +417,7 @@ fn settings_follow_the_commands() {
 }
 
 #[test]
-fn extended_mode_carries_bytes_as_they_are() {
+fn extended_mode_sends_unchanged_bytes() {
     let mut ascii = session(&["TYPE A", "PASV"]);
     let terms = ascii.transfer(Direction::Receive).unwrap();
     assert_eq!(terms.representation, Representation::Ascii);
@@ -436,7 +436,7 @@ fn an_idle_session_costs_little() {
 }
 
 proptest! {
-    /// Whatever a client says, these hold.
+    /// Invariants for any sequence of commands.
     #[test]
     fn no_order_of_commands_breaks_the_rules(steps in prop::collection::vec(0usize..14, 0..40)) {
         let lines = [
@@ -445,7 +445,7 @@ proptest! {
             "REST 5", "REST 5-6", "ALLO 5",
         ];
         let mut session = Session::default();
-        // What set the port last: passive, several addresses, used.
+        // The last port: passive, several addresses, used.
         let mut port: Option<(bool, bool, bool)> = None;
         let (mut delayed, mut mode_before) = (false, false);
         for step in steps {

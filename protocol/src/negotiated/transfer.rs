@@ -1,16 +1,16 @@
-//! What commands have set for the next transfer, and the terms under which a transfer begins.
+//! The parameters of the next transfer, and the terms of a transfer.
 
 use super::port::PassiveRequest;
 use super::refusal::Refusal;
 use crate::command::{AlgorithmName, Checksum, Representation, StoreAttributes, TransferMode};
 use crate::ranges::RangeSet;
 
-/// What the next transfer takes with it, whether it succeeds or not.
+/// The parameters of the next transfer. They are reset by it, whether it succeeds or not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NextTransfer {
-    /// `REST`: bytes that the receiver has already.
+    /// `REST`: bytes that the receiver already has.
     pub restart: RangeSet,
-    /// `ALLO`: how many bytes will come.
+    /// `ALLO`: the number of bytes that the client will send.
     pub promised: Option<u64>,
     /// `SCKS`: the checksum that the stored file must have.
     pub expected: Option<(AlgorithmName, Checksum)>,
@@ -18,16 +18,16 @@ pub struct NextTransfer {
     pub attributes: StoreAttributes,
 }
 
-/// How a transfer that may begin is to be done.
+/// The terms of a transfer that may begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     /// `MODE`.
     pub mode: TransferMode,
     /// `TYPE`; always [`Representation::Image`] in MODE E, whose offsets count the bytes of the file.
     pub representation: Representation,
-    /// What waited for this transfer.
+    /// The parameters that were set for this transfer.
     pub pending: NextTransfer,
-    /// The data port was delayed: the session listens now, calls [`Negotiated::listening`], and sends
+    /// The data port was delayed: the session listens now, calls [`Negotiated::listening`](super::Negotiated::listening), and sends
     /// the address in a 127 or 129 first.
     pub delayed: Option<PassiveRequest>,
 }
@@ -37,7 +37,7 @@ impl Terms {
     ///
     /// # Errors
     ///
-    /// When a restart waited for it, and TYPE A is to be sent or received.
+    /// For a restart in TYPE A.
     pub fn check_file(&self) -> Result<(), Refusal> {
         if self.representation == Representation::Ascii && !self.pending.restart.is_empty() {
             return Err(Refusal::RestartOfText);
@@ -45,11 +45,11 @@ impl Terms {
         Ok(())
     }
 
-    /// Whether a file can be received that is not there yet.
+    /// Whether a new file can be received under these terms.
     ///
     /// # Errors
     ///
-    /// When a restart waited for it.
+    /// For a restart.
     pub fn check_new_file(&self) -> Result<(), Refusal> {
         if !self.pending.restart.is_empty() {
             return Err(Refusal::RestartOfNewFile);

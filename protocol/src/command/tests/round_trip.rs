@@ -1,4 +1,4 @@
-//! Any command, written and read again.
+//! Property tests: any command survives encoding and parsing.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
