@@ -1,8 +1,8 @@
-//! Walks DER without copying: elements know where they stand, so that what was signed can be taken out
-//! byte for byte.
+//! Parses DER without copying. Elements have their position in the input, so that the signed bytes can be extracted
+//! unchanged.
 //!
-//! The structures of `x509-cert` decode into values of their own, and names that were sent in odd string
-//! types would not survive that. Lengths and tags are read by `der`; only definite, minimal ones pass.
+//! The structures of `x509-cert` decode into values of their own, which would not preserve names in unusual string types.
+//! The crate `der` decodes lengths and tags, and accepts only definite, minimal lengths.
 
 use std::ops::Range;
 
@@ -33,17 +33,17 @@ impl<'a> Element<'a> {
         &self.all[self.start..self.end]
     }
 
-    /// Where the content is in the bytes that [`Elements::new`] was given.
+    /// The position of the content in the input of [`Elements::new`].
     pub(crate) fn content_range(&self) -> Range<usize> {
         self.content..self.end
     }
 
-    /// Where the encoding is in the bytes that [`Elements::new`] was given.
+    /// The position of the encoding in the input of [`Elements::new`].
     pub(crate) fn range(&self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// The elements that it is made of.
+    /// The elements in the content.
     pub(crate) fn children(&self) -> Elements<'a> {
         Elements {
             all: self.all,
@@ -61,7 +61,7 @@ impl<'a> Element<'a> {
         self.tag.is_context_specific() && self.tag.number().value() == number
     }
 
-    /// The octets of a BIT STRING that has no unused bits, and where they are.
+    /// The position of the octets of a BIT STRING without unused bits.
     pub(crate) fn bit_string(&self) -> der::Result<Range<usize>> {
         self.tag.assert_eq(Tag::BitString)?;
         match self.content() {
@@ -70,13 +70,13 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// A number that is not negative and fits.
+    /// A non-negative number that fits into 32 bits.
     pub(crate) fn small_number(&self) -> der::Result<u32> {
         self.decode()
     }
 }
 
-/// Elements one after the other.
+/// A sequence of elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements<'a> {
     all: &'a [u8],
@@ -93,7 +93,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The one element that `bytes` consist of, which must have the tag.
+    /// The single element that `bytes` consist of, which must have the tag.
     pub(crate) fn only(bytes: &'a [u8], tag: Tag) -> der::Result<Element<'a>> {
         let mut elements = Self::new(bytes);
         let element = elements.expect(tag)?;
@@ -105,7 +105,7 @@ impl<'a> Elements<'a> {
         self.position == self.end
     }
 
-    /// The next element, whatever it is.
+    /// The next element, with any tag.
     pub(crate) fn next(&mut self) -> der::Result<Element<'a>> {
         let rest = &self.all[self.position..self.end];
         let reader = SliceReader::new(rest)?;
@@ -143,7 +143,7 @@ impl<'a> Elements<'a> {
         self.next_if(|element| element.is_context(number))
     }
 
-    /// Fails if there is anything left.
+    /// Fails if elements remain.
     pub(crate) fn finish(&self) -> der::Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_know_where_they_stand() {
+    fn elements_have_their_position() {
         // SEQUENCE { INTEGER 5, [0] { NULL } }
         let bytes = [0x30, 7, 2, 1, 5, 0xa0, 2, 5, 0];
         let sequence = Elements::only(&bytes, Tag::Sequence).expect("one sequence");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_too_long_is_refused() {
+    fn truncated_and_too_long_elements_are_refused() {
         for bytes in [
             &[][..],
             &[0x30],

@@ -1,7 +1,7 @@
 //! X.509 certificates, parsed once.
 //!
-//! The reader is as lenient as the field needs: serial numbers may be long or negative, roots may be of
-//! version 1, names may hold any kind of string. What a certificate means is read strictly.
+//! The parser accepts deviations that existing certificates have: long or negative serial numbers, roots of version 1,
+//! unusual string types in names. Extensions are parsed strictly.
 
 mod parse;
 #[cfg(test)]
@@ -24,8 +24,8 @@ use crate::proxy::ProxyInfo;
 pub use crate::malformed::CertificateError;
 pub(crate) use parse::time;
 
-/// The largest certificate that is read. With the attributes of several virtual organizations they have
-/// some ten thousand bytes.
+/// The largest certificate that is parsed. A proxy with attributes of several virtual organizations has some ten thousand
+/// bytes.
 const MAX_BYTES: usize = 256 * 1024;
 
 const SUBJECT_KEY_IDENTIFIER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.14");
@@ -35,7 +35,7 @@ pub(crate) const SUBJECT_ALTERNATIVE_NAME: ObjectIdentifier =
 pub(crate) const BASIC_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.19");
 const AUTHORITY_KEY_IDENTIFIER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.35");
 
-/// A certificate whose structure is sound; nothing is said of its signature. A clone is cheap.
+/// A well-formed certificate, whose signature is not verified. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate(Arc<Parts>);
 
@@ -60,11 +60,11 @@ struct Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BasicConstraints {
     pub(crate) is_authority: bool,
-    /// How many authorities may follow below it.
+    /// The number of authorities that may be below it; `None` is any number.
     pub(crate) path_length: Option<u32>,
 }
 
-/// What a key may be used for (RFC 5280 4.2.1.3).
+/// The permitted uses of a key (RFC 5280 4.2.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyUsage {
     pub(crate) may_sign: bool,
@@ -72,14 +72,14 @@ pub(crate) struct KeyUsage {
     pub(crate) may_sign_lists: bool,
 }
 
-/// Where an extension is.
+/// The position of an extension.
 struct Extension {
     identifier: Range<usize>,
     is_critical: bool,
     content: Range<usize>,
 }
 
-/// From when to when.
+/// The period of validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// Not valid before.
@@ -89,7 +89,7 @@ pub struct Validity {
 }
 
 impl Certificate {
-    /// Reads one DER certificate; nothing may follow.
+    /// Parses a DER certificate, without trailing data.
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
         let malformed = CertificateError::malformed("the certificate");
         if der.len() > MAX_BYTES {
@@ -99,7 +99,7 @@ impl Certificate {
         Ok(Self(Arc::new(parts)))
     }
 
-    /// The certificates of a PEM text, in order; other PEM sections and text between are skipped.
+    /// The certificates of a PEM text, in order. Other PEM sections and text between them are skipped.
     pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, CertificateError> {
         CertificateDer::pem_slice_iter(pem)
             .map(|section| {
@@ -109,17 +109,17 @@ impl Certificate {
             .collect()
     }
 
-    /// The encoding, byte for byte as it was read.
+    /// The encoding, as it was parsed.
     pub fn der(&self) -> &[u8] {
         &self.0.der
     }
 
-    /// Whose it is.
+    /// The subject.
     pub fn subject(&self) -> &Name {
         &self.0.subject
     }
 
-    /// Who signed it.
+    /// The issuer.
     pub fn issuer(&self) -> &Name {
         &self.0.issuer
     }
@@ -129,7 +129,7 @@ impl Certificate {
         &self.0.der[self.0.serial.clone()]
     }
 
-    /// When it is valid.
+    /// The period of validity.
     pub fn validity(&self) -> Validity {
         self.0.validity
     }
@@ -139,12 +139,12 @@ impl Certificate {
         &self.0.der[self.0.public_key_info.clone()]
     }
 
-    /// What kind of proxy it is, if it is one.
+    /// The ProxyCertInfo extension, if it is a proxy.
     pub fn proxy(&self) -> Option<&ProxyInfo> {
         self.0.proxy.as_ref()
     }
 
-    /// Whether it names itself as its issuer.
+    /// Whether subject and issuer are the same.
     pub fn is_self_issued(&self) -> bool {
         self.subject().matches(self.issuer())
     }
@@ -175,7 +175,7 @@ impl Certificate {
         })
     }
 
-    /// Whether the key identifiers do not speak against `issuer`; names and signatures are another matter.
+    /// Whether the key identifiers permit that `issuer` has signed it. Names and signature are not checked.
     pub(crate) fn may_be_signed_with_key_of(&self, issuer: &Self) -> bool {
         match (self.issuer_key_identifier(), issuer.key_identifier()) {
             (Some(one), Some(other)) => one == other,
@@ -183,21 +183,21 @@ impl Certificate {
         }
     }
 
-    /// RFC 5280 4.2.1.1; `None` if there is none that can be read.
+    /// RFC 5280 4.2.1.1; `None` if it is missing or malformed.
     fn issuer_key_identifier(&self) -> Option<&[u8]> {
         let extension = self.find_extension(&AUTHORITY_KEY_IDENTIFIER)?;
         let mut fields = Elements::only(extension, Tag::Sequence).ok()?.children();
         Some(fields.optional_context(0).ok()??.content())
     }
 
-    /// RFC 5280 4.2.1.2; `None` if there is none that can be read.
+    /// RFC 5280 4.2.1.2; `None` if it is missing or malformed.
     fn key_identifier(&self) -> Option<&[u8]> {
         let extension = self.find_extension(&SUBJECT_KEY_IDENTIFIER)?;
         let identifier = Elements::only(extension, Tag::OctetString).ok()?;
         Some(identifier.content())
     }
 
-    /// What the issuer has signed.
+    /// The signed bytes (TBSCertificate).
     pub(crate) fn signed(&self) -> &[u8] {
         &self.0.der[self.0.signed.clone()]
     }
@@ -221,7 +221,7 @@ impl Certificate {
         self.0.basic_constraints
     }
 
-    /// `None` is for everything.
+    /// `None` permits all uses.
     pub(crate) fn key_usage(&self) -> Option<KeyUsage> {
         self.0.key_usage
     }

@@ -11,10 +11,10 @@ use crate::key::{KeyError, PrivateKey};
 use crate::name::Name;
 use crate::proxy::ProxyPolicy;
 
-/// The longest chain that is used.
+/// The maximum length of a chain.
 pub(crate) const MAX_CHAIN: usize = 32;
 
-/// The proof of an identity: a host's certificate, a proxy, a delegated proxy.
+/// A chain and its key: of a host, a user's proxy, or a delegated proxy.
 #[derive(Clone, Debug)]
 pub struct Credential {
     /// Never empty.
@@ -25,25 +25,29 @@ pub struct Credential {
 /// Why a credential cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// A certificate is wrong.
+    /// A certificate is malformed.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The key is wrong.
+    /// The key is unusable.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// There is no certificate.
     #[error("there is no certificate in it")]
     NoCertificate,
-    /// There are too many.
+    /// There are too many certificates.
     #[error("there are more than {MAX_CHAIN} certificates in it: only the chain belongs there")]
     TooLong,
-    /// The key is another one's.
+    /// The key does not belong to the first certificate.
     #[error("the private key does not belong to the certificate {0}")]
     KeyMismatch(String),
 }
 
 impl Credential {
-    /// Puts a chain, leaf first, and its key together.
+    /// Combines a chain, leaf first, with its key.
+    ///
+    /// # Errors
+    ///
+    /// When the chain is empty or too long, or the key does not belong to it.
     pub fn new(chain: Vec<Certificate>, key: PrivateKey) -> Result<Self, CredentialError> {
         let leaf = chain.first().ok_or(CredentialError::NoCertificate)?;
         if chain.len() > MAX_CHAIN {
@@ -57,7 +61,11 @@ impl Credential {
         Ok(Self { chain, key })
     }
 
-    /// Reads certificates and key from one PEM text: proxy files, `DCSC P`.
+    /// Parses certificates and key from one PEM text, as in proxy files and `DCSC P`.
+    ///
+    /// # Errors
+    ///
+    /// When the text has no certificate or no key, or they cannot be used together.
     pub fn from_pem(pem: &[u8]) -> Result<Self, CredentialError> {
         let chain = Certificate::all_from_pem(pem)?;
         if chain.is_empty() {
@@ -86,7 +94,7 @@ impl Credential {
         identity(&self.chain).unwrap_or_else(|| self.leaf().subject())
     }
 
-    /// When the first of its certificates ends.
+    /// The earliest end of validity in the chain.
     pub fn expires(&self) -> SystemTime {
         let leaf = self.leaf().validity().not_after;
         let ends = self.chain.iter().map(|one| one.validity().not_after);
@@ -96,18 +104,15 @@ impl Credential {
 
 /// The subject of the first certificate of a chain that is neither a full nor a limited proxy.
 pub(crate) fn identity(chain: &[Certificate]) -> Option<&Name> {
-    let speaks_for_itself = |certificate: &&Certificate| match certificate.proxy() {
+    let is_identity = |certificate: &&Certificate| match certificate.proxy() {
         Some(proxy) => !matches!(proxy.policy, ProxyPolicy::InheritAll | ProxyPolicy::Limited),
         None => true,
     };
-    chain
-        .iter()
-        .find(speaks_for_itself)
-        .map(Certificate::subject)
+    chain.iter().find(is_identity).map(Certificate::subject)
 }
 
-/// Whether two DER `SubjectPublicKeyInfo` have the same key. Parameters do not count: some write NULL
-/// where others write nothing.
+/// Whether two DER `SubjectPublicKeyInfo` contain the same key. Parameters are ignored: some encoders omit a NULL that
+/// others write.
 fn is_same_key(one: &[u8], other: &[u8]) -> bool {
     fn parts(info: &[u8]) -> der::Result<(&[u8], &[u8])> {
         let mut fields = Elements::only(info, Tag::Sequence)?.children();
@@ -170,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn another_ones_key_is_refused_by_name() {
+    fn the_key_of_another_certificate_is_refused() {
         let pki = Pki::new();
         let (one, other) = (pki.root("/CN=One"), pki.root("/CN=Other"));
         let error = Credential::from_pem(&[one.pem(), other.key_pem()].concat());

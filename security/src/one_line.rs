@@ -1,9 +1,8 @@
-//! One-line names (`/DC=org/CN=Alice`) as people write them in files: with escapes, and with names of
-//! attributes that OpenSSL has since written otherwise.
+//! Normalizes one-line names (`/DC=org/CN=Alice`) from files, with their escapes and older attribute names.
 
-/// Reads what stands in a file, and writes it as [`Name::one_line`](crate::name::Name::one_line) does:
-/// `\xHH` is a byte, a backslash before anything but a slash or a plus sign is taken off, and bytes that
-/// are not printable ASCII become `\xHH`.
+/// Converts a name from a file to the form of [`Name::one_line`](crate::name::Name::one_line). `\xHH` is a byte, a
+/// backslash before another character than a slash or a plus sign is removed, and bytes that are not printable ASCII
+/// become `\xHH`.
 pub(crate) fn read(text: &[u8]) -> String {
     let mut name = String::with_capacity(text.len());
     let mut rest = text;
@@ -24,10 +23,10 @@ pub(crate) fn read(text: &[u8]) -> String {
     name
 }
 
-/// One spelling for what has several: `USERID` is `UID`, and `E` and `Email` are `emailAddress`, as
-/// globus-gridftp-server and the VOMS library have it; and a slash or a plus sign in a value has a
-/// backslash before it only if an attribute could begin there. OpenSSL 3 writes `/CN=host\/x.org` where
-/// older versions, and with them most files of sites, have `/CN=host/x.org`.
+/// Normalizes the spelling of a name. `USERID` becomes `UID`, and `E` and `Email` become `emailAddress`, as in
+/// globus-gridftp-server and the VOMS library. A slash or a plus sign in a value keeps its backslash only if an attribute
+/// could begin there: OpenSSL 3 writes `/CN=host\/x.org`, while older versions, and most files of sites, have
+/// `/CN=host/x.org`.
 pub(crate) fn spell(name: &str) -> String {
     const SPELLINGS: &[(&str, &str)] = &[
         ("/USERID=", "/UID="),
@@ -47,7 +46,7 @@ pub(crate) fn spell(name: &str) -> String {
         let (read, written) = match known {
             Some((other, one)) => (other.len(), *one),
             None if is_escaped_value(from) => (2, &from[1..2]),
-            // With the character that is escaped: it does not begin anything.
+            // Together with the escaped character, which does not begin an attribute.
             None if from.starts_with("\\/") => (2, &from[..2]),
             None => (1, &from[..1]),
         };
@@ -58,7 +57,7 @@ pub(crate) fn spell(name: &str) -> String {
     spelled
 }
 
-/// Whether `text` begins with an escaped sign that cannot be taken for the start of an attribute.
+/// Whether `text` begins with an escaped character that cannot be mistaken for the start of an attribute.
 fn is_escaped_value(text: &str) -> bool {
     let behind = text
         .strip_prefix("\\/")

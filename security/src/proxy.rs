@@ -1,4 +1,4 @@
-//! Proxy certificates: what kind one is (RFC 3820 3.8, and the GSI-3 draft that came before it).
+//! The ProxyCertInfo extension of proxy certificates (RFC 3820 3.8, and the earlier GSI-3 draft).
 
 use der::Tag;
 use der::asn1::ObjectIdentifier;
@@ -9,15 +9,15 @@ use crate::asn1::{Elements, is_identifier};
 const INHERIT_ALL: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.21.1");
 /// RFC 3820 3.8: `id-ppl-independent`.
 const INDEPENDENT: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.21.2");
-/// Globus' own language.
+/// The policy language of Globus for limited proxies.
 const LIMITED: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.3536.1.1.1.9");
 
-/// The two ways to say that a certificate is a proxy; a chain does not mix them.
+/// The two kinds of proxy certificates. A chain must not mix them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyFamily {
     /// RFC 3820.
     Rfc3820,
-    /// The draft: the same content under another identifier.
+    /// The draft, with another identifier for the same extension.
     Gsi3,
 }
 
@@ -31,38 +31,38 @@ impl ProxyFamily {
     }
 }
 
-/// What a proxy may be used for.
+/// The policy of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyPolicy {
-    /// Everything that its issuer may do.
+    /// All rights of its issuer.
     InheritAll,
-    /// As above, less what services forbid to limited proxies; file transfer is not among it.
+    /// All rights of its issuer, except for services that refuse limited proxies. File transfer accepts them.
     Limited,
     /// An identity of its own.
     Independent,
-    /// A policy that we cannot read; such a proxy is refused.
+    /// An unsupported policy. Such a proxy is refused.
     Other,
 }
 
 /// The content of a ProxyCertInfo extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyInfo {
-    /// Which of the two extensions it is.
+    /// The kind of the extension.
     pub family: ProxyFamily,
-    /// What it allows.
+    /// The policy.
     pub policy: ProxyPolicy,
-    /// How many proxies may follow below it; `None` is any number.
+    /// The number of proxies that may be below it; `None` is any number.
     pub path_length: Option<u32>,
 }
 
 impl ProxyInfo {
-    /// Reads the content of the extension.
+    /// Parses the content of the extension.
     pub(crate) fn from_extension(family: ProxyFamily, content: &[u8]) -> der::Result<Self> {
         let mut fields = Elements::only(content, Tag::Sequence)?.children();
         let mut path_length = fields.optional(Tag::Integer)?;
         let policy = fields.expect(Tag::Sequence)?;
         if family == ProxyFamily::Gsi3 && path_length.is_none() {
-            // The first versions of the draft had it behind the policy, with a tag.
+            // The first versions of the draft have it after the policy, with a tag.
             path_length = match fields.optional_context(1)? {
                 Some(tagged) => Some(Elements::only(tagged.content(), Tag::Integer)?),
                 None => None,
@@ -93,7 +93,7 @@ impl ProxyInfo {
 }
 
 impl ProxyPolicy {
-    /// The identifier of the language that says it; none for a policy that we cannot read.
+    /// The identifier of the policy language; `None` for an unsupported policy.
     pub fn language(&self) -> Option<ObjectIdentifier> {
         match self {
             Self::InheritAll => Some(INHERIT_ALL),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn old_drafts_have_it_behind_the_policy() {
+    fn old_drafts_have_it_after_the_policy() {
         let content = sequence(&[&sequence(&[&LANGUAGE]), &[0xa1, 3, 2, 1, 3]]);
         assert_eq!(
             read(ProxyFamily::Gsi3, &content),

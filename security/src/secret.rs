@@ -5,12 +5,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
-/// A key, or what keys are made from.
+/// A key, or a secret that keys are derived from.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Takes the bytes over.
+    /// Takes ownership of the bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }

@@ -32,7 +32,7 @@ const P256: ObjectIdentifier = identifier("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = identifier("1.3.132.0.34");
 const P521: ObjectIdentifier = identifier("1.3.132.0.35");
 
-/// Algorithms that were given up: OpenSSL at Debian's security level refuses them too.
+/// Broken algorithms, which OpenSSL at Debian's security level refuses too.
 const BROKEN: &[(ObjectIdentifier, &str)] = &[
     (identifier("1.2.840.113549.1.1.2"), "MD2"),
     (identifier("1.2.840.113549.1.1.4"), "MD5"),
@@ -41,23 +41,23 @@ const BROKEN: &[(ObjectIdentifier, &str)] = &[
     (identifier("1.2.840.10040.4.3"), "DSA and SHA-1"),
 ];
 
-/// The shortest RSA key that is accepted: as many bits as OpenSSL's security level 2 asks for.
+/// The shortest RSA key that is accepted, as at OpenSSL's security level 2.
 const MIN_RSA_BITS: u32 = 2048;
-/// The longest RSA key that the cryptographic library takes.
+/// The longest RSA key that the cryptographic library accepts.
 const MAX_RSA_BITS: u32 = 8192;
 
-/// Why a signature does not count.
+/// Why a signature is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureError {
-    /// The algorithm can be forged.
+    /// The algorithm is broken: signatures can be forged.
     Broken(&'static str),
-    /// We do not know the algorithm, or not with this kind of key.
+    /// The algorithm is not supported, or not with this kind of key.
     Unknown,
-    /// It was made with another key, or for other bytes.
+    /// The signature was made with another key, or for other bytes.
     Wrong,
 }
 
-/// What a public key is.
+/// The kind of a public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyKind {
     Rsa,
@@ -92,7 +92,7 @@ pub(crate) fn unusable_rsa_bits(public_key_info: &[u8]) -> Option<u32> {
     (!(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits)).then_some(bits)
 }
 
-/// The kind of a DER `SubjectPublicKeyInfo`, and the key as the cryptographic library takes it.
+/// The kind of a DER `SubjectPublicKeyInfo`, and the key in the form of the cryptographic library.
 fn public_key(info: &[u8]) -> der::Result<(KeyKind, &[u8])> {
     let mut fields = Elements::only(info, Tag::Sequence)?.children();
     let mut algorithm = fields.expect(Tag::Sequence)?.children();
@@ -118,7 +118,7 @@ fn public_key(info: &[u8]) -> der::Result<(KeyKind, &[u8])> {
     Ok((kind, key))
 }
 
-/// What verifies signatures of a DER `AlgorithmIdentifier` with a key of this kind.
+/// The algorithm of a DER `AlgorithmIdentifier`, for a key of this kind.
 fn verification_algorithm(
     kind: KeyKind,
     algorithm: &[u8],
@@ -152,9 +152,9 @@ fn verification_algorithm(
     Ok(found)
 }
 
-/// RSASSA-PSS by its parameters (RFC 4055 3.1). The default of each of them means SHA-1.
+/// RSASSA-PSS with the parameters (RFC 4055 3.1). The defaults are SHA-1.
 fn pss(fields: &mut Elements<'_>) -> Result<&'static dyn VerificationAlgorithm, SignatureError> {
-    /// Salts of the greatest length that the key allows, which OpenSSL makes.
+    /// The maximum salt length of the key, which OpenSSL uses by default.
     const LONG: RsaPssSaltLength = RsaPssSaltLength::Max;
     const SHA256_LONG: RsaParameters =
         signature::RSA_PSS_2048_8192_SHA256.with_pss_salt_length(LONG);
@@ -183,7 +183,7 @@ fn pss(fields: &mut Elements<'_>) -> Result<&'static dyn VerificationAlgorithm, 
     Ok(found)
 }
 
-/// `RSASSA-PSS-params`. The trailer has one value only.
+/// `RSASSA-PSS-params`. The trailer field has a single valid value and is ignored.
 struct PssParameters<'a> {
     digest: Option<&'a [u8]>,
     mask_digest: Option<&'a [u8]>,
@@ -219,7 +219,7 @@ impl<'a> PssParameters<'a> {
     }
 }
 
-/// The name of an `AlgorithmIdentifier`, and what follows it.
+/// The identifier in an `AlgorithmIdentifier`, and its parameters.
 fn algorithm_name<'a>(fields: &mut Elements<'a>) -> der::Result<(&'a [u8], Elements<'a>)> {
     let mut parts = fields.expect(Tag::Sequence)?.children();
     let name = parts.expect(Tag::ObjectIdentifier)?.content();
@@ -250,7 +250,7 @@ mod tests {
         pki.make(&request, None)
     }
 
-    /// Signs with a key that is there already: RSA keys take long to make.
+    /// Signs with an existing key, because generating RSA keys is slow.
     fn signed_again(pki: &Pki, key: &Issued, signing: &[&str]) -> Issued {
         let request = Request {
             signing,

@@ -25,8 +25,7 @@ impl Parts {
         outer.finish()?;
 
         let mut fields = signed.children();
-        // Whatever the version: roots of version 1 are trusted by their bytes, and an extension counts
-        // wherever it is.
+        // The version is ignored: roots of version 1 are trusted by their bytes, and extensions are evaluated in any version.
         let _version = fields.optional_context(0)?;
         let serial = fields.expect(Tag::Integer)?;
         let inner_algorithm = fields.expect(Tag::Sequence)?;
@@ -112,7 +111,7 @@ fn extensions(sequence: Element<'_>) -> der::Result<Vec<Extension>> {
         let critical = fields.optional(Tag::Boolean)?;
         let content = fields.expect(Tag::OctetString)?;
         fields.finish()?;
-        // RFC 5280 4.2: no extension is there twice.
+        // RFC 5280 4.2: no extension occurs twice.
         if identifiers.contains(&identifier.content()) || found.len() == MAX_EXTENSIONS {
             return Err(Tag::Sequence.value_error().into());
         }

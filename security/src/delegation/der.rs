@@ -1,4 +1,4 @@
-//! Writes DER.
+//! Encodes DER.
 
 use der::asn1::ObjectIdentifier;
 
@@ -16,7 +16,7 @@ pub(super) const SET: u8 = 0x31;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// `[number]`, constructed: explicit, or a SET or SEQUENCE that is implicit.
+/// The tag `[number]`, constructed: explicit, or an implicit SET or SEQUENCE.
 pub(super) const fn context(number: u8) -> u8 {
     0xa0 | number
 }
@@ -43,9 +43,9 @@ pub(super) fn identifier(identifier: &ObjectIdentifier) -> Vec<u8> {
     element(IDENTIFIER, &[identifier.as_bytes()])
 }
 
-/// A number that is not negative.
+/// A non-negative INTEGER.
 pub(super) fn number(value: u32) -> Vec<u8> {
-    // With a zero in front, the sign is never mistaken; DER wants no more of them than needed.
+    // Keeps a leading zero byte only if the first bit would otherwise be taken for the sign.
     let bytes = u64::from(value).to_be_bytes();
     let start = (0..bytes.len() - 1)
         .find(|start| bytes[*start] != 0 || bytes[*start + 1] >= 0x80)
@@ -91,7 +91,7 @@ pub(super) fn algorithm(kind: SignatureKind) -> Vec<u8> {
         SignatureKind::EcdsaSha512 => ("1.2.840.10045.4.3.4", false),
         SignatureKind::Ed25519 => ("1.3.101.112", false),
     };
-    // RFC 4055 5: RSA has NULL there, RFC 5758 3.2 and RFC 8410 3 forbid it to the others.
+    // RFC 4055 5: the parameters of RSA are NULL. RFC 5758 3.2 and RFC 8410 3: those of the others are absent.
     let parameters = match has_parameters {
         true => element(NULL, &[]),
         false => Vec::new(),

@@ -1,4 +1,4 @@
-//! Delegation: certification requests and the proxies that are signed for them.
+//! Delegation: certification requests, and signing proxies for them.
 
 mod der;
 mod pool;
@@ -8,8 +8,9 @@ mod request;
 use std::fmt;
 
 use crate::asn1::Elements;
-use crate::certificate::{Certificate, CertificateError};
+use crate::certificate::Certificate;
 use crate::key::{KeyError, PrivateKey};
+use crate::malformed::CertificateError;
 
 pub use pool::KeyPool;
 pub use proxy::sign;
@@ -29,10 +30,10 @@ pub trait DelegationKeys: Send + Sync + fmt::Debug {
 /// Why a delegation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DelegationError {
-    /// The request is not what a request must be.
+    /// The request is malformed.
     #[error("the request for a proxy is malformed: {0}")]
     Request(String),
-    /// The requester does not have the key that the request names.
+    /// The request is not signed with the key that it contains.
     #[error("the request for a proxy is not signed with the key that it is for")]
     NoPossession,
     /// The issuer may not sign such a proxy.
@@ -40,23 +41,20 @@ pub enum DelegationError {
     Issuer {
         /// The subject of its certificate.
         issuer: String,
-        /// The rule.
+        /// The violated rule.
         reason: &'static str,
     },
     /// A key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// What was made cannot be read.
+    /// The signed certificate cannot be parsed.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
 }
 
-/// The certificate that a token begins with. GSI initiators may send more behind it.
+/// The certificate at the start of a token. GSI initiators may send further data after it.
 pub(crate) fn first_certificate(token: &[u8]) -> Result<Certificate, CertificateError> {
-    let malformed = |error: ::der::Error| CertificateError::Malformed {
-        what: "the certificate",
-        reason: error.to_string(),
-    };
+    let malformed = CertificateError::malformed("the certificate");
     let first = Elements::new(token).next().map_err(malformed)?;
     Certificate::from_der(first.encoding())
 }

@@ -1,4 +1,4 @@
-//! RSA keys that are made before they are needed.
+//! A pool of RSA keys that are generated in advance.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,8 +8,10 @@ use std::thread;
 use super::DelegationKeys;
 use crate::key::{KeyError, PrivateKey};
 
-/// Keeps some RSA keys of 2048 bits. A thread makes new ones in the place of those that are taken; who
-/// finds none makes one itself. The thread ends when the pool is dropped, after the key that it is at.
+/// A pool of RSA keys of 2048 bits. A thread replaces keys that are taken. If the pool is empty, [`take`] generates a key
+/// itself. The thread ends after the pool is dropped, when its current key is finished.
+///
+/// [`take`]: DelegationKeys::take
 #[derive(Debug)]
 pub struct KeyPool {
     shared: Arc<Shared>,
@@ -19,7 +21,7 @@ pub struct KeyPool {
 struct Shared {
     size: usize,
     keys: Mutex<Keys>,
-    /// A key was taken or made, or the pool was dropped.
+    /// Signals that a key was taken or added, or that the pool was dropped.
     changed: Condvar,
 }
 
@@ -29,15 +31,15 @@ struct Keys {
     is_dropped: bool,
 }
 
-/// Keys of the pool are not urgent, and transfers need the processor that makes them.
+/// The lowest priority: filling the pool is not urgent, and transfers need the processor.
 const LEAST_PRIORITY: i32 = 19;
 
 impl KeyPool {
-    /// Starts to fill a pool that holds `size` keys.
+    /// Starts the thread that fills a pool of `size` keys.
     ///
     /// # Errors
     ///
-    /// When there can be no thread.
+    /// When the thread cannot be started.
     pub fn start(size: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             size,
@@ -69,12 +71,12 @@ impl Drop for KeyPool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Keys> {
-        // Nothing that can panic happens under the lock.
+        // No operation under the lock can panic.
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fill(&self) {
-        // Of this thread alone (nice(2), "C library/kernel differences").
+        // Affects this thread only (nice(2), "C library/kernel differences").
         let _ = rustix::process::nice(LEAST_PRIORITY);
         loop {
             let keys = self
@@ -87,7 +89,7 @@ impl Shared {
                 return;
             }
             drop(keys);
-            // A generator that fails once will fail again: who needs a key learns of it.
+            // A generator that fails once will fail again. `take` reports the error.
             let Ok(key) = PrivateKey::generate_rsa() else {
                 return;
             };

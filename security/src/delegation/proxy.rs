@@ -20,7 +20,7 @@ use crate::proxy::{ProxyFamily, ProxyPolicy};
 const KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.15");
 const EXTENDED_KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.37");
 
-/// How far back a proxy is valid, for clocks that are behind.
+/// By how much a proxy becomes valid earlier, for verifiers whose clocks are slow.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// Bits of the first byte of a key usage (RFC 5280 4.2.1.3).
@@ -28,11 +28,11 @@ const DIGITAL_SIGNATURE: u8 = 0x80;
 const NON_REPUDIATION: u8 = 0x40;
 const KEY_CERT_SIGN: u8 = 0x04;
 
-/// Signs a proxy for a request. It ends when the first certificate of the issuer ends.
+/// Signs a proxy for a request. It is valid until the earliest end in the issuer's chain.
 ///
 /// # Errors
 ///
-/// When the request is wrong, or the issuer may not sign such a proxy, which no verifier would accept.
+/// When the request is invalid, or the issuer may not sign such a proxy, which no verifier would accept.
 pub fn sign(
     issuer: &Credential,
     request: &[u8],
@@ -88,7 +88,7 @@ pub fn sign(
     Ok(Certificate::from_der(&certificate)?)
 }
 
-/// What RFC 3820 wants of the issuer of a proxy.
+/// The requirements of RFC 3820 on the issuer of a proxy.
 fn check(issuer: &Credential, policy: &ProxyPolicy, now: SystemTime) -> Result<(), &'static str> {
     if issuer.expires() <= now {
         return Err("it has expired");
@@ -113,7 +113,7 @@ fn check(issuer: &Credential, policy: &ProxyPolicy, now: SystemTime) -> Result<(
     Ok(())
 }
 
-/// Any number will do that the issuer has not used. GSI derives one from the key.
+/// The serial number, which must be new for the issuer. GSI derives it from the key.
 fn serial(key_info: &[u8]) -> u32 {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, key_info);
     match *hash.as_ref() {
@@ -122,7 +122,7 @@ fn serial(key_info: &[u8]) -> u32 {
     }
 }
 
-/// RFC 3820 3.4: the issuer's name and one CN more.
+/// RFC 3820 3.4: the issuer's name with one further CN.
 fn extended(name: &[u8], value: &str) -> Option<Vec<u8>> {
     let name = Elements::only(name, Tag::Sequence).ok()?;
     Some(element(SEQUENCE, &[name.content(), &common_name(value)]))
@@ -140,8 +140,8 @@ fn time(time: SystemTime) -> der::Result<Vec<u8>> {
     }
 }
 
-/// The extensions that say what the key is for: as the issuer's are, but for what no proxy may do. A key
-/// usage without digital signatures gives nothing.
+/// The key usage extensions of the issuer, without the uses that are forbidden to proxies. `None` if the key usage does not
+/// permit digital signatures.
 fn usages(issuer: &Certificate) -> Option<Vec<u8>> {
     let mut extensions = Vec::new();
     if let Some(content) = issuer.extension(&EXTENDED_KEY_USAGE.to_string()) {
@@ -153,7 +153,7 @@ fn usages(issuer: &Certificate) -> Option<Vec<u8>> {
     Some(extensions)
 }
 
-/// A `KeyUsage` less non-repudiation and the signing of certificates.
+/// A `KeyUsage` without non-repudiation and certificate signing.
 fn key_usage(content: &[u8]) -> Option<Vec<u8>> {
     let bits = Elements::only(content, Tag::BitString).ok()?.content();
     let (_unused, bits) = bits.split_first()?;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_would_accept_is_not_signed() {
+    fn invalid_proxies_are_not_signed() {
         let pki = Pki::new();
         let root = pki.root("/DC=test/CN=Root");
         let user = pki.issue(&root, "/DC=test/CN=Alice", USER);

@@ -1,4 +1,4 @@
-//! Certification requests (PKCS #10): the key that a proxy is wanted for.
+//! Certification requests (PKCS #10) for proxies.
 
 use der::Tag;
 use der::asn1::ObjectIdentifier;
@@ -13,7 +13,7 @@ use crate::asn1::{Element, Elements};
 use crate::key::PrivateKey;
 use crate::proxy::{ProxyFamily, ProxyPolicy};
 
-/// What GSI acceptors put there. The signer takes its own subject.
+/// The subject in requests of GSI acceptors. The signer ignores it.
 const SUBJECT: &str = "NULL SUBJECT NAME ENTRY";
 
 /// RFC 2985 5.4.2: `extensionRequest`.
@@ -26,7 +26,7 @@ const EXTENSION_REQUEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.84
 /// When the key cannot sign.
 pub fn request(key: &PrivateKey) -> Result<Vec<u8>, DelegationError> {
     let subject = element(SEQUENCE, &[&common_name(SUBJECT)]);
-    // A full proxy is asked for. The signer decides, and GSI clients make it a limited one.
+    // Requests a full proxy. The signer decides, and GSI clients sign a limited one.
     let extensions: Vec<u8> = ProxyPolicy::InheritAll
         .language()
         .map(|language| {
@@ -46,8 +46,8 @@ pub fn request(key: &PrivateKey) -> Result<Vec<u8>, DelegationError> {
     Ok(element(SEQUENCE, &[&info, &algorithm, &signature]))
 }
 
-/// The `SubjectPublicKeyInfo` of a request whose sender has the key. The subject and the attributes do
-/// not count. More may follow: GSI reads one element of the token.
+/// The `SubjectPublicKeyInfo` of a request whose signature proves possession of the key. Subject and attributes are ignored.
+/// Trailing data is permitted: GSI parses one element of the token.
 pub(super) fn public_key_info(request: &[u8]) -> Result<&[u8], DelegationError> {
     let parts = parse(request).map_err(|error| DelegationError::Request(error.to_string()))?;
     let is_signed = default_provider()
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_refused() {
+    fn truncated_requests_are_refused() {
         let key = PrivateKey::generate_ec().expect("a key");
         let request = request(&key).expect("a request");
         for length in 0..request.len() {

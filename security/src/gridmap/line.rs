@@ -1,9 +1,9 @@
-//! The grammar of a line.
+//! Parses a line of a grid-mapfile.
 
 use crate::one_line;
 
-/// Reads a line: the subject in the one-line form, and at least one account; `None` if there is nothing
-/// but a comment. The error says what is wrong and what to do.
+/// Parses a line: the subject in the one-line form, and at least one account. `None` for an empty line or a comment. The
+/// error has the cause and the remedy.
 pub(super) fn parse(line: &[u8]) -> Result<Option<(String, Vec<String>)>, String> {
     let line = line.trim_ascii();
     if line.is_empty() || line[0] == b'#' {
@@ -48,9 +48,8 @@ fn without_comment(text: &[u8]) -> &[u8] {
     &text[..comment.unwrap_or(text.len())]
 }
 
-/// The accounts are separated by commas; by spaces too, as globus-gridftp-server has it, if the subject
-/// is quoted. Without quotes it is the subject that the spaces most likely belong to, and half a name
-/// must not be given an account.
+/// The accounts are separated by commas and, if the subject is quoted, also by spaces, as in globus-gridftp-server. Without
+/// quotes, spaces most likely belong to the subject, and a truncated subject must not be mapped.
 fn accounts(text: &[u8], quoted: bool) -> Result<Vec<String>, String> {
     let text = str::from_utf8(text).map_err(|_| "the account is not UTF-8")?;
     let mut accounts = Vec::new();

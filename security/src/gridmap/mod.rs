@@ -1,10 +1,9 @@
-//! grid-mapfiles: which identities may use which accounts.
+//! grid-mapfiles, which map identities to accounts.
 //!
-//! A line is `"/O=Grid/CN=Alice Smith" alice,shared`: a subject in the one-line form, in quotes unless it
-//! has no space, and accounts, the default one first. Empty lines and what follows `#` are comments.
-//! Subjects are compared as globus-gridftp-server does: without regard to case, and `E`, `Email` and
-//! `emailAddress` are one attribute, as are `UID` and `USERID`. Other than there, all lines of a subject
-//! count, not only the first.
+//! A line is `"/O=Grid/CN=Alice Smith" alice,shared`: a subject in the one-line form, in quotes unless it has no space, and
+//! accounts, the default one first. `#` begins a comment. Subjects are compared as in globus-gridftp-server: independent of
+//! case, with `E`, `Email` and `emailAddress` as one attribute, and `UID` and `USERID` as another. Unlike there, all lines
+//! of a subject are used, not only the first.
 
 mod line;
 mod pattern;
@@ -16,20 +15,20 @@ use crate::one_line;
 
 pub use pattern::{PatternError, Subject, SubjectPattern};
 
-/// Longer lines are left out.
+/// The maximum length of a line. Longer ones are problems.
 const MAX_LINE: usize = 64 << 10;
 
-/// More accounts are left out.
+/// The maximum number of accounts of a subject.
 const MAX_ACCOUNTS: usize = 1000;
 
-/// Further wrong lines are not named.
+/// The maximum number of problems that are reported.
 const MAX_PROBLEMS: usize = 100;
 
 /// A parsed grid-mapfile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gridmap {
     entries: Vec<Entry>,
-    /// Where the entry of a subject is. Subjects are in the form in which they are compared.
+    /// The position of the entry of a subject, in the normalized form.
     index: HashMap<String, usize>,
 }
 
@@ -38,24 +37,24 @@ pub struct Gridmap {
 pub struct Entry {
     /// The number of its first line, from 1.
     pub line: usize,
-    /// The subject in the one-line form, as it stands in that line.
+    /// The subject in the one-line form, as it is written in that line.
     pub subject: String,
     /// The accounts, the default one first.
     pub accounts: Vec<String>,
 }
 
-/// A line that is wrong; the others are used.
+/// An invalid line. The others are used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct GridmapProblem {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The cause and the remedy.
     pub reason: String,
 }
 
 impl Gridmap {
-    /// Reads a file's content. Wrong lines are left out and named, up to a hundred of them.
+    /// Parses the content of a file. Invalid lines are skipped, and reported up to a hundred of them.
     pub fn parse(content: &[u8]) -> (Self, Vec<GridmapProblem>) {
         let mut map = Self::default();
         let mut problems = Vec::new();
@@ -76,7 +75,7 @@ impl Gridmap {
         (map, problems)
     }
 
-    /// The accounts of an identity (one-line form), the default one first; empty for none.
+    /// The accounts of an identity (one-line form), the default one first. Empty if it has none.
     pub fn accounts(&self, identity: &str) -> &[String] {
         match self.index.get(&compared(identity)) {
             Some(&entry) => &self.entries[entry].accounts,
@@ -114,7 +113,7 @@ impl Gridmap {
     }
 }
 
-/// The form in which subjects are compared.
+/// The normalized form of a subject, for comparisons.
 fn compared(subject: &str) -> String {
     one_line::spell(subject).to_ascii_lowercase()
 }
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_may_hold_is_bounded() {
+    fn lines_accounts_and_problems_are_bounded() {
         let mut content = format!("\"/CN={}\" a\n", "x".repeat(MAX_LINE));
         for account in 0..=MAX_ACCOUNTS {
             content.push_str(&format!("/CN=many a{account}\n"));

@@ -1,7 +1,7 @@
-//! Patterns of subjects, as rules have them.
+//! Patterns for subjects in authorization rules.
 //!
-//! A pattern means the same names as a line of a grid-mapfile does: case does not count, nor does it how
-//! an attribute or a slash in a value is written. Otherwise a rule would be missed by a spelling.
+//! A pattern is compared with a subject as a line of a grid-mapfile is: independent of case, and of the spelling of
+//! attributes and of slashes in values. Otherwise another spelling would evade a rule.
 
 use std::fmt;
 
@@ -9,25 +9,25 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::one_line;
 
-/// The longest pattern. Names have at most some thousand bytes.
+/// The maximum length of a pattern. Names have at most some thousand bytes.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The most choices (`{a,b}`) in a pattern: they may be nested, and are read by recursion.
+/// The maximum number of alternatives (`{a,b}`) in a pattern. They may be nested, and are parsed by recursion.
 const MAX_CHOICES: usize = 64;
 
-/// A pattern for subjects: `*` is any text, slashes too, `?` a character, `[a-z]` one of several, `{a,b}`
-/// a choice. A backslash is itself: subjects have them where a byte is not ASCII.
+/// A pattern for subjects: `*` matches any text including slashes, `?` a character, `[a-z]` a character of a class, `{a,b}`
+/// an alternative. A backslash matches itself, because subjects contain `\xHH`.
 #[derive(Clone)]
 pub struct SubjectPattern {
     text: String,
-    /// The pattern as it was written, and in the one spelling that every subject has.
+    /// The pattern as it was written, and in the normalized spelling.
     globs: GlobSet,
 }
 
-/// A text that is no pattern.
+/// Why a text is not a valid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It is too long, or has too many choices.
+    /// It is too long, or has too many alternatives.
     #[error("a pattern has at most {MAX_BYTES} bytes and {MAX_CHOICES} choices in braces")]
     TooLong,
     /// It is not well-formed.
@@ -35,18 +35,18 @@ pub enum PatternError {
     Malformed(String),
 }
 
-/// A subject in the one-line form, ready to be compared with patterns.
+/// A subject in all its spellings, for comparisons with patterns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     spellings: Vec<String>,
 }
 
 impl SubjectPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// When it is malformed or too long.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         if text.len() > MAX_BYTES || text.matches('{').count() > MAX_CHOICES {
             return Err(PatternError::TooLong);
@@ -63,12 +63,12 @@ impl SubjectPattern {
         }
         Ok(Self {
             text: text.to_owned(),
-            // A single glob is compiled with a panic where this is an error.
+            // Compiling a single glob would panic where this returns an error.
             globs: globs.build().map_err(malformed)?,
         })
     }
 
-    /// Whether it means this subject.
+    /// Whether the pattern matches this subject.
     pub fn matches(&self, subject: &Subject) -> bool {
         let mut spellings = subject.spellings.iter();
         spellings.any(|spelling| self.globs.is_match(spelling))
@@ -100,7 +100,7 @@ impl Subject {
                 }
             }
         }
-        // As people write names that are not ASCII.
+        // Administrators may write names that are not ASCII in UTF-8.
         for index in 0..spellings.len() {
             if let Some(text) = unescaped(&spellings[index]) {
                 add(&mut spellings, text);
@@ -116,7 +116,7 @@ fn add(spellings: &mut Vec<String>, text: String) {
     }
 }
 
-/// The text with another name of an attribute, where it is one and not a part of a value.
+/// Replaces the name of an attribute, but not in a value.
 fn replaced(text: &str, from: &str, to: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
@@ -130,7 +130,7 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
     result
 }
 
-/// The text with `\xHH` as bytes, if it has any and they are UTF-8.
+/// Replaces `\xHH` by bytes. `None` if the text has none, or the result is not UTF-8.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_without_a_panic() {
+    fn malformed_patterns_are_refused_without_a_panic() {
         for (text, words) in [
             ("[".to_owned(), "unclosed character class"),
             ("{".repeat(300), "at most"),
@@ -226,13 +226,13 @@ mod tests {
     }
 
     proptest! {
-        /// What a grid-mapfile would map, a pattern without special signs matches.
+        /// A pattern without special characters matches all subjects that the same line of a grid-mapfile maps.
         #[test]
         fn a_plain_pattern_means_what_a_line_of_a_grid_mapfile_means(
             subject in r"(/(CN|E|Email|emailAddress|UID|USERID)=[a-bA-B ]{0,3}){1,4}",
             line in r"(/(CN|E|Email|emailAddress|UID|USERID)=[a-bA-B ]{0,3}){1,4}",
         ) {
-            let (map, problems) = Gridmap::parse(format!("\"{line}\" someone").as_bytes());
+            let (map, problems) = Gridmap::parse(format!("\"{line}\" account").as_bytes());
             prop_assert_eq!(problems, []);
             if !map.accounts(&subject).is_empty() {
                 prop_assert!(matches(&line, &subject));

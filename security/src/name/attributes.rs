@@ -1,5 +1,4 @@
-//! The short names of attribute types, as OpenSSL 3.0 has them: grid-mapfiles and signing policies are
-//! written with them.
+//! The short names of attribute types in OpenSSL 3.0, which grid-mapfiles and signing policies contain.
 
 /// The short name of an attribute type (the content of its OBJECT IDENTIFIER).
 pub(super) fn short_name(identifier: &[u8]) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! Distinguished names, in the form in which this field writes them.
+//! Distinguished names, and the one-line form in which grid software writes them.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -11,17 +11,16 @@ use crate::one_line;
 
 mod attributes;
 
-/// The longest encoding that is read: real names have some hundred bytes, and names are logged.
+/// The longest encoding that is parsed. Real names have some hundred bytes, and names are logged.
 const MAX_BYTES: usize = 4096;
 
-/// The longest object identifier that is written.
+/// The longest object identifier that is converted to text.
 const MAX_IDENTIFIER_BYTES: usize = 64;
 
 /// 2.5.4.3
 const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
 
-/// A distinguished name. Two names are equal when their encodings are; [`Name::matches`] is how
-/// certificates find their issuers.
+/// A distinguished name. Two names are equal if their encodings are equal; issuers are found with [`Name::matches`].
 #[derive(Clone)]
 pub struct Name {
     der: Arc<[u8]>,
@@ -29,12 +28,12 @@ pub struct Name {
     canonical: CanonicalName,
 }
 
-/// A name as it is compared: one entry for each RDN, without case and superfluous spaces, and without
-/// the kind of string (RFC 5280 7.1, in the simple form that OpenSSL has).
+/// The canonical form of a name for comparisons: one entry for each RDN, independent of case, superfluous spaces and string
+/// types (RFC 5280 7.1, in the simple form of OpenSSL).
 pub(crate) type CanonicalName = Arc<[Box<[u8]>]>;
 
 impl Name {
-    /// Reads a DER `Name`; nothing may follow.
+    /// Parses a DER `Name`, without trailing data.
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
         Self::parse(der).map_err(CertificateError::malformed("the name"))
     }
@@ -66,22 +65,22 @@ impl Name {
         })
     }
 
-    /// The encoding, byte for byte as it was read.
+    /// The encoding, as it was parsed.
     pub fn as_der(&self) -> &[u8] {
         &self.der
     }
 
-    /// `/DC=org/CN=Alice`, as `X509_NAME_oneline` of OpenSSL 3 writes it: what grid-mapfiles, signing
-    /// policies and `DCAU S` hold.
+    /// `/DC=org/CN=Alice`, as `X509_NAME_oneline` of OpenSSL 3 writes it: the form of grid-mapfiles, signing policies and
+    /// `DCAU S`.
     ///
-    /// Only printable ASCII: every other byte of a value is `\xHH`. A slash or a plus sign in a value has
-    /// a backslash before it, which OpenSSL did not write before version 3.
+    /// Consists of printable ASCII. Other bytes of a value become `\xHH`. A slash or a plus sign in a value has a backslash
+    /// before it, which OpenSSL did not write before version 3.
     pub fn one_line(&self) -> &str {
         &self.one_line
     }
 
-    /// Whether `text` is this name in the one-line form, with the backslashes of OpenSSL 3 or without, as
-    /// older versions and JGlobus write it.
+    /// Whether `text` is this name in the one-line form, with the backslashes of OpenSSL 3 or without them, as older versions
+    /// and JGlobus write it.
     pub fn is_written(&self, text: &str) -> bool {
         one_line::spell(text) == one_line::spell(&self.one_line)
     }
@@ -91,12 +90,12 @@ impl Name {
         self.values_of(&COMMON_NAME).into_iter().next()
     }
 
-    /// Whether both names are the same when case, superfluous spaces and kinds of strings do not count.
+    /// Whether both names are the same, independent of case, superfluous spaces and string types.
     pub fn matches(&self, other: &Self) -> bool {
         self.canonical == other.canonical
     }
 
-    /// Whether `longer` is this name and exactly one CN more (RFC 3820 3.4).
+    /// Whether `longer` is this name with one further CN (RFC 3820 3.4).
     pub fn is_extended_by(&self, longer: &Self) -> bool {
         let Some((last, rest)) = longer.canonical.split_last() else {
             return false;
@@ -117,7 +116,7 @@ impl Name {
         self.values_of(&COMMON_NAME)
     }
 
-    /// The values of an attribute, in order, that are text.
+    /// The text values of an attribute, in order.
     pub(crate) fn values_of(&self, identifier: &[u8]) -> Vec<String> {
         let mut values = Vec::new();
         let mut visit = || -> der::Result<()> {
@@ -131,7 +130,7 @@ impl Name {
             }
             Ok(())
         };
-        // The name was read before: this cannot fail.
+        // Cannot fail: the name was parsed before.
         let _ = visit();
         values
     }
@@ -199,7 +198,7 @@ impl Attribute<'_> {
         }
         line.push('=');
         let bytes = match self.value.tag() {
-            // OpenSSL keeps these as they are encoded.
+            // OpenSSL writes these in their encoding.
             Tag::Sequence | Tag::Set => self.value.encoding(),
             // The first byte counts unused bits.
             Tag::BitString => self.value.content().get(1..).unwrap_or_default(),
@@ -209,7 +208,7 @@ impl Attribute<'_> {
             match byte {
                 b'/' | b'+' => line.extend(['\\', char::from(*byte)]),
                 b' '..=b'~' => line.push(char::from(*byte)),
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 _ => {
                     let _ = write!(line, "\\x{byte:02X}");
                 }
@@ -218,13 +217,13 @@ impl Attribute<'_> {
         Ok(())
     }
 
-    /// The value, if it is of a kind of string that OpenSSL compares as text.
+    /// The value, if OpenSSL compares its string type as text.
     fn text(&self) -> der::Result<Option<String>> {
         let bytes = self.value.content();
         let malformed = || self.value.tag().value_error();
         let text = match self.value.tag() {
             Tag::Utf8String => str::from_utf8(bytes).map_err(|_| malformed())?.to_owned(),
-            // Not as T.61 says: implementations treat it as Latin-1.
+            // Implementations treat T.61 strings as Latin-1.
             Tag::PrintableString | Tag::Ia5String | Tag::VisibleString | Tag::TeletexString => {
                 bytes.iter().copied().map(char::from).collect()
             }
@@ -239,8 +238,7 @@ impl Attribute<'_> {
         Ok(Some(text))
     }
 
-    /// Type and value such that equal attributes are equal bytes, and different ones are not even when
-    /// several are put together.
+    /// An injective encoding of type and canonical value, also when several are concatenated.
     fn canonical(&self) -> der::Result<Vec<u8>> {
         let (is_text, value) = match self.text()? {
             Some(text) => (1, normalized(&text).into_bytes()),
@@ -269,7 +267,7 @@ fn is_one_common_name(rdn: &[u8]) -> bool {
     value.len() == usize::from_be_bytes(*length)
 }
 
-/// Lower case, and white space as single spaces between words. Only ASCII counts, as in OpenSSL.
+/// Converts ASCII to lower case, and white space to single spaces between words, as OpenSSL does.
 fn normalized(text: &str) -> String {
     let is_space = |letter: char| matches!(letter, ' ' | '\t'..='\r');
     let words: Vec<_> = text
