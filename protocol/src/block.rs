@@ -195,7 +195,7 @@ impl Block {
             return Ok(Self::RestartMarker { count });
         }
         if end_of_file {
-            // globus-gridftp-server 13.24 reads no payload here, whatever the count.
+            // globus-gridftp-server 13.24 ignores the count and reads no payload here.
             if !(1..=MAX_EODS).contains(&offset) {
                 return Err(BlockError::EodCount(offset));
             }

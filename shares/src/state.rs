@@ -37,8 +37,8 @@ impl State {
 
     /// Takes as many of `units` as the policy allows now, and returns their number, which may be 0.
     ///
-    /// It cannot overtake a queued request: returned units are allocated at once, so whatever is free now could serve
-    /// none of the queued requests.
+    /// It cannot overtake a queued request: returned units are allocated at once, so the units
+    /// that are free now cannot serve any queued request.
     pub(crate) fn take(&mut self, source: &Source, units: usize) -> usize {
         let units = self.most(source).min(units);
         self.add(source, units);

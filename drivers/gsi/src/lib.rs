@@ -4,7 +4,7 @@
 //! accept, and whether data is encrypted (`DCAU`, `PROT`). A program registers [`Gsi::without_session`], so that its name and
 //! options are valid in stacks; a session replaces it by its own. Users do not write `ftps` in a stack: the session adds it.
 //!
-//! The connecting end is the TLS client of `gsi`, whatever the direction of the data. The server of a session is always the TLS
+//! The connecting end is the TLS client of `gsi`, in both directions of data. The server of a session is always the TLS
 //! server of `ftps`.
 //!
 //! ```text

@@ -1,5 +1,4 @@
-//! Files that are moved past the page cache: over io_uring and by threads, on the file system of temporary
-//! files and in memory.
+//! Direct I/O with both engines, on the file system of temporary files and on tmpfs.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,10 +20,10 @@ use tempfile::TempDir;
 
 const STACKS: [&str; 2] = ["splice:direct=1", "splice:direct=threads"];
 
-/// Enough for pieces of several blocks.
+/// Scratch memory for pieces of several blocks.
 const SCRATCH_BYTES: usize = 256 * 1024;
 
-/// Two ends of a connection.
+/// Both ends of a connection.
 fn pair(stack: &str) -> (Box<dyn Channel>, Box<dyn Channel>) {
     let mut registry = Registry::new();
     registry.register(Splice);
@@ -47,7 +46,7 @@ fn with_operation<T>(cancel: &Cancel, run: impl FnOnce(&Operation<'_>) -> T) -> 
     })
 }
 
-/// Directories on a disk and in memory.
+/// Directories on a disk and on tmpfs.
 fn directories() -> Vec<TempDir> {
     let mut directories = vec![tempfile::tempdir().unwrap()];
     match tempfile::tempdir_in("/dev/shm") {
@@ -59,10 +58,10 @@ fn directories() -> Vec<TempDir> {
 
 const PAGE: usize = 4096;
 
-/// A file that is open twice.
+/// A file that is also open with `O_DIRECT`.
 struct Opened {
     file: File,
-    /// `None` where the file system has no direct I/O.
+    /// `None` if the file system has no direct I/O.
     direct: Option<File>,
 }
 
@@ -228,7 +227,7 @@ fn ranges_are_sent_as_they_are_and_ends_of_files_are_noticed() {
     }
 }
 
-/// The channels of a MODE E transfer write blocks whose borders lie anywhere, also within one page.
+/// The channels of a MODE E transfer write blocks that may start and end within a page.
 #[test]
 fn channels_share_a_file_and_its_pages() {
     const BLOCK_BYTES: usize = 50_001;
@@ -257,7 +256,7 @@ fn channels_share_a_file_and_its_pages() {
                 }
             });
             assert!(file.content() == content, "{stack}");
-            // What the page cache had is on the disk: past it the file is the same.
+            // The content of the page cache is on the disk: a direct read returns the same bytes.
             let (mut sender, mut receiver) = pair(stack);
             thread::scope(|scope| {
                 scope.spawn(|| file.send(&mut *sender, 0, content.len()).0.unwrap());
@@ -268,7 +267,7 @@ fn channels_share_a_file_and_its_pages() {
     }
 }
 
-/// A peer that sends little gets it into the file all the same, and a cancelled call has counted it.
+/// The bytes of a slow peer are written to the file, and a cancelled call has counted them.
 #[test]
 fn a_slow_peers_bytes_are_written_and_a_cancelled_call_counts_them() {
     const LENGTH: usize = 300_005;
@@ -323,7 +322,7 @@ fn a_stream_that_ends_leaves_a_file_of_its_length() {
     }
 }
 
-/// A descriptor that may not be written stands for a file system that fails.
+/// A read-only descriptor simulates a failing file system.
 #[test]
 fn what_cannot_be_written_is_an_error_of_the_file() {
     for stack in STACKS {
@@ -350,7 +349,7 @@ fn what_cannot_be_written_is_an_error_of_the_file() {
 }
 
 #[test]
-fn the_way_is_told() {
+fn the_method_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut file = Opened::new(&directory.path().join("told"), &pattern(100_000));
     if file.direct.is_none() {
@@ -378,9 +377,9 @@ fn the_way_is_told() {
     assert_eq!(reason, "the file could not be opened past the page cache");
 }
 
-/// Peers on this machine get a copy all the same, which the kernel says, and which is then the end of it.
+/// For peers on this machine the kernel makes a copy and reports it, which switches zero-copy off.
 #[test]
-fn the_network_is_lent_what_was_read_until_it_copies() {
+fn zero_copy_is_used_until_the_kernel_copies() {
     let content = pattern(9_000_001);
     for stack in STACKS {
         let directory = tempfile::tempdir().unwrap();
@@ -408,14 +407,14 @@ fn the_network_is_lent_what_was_read_until_it_copies() {
     }
 }
 
-/// Bytes that the network was lent must not change, so a call that cannot wait for it ends the connection.
+/// Memory that the kernel sends from must not change, so a call that cannot wait resets the connection.
 #[test]
-fn a_cancelled_call_leaves_nothing_lent() {
+fn a_cancelled_call_leaves_no_pages_in_use() {
     let content = pattern(30_000_000);
     for stack in STACKS {
         let directory = tempfile::tempdir().unwrap();
         let file = Opened::new(&directory.path().join("lent"), &content);
-        // The peer's kernel takes little of what is lent, and ours the first piece at least.
+        // The peer's kernel accepts few bytes, and ours at least the first piece.
         let (mut sender, mut receiver) = pair(&format!("{stack};rcvbuf=8K;sndbuf=1M"));
         let (cancel, moved) = (Cancel::new(), AtomicU64::new(0));
         let (sent, is_renewed) = thread::scope(|scope| {
@@ -425,13 +424,13 @@ fn a_cancelled_call_leaves_nothing_lent() {
                 let sent = with_operation(&cancel, |operation| {
                     sender.send(&[], Body::File(range), operation)
                 });
-                // Packets that have left the connection keep its pages, and the next transfer gets others.
+                // Queued packets keep the old pages, and the next transfer gets new ones.
                 let (first, last) = (PAGE, scratch.len() - PAGE);
                 let is_renewed = scratch[first..last].iter().all(|byte| *byte == 0);
                 scratch.fill(0xee);
                 (sent, is_renewed)
             });
-            // It fills the buffers of the kernel, and waits.
+            // The call fills the kernel's buffers, and waits.
             let start = Instant::now();
             while moved.load(Ordering::Acquire) == 0 {
                 assert!(start.elapsed() < Duration::from_secs(60));

@@ -1,4 +1,4 @@
-//! What becomes of bytes where the kernel cannot move them, or is stopped while it does.
+//! Transfers that the kernel cannot move, or that are interrupted.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -39,7 +39,7 @@ fn with_operation<T>(cancel: &Cancel, run: impl FnOnce(&Operation<'_>) -> T) -> 
     })
 }
 
-/// Two ends of a connection; the first connected.
+/// Both ends of a connection; the first one connected.
 fn pair(driver: &str) -> (Box<dyn Channel>, Box<dyn Channel>) {
     let mut listener = listen(driver);
     with_operation(&Cancel::new(), |operation| {
@@ -98,7 +98,7 @@ fn send_file(
     sent
 }
 
-/// What a failed or complete receive says and counts.
+/// The result and the count of a receive.
 fn receive_into(
     channel: &mut dyn Channel,
     file: &OwnedFd,
@@ -134,7 +134,7 @@ fn movement(channel: &dyn Channel) -> (&'static str, String) {
     (way, reason.into_owned())
 }
 
-/// Transfers whole files over new channels: each gets its own bytes, and nothing of another's.
+/// Transfers files over new channels: each gets its own bytes, and none of another's.
 fn expect_clean_pipes() {
     for length in [1, 70_000, 300_000] {
         let (mut sender, mut receiver) = pair("splice");
@@ -149,9 +149,9 @@ fn expect_clean_pipes() {
     }
 }
 
-/// `sendfile` does not know the files of procfs whose content is made by their own functions.
+/// `sendfile` does not support files of procfs with generated content.
 #[test]
-fn what_sendfile_does_not_know_is_read() {
+fn files_without_sendfile_are_read() {
     let content = pattern(500_000);
     let memory = open(
         "/proc/self/mem",
@@ -176,10 +176,9 @@ fn what_sendfile_does_not_know_is_read() {
     }
 }
 
-/// splice(2): "The target file is opened in append mode" is EINVAL, and only found out when the first
-/// bytes are in the pipe.
+/// splice(2): "The target file is opened in append mode" is EINVAL, which is detected only after the first bytes are in the pipe.
 #[test]
-fn what_splice_does_not_know_is_written() {
+fn files_without_splice_are_written() {
     let content = pattern(500_000);
     let (mut sender, mut receiver) = pair("splice");
     let directory = tempfile::tempdir().unwrap();
@@ -199,7 +198,7 @@ fn what_splice_does_not_know_is_written() {
     expect_clean_pipes();
 }
 
-/// A file that may not grow stands for a full disk.
+/// A file that cannot grow simulates a full disk.
 #[test]
 fn a_full_disk_is_the_files_and_what_fits_is_counted() {
     const ROOM: u64 = 100_000;
@@ -219,7 +218,7 @@ fn a_full_disk_is_the_files_and_what_fits_is_counted() {
             assert!(moved <= ROOM);
             let written = usize::try_from(moved).unwrap();
             assert!(content_of(&file)[..written] == content[..written]);
-            // The sender may be waiting for room.
+            // The sender may be waiting for space.
             receiver.abort();
         });
         expect_clean_pipes();
@@ -266,7 +265,7 @@ fn a_peer_that_went_away_is_noticed_in_sendfile() {
     );
 }
 
-/// `splice` returns nothing before urgent data, as at the end of a stream.
+/// `splice` returns 0 before urgent data, as at the end of a stream.
 #[test]
 fn urgent_data_is_not_the_end_of_the_stream() {
     let mut listener = listen("splice");
@@ -317,7 +316,7 @@ fn a_tap_sees_every_byte() {
 }
 
 #[test]
-fn a_long_transfer_is_measured_and_says_so() {
+fn a_long_transfer_is_measured_and_reported() {
     const LENGTH: usize = 48 << 20;
     let content = pattern(1 << 20).repeat(LENGTH >> 20);
     let source = file_of(&content);
@@ -331,7 +330,7 @@ fn a_long_transfer_is_measured_and_says_so() {
         assert_eq!(moved, LENGTH as u64);
     });
     assert!(content_of(&target) == content);
-    // Sending to a peer on this machine is measured for longer than the file is.
+    // The measurement for peers on this machine takes more bytes than the file has.
     for (channel, call, told) in [
         (&sender, "sendfile", "sendfile and read are being measured"),
         (&receiver, "splice", "CPU seconds per GB: splice "),
@@ -343,7 +342,7 @@ fn a_long_transfer_is_measured_and_says_so() {
 }
 
 #[test]
-fn what_is_short_goes_through_memory() {
+fn short_ranges_go_through_memory() {
     let file = file_of(b"short");
     let (mut sender, mut receiver) = pair("auto");
     send_file(&mut *sender, &file, 0, 5).unwrap();

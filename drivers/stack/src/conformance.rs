@@ -1,20 +1,17 @@
-//! What every transport does, alone and under each transform.
+//! The conformance suite: the properties of every transport, alone and under each transform.
 //!
-//! Each public function here is one property. A driver's tests name the stacks they are about, and
-//! [`crate::conformance_tests!`] makes one test of each property for each of them:
+//! Each public function here is one property. [`crate::conformance_tests!`] makes a test of each property for a stack:
 //!
 //! ```text
 //! gridhaul_stack::conformance_tests!(plain, subject("tcp"));
 //! gridhaul_stack::conformance_tests!(short, subject("tcp,fault:short=61;seed=7"));
 //! ```
 //!
-//! A channel is expected to hold at least 200 bytes that were not received yet.
-//! Handshakes of transforms are not examined: a transform that has one tests it itself.
+//! A channel must buffer at least 200 bytes. Handshakes of transforms are not covered; the transform's own tests cover them.
 //!
-//! No property depends on how fast the machine is, but for cancelling: a call must end within 100 ms.
-//! On a busy machine a thread may be late for reasons of its own, so each single call has a second,
-//! and the median of five calls 100 ms, in one of three tries; to both comes what this machine
-//! needs to wake a few threads at that time.
+//! No property depends on the speed of the machine, except cancellation: a call must end within 100 ms. On a busy machine threads
+//! may be scheduled late, so a single call may take a second, and the median of five calls 100 ms, in one of three attempts. The
+//! measured time that this machine needs to wake a few threads is added to both.
 
 mod data;
 mod ends;
@@ -23,24 +20,25 @@ mod opening;
 mod timing;
 
 pub use self::data::{
-    carries_both_directions_in_turn, carries_nothing, keeps_the_order_of_bytes,
+    carries_empty_messages, carries_requests_and_answers, keeps_the_order_of_bytes,
     sends_bodies_larger_than_every_buffer, sends_every_extent,
 };
 pub use self::ends::{
     abort_before_any_byte, abort_while_the_peer_receives, abort_while_the_peer_sends,
-    abort_with_bytes_under_way, drop_ends_the_stream, half_close, notices_a_peer_that_is_gone,
+    abort_with_bytes_in_flight, drop_ends_the_stream, half_close, notices_a_closed_peer,
 };
 pub use self::files::{
-    counts_what_a_failed_receive_left, file_errors_are_not_the_networks,
+    counts_bytes_of_a_failed_receive, file_errors_differ_from_network_errors,
     receive_into_stops_at_its_length, receive_into_stops_at_the_end_of_the_stream,
-    receives_every_extent_into_a_file, says_where_a_file_is_too_short,
+    receives_every_extent_into_a_file, reports_the_end_of_a_short_file,
 };
 pub use self::opening::{
-    accepts_those_who_wait, check_options, opens_again_and_again, refuses_where_nobody_listens,
+    accepts_all_pending_connections, check_options, opens_many_channels_without_leaks,
+    refuses_ports_without_a_listener,
 };
 pub use self::timing::{
     cancel_ends_a_busy_call, cancel_ends_an_idle_call, deadline_ends_every_call,
-    fails_at_once_when_time_is_up,
+    fails_at_once_after_the_deadline,
 };
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -57,8 +55,8 @@ use crate::{
     Stack, StackListener,
 };
 
-/// Makes a module of tests, one for each property of [`crate::conformance`], for a
-/// [`crate::conformance::Subject`]. Attributes before the module's name are those of each test.
+/// Makes a module with a test for each property of [`crate::conformance`], for a [`crate::conformance::Subject`]. Attributes before
+/// the module's name are applied to each test.
 #[macro_export]
 macro_rules! conformance_tests {
     ($(#[$attribute:meta])* $module:ident, $subject:expr) => {
@@ -69,28 +67,28 @@ macro_rules! conformance_tests {
                 keeps_the_order_of_bytes
                 sends_every_extent
                 sends_bodies_larger_than_every_buffer
-                carries_both_directions_in_turn
-                carries_nothing
+                carries_requests_and_answers
+                carries_empty_messages
                 receives_every_extent_into_a_file
                 receive_into_stops_at_its_length
                 receive_into_stops_at_the_end_of_the_stream
-                counts_what_a_failed_receive_left
-                says_where_a_file_is_too_short
-                file_errors_are_not_the_networks
+                counts_bytes_of_a_failed_receive
+                reports_the_end_of_a_short_file
+                file_errors_differ_from_network_errors
                 half_close
                 drop_ends_the_stream
-                notices_a_peer_that_is_gone
+                notices_a_closed_peer
                 abort_before_any_byte
-                abort_with_bytes_under_way
+                abort_with_bytes_in_flight
                 abort_while_the_peer_receives
                 abort_while_the_peer_sends
                 deadline_ends_every_call
-                fails_at_once_when_time_is_up
+                fails_at_once_after_the_deadline
                 cancel_ends_an_idle_call
                 cancel_ends_a_busy_call
-                accepts_those_who_wait
-                refuses_where_nobody_listens
-                opens_again_and_again
+                accepts_all_pending_connections
+                refuses_ports_without_a_listener
+                opens_many_channels_without_leaks
             }
         }
     };
@@ -106,7 +104,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// A stack that is examined, and where it listens.
+/// The stack under test, and the address that it listens on.
 #[derive(Debug, Clone)]
 pub struct Subject {
     stack: Stack,
@@ -116,7 +114,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Examines a stack at 127.0.0.1.
+    /// Tests a stack on 127.0.0.1.
     pub fn new(stack: Stack) -> Self {
         Self {
             stack,
@@ -126,13 +124,12 @@ impl Subject {
         }
     }
 
-    /// The same stack at another local address.
+    /// The same stack on another local address.
     pub fn at(self, local: IpAddr) -> Self {
         Self { local, ..self }
     }
 
-    /// Opens so many channels to look for what they leave behind, instead of a thousand: for those that take long to
-    /// open.
+    /// The number of channels to open when searching for leaks, instead of a thousand; for channels that are slow to open.
     pub fn openings(self, openings: usize) -> Self {
         Self { openings, ..self }
     }
@@ -159,7 +156,7 @@ impl Subject {
             .unwrap()
     }
 
-    /// Two ends of a new channel; the first is on the given side.
+    /// Both ends of a new channel; the first one is on the given side.
     fn pair(&self, side: Side) -> (Box<dyn Channel>, Box<dyn Channel>) {
         let (connector, acceptor) = self.meet(&mut self.listen());
         match side {
@@ -171,7 +168,7 @@ impl Subject {
 
 const SIDES: [Side; 2] = [Side::Connector, Side::Acceptor];
 
-/// A time after which a driver has failed rather than been slow.
+/// The time after which a driver is considered hung.
 struct Patience {
     cancel: Cancel,
     deadline: Instant,
@@ -193,7 +190,7 @@ impl Patience {
     }
 }
 
-/// Bytes that tell where they belong: those of an endless sequence from `start` on.
+/// A part of an infinite sequence, from `start` on, so that misplaced bytes are detected.
 fn pattern(start: u64, length: usize) -> Vec<u8> {
     (start..)
         .take(length)
@@ -227,7 +224,7 @@ struct Part<'a> {
     file: &'a OwnedFd,
     offset: u64,
     length: u64,
-    /// How long the driver's scratch memory is, in bytes.
+    /// The length of the driver's scratch memory in bytes.
     scratch: usize,
     moved: &'a AtomicU64,
 }
@@ -269,14 +266,14 @@ impl Part<'_> {
     }
 }
 
-/// The same file past the page cache, where the kernel has that for files in memory (Linux 6.6).
+/// The same file with `O_DIRECT`, if the kernel supports that for tmpfs (Linux 6.6).
 fn reopened(file: &OwnedFd, access: OFlags) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
-/// Sends bytes without a head, and gives up after a while.
+/// Sends bytes without a head, with a timeout.
 fn send(channel: &mut dyn Channel, bytes: &[u8]) {
     channel
         .send(&[], Body::Memory(bytes), &Patience::new().operation())
@@ -307,8 +304,7 @@ fn expect_end_of_stream(channel: &mut dyn Channel) {
     assert_eq!(outcome.unwrap(), Received::EndOfStream);
 }
 
-/// Returns once the thread sleeps in the kernel, as far as that can be seen. A thread that does not
-/// makes a test less sharp, and never fail.
+/// Waits until the thread sleeps in the kernel, if that can be observed. If not, a test covers less, but does not fail.
 fn wait_until_asleep(thread: Pid) {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     let start = Instant::now();

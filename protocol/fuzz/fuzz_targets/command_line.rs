@@ -1,4 +1,4 @@
-//! What a client sends: lines, commands, and what a session makes of them.
+//! Input of a client: lines, commands, and their effect on a session.
 
 #![no_main]
 
@@ -26,10 +26,10 @@ fuzz_target!(|input: &[u8]| {
     let _ = state.begin(Direction::Send);
 });
 
-/// A command that was read is written as a line that is read as the same command.
+/// Encoding and parsing a command again returns the same command.
 fn assert_survives(command: Command) {
     let bytes = encode_command_line(&command.encode());
-    // What is written in full may be longer than what was read.
+    // The encoded command may be longer than the input.
     if bytes.len() <= MAX_LINE_BYTES {
         let line = LineDecoder::for_commands().decode(&mut bytes.as_slice());
         let line = line.expect("a whole line").expect("a line without a fault");

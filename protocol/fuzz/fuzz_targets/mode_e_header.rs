@@ -1,4 +1,4 @@
-//! The headers of MODE E blocks, and the account of EOF and EOD.
+//! The headers of MODE E blocks, and the count of EODs.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What a server sends: replies, and what a client reads in them.
+//! Input of a server: replies, and their interpretation by a client.
 
 #![no_main]
 

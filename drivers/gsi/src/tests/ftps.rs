@@ -17,7 +17,7 @@ use crate::Ftps;
 use crate::ftps::Rustls;
 use crate::handshake;
 
-/// `ftps` where the connection is accepted, and an FTP client's TLS where it is made.
+/// `ftps` on the accepting end, and the TLS of an FTP client on the connecting end.
 #[derive(Debug, Clone)]
 pub(super) struct Tls {
     server: Ftps,

@@ -1,4 +1,4 @@
-//! `gsi`: who is let in, and what is on the wire.
+//! `gsi`: which peers are accepted, and the bytes on the wire.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -51,8 +51,7 @@ fn refusal(error: &ChannelError) -> &str {
     }
 }
 
-/// A channel to a peer that refused us fails, now or when it is used, and does not look like an empty
-/// stream.
+/// A channel to a peer that refused us fails, at once or at its first use, and is not an empty stream.
 fn expect_no_stream(connected: Result<Box<dyn Channel>, ConnectError>) {
     if let Ok(mut channel) = connected {
         receive_all(&mut *channel).unwrap_err();
@@ -65,7 +64,7 @@ fn the_same_user_is_let_in_and_the_channel_carries_data() {
         let stack = tcp(alice(protection));
         let (connector, acceptor) = meet(&stack, &stack);
         let (mut connector, mut acceptor) = (connector.unwrap(), acceptor.unwrap());
-        // With PROT C nothing of ours stands between a mover and the transport.
+        // With PROT C the transform returns the transport's channel.
         let is_bare = format!("{acceptor:?}").starts_with("TcpChannel");
         assert_eq!(is_bare, protection == Protection::Clear);
         thread::scope(|scope| {
@@ -137,7 +136,7 @@ fn one_host_with_two_subjects_is_one_host() {
 fn a_certificate_of_an_unknown_authority_is_not_accepted() {
     let stranger = OTHER_PKI.issue("alice", ALICE_NAME, &[]);
     for protection in PROTECTIONS {
-        // It trusts us; we do not trust it.
+        // The peer trusts us, but we do not trust the peer.
         let mut trusting = PKI.driver(&stranger, ALICE_NAME, protection);
         for we_connect in [false, true] {
             let ours = tcp(alice(protection));
@@ -145,7 +144,7 @@ fn a_certificate_of_an_unknown_authority_is_not_accepted() {
             let error = if we_connect {
                 match meet(&ours, &theirs) {
                     (Err(ConnectError::Channel(error)), Err(told)) => {
-                        // The alert of RFC 8446 6.2 reached them.
+                        // The peer received the alert of RFC 8446 6.2.
                         assert!(matches!(told, ChannelError::Protocol { .. }), "{told:?}");
                         error
                     }
@@ -166,7 +165,7 @@ fn a_certificate_of_an_unknown_authority_is_not_accepted() {
     }
 }
 
-/// Says `words` to a listener of `gsi`, and ends the stream; what became of it.
+/// Sends `words` to a listener of `gsi`, ends the stream, and returns the result.
 fn answer_to(words: &[u8], protection: Protection) -> ChannelError {
     let mut listener = listen(&tcp(alice(protection)));
     let mut stranger = with_operation(|operation| {
@@ -235,7 +234,7 @@ fn a_silent_peer_is_waited_for_no_longer_than_the_deadline() {
 #[test]
 fn clear_data_behind_the_handshake_is_not_taken_for_a_part_of_it() {
     let connector = stack("memory,gsi", alice(Protection::Clear));
-    // So slow that the data is there before the last word of the handshake is read.
+    // So slow that data arrives before the last message of the handshake is read.
     let acceptor = stack("memory,fault:delay=3ms,gsi", alice(Protection::Clear));
     let mut listener = listen(&acceptor);
     let address = listener.address();
@@ -282,7 +281,7 @@ fn a_stream_that_is_cut_within_a_record_has_no_end() {
             "gsi: the connection ended in the middle of a TLS record"
         );
         if scratch > 0 {
-            // What came whole is in the file.
+            // Complete records are in the file.
             let mut written = Vec::new();
             (&file).read_to_end(&mut written).unwrap();
             assert!(written.len() > 80_000 && written == body[..written.len()]);

@@ -1,7 +1,7 @@
-//! Records that the kernel protects.
+//! Kernel TLS.
 //!
-//! Where the kernel has no TLS most of these tests are ignored, which `cargo test` reports; `make test-rdma` runs
-//! them in a guest, and `--ignored` runs them on a kernel that has it.
+//! Most of these tests are ignored by default, because they need a kernel with TLS. `make test-rdma` runs them in a guest, and
+//! `--ignored` on this kernel.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -62,7 +62,7 @@ fn meet(connector: &Stack, acceptor: &Stack) -> (Box<dyn Channel>, Box<dyn Chann
     })
 }
 
-/// How records of a channel are protected, as it tells.
+/// The reported protection of a channel's records.
 fn words(channel: &dyn Channel) -> String {
     let details = channel.info().details;
     let detail = details.iter().find(|detail| detail.name == "tls-records");
@@ -136,7 +136,7 @@ fn no_byte_is_lost_when_a_channel_is_closed_while_the_peer_is_slow() {
     for version in VERSIONS {
         let sender = stack("tcp:sndbuf=20K,gsi:ktls=on", alice_with(version));
         let receiver = stack("tcp:rcvbuf=20K,gsi:ktls=off", alice_with(version));
-        // Of one of these sizes the kernel takes all, and has no room for the last record.
+        // For one of these sizes the kernel accepts all bytes, but has no space for the last record.
         for length in (20_000..220_000).step_by(8_000) {
             let (mut sender, mut receiver) = meet(&sender, &receiver);
             assert_eq!(words(&*sender), "tls-records=by the kernel");
@@ -149,7 +149,7 @@ fn no_byte_is_lost_when_a_channel_is_closed_while_the_peer_is_slow() {
                     drop(sender);
                     let _ = ended.send(());
                 });
-                // Of others the sender waits for us.
+                // For the others the sender waits for us.
                 let _ = has_ended.recv_timeout(Duration::from_millis(50));
                 let received = receive_all(&mut *receiver).unwrap();
                 assert_eq!(received.len(), length);
@@ -183,7 +183,7 @@ fn small_buffers_get_everything_in_order() {
     });
 }
 
-/// Hands on what two ends say to each other, and from the connecting end so many bytes as `tamper` leaves.
+/// Forwards bytes between two ends; `tamper` may change or shorten those of the connecting end.
 fn between(
     tamper: impl FnOnce(TcpStream, TcpStream) + Send,
     run: impl FnOnce(Box<dyn Channel>, Box<dyn Channel>) + Send,
@@ -212,7 +212,7 @@ fn between(
     });
 }
 
-/// Hands on one record after the other, until there is one with more than a handshake's words.
+/// Forwards records until one is longer than those of a handshake.
 fn hand_on(near: &mut TcpStream, far: &mut TcpStream) -> Vec<u8> {
     use std::io::{Read, Write};
     loop {

@@ -1,4 +1,4 @@
-//! The drivers over channels, between our own ends and against the `openssl` program.
+//! Tests of the drivers, between our own ends and against the `openssl` program.
 
 mod conformance;
 mod ftps;
@@ -47,7 +47,7 @@ fn listen(stack: &Stack) -> StackListener {
         .expect("a free port")
 }
 
-/// Gives up after a while, so that a failing test ends.
+/// An operation with a timeout, so that a failing test ends.
 fn with_operation<T>(run: impl FnOnce(&Operation<'_>) -> T) -> T {
     run(&Operation {
         deadline: Some(Instant::now() + Duration::from_secs(60)),
@@ -67,7 +67,7 @@ fn send(channel: &mut dyn Channel, bytes: &[u8]) {
         .expect("the peer receives");
 }
 
-/// Everything up to the end of the stream.
+/// All bytes up to the end of the stream.
 fn receive_all(channel: &mut dyn Channel) -> Result<Vec<u8>, ChannelError> {
     let mut content = Vec::new();
     let mut buffer = vec![0; 50_000];

@@ -48,13 +48,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The program may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Lines of text, which no interactive command of the program begins with.
+/// Lines of text that are not interactive commands of the program.
 fn lines(count: usize) -> Vec<u8> {
     (0..count)
         .flat_map(|number| format!("line {number}\n").into_bytes())
@@ -94,7 +94,7 @@ fn let_clients_in(spec: &str) {
             &address,
             version,
             "-quiet",
-            // What globus-url-copy puts there: no name of a host.
+            // The value of globus-url-copy, which is not a host name.
             "-servername",
             "Alice Smith 12345",
         ]);
@@ -113,7 +113,7 @@ fn let_clients_in(spec: &str) {
     }
 }
 
-/// A server, and where it listens.
+/// A server and its address.
 fn server(version: &str) -> (Running, BufReader<std::process::ChildStdout>, SocketAddr) {
     let mut server = openssl(&[
         "s_server",
@@ -159,10 +159,10 @@ fn speak_to_servers(spec: &str, changes_keys: bool) {
         let mut lines = output.lines().map(Result::unwrap);
         lines.find(|line| line == "first").expect("it arrived");
         if version == "-tls1_3" && changes_keys {
-            // Change your keys, and let me change mine.
+            // The command for a key update in both directions.
             server.write(b"K\n");
         }
-        // It looks at its input before it takes this, and so before what is written there next.
+        // The program reads its input before the next line is written.
         send(&mut *channel, b"second\n");
         lines.find(|line| line == "second").expect("it arrived");
         server.write(b"line of the server\n");

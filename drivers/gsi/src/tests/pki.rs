@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use crate::{ChannelSecurity, Gsi, Protection};
 
-/// A certificate authority, and users that it knows.
+/// A certificate authority and its users.
 pub(super) struct Pki {
     directory: TempDir,
     pub(super) trust: Arc<TrustStore>,
 }
 
-/// Two authorities that do not know of each other.
+/// Two independent authorities.
 pub(super) static PKI: LazyLock<Pki> = LazyLock::new(Pki::new);
 pub(super) static OTHER_PKI: LazyLock<Pki> = LazyLock::new(Pki::new);
 
@@ -75,7 +75,7 @@ impl Pki {
         self.directory.path()
     }
 
-    /// Makes FILE.pem and FILE.key, and the credential that they are.
+    /// Makes FILE.pem and FILE.key, and loads the credential.
     pub(super) fn issue(&self, file: &str, subject: &str, names: &[&str]) -> Arc<Credential> {
         let names = names
             .iter()
@@ -120,7 +120,7 @@ impl Pki {
     }
 }
 
-/// A user, whose name is no host name, and the identity.
+/// A user whose name is not a host name, and the identity.
 pub(super) static ALICE: LazyLock<Arc<Credential>> =
     LazyLock::new(|| PKI.issue("alice", "/DC=test/CN=Alice Smith 12345", &[]));
 pub(super) const ALICE_NAME: &str = "/DC=test/CN=Alice Smith 12345";
@@ -129,12 +129,12 @@ pub(super) static BOB: LazyLock<Arc<Credential>> =
     LazyLock::new(|| PKI.issue("bob", "/DC=test/CN=Bob", &[]));
 pub(super) const BOB_NAME: &str = "/DC=test/CN=Bob";
 
-/// What both ends of a session of Alice's use.
+/// The security settings of both ends of Alice's session.
 pub(super) fn alice(protection: Protection) -> Gsi {
     PKI.driver(&ALICE, ALICE_NAME, protection)
 }
 
-/// The same, with protection, and these versions of TLS.
+/// The same with protection and these TLS versions.
 pub(super) fn alice_with(versions: TlsVersions) -> Gsi {
     Gsi::new(ChannelSecurity {
         versions,

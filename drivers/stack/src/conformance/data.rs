@@ -1,4 +1,4 @@
-//! Bytes arrive, all of them, in order.
+//! All bytes arrive in order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{Body, BufferSize, Received, Side, SocketOptions};
 
-/// Lengths and offsets around the places where drivers split: nothing, one byte, a page, 64 KiB.
+/// Lengths and offsets around the sizes where drivers split: zero, one byte, a page, 64 KiB.
 pub(super) const EXTENTS: [u16; 7] = [0, 1, 4095, 4096, 4097, 65534, 65535];
 
-/// What was sent in many messages is received in many pieces as one stream, which then ends.
+/// Many sends arrive as one stream in many receives, followed by the end.
 pub fn keeps_the_order_of_bytes(subject: &Subject) {
     for side in SIDES {
         let (mut sender, mut receiver) = subject.pair(side);
@@ -49,7 +49,7 @@ pub fn keeps_the_order_of_bytes(subject: &Subject) {
     }
 }
 
-/// A head and a body from memory or from a file arrive whole, wherever the body starts and ends.
+/// A head and a body from memory or from a file arrive completely, for any start and end of the body.
 pub fn sends_every_extent(subject: &Subject) {
     let content = pattern(1 << 40, 2 << 16);
     let file = file_of(&content);
@@ -113,7 +113,7 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// One send may be far larger than what the network holds, and be taken in many parts.
+/// A send may be far larger than all buffers.
 pub fn sends_bodies_larger_than_every_buffer(subject: &Subject) {
     const LENGTH: usize = (2 << 20) + 1;
     let subject = Subject {
@@ -156,8 +156,8 @@ pub fn sends_bodies_larger_than_every_buffer(subject: &Subject) {
     }
 }
 
-/// A channel carries questions and answers.
-pub fn carries_both_directions_in_turn(subject: &Subject) {
+/// Both directions can be used alternately.
+pub fn carries_requests_and_answers(subject: &Subject) {
     let (mut one, mut other) = subject.pair(Side::Connector);
     for turn in 0..50_u64 {
         let question = pattern(turn, 100);
@@ -169,8 +169,8 @@ pub fn carries_both_directions_in_turn(subject: &Subject) {
     }
 }
 
-/// Nothing is a length too: it is sent and received at once, and leaves no trace in the stream.
-pub fn carries_nothing(subject: &Subject) {
+/// Empty messages are sent and received at once, and do not affect the stream.
+pub fn carries_empty_messages(subject: &Subject) {
     let (mut sender, mut receiver) = subject.pair(Side::Connector);
     let file = file_of(b"content");
     let moved = AtomicU64::new(0);
@@ -186,7 +186,7 @@ pub fn carries_nothing(subject: &Subject) {
     nothing
         .send(&mut *sender, &[], &patience.operation())
         .unwrap();
-    // There is nothing to receive, and no need to wait for it.
+    // An empty buffer returns at once, although the stream is empty.
     let count = nothing.receive(&mut *receiver, &patience.operation());
     assert_eq!(count.unwrap(), 0);
     assert_eq!(moved.load(Ordering::Acquire), 0);

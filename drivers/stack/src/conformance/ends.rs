@@ -1,4 +1,4 @@
-//! The end of a stream, a half-close and an abort are three different things.
+//! The end of a stream, half-close and abort.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{Body, Channel, ChannelError, Received};
 
-/// More than any network holds on its way.
+/// More than all buffers of a network.
 pub(super) const ENDLESS: usize = 64 << 20;
 
-/// After one end has finished, the other receives everything, then the end, and may still send.
+/// After one end has finished, the other end receives all bytes and the end, and may still send.
 pub fn half_close(subject: &Subject) {
     for side in SIDES {
         let (mut one, mut other) = subject.pair(side);
@@ -25,7 +25,7 @@ pub fn half_close(subject: &Subject) {
         send(&mut *other, b"more");
         finish(&mut *other);
         assert_eq!(receive(&mut *one, 4, 4), b"more");
-        // The end stays the end.
+        // Further receives return the end again.
         for channel in [&mut one, &mut other] {
             expect_end_of_stream(&mut **channel);
             expect_end_of_stream(&mut **channel);
@@ -33,7 +33,7 @@ pub fn half_close(subject: &Subject) {
     }
 }
 
-/// Dropping a channel, finished or not, loses nothing of what was sent.
+/// Dropping a channel, finished or not, does not lose sent bytes.
 pub fn drop_ends_the_stream(subject: &Subject) {
     for is_finished in [false, true] {
         for side in SIDES {
@@ -51,8 +51,8 @@ pub fn drop_ends_the_stream(subject: &Subject) {
     }
 }
 
-/// Sending to a peer that dropped its end fails in the end.
-pub fn notices_a_peer_that_is_gone(subject: &Subject) {
+/// Sending to a peer that dropped its end fails eventually.
+pub fn notices_a_closed_peer(subject: &Subject) {
     for side in SIDES {
         let (mut sender, receiver) = subject.pair(side);
         drop(receiver);
@@ -69,19 +69,19 @@ pub fn notices_a_peer_that_is_gone(subject: &Subject) {
     }
 }
 
-/// A channel that was aborted before any byte does not look like an empty stream.
+/// A channel that is aborted before any byte is not an empty stream for the peer.
 pub fn abort_before_any_byte(subject: &Subject) {
     for side in SIDES {
         let (mut one, mut other) = subject.pair(side);
         one.abort();
-        // A second time changes nothing.
+        // A second abort has no effect.
         one.abort();
         expect_abort(&mut *other);
     }
 }
 
-/// After an abort the bytes under way may be lost or not, but the stream has no end.
-pub fn abort_with_bytes_under_way(subject: &Subject) {
+/// After an abort bytes in flight may be lost, but the stream has no end.
+pub fn abort_with_bytes_in_flight(subject: &Subject) {
     for side in SIDES {
         for then_drop in [false, true] {
             let (mut one, mut other) = subject.pair(side);
@@ -113,7 +113,7 @@ pub fn abort_while_the_peer_receives(subject: &Subject) {
     }
 }
 
-/// An abort wakes a peer that waits for room to send.
+/// An abort wakes a peer that waits for space to send.
 pub fn abort_while_the_peer_sends(subject: &Subject) {
     let endless = vec![0; ENDLESS];
     for side in SIDES {
@@ -134,8 +134,7 @@ pub fn abort_while_the_peer_sends(subject: &Subject) {
     }
 }
 
-/// Receives until the channel fails, which must be as an abort, and must not look like an end after
-/// that.
+/// Receives until the channel fails, which must be with an abort, also for further receives.
 fn expect_abort(channel: &mut dyn Channel) {
     let patience = Patience::new();
     let mut buffer = [0; 1000];

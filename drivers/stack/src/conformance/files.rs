@@ -1,4 +1,4 @@
-//! Ranges of files: what arrived is in the file, what failed is said.
+//! Ranges of files: received bytes are in the file, and failures are reported.
 
 use std::sync::atomic::AtomicU64;
 use std::thread;
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{ChannelError, Side};
 
-/// What lies around a received range.
+/// The old bytes around a received range.
 const BACKGROUND: u8 = 0xee;
 
-/// A length of the stream arrives in a file, at any offset, and nothing around it changes.
+/// A part of the stream is received into a file at any offset, and the bytes around it do not change.
 pub fn receives_every_extent_into_a_file(subject: &Subject) {
     let (mut sender, mut receiver) = subject.pair(Side::Connector);
     let extents = || {
@@ -75,7 +75,7 @@ pub fn receive_into_stops_at_its_length(subject: &Subject) {
     assert_eq!(receive(&mut *receiver, 40, 40), pattern(60, 40));
 }
 
-/// A stream that ends before the range is no error; the caller learns how much came.
+/// A stream that ends before the range is not an error; the number of bytes is returned.
 pub fn receive_into_stops_at_the_end_of_the_stream(subject: &Subject) {
     for length in [0, 1, 150] {
         let (mut sender, mut receiver) = subject.pair(Side::Connector);
@@ -99,8 +99,8 @@ pub fn receive_into_stops_at_the_end_of_the_stream(subject: &Subject) {
     }
 }
 
-/// After an abort in the middle of a range, `moved` bytes are in the file, and they are right.
-pub fn counts_what_a_failed_receive_left(subject: &Subject) {
+/// After an abort within a range, `moved` bytes are in the file and correct.
+pub fn counts_bytes_of_a_failed_receive(subject: &Subject) {
     let (mut sender, mut receiver) = subject.pair(Side::Connector);
     let file = file_of(&[]);
     let moved = AtomicU64::new(0);
@@ -129,8 +129,8 @@ pub fn counts_what_a_failed_receive_left(subject: &Subject) {
     assert_eq!(content_of(&file), pattern(0, 5000));
 }
 
-/// A file that ends before the range to be sent is found out, and its true end told.
-pub fn says_where_a_file_is_too_short(subject: &Subject) {
+/// If a file ends before the range to be sent, the error has its actual end.
+pub fn reports_the_end_of_a_short_file(subject: &Subject) {
     for (offset, length, there) in [(0, 101, 100), (40, 1 << 40, 60), (100, 1, 0), (5000, 10, 0)] {
         let (mut sender, _receiver) = subject.pair(Side::Connector);
         let file = file_of(&pattern(0, 100));
@@ -152,8 +152,8 @@ pub fn says_where_a_file_is_too_short(subject: &Subject) {
     }
 }
 
-/// A file that cannot be read or written is told from a network that fails.
-pub fn file_errors_are_not_the_networks(subject: &Subject) {
+/// Errors of the file are distinguished from errors of the network.
+pub fn file_errors_differ_from_network_errors(subject: &Subject) {
     let (mut sender, mut receiver) = subject.pair(Side::Connector);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open("/", flags, Mode::empty()).unwrap();

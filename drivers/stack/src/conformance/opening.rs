@@ -1,11 +1,11 @@
-//! Opening channels, often, and with options that are wrong.
+//! Opening channels, many times, and with invalid options.
 
 use super::{Patience, Subject, expect_end_of_stream, finish, receive, send};
 use crate::options::Audience;
 use crate::{ConnectError, Driver, OptionRules, StackError};
 
-/// Several peers may connect before the first is accepted; none is lost or mixed up.
-pub fn accepts_those_who_wait(subject: &Subject) {
+/// Several peers may connect before the first one is accepted; none is lost or confused with another.
+pub fn accepts_all_pending_connections(subject: &Subject) {
     const COUNT: u8 = 20;
     let patience = Patience::new();
     let mut listener = subject.listen();
@@ -34,8 +34,8 @@ pub fn accepts_those_who_wait(subject: &Subject) {
     });
 }
 
-/// Connecting to a port without a listener fails at once, as an error of the peer.
-pub fn refuses_where_nobody_listens(subject: &Subject) {
+/// Connecting to a port without a listener fails at once with an error of the peer.
+pub fn refuses_ports_without_a_listener(subject: &Subject) {
     let address = subject.listen().address();
     let patience = Patience::new();
     let outcome = subject
@@ -47,8 +47,8 @@ pub fn refuses_where_nobody_listens(subject: &Subject) {
     );
 }
 
-/// A thousand channels, or as many as the subject says, closed in different ways, leave no descriptor behind.
-pub fn opens_again_and_again(subject: &Subject) {
+/// Channels (a thousand, unless the subject sets another number) that are closed in different ways do not leak descriptors.
+pub fn opens_many_channels_without_leaks(subject: &Subject) {
     const CHANNELS: usize = 20;
     let before = open_descriptors();
     for round in 0..subject.openings / CHANNELS {
@@ -67,7 +67,7 @@ pub fn opens_again_and_again(subject: &Subject) {
             }
         }
     }
-    // Other tests of the same process open some too, but not as many as a leak would leave.
+    // Other tests of the same process open some too, but fewer than a leak would leave.
     let after = open_descriptors();
     assert!(after < before + subject.openings / 2, "{before} -> {after}");
 }
@@ -76,8 +76,8 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A driver takes the options that it documents and no others, once each, and says what is wrong.
-/// Not part of [`crate::conformance_tests!`], since it is about a driver, not about a stack.
+/// A driver accepts the options that it documents, once each, and no others. Not part of [`crate::conformance_tests!`], because it
+/// tests a driver, not a stack.
 pub fn check_options(driver: &dyn Driver) {
     let build = |options: &[(&str, &str)]| {
         let options: Vec<(String, String)> = options

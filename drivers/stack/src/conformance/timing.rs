@@ -23,10 +23,10 @@ enum Call {
 
 const CALLS: [Call; 4] = [Call::Send, Call::SendFile, Call::Receive, Call::ReceiveInto];
 
-/// How many threads a call may wake one after the other, until it ends.
+/// The most threads that a call may wake one after the other until it ends.
 const WAKES: u32 = 4;
 
-/// Each call ends with its deadline, and not before.
+/// Each call ends at its deadline, and not before.
 pub fn deadline_ends_every_call(subject: &Subject) {
     let ends_in_time = |call: &mut dyn FnMut(&Operation<'_>) -> ChannelError| {
         let cancel = Cancel::new();
@@ -47,9 +47,8 @@ pub fn deadline_ends_every_call(subject: &Subject) {
     }
 }
 
-/// A call whose deadline has passed, or that was cancelled before, does nothing but fail, even where
-/// it would not have to wait.
-pub fn fails_at_once_when_time_is_up(subject: &Subject) {
+/// A call after its deadline or after a cancellation fails without any effect, even if it would not have to wait.
+pub fn fails_at_once_after_the_deadline(subject: &Subject) {
     let thrown = Cancel::new();
     thrown.cancel();
     let cancelled = Operation {
@@ -82,7 +81,7 @@ pub fn fails_at_once_when_time_is_up(subject: &Subject) {
     }
 }
 
-/// A call that sleeps ends within 100 ms of being cancelled from another thread, and the time to wake a few threads.
+/// A sleeping call ends within 100 ms of its cancellation by another thread, plus the time to wake a few threads.
 pub fn cancel_ends_an_idle_call(subject: &Subject) {
     cancels_in_time("accept", || {
         let mut listener = subject.listen();
@@ -96,8 +95,8 @@ pub fn cancel_ends_an_idle_call(subject: &Subject) {
     }
 }
 
-/// A call that never has to wait ends within a second of being cancelled, once in three times: a machine may stand still for
-/// as long.
+/// A call that never has to wait ends within a second of its cancellation, in one of three attempts: the machine may stall for
+/// that long.
 pub fn cancel_ends_a_busy_call(subject: &Subject) {
     let mut times = Vec::new();
     let is_in_time = (0..3).any(|_| {
@@ -119,7 +118,7 @@ fn time_to_cancel_a_busy_call(subject: &Subject) -> Duration {
                 deadline: Patience::new().operation().deadline,
                 cancel: &cancel,
             };
-            // Pieces so small that the receiver always keeps up.
+            // Small pieces, so that the receiver always keeps up.
             let outcome = send_holes(&mut *sender, 32, &moved, &operation);
             drop(sender);
             (Instant::now(), outcome)
@@ -147,8 +146,8 @@ fn time_to_cancel_a_busy_call(subject: &Subject) -> Duration {
     })
 }
 
-/// Runs a measurement five times, up to three times over: see the module's words on busy machines. The time that the
-/// machine needs to wake any thread is allowed for.
+/// Runs a measurement five times, in up to three attempts (see the documentation of `conformance` on busy machines). The time
+/// that the machine needs to wake a thread is added to the limits.
 fn cancels_in_time(what: &str, measure: impl Fn() -> Duration) {
     let is_in_time = (0..3).any(|_| {
         let mut times = [(); 5].map(|()| measure());
@@ -165,7 +164,7 @@ fn cancels_in_time(what: &str, measure: impl Fn() -> Duration) {
     assert!(is_in_time, "{what}: more than 100 ms, three times");
 }
 
-/// How long a thread that only sleeps takes to go on after it was told to.
+/// The time that a sleeping thread takes to continue after it is woken.
 fn time_to_wake() -> Duration {
     thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
@@ -183,7 +182,7 @@ fn time_to_wake() -> Duration {
     })
 }
 
-/// How long a call on another thread takes to end after it was cancelled in its sleep.
+/// The time that a sleeping call on another thread takes to end after its cancellation.
 fn time_to_cancel(call: impl FnOnce(&Operation<'_>) -> ChannelError + Send) -> Duration {
     let cancel = Cancel::new();
     thread::scope(|scope| {
@@ -235,7 +234,7 @@ fn block(channel: &mut dyn Channel, call: Call, operation: &Operation<'_>) -> Ch
     outcome.expect_err("the peer neither sends nor receives")
 }
 
-/// Sends a file that is all hole, and longer than any network is patient.
+/// Sends a sparse file that is longer than all buffers.
 fn send_holes(
     channel: &mut dyn Channel,
     scratch: usize,

@@ -179,15 +179,15 @@ fn the_administrators_options_apply_to_stacks_of_clients() {
             .to_string()
     };
     let own = "one:port=5;rate=6;bind=7,fault:delay=1s";
-    // What is for clients is theirs to choose.
+    // Options for clients are not carried over.
     assert_eq!(carried("one", own), "one:port=5;bind=7");
     assert_eq!(carried("one:rate=9", own), "one:rate=9;port=5;bind=7");
-    // What was granted by a rule is kept.
+    // An option that a rule grants is kept.
     assert_eq!(carried("one:port=9", own), "one:port=9;bind=7");
-    // Another transport takes what means the same to it.
+    // Another transport gets options with the same meaning.
     assert_eq!(carried("two", own), "two:port=5");
     assert_eq!(carried("else", own), "else");
-    // Transforms by their names.
+    // Transforms are matched by name.
     assert_eq!(carried("two,fault", own), "two:port=5,fault:delay=1s");
     assert_eq!(carried("two", "memory,one:port=5"), "two");
     assert_eq!(carried("two", "nosuchdriver:port=5"), "two");

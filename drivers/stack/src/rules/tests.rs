@@ -59,7 +59,7 @@ fn allows_by_default(option: &str, value: &str) -> Result<(), String> {
 }
 
 #[test]
-fn without_rules_clients_set_what_the_driver_documents_for_them() {
+fn without_rules_clients_set_the_options_documented_for_them() {
     assert_eq!(
         OptionRules::documented(&Kinds).to_string(),
         "kinds:bytes<=4M;rate;time<=2m;time=auto|never;count<=8"
@@ -93,7 +93,7 @@ fn without_rules_clients_set_what_the_driver_documents_for_them() {
 }
 
 #[test]
-fn what_is_for_the_administrator_is_granted_by_name_only() {
+fn administrator_options_are_granted_only_by_name() {
     assert_eq!(allows("kinds:word", "word", "1"), Ok(()));
     assert_eq!(allows("kinds:word=1|2", "word", "2"), Ok(()));
     allows("kinds:word=1|2", "word", "3").unwrap_err();
@@ -101,7 +101,7 @@ fn what_is_for_the_administrator_is_granted_by_name_only() {
 }
 
 proptest! {
-    /// The model: who may set an option, and how far.
+    /// The model: the audience of an option and its bound.
     #[test]
     fn documented_rules_allow_what_the_audience_says(
         option in 0..5_usize,
@@ -138,14 +138,14 @@ fn a_bound_counts_in_the_unit_of_its_option() {
 }
 
 #[test]
-fn what_is_no_number_is_within_no_bound() {
+fn words_are_within_no_bound() {
     allows("kinds:rate<=5g", "rate", "auto").unwrap_err();
     assert_eq!(allows("kinds:rate<=5g; rate=auto", "rate", "auto"), Ok(()));
     assert_eq!(allows("kinds:rate<=5g; rate=auto", "rate", "1g"), Ok(()));
 }
 
 #[test]
-fn values_are_those_that_are_named() {
+fn only_listed_values_are_allowed() {
     assert_eq!(allows("kinds:word=soft | verbs", "word", "verbs"), Ok(()));
     assert_eq!(allows("kinds:bytes=1M|4M", "bytes", "4096K"), Ok(()));
     allows("kinds:word=soft|verbs", "word", "Verbs").unwrap_err();
@@ -165,7 +165,7 @@ fn other_options_are_not_for_clients() {
 }
 
 #[test]
-fn what_is_wrong_with_rules_is_said() {
+fn errors_of_rules_name_the_cause() {
     for text in [
         "",
         "kinds",
