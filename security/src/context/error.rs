@@ -10,16 +10,16 @@ use crate::trust::ChainError;
 /// Why a context failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// The handshake or a record.
+    /// The handshake failed, or a record is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The delegation cannot be offered, or its certificate is not what was asked for.
+    /// The delegation failed.
     #[error(transparent)]
     Delegation(#[from] DelegationError),
-    /// No key could be made.
+    /// No key could be generated.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The delegated proxy is no certificate.
+    /// The delegated proxy is malformed.
     #[error("the delegated proxy cannot be read: {0}")]
     Certificate(#[from] CertificateError),
     /// The delegated proxy is for another key.
@@ -28,7 +28,7 @@ pub enum ContextError {
     /// The delegated proxy is not accepted.
     #[error("the delegated proxy is not valid: {0}")]
     Chain(ChainError),
-    /// What follows the handshake was wrong.
+    /// The peer violated the protocol after the handshake.
     #[error("{0}")]
     Protocol(String),
 }

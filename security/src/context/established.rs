@@ -1,8 +1,7 @@
-//! What an acceptor has when its context is complete, and what protects messages from there on.
+//! Complete contexts of acceptors: the peer's identity, and the protection of messages.
 //!
-//! The two are apart because they may be in two processes: one proves who the client is, and holds the host's key
-//! and the maps; the other one reads what the client says from then on. [`MessageKeys`] go from the first to the
-//! second.
+//! The two are separate types because they are used in different processes: one authenticates clients, and holds the host
+//! key and the maps; another one reads the client's commands. [`MessageKeys`] are passed from the first to the second.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,28 +13,28 @@ use crate::credential::Credential;
 use crate::tls::{ConnectionKeys, HandedConnection};
 use crate::trust::Peer;
 
-/// The answers to some dozens of key updates.
+/// The maximum length of buffered records: the answers to some dozens of key updates.
 const MOST_UNSENT: usize = 4096;
 
-/// A complete context, taken apart.
+/// The parts of a complete context.
 #[derive(Debug)]
 pub struct Established {
-    /// Who the client is.
+    /// The identity of the client.
     pub peer: Peer,
-    /// What it delegated, or why that cannot be used; `None` if it delegated nothing.
+    /// The delegated credential, or why it cannot be used; `None` if the client has not delegated.
     pub delegated: Option<Result<Credential, ContextError>>,
-    /// For [`MessageProtection`].
+    /// The input of [`MessageProtection`].
     pub keys: MessageKeys,
 }
 
-/// The keys of an established context, at some point of what is said under its protection.
+/// The keys and sequence numbers of an established context at some point of the conversation.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MessageKeys {
     connection: ConnectionKeys,
     integrity: Option<IntegritySecrets>,
-    /// The number of the next integrity-only token.
+    /// The sequence number of the next integrity-only token.
     integrity_sequence: u64,
-    /// Records of TLS itself that go out with the next message.
+    /// Records of TLS itself that are sent with the next message.
     unsent: Vec<u8>,
 }
 
@@ -44,19 +43,19 @@ pub struct MessageKeys {
 pub struct MessageProtection {
     connection: HandedConnection,
     secrets: Option<IntegritySecrets>,
-    /// Made when the first integrity-only token comes.
+    /// Created when the first integrity-only token arrives.
     integrity: Option<IntegrityKeys>,
-    /// Records of TLS itself, such as the answer to a key update. They go out with the next message.
+    /// Records of TLS itself, such as the answer to a key update. They are sent with the next message.
     unsent: Vec<u8>,
     failed: bool,
 }
 
 impl Context {
-    /// Takes a complete context of the accepting side apart.
+    /// Divides a complete context of an acceptor into its parts.
     ///
     /// # Errors
     ///
-    /// When it is not complete, or the client presented no certificate.
+    /// When it is not complete, or the client has presented no certificate.
     pub fn into_established(mut self) -> Result<Established, ContextError> {
         if !matches!(self.state, State::Complete) {
             return Err(ContextError::protocol("the context is not complete yet"));
@@ -91,7 +90,7 @@ impl MessageProtection {
     ///
     /// # Errors
     ///
-    /// When the keys cannot be used.
+    /// When the keys are invalid.
     pub fn new(keys: MessageKeys) -> Result<Self, ContextError> {
         if keys.unsent.len() > MOST_UNSENT {
             return Err(ContextError::protocol("too much is unsent"));
@@ -110,11 +109,11 @@ impl MessageProtection {
         })
     }
 
-    /// The keys as they are now, for another process.
+    /// The present keys, for another process.
     ///
     /// # Errors
     ///
-    /// When the context is lost.
+    /// When the context has failed.
     pub fn hand_over(self) -> Result<MessageKeys, ContextError> {
         self.check()?;
         let integrity = self.integrity.as_ref();
@@ -130,7 +129,7 @@ impl MessageProtection {
     ///
     /// # Errors
     ///
-    /// When the context is lost.
+    /// When the context has failed.
     pub fn wrap(&mut self, message: &[u8]) -> Result<Vec<u8>, ContextError> {
         self.check()?;
         let mut token = std::mem::take(&mut self.unsent);
@@ -142,7 +141,7 @@ impl MessageProtection {
     ///
     /// # Errors
     ///
-    /// When the token is not the next one that the peer made, or not whole. The context is lost then.
+    /// When the token is out of sequence, modified or incomplete. The context cannot be used afterwards.
     pub fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, ContextError> {
         self.check()?;
         let result = self.open(token);

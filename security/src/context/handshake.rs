@@ -14,8 +14,7 @@ use crate::proxy::ProxyPolicy;
 use crate::tls::{Connection, TlsSettings};
 use crate::trust::{Peer, TrustStore};
 
-/// The most tokens that a peer may send until the context is complete. On a data channel each record is
-/// one.
+/// The maximum number of tokens from a peer until the context is complete. On a data channel each record is a token.
 pub(super) const MAX_TOKENS: u32 = 64;
 
 const DELEGATE: u8 = b'D';
@@ -35,7 +34,7 @@ pub struct Context {
 #[derive(Debug)]
 enum Role {
     Initiator {
-        /// Signs for the acceptor.
+        /// Signs the delegated proxy; `None` if the initiator does not delegate.
         issuer: Option<Arc<Credential>>,
     },
     Acceptor {
@@ -59,18 +58,18 @@ pub(super) enum State {
     Failed,
 }
 
-/// What came of a token.
+/// The result of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// This, if it is not empty, must go to the peer, and another token will come.
+    /// The context needs another token. The bytes, if any, must be sent to the peer.
     Continue(Vec<u8>),
-    /// The context is complete; this, if it is not empty, must go to the peer.
+    /// The context is complete. The bytes, if any, must be sent to the peer.
     Done(Vec<u8>),
 }
 
 impl Context {
-    /// The acceptor of a login: asks for delegation when the initiator offers it. A delegation that
-    /// yields nothing usable is no failure: [`Context::take_delegated`] then has the reason.
+    /// The acceptor of a login, which accepts delegation. A delegation without a usable result does not fail the context:
+    /// [`Context::take_delegated`] then returns the reason.
     ///
     /// # Errors
     ///
@@ -82,7 +81,7 @@ impl Context {
         Self::accept(settings, Some(keys))
     }
 
-    /// The acceptor of a data channel with PROT C: never delegates.
+    /// The acceptor of a data channel with PROT C, which refuses delegation.
     ///
     /// # Errors
     ///
@@ -122,11 +121,11 @@ impl Context {
         }
     }
 
-    /// Takes the peer's token; the initiator begins with an empty one.
+    /// Processes a token of the peer; the initiator begins with an empty one.
     ///
     /// # Errors
     ///
-    /// The context is lost. `alert` then has what the peer may be told.
+    /// When the context has failed. `alert` then has the TLS alert for the peer.
     pub fn step(&mut self, token: &[u8], alert: &mut Vec<u8>) -> Result<Step, ContextError> {
         let mut output = Vec::new();
         let state = std::mem::replace(&mut self.state, State::Failed);
@@ -164,9 +163,9 @@ impl Context {
         match state {
             State::Handshake if self.tls.is_handshaking() => Ok(State::Handshake),
             State::Handshake => self.greet(&message, output),
-            // A record that was of no interest to us.
+            // A record of TLS itself, such as a session ticket.
             waiting if message.is_empty() => Ok(waiting),
-            // The byte itself means nothing.
+            // The value of the byte is ignored.
             State::Greeting => self.send_flag(output),
             State::Request => self.sign(&message, output),
             State::Flag => self.take_flag(&message, output),
@@ -178,8 +177,8 @@ impl Context {
         }
     }
 
-    /// The handshake is done. Who has something to send then sends it and waits; an initiator that has
-    /// nothing sends the flag, and an acceptor makes something up.
+    /// Continues after the TLS handshake. If TLS has left output, it is sent first. Otherwise the initiator sends the flag, and
+    /// the acceptor sends a NUL byte.
     fn greet(&mut self, message: &[u8], output: &mut Vec<u8>) -> Result<State, ContextError> {
         match self.role {
             Role::Initiator { .. } if output.is_empty() => self.send_flag(output),
@@ -221,7 +220,7 @@ impl Context {
                 "the peer wants to delegate a credential on a data channel",
             )),
             _ => Err(ContextError::protocol(
-                "the peer says neither that it delegates nor that it does not",
+                "the delegation flag of the peer is neither 'D' nor '0'",
             )),
         }
     }
@@ -238,11 +237,10 @@ impl Context {
         Ok(State::Complete)
     }
 
-    /// The credential that the initiator delegates. It sends the new certificate only; what follows it in
-    /// the token does not count.
+    /// The credential that the initiator delegates. The token contains the new certificate; further data in it is ignored.
     fn take_proxy(&self, key: PrivateKey, message: &[u8]) -> Result<Credential, ContextError> {
         let Role::Acceptor { trust, .. } = &self.role else {
-            return Err(ContextError::protocol("nobody delegates to an initiator"));
+            return Err(ContextError::protocol("an initiator accepts no delegation"));
         };
         let issuers = self.tls.peer().map_or(&[][..], |peer| &peer.chain);
         let proxy = delegation::first_certificate(message)?;
@@ -261,12 +259,12 @@ impl Context {
         Ok(credential)
     }
 
-    /// Who is at the other end, once the handshake is done.
+    /// The identity of the peer, after the TLS handshake.
     pub fn peer(&self) -> Option<&Peer> {
         self.tls.peer()
     }
 
-    /// The credential that the initiator delegated, if it did, or why it cannot be used.
+    /// The delegated credential, or why it cannot be used. `None` if the initiator has not delegated.
     pub fn take_delegated(&mut self) -> Option<Result<Credential, ContextError>> {
         self.delegated.take()
     }
@@ -287,7 +285,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// When the token is not the next one that the peer made, or not whole. The context is lost then.
+    /// When the token is out of sequence, modified or incomplete. The context cannot be used afterwards.
     pub fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, ContextError> {
         self.check_complete()?;
         let result = self.open(token);
@@ -310,7 +308,7 @@ impl Context {
         }
         check_whole(token)?;
         let mut message = Vec::new();
-        // What TLS itself has to say goes out with the next message.
+        // Output of TLS itself is buffered in the connection, and sent with the next message.
         let mut output = Vec::new();
         self.tls.advance(token, &mut output, &mut message)?;
         Ok(message)

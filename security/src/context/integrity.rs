@@ -1,7 +1,7 @@
-//! Tokens that protect a message against changes only. GridFTP clients do not make them; programs that
-//! ask GSSAPI for the quality of protection "OPENSSL_BIG" do.
+//! Integrity-only tokens. GridFTP clients do not send them, but programs that request the GSSAPI quality of protection
+//! "OPENSSL_BIG" do.
 //!
-//! A token is 1a 03 00, the length of the code, the code, the message. The code is a sequence number, the
+//! A token consists of 1a 03 00, the length of the code, the code, and the message. The code is a sequence number, the
 //! message's length and an AES-GMAC tag. Observed from globus-gssapi-gsi 14.20.
 
 use std::fmt;
@@ -18,7 +18,7 @@ const HEADER: [u8; 3] = [0x1a, 3, 0];
 const KEY_LABEL: &[u8] = b"EXPERIMENTAL-GSI-MAC-KEY";
 const IV_LABEL: &[u8] = b"EXPERIMENTAL-GSI-MAC-IV-FIXED";
 
-/// What the exporter makes for the nonce, of which the beginning is used.
+/// The exported bytes for the nonce, of which the first four are used.
 const IV_EXPORT: usize = 12;
 const IV_FIXED: usize = 4;
 
@@ -27,7 +27,7 @@ const LENGTH: usize = 4;
 const TAG: usize = 16;
 const CODE: usize = SEQUENCE + LENGTH + TAG;
 
-/// Whether a token is of this kind.
+/// Whether a token is an integrity-only token.
 pub(super) fn is_integrity_token(token: &[u8]) -> bool {
     token.first() == Some(&HEADER[0])
 }
@@ -39,7 +39,7 @@ pub(super) struct IntegrityKeys {
     sequence: u64,
 }
 
-/// What the keys are made from: values that another process can use.
+/// The secrets of the keys, which can be passed to another process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct IntegritySecrets {
     key: Secret,
@@ -47,7 +47,7 @@ pub(super) struct IntegritySecrets {
 }
 
 impl IntegritySecrets {
-    /// Those of a connection; `None` for ChaCha20-Poly1305, which has none.
+    /// The secrets of a connection; `None` for ChaCha20-Poly1305, for which GSI defines no such tokens.
     pub(super) fn new(tls: &Connection) -> Result<Option<Self>, ContextError> {
         let suite = tls.suite().map(|suite| suite.suite());
         let key = match suite {
@@ -73,7 +73,7 @@ impl IntegritySecrets {
 }
 
 impl IntegrityKeys {
-    /// The keys of a connection, for the tokens from this number on.
+    /// The keys of a connection, beginning with this sequence number.
     pub(super) fn new(
         secrets: Option<&IntegritySecrets>,
         sequence: u64,
@@ -94,7 +94,7 @@ impl IntegrityKeys {
         })
     }
 
-    /// The number of the next token.
+    /// The sequence number of the next token.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
     }

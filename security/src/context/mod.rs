@@ -1,6 +1,6 @@
-//! GSI security contexts: TLS with the flag and delegation messages that follow its handshake.
+//! GSI security contexts: TLS, followed by a delegation flag and the delegation messages.
 //!
-//! A token is whole TLS records, with no framing. With `<-` for what the initiator sends:
+//! A token is a sequence of whole TLS records, without further framing. `<-` marks tokens of the initiator:
 //!
 //! | token | TLS 1.3 | TLS 1.2 |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | `->` | one NUL byte | Finished |
 //! | `<-` | the flag: `D` delegates, `0` does not | the same |
 //! | `->` | after `D`: a certification request | the same |
-//! | `<-` | the proxy that was signed for it | the same |
+//! | `<-` | the signed proxy | the same |
 //!
 //! A HelloRetryRequest adds two tokens in front. Observed from globus-gssapi-gsi 14.20.
 

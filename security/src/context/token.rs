@@ -3,10 +3,10 @@
 use super::error::ContextError;
 use crate::tls::record_length;
 
-/// The longest token. A chain of VOMS proxies takes 10 KiB, the longest command or reply less.
+/// The maximum length of a token. A chain of VOMS proxies takes 10 KiB, the longest command or reply less.
 pub const MAX_TOKEN: usize = 1 << 18;
 
-/// A token is a whole number of records.
+/// Checks that a token consists of whole records.
 pub(super) fn check_whole(token: &[u8]) -> Result<(), ContextError> {
     if token.len() > MAX_TOKEN {
         return Err(ContextError::protocol("a token is too long"));

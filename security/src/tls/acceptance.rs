@@ -1,7 +1,6 @@
-//! The server's side of a handshake with a client that need not present a certificate, without I/O: `AUTH TLS` (RFC
-//! 4217).
+//! The server's side of a handshake in which the client need not present a certificate, without I/O: `AUTH TLS` (RFC 4217).
 //!
-//! rustls never sees a byte that comes after the handshake, so that the connection can go on in another process.
+//! rustls gets no byte that follows the handshake, so that the connection can continue in another process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,22 +12,22 @@ use super::describe::describe;
 use super::handover::{ConnectionKeys, TrafficSecrets};
 use super::{RECORD_HEADER, TlsError, record_length};
 
-/// A handshake under way.
+/// A handshake in progress.
 pub struct TlsAcceptance {
     connection: ServerConnection,
     secrets: Arc<TrafficSecrets>,
-    /// What has come of the record that is not whole yet.
+    /// The received part of an incomplete record.
     record: Vec<u8>,
-    /// What came behind the handshake.
+    /// Bytes that follow the handshake.
     rest: Vec<u8>,
 }
 
 impl TlsAcceptance {
-    /// Waits for a client. What the configuration says of the log of keys does not count.
+    /// Begins to wait for a client. Replaces the key log of the configuration.
     ///
     /// # Errors
     ///
-    /// When the configuration cannot be used.
+    /// When the configuration is invalid.
     pub fn new(mut config: ServerConfig) -> Result<Self, TlsError> {
         let secrets = Arc::new(TrafficSecrets::default());
         config.key_log = Arc::clone(&secrets) as Arc<_>;
@@ -42,14 +41,14 @@ impl TlsAcceptance {
         })
     }
 
-    /// Takes whole or partial records. Appends what must be sent to `output`.
+    /// Processes whole or partial records. Appends the output for the peer to `output`.
     ///
     /// # Errors
     ///
     /// When the handshake has failed; `output` then has the alert to send.
     pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), TlsError> {
         let taken = self.take(input);
-        // A Vec takes everything, so the only failure there is cannot happen.
+        // Writing to a Vec cannot fail.
         while self.connection.wants_write() && self.connection.write_tls(output).is_ok() {}
         taken
     }
@@ -70,7 +69,7 @@ impl TlsAcceptance {
         Ok(())
     }
 
-    /// Lets rustls look at a part of a record: it may be wrong already.
+    /// Passes a part of a record to rustls, which may detect an error before the record is complete.
     fn show(&mut self, mut piece: &[u8]) -> Result<(), TlsError> {
         while !piece.is_empty() {
             if self.connection.read_tls(&mut piece).map_err(protocol)? == 0 {
@@ -81,17 +80,17 @@ impl TlsAcceptance {
         Ok(())
     }
 
-    /// Whether the handshake goes on.
+    /// Whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// The connection after the handshake, and what the client sent behind it: whole or partial records, which the
-    /// connection has not seen.
+    /// The connection after the handshake, and the bytes that follow the handshake: whole or partial records, which the
+    /// connection has not processed.
     ///
     /// # Errors
     ///
-    /// When the handshake is not over.
+    /// When the handshake is not complete.
     pub fn finish(self) -> Result<(HandedConnection, Vec<u8>), TlsError> {
         let suite = self.connection.negotiated_cipher_suite();
         let description = describe(self.connection.protocol_version(), suite);

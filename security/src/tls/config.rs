@@ -1,4 +1,4 @@
-//! What rustls is told.
+//! The configuration of rustls.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::verifier::PeerVerifier;
 use super::{TlsError, TlsSettings, TlsVersions};
 use crate::credential::Credential;
 
-/// Everything for one connection of the side that waits. Its verifier says who the peer is.
+/// The configuration for one connection of a server, and its verifier, which has the identity of the peer.
 pub(super) fn server(
     settings: &TlsSettings,
     records: Records,
@@ -26,17 +26,17 @@ pub(super) fn server(
         .map_err(|error| TlsError::protocol(error.to_string()))?
         .with_client_cert_verifier(verifier.clone())
         .with_cert_resolver(identity(&settings.credential));
-    // A client that sends data never reads. Tickets that it did not read make its kernel reset the
-    // connection when it closes, and we lose the end of the data (observed from globus-url-copy 10.12).
+    // A client that sends data does not read. If it has not read tickets, its kernel resets the connection when it closes,
+    // and the end of the data is lost (observed from globus-url-copy 10.12).
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // The client's preference chooses the cipher for files, so that it does not get a weaker one for our speed.
+    // For bulk data the client's preference decides, so that the server's preference for speed cannot weaken its choice.
     config.ignore_client_order = records == Records::Tokens;
     config.enable_secret_extraction = true;
     Ok((config, verifier))
 }
 
-/// As [`server`], for the side that begins.
+/// As [`server`], for a client.
 pub(super) fn client(
     settings: &TlsSettings,
     records: Records,
@@ -55,7 +55,7 @@ pub(super) fn client(
     Ok((Arc::new(config), verifier))
 }
 
-/// rustls wants the server's name; it is neither sent nor compared.
+/// rustls requires a server name. It is neither sent nor compared.
 pub(super) fn no_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
 }
@@ -76,8 +76,8 @@ fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersio
     }
 }
 
-/// The chain as it is, whatever rustls thinks of it, without roots: who does not have them will not trust
-/// them. A leaf that signed itself (`DCSC P`) is sent all the same.
+/// The chain without roots: a peer without the root would not trust it. A self-signed leaf (`DCSC P`) is sent. Bypasses the
+/// checks of rustls, which does not support proxies.
 fn identity(credential: &Credential) -> Arc<SingleCertAndKey> {
     let chain = credential
         .chain()

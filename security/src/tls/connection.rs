@@ -1,4 +1,4 @@
-//! A connection whose records rustls protects: for contexts, whose tokens are small and few.
+//! A connection whose records rustls protects: for contexts, which exchange few small tokens.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -15,21 +15,21 @@ use super::verifier::PeerVerifier;
 use super::{TlsError, TlsSettings, config};
 use crate::trust::Peer;
 
-/// One end of a TLS connection that takes whole records.
+/// One end of a TLS connection, which processes whole records.
 pub(crate) struct Connection {
     connection: rustls::Connection,
     verifier: Arc<PeerVerifier>,
     hellos: Hellos,
-    /// Of the side that waits.
+    /// Filled on the server's side.
     secrets: Arc<TrafficSecrets>,
 }
 
-/// The side that waited, after a handshake that may have been made in another process.
+/// The server's side of a connection after its handshake, which another process may have performed.
 #[derive(Debug)]
 pub struct HandedConnection(Traffic);
 
 impl Connection {
-    /// The side that begins.
+    /// The client's side.
     pub(crate) fn connector(settings: &TlsSettings) -> Result<Self, TlsError> {
         let (config, verifier) = config::client(settings, Records::Tokens)?;
         let connection = ClientConnection::new(config, config::no_name())
@@ -37,7 +37,7 @@ impl Connection {
         Ok(Self::new(connection.into(), verifier))
     }
 
-    /// The side that waits.
+    /// The server's side.
     pub(crate) fn acceptor(settings: &TlsSettings) -> Result<Self, TlsError> {
         let (mut config, verifier) = config::server(settings, Records::Tokens)?;
         let secrets = Arc::new(TrafficSecrets::default());
@@ -60,11 +60,11 @@ impl Connection {
         }
     }
 
-    /// Takes whole records. Appends what must be sent to `output`, and what the peer said to `plaintext`.
+    /// Processes whole records. Appends the output for the peer to `output`, and received data to `plaintext`.
     ///
     /// # Errors
     ///
-    /// When the connection cannot go on; `output` then has the alert to send.
+    /// When the connection has failed; `output` then has the alert to send.
     pub(crate) fn advance(
         &mut self,
         records: &[u8],
@@ -109,9 +109,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Appends what waits to be sent.
+    /// Appends the output of rustls.
     fn send(&mut self, output: &mut Vec<u8>) {
-        // A Vec takes everything, so the only failure there is cannot happen.
+        // Writing to a Vec cannot fail.
         while self.connection.wants_write() && self.connection.write_tls(output).is_ok() {}
     }
 
@@ -129,7 +129,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Who is at the other end, after the handshake.
+    /// The identity of the peer, after the handshake.
     pub(crate) fn peer(&self) -> Option<&Peer> {
         self.verifier.peer().filter(|_| !self.is_handshaking())
     }
@@ -138,7 +138,7 @@ impl Connection {
         self.connection.negotiated_cipher_suite()
     }
 
-    /// Keying material for something else (RFC 5705), after the handshake.
+    /// Exported keying material (RFC 5705), after the handshake.
     pub(crate) fn export<const LENGTH: usize>(
         &self,
         label: &[u8],
@@ -148,13 +148,13 @@ impl Connection {
             .map_err(|error| TlsError::protocol(error.to_string()))
     }
 
-    /// The keys, after the handshake, for the process that protects the records from here on.
+    /// The keys after the handshake, for another process.
     pub(crate) fn hand_over(self) -> Result<ConnectionKeys, TlsError> {
         let description = self.description();
         ConnectionKeys::of_acceptor(self.connection, &self.secrets, description)
     }
 
-    /// Has the peer change keys, as it may at any time (RFC 8446 4.6.3).
+    /// Updates the keys, as a peer may do at any time (RFC 8446 4.6.3).
     #[cfg(test)]
     pub(crate) fn change_keys(&mut self, output: &mut Vec<u8>) {
         self.connection.refresh_traffic_keys().expect("TLS 1.3");
@@ -172,12 +172,12 @@ impl HandedConnection {
     ///
     /// # Errors
     ///
-    /// When they are none.
+    /// When the keys are invalid.
     pub fn new(keys: ConnectionKeys) -> Result<Self, TlsError> {
         Traffic::handed_over(keys).map(Self)
     }
 
-    /// The keys as they are now, with what the peer has said in part, for another process.
+    /// The present keys, with partially received records and messages, for another process.
     ///
     /// # Errors
     ///
@@ -186,11 +186,11 @@ impl HandedConnection {
         self.0.hand_over()
     }
 
-    /// Takes whole or partial records. Appends what must be sent to `output`, and what the peer said to `plaintext`.
+    /// Processes whole or partial records. Appends the output for the peer to `output`, and received data to `plaintext`.
     ///
     /// # Errors
     ///
-    /// When the connection cannot go on; `output` then has the alert to send.
+    /// When the connection has failed; `output` then has the alert to send.
     pub fn advance(
         &mut self,
         records: &[u8],
@@ -209,7 +209,7 @@ impl HandedConnection {
         self.0.wrap(plaintext, output)
     }
 
-    /// Whether the peer said that it will send no more (close_notify).
+    /// Whether the peer has sent a close_notify.
     pub fn is_closed_by_peer(&self) -> bool {
         self.0.is_closed_by_peer()
     }

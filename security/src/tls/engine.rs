@@ -1,4 +1,4 @@
-//! The engine: a handshake by rustls, and records with the keys that came of it.
+//! The engine for bulk data: a handshake by rustls, then records with the negotiated keys.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::verifier::PeerVerifier;
 use super::{TlsError, TlsSettings, config, record_length};
 use crate::trust::Peer;
 
-/// How much may wait for the rest of a handshake message. rustls limits messages to 64 KiB.
+/// The maximum length of incomplete handshake messages. rustls limits messages to 64 KiB.
 const MAX_WAITING: usize = 1 << 18;
 
 /// One end of a TLS connection: bytes in, bytes out.
@@ -36,9 +36,9 @@ enum State {
 struct Handshake {
     side: Side,
     hellos: Hellos,
-    /// Records that rustls is not done with, or has not seen.
+    /// Records that rustls has not consumed.
     waiting: Vec<u8>,
-    /// How many bytes of these it has seen: whole records.
+    /// The length of the whole records in it that were passed to rustls.
     shown: usize,
 }
 
@@ -56,7 +56,7 @@ impl Side {
     }
 }
 
-/// What rustls wants next.
+/// The next step that rustls requires.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Work,
@@ -65,7 +65,7 @@ enum Next {
 }
 
 impl TlsEngine {
-    /// The side that begins: who connected.
+    /// The side that has connected, which is the TLS client.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl TlsEngine {
         Ok(Self::new(Side::Connector(connection), verifier))
     }
 
-    /// The side that waits: who accepted. The peer must present a certificate.
+    /// The side that has accepted, which is the TLS server. The peer must present a certificate.
     ///
     /// # Errors
     ///
@@ -102,12 +102,12 @@ impl TlsEngine {
         }
     }
 
-    /// Takes whole or partial records from the peer. Appends to `output` what must be sent, and to
-    /// `plaintext` what the peer said. To be called with no input to begin.
+    /// Processes whole or partial records from the peer. Appends the output for the peer to `output`, and received data to
+    /// `plaintext`. Begins the handshake when called without input.
     ///
     /// # Errors
     ///
-    /// When the connection cannot go on; `output` then has the alert to send.
+    /// When the connection has failed; `output` then has the alert to send.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -117,7 +117,7 @@ impl TlsEngine {
         if let State::Traffic(traffic) = &mut self.state {
             return traffic.advance(input, output, plaintext);
         }
-        // Whatever fails leaves nothing that could be used.
+        // After a failure the connection cannot be used.
         let State::Handshake(mut handshake) = std::mem::replace(&mut self.state, State::Failed)
         else {
             return Err(TlsError::protocol("the connection has failed before"));
@@ -140,9 +140,8 @@ impl TlsEngine {
         }
     }
 
-    /// Opens one whole record where it stands, without a copy: the place of what the peer said, which is
-    /// empty for records that carry no data. For bulk data after the handshake; not to be mixed with
-    /// partial records given to [`Self::advance`].
+    /// Opens one whole record in place, without a copy. Returns the position of the data, which is empty for records without
+    /// data. For bulk data after the handshake; must not be mixed with partial records passed to [`Self::advance`].
     ///
     /// # Errors
     ///
@@ -158,12 +157,12 @@ impl TlsEngine {
         }
     }
 
-    /// Whether the handshake goes on.
+    /// Whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         matches!(self.state, State::Handshake(_))
     }
 
-    /// Whether the peer said that it will send no more (close_notify).
+    /// Whether the peer has sent a close_notify.
     pub fn is_closed_by_peer(&self) -> bool {
         matches!(&self.state, State::Traffic(traffic) if traffic.is_closed_by_peer())
     }
@@ -180,9 +179,8 @@ impl TlsEngine {
         }
     }
 
-    /// Puts `plaintext` into `records` as records, after the handshake, and says how long they are:
-    /// [`wrapped_length`](super::wrapped_length) at most, for which there must be room. For bulk data: a buffer that is used
-    /// again need not be cleared before.
+    /// Writes `plaintext` into `records` as records, after the handshake, and returns their length, which is at most
+    /// [`wrapped_length`](super::wrapped_length). For bulk data: `records` can be reused without clearing it.
     ///
     /// # Errors
     ///
@@ -203,21 +201,21 @@ impl TlsEngine {
         }
     }
 
-    /// The kernel has the keys of a direction now. From here on this engine handles its records without protection,
-    /// as a header and the content: [`Self::close`] and answers to the peer append such records, and
-    /// [`Self::open_in_place`] takes them.
+    /// Declares that the kernel has the keys of a direction. From now on this engine handles records of this direction without
+    /// protection, as a header and the content: [`Self::close`] and answers to the peer append such records, and
+    /// [`Self::open_in_place`] accepts them.
     pub fn release_keys(&mut self, direction: Direction) {
         if let State::Traffic(traffic) = &mut self.state {
             traffic.release_keys(direction);
         }
     }
 
-    /// Counts records that were made with released keys. Once TLS wants other ones, appends the bare record that says so;
-    /// after it has gone, [`Self::keys`] has them.
+    /// Counts records that were sealed with released keys. When the limit of a key is reached, appends the unprotected record
+    /// of a key update; after it was sent, [`Self::keys`] returns the new keys.
     ///
     /// # Errors
     ///
-    /// When there are no other keys.
+    /// When no new keys can be derived.
     pub fn note_sealed(&mut self, records: u64, output: &mut Vec<u8>) -> Result<(), TlsError> {
         match &mut self.state {
             State::Traffic(traffic) => traffic.note_sealed(records, output),
@@ -232,7 +230,7 @@ impl TlsEngine {
         }
     }
 
-    /// Who is at the other end, after the handshake.
+    /// The identity of the peer, after the handshake.
     pub fn peer(&self) -> Option<&Peer> {
         match self.state {
             State::Traffic(_) => self.verifier.peer(),
@@ -250,8 +248,7 @@ impl TlsEngine {
 }
 
 impl Handshake {
-    /// Whether it is done. rustls gets one record after the other, and none that comes after the
-    /// handshake.
+    /// Continues the handshake; true if it is complete. rustls gets one record at a time, and none that follows the handshake.
     fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<bool, TlsError> {
         self.waiting.extend_from_slice(input);
         if matches!(self.side, Side::Acceptor(_)) {
@@ -260,7 +257,7 @@ impl Handshake {
         loop {
             let rest = &self.waiting[self.shown..];
             let whole = record_length(rest).filter(|length| *length <= rest.len());
-            // rustls sees the beginning of a record too: it may be wrong already.
+            // rustls also gets partial records, because it may detect an error early.
             let mut visible = self.shown + whole.unwrap_or(rest.len());
             loop {
                 let (discard, next) = self.work(visible, output);
@@ -283,7 +280,7 @@ impl Handshake {
         }
     }
 
-    /// Lets rustls look at the first bytes that wait.
+    /// Passes the first waiting bytes to rustls.
     fn work(&mut self, visible: usize, output: &mut Vec<u8>) -> (usize, Result<Next, TlsError>) {
         let Self {
             side,
@@ -300,8 +297,7 @@ impl Handshake {
 
     /// Appends the alert of a handshake that failed.
     fn flush(&mut self, output: &mut Vec<u8>) {
-        // While there is something to send rustls does not look at its input, of which it may have kept
-        // account no more.
+        // While rustls has output it does not process its input, whose consumption it may no longer track after a failure.
         while self.side.wants_write() {
             if !matches!(self.work(0, output), (_, Ok(Next::Work))) {
                 return;
@@ -309,7 +305,7 @@ impl Handshake {
         }
     }
 
-    /// The connection after the handshake, and what came behind it.
+    /// The connection after the handshake, and the bytes that follow the handshake.
     fn finish(self) -> Result<(Traffic, Vec<u8>), TlsError> {
         let refused = |error: rustls::Error| TlsError::protocol(error.to_string());
         let (keys, secrets) = match self.side {
@@ -330,7 +326,7 @@ impl Handshake {
     }
 }
 
-/// Does what rustls wants, and says how many bytes of its input it is done with.
+/// Performs the step that rustls requires, and returns the number of input bytes that it has consumed.
 fn handle<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     output: &mut Vec<u8>,

@@ -9,12 +9,12 @@ use crate::key::PrivateKey;
 use crate::test_pki::{Issued, LIMITED, Pki, USER};
 use crate::trust::{TrustBuilder, TrustStore};
 
-/// A certificate authority, and whom it knows.
+/// A certificate authority, and credentials that it has issued.
 pub(crate) struct Fixture {
     pub(crate) pki: Pki,
     pub(crate) root: Issued,
     pub(crate) trust: Arc<TrustStore>,
-    /// Made once, since each certificate takes some runs of openssl.
+    /// Made once, because each certificate needs several runs of openssl.
     pair: OnceCell<[Arc<Credential>; 2]>,
 }
 

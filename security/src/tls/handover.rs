@@ -1,8 +1,8 @@
-//! The keys of an established connection as plain values, so that another process can protect its records.
+//! The keys of an established connection as plain values, with which another process can protect its records.
 //!
-//! The process that made the handshake keeps nothing that the other one needs. With TLS 1.3 the traffic secrets go
-//! along, because the peer may change its keys at any time (RFC 8446 4.6.3). A connection may be handed over more than
-//! once, in the middle of what the peer says, so what has come of a record goes along as well.
+//! The values are complete: the process that performed the handshake is not needed afterwards. With TLS 1.3 they include the
+//! traffic secrets, because the peer may update its keys at any time (RFC 8446 4.6.3). A connection may be handed over
+//! several times, also within a record, so they include partially received records and messages.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,10 +14,10 @@ use super::TlsError;
 use super::keys::{RecordCipher, TrafficKeys};
 use crate::secret::Secret;
 
-/// How often the peer may have changed its keys before they are handed over.
+/// The maximum number of key updates by the peer before the keys are handed over.
 const MOST_UPDATES: usize = 16;
 
-/// The keys of both directions, and what the peer has said in part.
+/// The keys of both directions, and partially received records and messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ConnectionKeys {
     is_tls13: bool,
@@ -27,14 +27,14 @@ pub struct ConnectionKeys {
     pub(super) partial: Partial,
 }
 
-/// What the peer has said, and is not done with.
+/// Partially received data of the peer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Partial {
     /// The beginning of a record.
     pub(super) record: Vec<u8>,
     /// The beginning of a handshake message.
     pub(super) message: Vec<u8>,
-    /// Nothing will follow.
+    /// The peer has sent a close_notify.
     pub(super) is_closed: bool,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Partial {
 #[derive(Debug, Serialize, Deserialize)]
 struct DirectionKeys {
     keys: TrafficKeys,
-    /// The number of the next record.
+    /// The sequence number of the next record.
     sequence: u64,
-    /// TLS 1.3: what the next keys are derived from.
+    /// TLS 1.3: the traffic secret, from which the next keys are derived.
     secret: Option<Secret>,
 }
 
@@ -68,7 +68,7 @@ impl KeyLog for TrafficSecrets {
 }
 
 impl TrafficSecrets {
-    /// The secrets that the client and the server send with.
+    /// The traffic secrets of the client and of the server.
     fn take(&self) -> [Option<Secret>; 2] {
         let mut secrets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *secrets)
@@ -76,7 +76,7 @@ impl TrafficSecrets {
 }
 
 impl ConnectionKeys {
-    /// Takes the keys of the side that accepted.
+    /// Extracts the keys of the server's side.
     pub(super) fn of_acceptor(
         connection: rustls::Connection,
         secrets: &TrafficSecrets,
@@ -87,7 +87,7 @@ impl ConnectionKeys {
             .dangerous_extract_secrets()
             .map_err(|error| TlsError::protocol(error.to_string()))?;
         let [client, server] = secrets.take();
-        let unknown = || TlsError::protocol("the cipher suite is none that we know");
+        let unknown = || TlsError::protocol("the cipher suite is not supported");
         Ok(Self {
             is_tls13,
             description,
@@ -97,7 +97,7 @@ impl ConnectionKeys {
         })
     }
 
-    /// The same keys for the records from these numbers on, with what has come in part.
+    /// The same keys with these sequence numbers and partial data.
     pub(super) fn continued(self, sending: u64, receiving: u64, partial: Partial) -> Self {
         Self {
             sending: DirectionKeys {
@@ -126,12 +126,12 @@ impl ConnectionKeys {
         }
     }
 
-    /// The number of the next record and the keys: for sending, for receiving.
+    /// The sequence number of the next record and the keys: for sending, for receiving.
     pub(super) fn current(&self) -> ((u64, TrafficKeys), (u64, TrafficKeys)) {
         (self.sending.current(), self.receiving.current())
     }
 
-    /// The keys that follow; `None` if there are none, as with TLS 1.2.
+    /// The keys after a key update; `None` with TLS 1.2.
     pub(super) fn next_sending(&mut self) -> Option<(u64, TrafficKeys)> {
         self.sending.advance()
     }
@@ -171,7 +171,7 @@ impl DirectionKeys {
     }
 }
 
-/// The secret that these keys were derived from: the first one, or one of those that follow it.
+/// The traffic secret of these keys: the first one, or one that key updates have derived from it.
 fn secret_of(first: Secret, keys: &TrafficKeys) -> Option<Secret> {
     let mut secret = first;
     for _ in 0..=MOST_UPDATES {
@@ -216,7 +216,7 @@ fn expand_label(
         }
     }
     const PREFIX: &[u8] = b"tls13 ";
-    // RFC 8446 B.4: the hash that goes with the cipher.
+    // RFC 8446 B.4: the hash of the cipher suite.
     let hash = match cipher {
         RecordCipher::Aes256Gcm => HKDF_SHA384,
         RecordCipher::Aes128Gcm | RecordCipher::ChaCha20Poly1305 => HKDF_SHA256,

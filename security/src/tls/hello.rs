@@ -1,12 +1,11 @@
-//! Takes the server name out of a ClientHello before rustls sees it.
+//! Hides the server name in a ClientHello from rustls.
 //!
-//! On a data channel GSI clients put the first CN of the user's subject there (`Alice Smith 12345`).
-//! rustls 0.23 ends the handshake when that is no DNS name; nothing here looks at it. So the extension
-//! gets a type that means nothing, and rustls passes over it. Both sides have to hash the ClientHello as
-//! it was sent, though: while rustls works, a [`TrueHash`] in place of the provider's own puts the
-//! original back wherever rustls hashes what it saw. The transcript is the true one.
+//! On a data channel GSI clients send the first CN of the user's subject as server name (`Alice Smith 12345`). rustls 0.23
+//! fails the handshake if it is not a DNS name, although this server does not use it. So the type of the extension is replaced
+//! by an unassigned one, which rustls ignores. Both sides must hash the ClientHello as it was sent: [`OriginalHash`], which
+//! replaces the hash functions of the provider, restores the original whenever rustls hashes the changed one.
 //!
-//! rustls 0.24 will be able to ignore such names itself (`InvalidSniPolicy`); this module goes then.
+//! rustls 0.24 will be able to ignore such names (`InvalidSniPolicy`), so that this module can be removed then.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -15,25 +14,25 @@ use rustls::crypto::hash::{Context, Hash, HashAlgorithm, Output};
 
 use super::{RECORD_HEADER, record_length};
 
-/// RFC 8446 4.1.2: a client sends a second one after a HelloRetryRequest, and no third.
+/// RFC 8446 4.1.2: a client sends a second ClientHello after a HelloRetryRequest, but no third.
 const MAX_HELLOS: usize = 2;
 
-/// RFC 8446 11: extension types that are never assigned.
-const MEANINGLESS: (u16, u16) = (0xff80, 0xffff);
+/// RFC 8446 11: extension types for private use.
+const UNASSIGNED: (u16, u16) = (0xff80, 0xffff);
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 
-/// The ClientHellos of one connection that were changed.
+/// The changed ClientHellos of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Hellos(Vec<Hello>);
 
-/// A handshake message of one length, in two forms.
+/// A handshake message in its changed and its original form, which have the same length.
 #[derive(Debug)]
 struct Hello {
-    seen: Vec<u8>,
-    sent: Vec<u8>,
+    changed: Vec<u8>,
+    original: Vec<u8>,
 }
 
 thread_local! {
@@ -41,7 +40,7 @@ thread_local! {
 }
 
 impl Hellos {
-    /// Changes the ClientHellos among `records`. A record that is not whole is left for the next time.
+    /// Changes the ClientHellos in `records`. An incomplete record is left for the next call.
     pub(super) fn hide_names(&mut self, records: &mut [u8]) {
         let mut rest = records;
         while self.0.len() < MAX_HELLOS {
@@ -54,7 +53,7 @@ impl Hellos {
         }
     }
 
-    /// Lets rustls work on this connection.
+    /// Runs a call of rustls for this connection, during which hash functions restore its ClientHellos.
     pub(super) fn during<T>(&mut self, work: impl FnOnce() -> T) -> T {
         CURRENT.set(std::mem::take(self));
         let result = work();
@@ -62,20 +61,20 @@ impl Hellos {
         result
     }
 
-    /// What was sent, for a transcript that rustls saw.
+    /// Splits a transcript after a changed ClientHello, and replaces that by the original.
     fn restore<'a>(&'a self, transcript: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         self.0
             .iter()
             .find_map(|hello| {
-                let rest = transcript.strip_prefix(hello.seen.as_slice())?;
-                Some((hello.sent.as_slice(), rest))
+                let rest = transcript.strip_prefix(hello.changed.as_slice())?;
+                Some((hello.original.as_slice(), rest))
             })
             .unwrap_or((transcript, &[]))
     }
 }
 
-/// The transcript of a TLS 1.2 handshake as it was sent, while rustls works on its connection.
-pub(super) fn true_transcript(transcript: &[u8]) -> Cow<'_, [u8]> {
+/// The original transcript of a TLS 1.2 handshake, during a call of rustls for its connection.
+pub(super) fn original_transcript(transcript: &[u8]) -> Cow<'_, [u8]> {
     CURRENT.with_borrow(|hellos| match hellos.restore(transcript) {
         (_, []) => Cow::Borrowed(transcript),
         (hello, rest) => Cow::Owned([hello, rest].concat()),
@@ -83,8 +82,8 @@ pub(super) fn true_transcript(transcript: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl Hello {
-    /// Nothing if there is no ClientHello in the record, or no name in it. GSI clients send no
-    /// ClientHello that is longer than a record.
+    /// `None` if the record has no ClientHello, or that has no server name. GSI clients send no ClientHello that is longer than
+    /// a record.
     fn hide_name(record: &mut [u8]) -> Option<Self> {
         let (header, message) = record.split_at_mut_checked(RECORD_HEADER)?;
         if header[0] != HANDSHAKE {
@@ -92,19 +91,19 @@ impl Hello {
         }
         let extensions = extensions(message)?;
         let (_, position) = *extensions.iter().find(|(kind, _)| *kind == SERVER_NAME)?;
-        let (first, last) = MEANINGLESS;
+        let (first, last) = UNASSIGNED;
         let replacement =
             (first..=last).find(|kind| extensions.iter().all(|(present, _)| present != kind))?;
-        let sent = message.to_vec();
+        let original = message.to_vec();
         message[position..position + 2].copy_from_slice(&replacement.to_be_bytes());
         Some(Self {
-            seen: message.to_vec(),
-            sent,
+            changed: message.to_vec(),
+            original,
         })
     }
 }
 
-/// The types of a ClientHello's extensions, and where they stand (RFC 8446 4.1.2).
+/// The types of a ClientHello's extensions, and their positions (RFC 8446 4.1.2).
 fn extensions(message: &[u8]) -> Option<Vec<(u16, usize)>> {
     let mut reader = Reader(message);
     if reader.number(1)? != usize::from(CLIENT_HELLO) || reader.number(3)? != reader.0.len() {
@@ -149,12 +148,12 @@ impl Reader<'_> {
     }
 }
 
-/// A hash function that sees ClientHellos as they were sent.
-pub(super) struct TrueHash(pub(super) &'static dyn Hash);
+/// A hash function that restores the original ClientHellos.
+pub(super) struct OriginalHash(pub(super) &'static dyn Hash);
 
-impl Hash for TrueHash {
+impl Hash for OriginalHash {
     fn start(&self) -> Box<dyn Context> {
-        Box::new(TrueContext(self.0.start()))
+        Box::new(OriginalContext(self.0.start()))
     }
 
     fn hash(&self, data: &[u8]) -> Output {
@@ -170,9 +169,9 @@ impl Hash for TrueHash {
     }
 }
 
-struct TrueContext(Box<dyn Context>);
+struct OriginalContext(Box<dyn Context>);
 
-impl Context for TrueContext {
+impl Context for OriginalContext {
     fn fork_finish(&self) -> Output {
         self.0.fork_finish()
     }
@@ -244,13 +243,13 @@ mod tests {
         let transcript = [seen, b"more"].concat();
         let true_one = [&sent[RECORD_HEADER..], b"more"].concat();
         hellos.during(|| {
-            let mut context = TrueHash(hash).start();
+            let mut context = OriginalHash(hash).start();
             context.update(&transcript);
             assert_eq!(context.finish().as_ref(), hash.hash(&true_one).as_ref());
-            assert_eq!(true_transcript(&transcript), true_one);
+            assert_eq!(original_transcript(&transcript), true_one);
         });
-        // Another connection's hello is none of ours.
-        assert_eq!(true_transcript(&transcript), transcript);
+        // The hello of another connection is not changed.
+        assert_eq!(original_transcript(&transcript), transcript);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Against the `openssl` program.
+//! Interoperability with the `openssl` program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crate::test_pki::{FULL, Issued, openssl};
 
 const MESSAGE: &str = "what was said\n";
 
-/// Ends the program whatever becomes of the test.
+/// Ends the program also if the test fails.
 struct Program(Child);
 
 impl Program {

@@ -1,4 +1,4 @@
-//! The keys of a connection, with which the kernel protects its records.
+//! The keys of the records of a connection, also in the form that the kernel needs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
-/// One of the two ways of a connection, from here.
+/// A direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the peer.
@@ -16,22 +16,22 @@ pub enum Direction {
     Receiving,
 }
 
-/// What the records of one direction are protected with.
+/// The keys of the records of one direction, for the kernel.
 pub struct RecordKeys<'a> {
-    /// How records look.
+    /// The version, which determines the layout of records.
     pub version: RecordVersion,
     /// The algorithm.
     pub cipher: RecordCipher,
     /// Its key.
     pub key: &'a [u8],
-    /// What nonces are made of: with TLS 1.3, and with ChaCha20-Poly1305, the number of a record is added (RFC 8446
-    /// 5.3). With AES-GCM and TLS 1.2 the last eight bytes are the explicit nonce of the next record, and count up.
+    /// The IV of the nonces. With TLS 1.3, and with ChaCha20-Poly1305, the sequence number is XORed to it (RFC 8446 5.3). With
+    /// AES-GCM and TLS 1.2 the last eight bytes are the explicit nonce of the next record, which counts up.
     pub iv: [u8; 12],
-    /// The number of the next record.
+    /// The sequence number of the next record.
     pub sequence: u64,
 }
 
-/// The version of TLS, as far as records go.
+/// The version of TLS of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordVersion {
     /// TLS 1.2.
@@ -51,7 +51,7 @@ pub enum RecordCipher {
     ChaCha20Poly1305,
 }
 
-/// Without the secrets.
+/// Omits the secrets.
 impl fmt::Debug for RecordKeys<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordKeys")
@@ -62,7 +62,7 @@ impl fmt::Debug for RecordKeys<'_> {
     }
 }
 
-/// The keys of one direction, as values of our own: those of rustls can be neither made nor sent elsewhere.
+/// The keys of one direction. Unlike those of rustls, they can be constructed and serialized.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TrafficKeys {
     pub(super) cipher: RecordCipher,
@@ -71,7 +71,7 @@ pub(super) struct TrafficKeys {
 }
 
 impl TrafficKeys {
-    /// The keys that rustls agreed on; `None` for a cipher that we do not use.
+    /// The keys that rustls has negotiated; `None` for an unsupported cipher.
     pub(super) fn new(secrets: &ConnectionTrafficSecrets) -> Option<Self> {
         let (cipher, key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (RecordCipher::Aes128Gcm, key, iv),

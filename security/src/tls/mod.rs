@@ -1,8 +1,16 @@
-//! TLS as GSI uses it, without I/O: chains with proxies, no resumption, any server name.
+//! TLS for GSI, without I/O: chains with proxies, no resumption, any server name.
 //!
-//! rustls makes the handshake. [`TlsEngine`] is for bulk data: it protects records itself, with the keys
-//! that rustls agreed on, since that saves two copies and an allocation for each record. Contexts
-//! ([`crate::context`]) exchange small tokens and leave the records to rustls.
+//! rustls performs handshakes. [`TlsEngine`] is for bulk data: it protects records itself, with the negotiated keys, which
+//! saves two copies and an allocation for each record. Contexts ([`crate::context`]) exchange small tokens, whose records
+//! rustls protects.
+//!
+//! ```text
+//! engine          connection, acceptance     handshakes: bulk data; tokens, AUTH TLS
+//!    │                │       handover       keys for another process
+//!    └───> traffic <──┘                      connections after their handshake
+//!             └──> protection                records
+//! config, provider, verifier, hello          rustls
+//! ```
 
 mod acceptance;
 mod config;
@@ -42,27 +50,27 @@ use protection::MAX_OVERHEAD;
 /// less).
 pub const MAX_RECORD: usize = RECORD_HEADER + MAX_FRAGMENT + 2048;
 
-/// Type, version and length: what has to be read to know where a record ends.
+/// The header of a record: type, version and length.
 pub const RECORD_HEADER: usize = 5;
 
 /// The largest content of a record.
 const MAX_FRAGMENT: usize = 1 << 14;
 
-/// The length of the message that announces other keys (RFC 8446 4.6.3).
+/// The length of a KeyUpdate message (RFC 8446 4.6.3).
 const KEY_UPDATE_MESSAGE: usize = 5;
 
-/// What a handshake needs.
+/// The settings of a handshake.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
-    /// What we present.
+    /// The credential of this side.
     pub credential: Arc<Credential>,
-    /// Whom we accept.
+    /// Validates the chain of the peer.
     pub trust: Arc<TrustStore>,
-    /// What we agree to.
+    /// The versions that may be negotiated.
     pub versions: TlsVersions,
 }
 
-/// The versions of TLS that a side agrees to.
+/// The versions of TLS that may be negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersions {
     /// TLS 1.2 and 1.3.
@@ -74,13 +82,13 @@ pub enum TlsVersions {
     Only13,
 }
 
-/// A chain that is not accepted.
+/// A refused chain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct RefusedChain {
-    /// What is wrong with it.
+    /// The reason.
     #[source]
     pub reason: ChainError,
-    /// The claimed identity: the subject of the first certificate that is no proxy. It is not verified.
+    /// The claimed identity, which is not verified: the subject of the first certificate that is not a proxy.
     pub claimed: Option<Name>,
 }
 
@@ -90,13 +98,13 @@ pub enum TlsError {
     /// The peer's chain is not accepted.
     #[error(transparent)]
     Chain(#[from] Box<RefusedChain>),
-    /// The peer broke the protocol, or we do not agree on anything.
+    /// The peer violated the protocol, or no common version or cipher suite exists.
     #[error("{0}")]
     Protocol(String),
 }
 
 impl TlsSettings {
-    /// Settings with every version that we know.
+    /// Settings with all supported versions.
     pub fn new(credential: Arc<Credential>, trust: Arc<TrustStore>) -> Self {
         Self {
             credential,
@@ -111,7 +119,7 @@ impl fmt::Display for RefusedChain {
         let reason = self.reason.to_string();
         f.write_str(&reason)?;
         match &self.claimed {
-            // The reason may be another certificate's, and an administrator looks for the user.
+            // The reason may name another certificate, but administrators search for the user.
             Some(claimed) if !reason.contains(claimed.one_line()) => {
                 write!(f, "; the certificate presented is that of {claimed}")
             }
@@ -126,14 +134,14 @@ impl TlsError {
     }
 }
 
-/// How long the records with so many bytes of plaintext are at most.
+/// The maximum length of the records for this many bytes of plaintext.
 pub const fn wrapped_length(plaintext: usize) -> usize {
-    // Each record may have a change of keys before it, which is a record too.
+    // Each record may be preceded by a key update, which is a record as well.
     let overhead = 2 * MAX_OVERHEAD + KEY_UPDATE_MESSAGE;
     plaintext + plaintext.div_ceil(MAX_FRAGMENT) * overhead
 }
 
-/// The length of the record that `bytes` begin with, with its header; `None` if the header is not whole.
+/// The length of the record at the start of `bytes`, including its header; `None` if the header is incomplete.
 pub fn record_length(bytes: &[u8]) -> Option<usize> {
     match bytes {
         [_, _, _, high, low, ..] => {

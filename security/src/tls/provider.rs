@@ -1,4 +1,4 @@
-//! The cryptography that connections use.
+//! The cryptographic provider of connections.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,10 +6,10 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::crypto::{CipherSuiteCommon, CryptoProvider};
 use rustls::{CipherSuite, SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 
-use super::hello::TrueHash;
+use super::hello::OriginalHash;
 
-/// Best first. AES-GCM comes before ChaCha20-Poly1305, for speed, and since GSI knows no integrity-only
-/// tokens with the latter.
+/// In order of preference. AES-GCM precedes ChaCha20-Poly1305 because it is faster, and because GSI has no integrity-only
+/// tokens for the latter.
 const SUITES: [SupportedCipherSuite; 9] = [
     cipher_suite::TLS13_AES_256_GCM_SHA384,
     cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -22,20 +22,20 @@ const SUITES: [SupportedCipherSuite; 9] = [
     cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// What the records of a connection are for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Records {
-    /// Tokens, small and few.
+    /// Few small tokens.
     Tokens,
-    /// Files: what is cheaper and safe enough comes first.
+    /// Files: prefers faster ciphers.
     Bulk,
 }
 
-/// aws-lc-rs, with hash functions that see what was sent ([`super::hello`]).
+/// aws-lc-rs, with hash functions that restore original ClientHellos ([`super::hello`]).
 pub(super) fn provider(records: Records) -> Arc<CryptoProvider> {
     static TOKENS: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         Arc::new(CryptoProvider {
-            cipher_suites: SUITES.map(with_true_hash).to_vec(),
+            cipher_suites: SUITES.map(with_original_hash).to_vec(),
             kx_groups: vec![kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],
             ..default_provider()
         })
@@ -63,8 +63,8 @@ fn is_aes_128(suite: SupportedCipherSuite) -> bool {
     )
 }
 
-/// A copy for the rest of the program's life, which is what rustls asks for. It is made once.
-fn with_true_hash(suite: SupportedCipherSuite) -> SupportedCipherSuite {
+/// A copy with `'static` lifetime, which rustls requires. It is made once for the process.
+fn with_original_hash(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     match suite {
         SupportedCipherSuite::Tls12(suite) => {
             SupportedCipherSuite::Tls12(Box::leak(Box::new(Tls12CipherSuite {
@@ -89,7 +89,7 @@ fn with_true_hash(suite: SupportedCipherSuite) -> SupportedCipherSuite {
 fn common(common: &CipherSuiteCommon) -> CipherSuiteCommon {
     CipherSuiteCommon {
         suite: common.suite,
-        hash_provider: Box::leak(Box::new(TrueHash(common.hash_provider))),
+        hash_provider: Box::leak(Box::new(OriginalHash(common.hash_provider))),
         confidentiality_limit: common.confidentiality_limit,
     }
 }

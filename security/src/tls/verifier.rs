@@ -1,4 +1,4 @@
-//! Asks the trust store about the peer's chain, and verifies that the peer has the key.
+//! Validates the peer's chain against the trust store, and verifies the peer's signatures.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -18,10 +18,10 @@ use crate::certificate::Certificate;
 use crate::name::Name;
 use crate::trust::{ChainError, Peer, TrustStore};
 
-/// Verifies the peer of one connection, whichever side it is, and keeps what came of it.
+/// Verifies the peer of one connection, on either side, and keeps the result.
 ///
-/// rustls has helpers for the signatures, but they parse the certificate and give up at ProxyCertInfo,
-/// which is critical. Bare public keys are verified instead.
+/// The helpers of rustls for signatures parse the certificate and fail at the critical extension ProxyCertInfo. So signatures
+/// are verified with the public key of the certificate.
 #[derive(Debug)]
 pub(super) struct PeerVerifier {
     trust: Arc<TrustStore>,
@@ -38,13 +38,12 @@ impl PeerVerifier {
         }
     }
 
-    /// Who the peer turned out to be. Its signature may not have been verified yet: that is so when the
-    /// handshake is done.
+    /// The identity of the peer. Its signature is verified only when the handshake is complete.
     pub(super) fn peer(&self) -> Option<&Peer> {
         self.outcome.get()?.as_ref().ok()
     }
 
-    /// Why the peer's chain was not accepted.
+    /// Why the peer's chain was refused.
     pub(super) fn refusal(&self) -> Option<TlsError> {
         let refused = self.outcome.get()?.as_ref().err()?;
         Some(refused.clone().into())
@@ -89,7 +88,7 @@ impl PeerVerifier {
         transcript: &[u8],
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let transcript = hello::true_transcript(transcript);
+        let transcript = hello::original_transcript(transcript);
         let key = SubjectPublicKeyInfoRef::from_der(self.public_key()?)
             .ok()
             .and_then(|key| key.subject_public_key.as_bytes())
@@ -101,7 +100,7 @@ impl PeerVerifier {
             .iter()
             .find(|(scheme, _)| *scheme == signed.scheme)
             .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
-        // RFC 5246 7.4.1.4.1: the scheme does not say which curve it is. A key of another kind fails.
+        // RFC 5246 7.4.1.4.1: the scheme does not determine the curve, so all are tried. A key of another kind fails.
         algorithms
             .iter()
             .any(|algorithm| {
@@ -133,7 +132,7 @@ impl PeerVerifier {
     }
 }
 
-/// The subject of the first certificate that is no proxy.
+/// The subject of the first certificate that is not a proxy.
 fn claimed(chain: &[Certificate]) -> Option<Name> {
     let holder = chain
         .iter()
@@ -143,7 +142,7 @@ fn claimed(chain: &[Certificate]) -> Option<Name> {
         .map(|certificate| certificate.subject().clone())
 }
 
-/// What the peer is told: an alert. The reason itself stays here.
+/// The alert for the peer. The detailed reason is only logged here.
 fn alert(error: &ChainError) -> CertificateError {
     match error {
         ChainError::Expired { .. } | ChainError::NotYetValid { .. } => CertificateError::Expired,
@@ -195,7 +194,7 @@ impl ClientCertVerifier for PeerVerifier {
 }
 
 impl ServerCertVerifier for PeerVerifier {
-    // Names of hosts are not compared: data channels compare identities, which their callers know.
+    // Host names are not checked: the callers compare identities.
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,

@@ -1,5 +1,4 @@
-//! The rules for users, hosts and the authorities above them (RFC 5280 6.1, in the form that
-//! globus-gridftp-server applies).
+//! The rules for users, hosts and the authorities above them (RFC 5280 6.1, as globus-gridftp-server applies it).
 
 use std::time::SystemTime;
 
@@ -12,13 +11,13 @@ use crate::name::dotted;
 use crate::proxy::ProxyFamily;
 use crate::signature;
 
-/// The extensions that we know or may ignore when they are critical: those that globus-gridftp-server
-/// allows, and name constraints, which it reads but does not allow to be critical.
+/// The extensions that may be critical: those that globus-gridftp-server allows, and name constraints, which it evaluates
+/// but does not allow to be critical.
 const KNOWN_EXTENSIONS: &[ObjectIdentifier] = &[
     BASIC_CONSTRAINTS,
     KEY_USAGE,
     NAME_CONSTRAINTS,
-    // extKeyUsage: a user's certificate may log in wherever it is accepted at all.
+    // extKeyUsage is not evaluated.
     ObjectIdentifier::new_unwrap("2.5.29.37"),
     // subjectKeyIdentifier, authorityKeyIdentifier
     ObjectIdentifier::new_unwrap("2.5.29.14"),
@@ -27,7 +26,7 @@ const KNOWN_EXTENSIONS: &[ObjectIdentifier] = &[
     ObjectIdentifier::new_unwrap("2.16.840.1.113730.1.1"),
 ];
 
-/// Checks a chain without its proxies: a user or host first, the anchor last.
+/// Checks a chain without its proxies: user or host first, anchor last.
 pub(super) fn check(
     store: &TrustStore,
     path: &[&Certificate],
@@ -45,7 +44,7 @@ pub(super) fn check(
         };
         check_revocation(store, certificate, issuer, now)?;
         check_signing_policy(store, certificate, issuer)?;
-        // RFC 5280 6.1.4: names of authorities that issued themselves are not compared.
+        // RFC 5280 6.1.4: names of self-issued authorities are not checked.
         if index == 0 || !certificate.is_self_issued() {
             check_name_constraints(above, certificate)?;
         }
@@ -79,7 +78,7 @@ pub(super) fn check_name_constraints(
     Ok(())
 }
 
-/// What every certificate must fulfil, proxies too.
+/// Checks the requirements on every certificate, including proxies: validity, key size, critical extensions.
 pub(super) fn check_itself(certificate: &Certificate, now: SystemTime) -> Result<(), ChainError> {
     let name = || certificate.subject().clone();
     let validity = certificate.validity();
@@ -119,8 +118,7 @@ fn check_user(
     user: &Certificate,
     above: &[&Certificate],
 ) -> Result<(), ChainError> {
-    // A session may trust anything for its own data channels, and a certificate that signed itself is
-    // what clients make for that.
+    // A session may trust any certificate for its own data channels, and clients make self-signed ones for that.
     if store.is_extra_anchor(user) && above.is_empty() {
         return Ok(());
     }
@@ -141,9 +139,9 @@ fn check_authority(
     is_anchor: bool,
 ) -> Result<(), ChainError> {
     let constraints = authority.basic_constraints();
-    // Anchors of version 1 have no extensions, and are trusted for their bytes.
+    // Anchors of version 1 have no extensions, and are trusted by their bytes.
     let may_issue = constraints.map_or(is_anchor, |constraints| constraints.is_authority);
-    // Never the first: there is a user below each authority.
+    // `below` is not empty: every path begins with a user or host.
     let issued = below[below.len() - 1];
     if !may_issue || authority.proxy().is_some() {
         return Err(match is_legacy_proxy(issued, authority) {
@@ -164,7 +162,7 @@ fn check_authority(
             authority: authority.subject().clone(),
         });
     }
-    // RFC 5280 4.2.1.9: authorities that issued themselves do not count, nor does the user.
+    // RFC 5280 4.2.1.9: neither self-issued authorities nor the user count.
     let found = below[1..]
         .iter()
         .filter(|one| !one.is_self_issued())
@@ -180,7 +178,7 @@ fn check_authority(
     }
 }
 
-/// GSI-2 proxies have no extension: only their names tell what they are.
+/// GSI-2 proxies have no extension and are recognized by their names.
 fn is_legacy_proxy(certificate: &Certificate, issuer: &Certificate) -> bool {
     let names = certificate.subject().common_names();
     issuer.subject().is_extended_by(certificate.subject())
@@ -217,8 +215,8 @@ fn check_signing_policy(
     })
 }
 
-/// An authority without a list has revoked nothing; one with a list must have a good one that is about
-/// the certificate.
+/// Without a revocation list of the issuer, a certificate counts as not revoked. With one, a valid list must cover the
+/// certificate.
 fn check_revocation(
     store: &TrustStore,
     certificate: &Certificate,
@@ -236,7 +234,7 @@ fn check_revocation(
     if lists.is_empty() {
         return Ok(());
     }
-    // After a change of keys an authority has two lists.
+    // After a key rollover an authority has two lists.
     let signed: Vec<_> = lists
         .iter()
         .filter(|list| list.is_signed_by(issuer))
@@ -249,7 +247,7 @@ fn check_revocation(
     let mut is_covered = false;
     for list in signed.iter().filter(|list| list.covers(certificate)) {
         is_covered = true;
-        // Of several issues of one list the newest counts.
+        // Of several issues of a list only the newest is used.
         if !signed.iter().any(|other| other.replaces(list)) {
             check_list(list, certificate, now)?;
         }

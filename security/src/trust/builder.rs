@@ -1,4 +1,4 @@
-//! Makes a trust store from the files of a directory.
+//! Builds a trust store from the files of a directory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,23 +23,23 @@ struct File {
     content: Result<TrustFile, FileDefect>,
 }
 
-/// What each file held when it was last usable, by its name.
+/// The last usable content of each file, by name.
 #[derive(Clone, Debug, Default)]
 pub struct LastGood(HashMap<String, TrustFile>);
 
-/// A store, and what became of the files that it was made from.
+/// A store, and the problems of the files that it was built from.
 #[derive(Debug)]
 pub struct Built {
     /// The store.
     pub store: TrustStore,
-    /// What could not be used, the gravest first.
+    /// The problems, grave ones first.
     pub problems: Vec<TrustProblem>,
-    /// For the next time that the directory is read.
+    /// The input for the next build.
     pub last_good: LastGood,
 }
 
 impl LastGood {
-    /// The files with revocation lists.
+    /// The names of files with revocation lists.
     pub(crate) fn revocation_lists(&self) -> impl Iterator<Item = &str> {
         let files = self.0.iter();
         files
@@ -66,7 +66,7 @@ impl LastGood {
 }
 
 impl TrustBuilder {
-    /// Begins with what the files held before: it stays in use where one of them cannot be used now.
+    /// A builder that uses the last usable content of files that are unusable now.
     pub fn after(last_good: LastGood) -> Self {
         Self {
             files: Vec::new(),
@@ -74,16 +74,16 @@ impl TrustBuilder {
         }
     }
 
-    /// Takes a file by its name (`HASH.0`, `HASH.signing_policy`, `HASH.r0`, or plain names such as
-    /// `ca.pem`, `ca.signing_policy`, `ca.crl`). Files that mean nothing here are ignored, and so is what
-    /// is there already under another name.
+    /// Adds a file, whose kind its name determines (`HASH.0`, `HASH.signing_policy`, `HASH.r0`, or plain names such as
+    /// `ca.pem`, `ca.signing_policy`, `ca.crl`). Other files are ignored, and so is content that was added under another
+    /// name.
     pub fn add(&mut self, file: &str, content: &[u8]) {
         if let Some(kind) = TrustFileKind::of(file) {
             self.add_parsed(file, kind, TrustFile::parse(kind, content));
         }
     }
 
-    /// Takes a file that was parsed before, or cannot be.
+    /// Adds a file that was parsed before, or why it could not be parsed.
     pub(crate) fn add_parsed(
         &mut self,
         file: &str,
@@ -97,7 +97,7 @@ impl TrustBuilder {
         });
     }
 
-    /// The store, and what could not be used.
+    /// The store, and the problems.
     pub fn build(self) -> (TrustStore, Vec<TrustProblem>) {
         let built = self.build_at(SystemTime::now());
         (built.store, built.problems)
@@ -120,7 +120,7 @@ impl TrustBuilder {
         for (file, name) in others.into_iter().zip(&names) {
             building.add_file(file, stem(name), &mut stems);
         }
-        // The keys that sign lists are known now.
+        // Lists come last, because their validation needs the certificates.
         for file in lists {
             building.add_lists(file, &stems, now);
         }
@@ -206,7 +206,7 @@ impl Building {
         self.good.insert(name, content);
     }
 
-    /// What a file held before it became unusable, which is noted.
+    /// The last usable content of a file that is unusable now. Adds a problem.
     fn take_last_good(
         &mut self,
         file: &str,

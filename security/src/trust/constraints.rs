@@ -1,8 +1,7 @@
-//! Name constraints: which names an authority may vouch for (RFC 5280 4.2.1.10).
+//! Name constraints: the names that an authority may certify (RFC 5280 4.2.1.10).
 //!
-//! They hold for every certificate below the one that has them, except for authorities that issued
-//! themselves. Proxies are named after the user, and their subjects are compared like the user's: that is
-//! how OpenSSL treats them, and with it globus-gridftp-server.
+//! They apply to every certificate below that of the authority, except self-issued authorities. Subjects of proxies, which
+//! begin with that of the user, are checked as well, as in OpenSSL and therefore globus-gridftp-server.
 
 use der::Tag;
 use der::asn1::ObjectIdentifier;
@@ -16,19 +15,19 @@ pub(super) const NAME_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwr
 /// PKCS #9: 1.2.840.113549.1.9.1
 const EMAIL_ADDRESS: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1];
 
-/// How many comparisons of a name with a subtree a certificate may cost.
+/// The maximum number of comparisons of names with subtrees for a certificate.
 const MAX_COMPARISONS: usize = 1 << 16;
 
-/// Why a certificate does not fit.
+/// Why a certificate does not satisfy the constraints.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConstraintError {
-    /// This name is not allowed.
+    /// This name is not permitted.
     Outside(String),
-    /// The constraints or the names are of a kind that cannot be compared.
+    /// The constraints or the names are malformed or unsupported.
     Unusable(&'static str),
 }
 
-/// The kinds of names that can be compared, by their tags in `GeneralName`.
+/// The supported kinds of names, with their tags in `GeneralName`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Email = 1,
@@ -41,10 +40,10 @@ enum Kind {
 /// A name of a certificate, or the root of a subtree of names.
 enum GeneralName<'a> {
     Directory(Name),
-    /// Every kind that is text.
+    /// A name of a textual kind.
     Text(Kind, &'a str),
     Address(&'a [u8]),
-    /// Its tag.
+    /// An unsupported kind, by its tag.
     Other(u32),
 }
 
@@ -74,8 +73,8 @@ pub(super) fn check(
     names.iter().try_for_each(|name| constraints.check(name))
 }
 
-/// What the subject holds of other kinds of names: addresses of mail, and the host in a CN of a
-/// certificate without alternative names, which clients took for the host's name.
+/// Names of other kinds in the subject: e-mail addresses, and host names in a CN of a certificate without alternative names,
+/// which older clients accept as the host's name.
 fn subject_texts(certificate: &Certificate) -> Vec<(Kind, String)> {
     let subject = certificate.subject();
     let addresses = subject.values_of(&EMAIL_ADDRESS).into_iter();
@@ -222,8 +221,7 @@ fn any<T, E>(
     Ok(false)
 }
 
-/// The host itself and every host below it. A leading dot, which RFC 5280 does not know here, leaves out
-/// the host itself.
+/// The host itself and all hosts below it. A leading dot, which RFC 5280 does not define here, excludes the host itself.
 fn is_host_within(host: &str, base: &str) -> bool {
     let Some(start) = host.len().checked_sub(base.len()) else {
         return false;
@@ -234,13 +232,13 @@ fn is_host_within(host: &str, base: &str) -> bool {
     is_label && end.eq_ignore_ascii_case(base.as_bytes())
 }
 
-/// One mailbox, all mailboxes of a host, or, with a leading dot, of all hosts below one.
+/// A mailbox, all mailboxes of a host, or, with a leading dot, of all hosts below it.
 fn is_email_within(email: &str, base: &str) -> Result<bool, ConstraintError> {
     let Some((mailbox, host)) = email.rsplit_once('@') else {
         return Err(ConstraintError::Unusable("an address of mail has no @"));
     };
     Ok(match base.rsplit_once('@') {
-        // RFC 5280 7.5: the part before the @ is compared with case.
+        // RFC 5280 7.5: the local part is case-sensitive.
         Some((base_mailbox, base_host)) => {
             (base_mailbox.is_empty() || mailbox == base_mailbox)
                 && host.eq_ignore_ascii_case(base_host)
@@ -249,7 +247,7 @@ fn is_email_within(email: &str, base: &str) -> Result<bool, ConstraintError> {
     })
 }
 
-/// The host in a URI: the same one, or, with a leading dot, every host below it.
+/// The host of a URI: the same one, or, with a leading dot, all hosts below it.
 fn is_uri_within(uri: &str, base: &str) -> Result<bool, ConstraintError> {
     let authority = uri
         .split_once("://")
@@ -258,7 +256,7 @@ fn is_uri_within(uri: &str, base: &str) -> Result<bool, ConstraintError> {
         .map(|authority| authority.rsplit('@').next().unwrap_or_default())
         .map(|host| host.split(':').next().unwrap_or_default())
         .filter(|host| !host.is_empty());
-    // RFC 5280 4.2.1.10: a URI without a host breaks the constraint.
+    // RFC 5280 4.2.1.10: a URI without a host violates the constraint.
     let host = host.ok_or(ConstraintError::Unusable("a URI has no host"))?;
     Ok(is_exact_host_within(host, base))
 }
@@ -270,12 +268,12 @@ fn is_exact_host_within(host: &str, base: &str) -> bool {
     }
 }
 
-/// An address, against an address and a mask.
+/// Compares an address with a network address and mask.
 fn is_address_within(address: &[u8], base: &[u8]) -> Result<bool, ConstraintError> {
     if !matches!((address.len(), base.len()), (4 | 16, 8 | 32)) {
         return Err(ConstraintError::Unusable("an IP address has an odd length"));
     }
-    // IPv4 is not in subtrees of IPv6, and the other way round.
+    // IPv4 addresses are not in IPv6 subtrees, and vice versa.
     if base.len() != 2 * address.len() {
         return Ok(false);
     }
@@ -284,7 +282,7 @@ fn is_address_within(address: &[u8], base: &[u8]) -> Result<bool, ConstraintErro
     Ok(bytes.all(|((address, network), mask)| (address ^ network) & mask == 0))
 }
 
-/// Whether a CN looks like the name of a host: labels with dots between them.
+/// Whether a CN has the syntax of a host name: labels separated by dots.
 fn is_host(name: &str) -> bool {
     let is_label = |label: &str| {
         let mut letters = label.bytes();

@@ -1,4 +1,4 @@
-//! Why chains are refused, in words that an administrator can act on.
+//! Why chains are refused, with messages for administrators.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -10,22 +10,22 @@ use crate::name::Name;
 /// Why a chain is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// There is none.
+    /// The peer has sent no certificate.
     #[error("no certificate was presented")]
     Empty,
-    /// It is longer than any that makes sense.
+    /// The chain is too long.
     #[error("more than {limit} certificates were presented")]
     TooLong {
-        /// How many would be taken.
+        /// The maximum length.
         limit: usize,
     },
-    /// Too many certificates could have signed one another.
+    /// There are too many possible paths.
     #[error("the certificates sent with {certificate} can be put together in too many ways")]
     TooManyPaths {
         /// The first certificate of the chain.
         certificate: Name,
     },
-    /// The certificate that signed one is not available.
+    /// The certificate of an issuer is not available.
     #[error(
         "{certificate} was issued by {issuer}, which is not in the trust directory: install that \
          authority's certificate if it is to be trusted"
@@ -33,7 +33,7 @@ pub enum ChainError {
     UnknownIssuer {
         /// The certificate.
         certificate: Name,
-        /// Who issued it.
+        /// Its issuer.
         issuer: Name,
     },
     /// It ends with a self-signed certificate that is not in the trust directory.
@@ -45,25 +45,25 @@ pub enum ChainError {
         /// The self-signed certificate.
         certificate: Name,
     },
-    /// A signature is not the issuer's.
+    /// A signature was not made with the issuer's key.
     #[error("the signature of {certificate} was not made with the key of {issuer}")]
     Signature {
         /// The certificate.
         certificate: Name,
-        /// Whose name it has as its issuer.
+        /// Its issuer.
         issuer: Name,
     },
-    /// A signature is of a kind that can be forged.
+    /// A signature algorithm is broken.
     #[error(
         "{certificate} is signed with {algorithm}, which is broken: it needs to be issued anew"
     )]
     BrokenAlgorithm {
         /// The certificate.
         certificate: Name,
-        /// The broken part.
+        /// The broken algorithm.
         algorithm: &'static str,
     },
-    /// A signature is of a kind that we do not know.
+    /// A signature algorithm is not supported.
     #[error(
         "{certificate} is signed with an algorithm, or for a kind of key, that is not supported"
     )]
@@ -71,31 +71,31 @@ pub enum ChainError {
         /// The certificate.
         certificate: Name,
     },
-    /// A key is too short to be safe, or too long to be used.
+    /// A key is too short to be secure, or too long to be supported.
     #[error("the RSA key of {certificate} has {bits} bits; 2048 to 8192 are accepted")]
     KeySize {
         /// The certificate.
         certificate: Name,
-        /// How many bits it has.
+        /// Its length.
         bits: u32,
     },
-    /// A certificate's time has not begun.
+    /// A certificate is not valid yet.
     #[error("{certificate} is not valid before {}: are the clocks right?", moment(.from))]
     NotYetValid {
         /// The certificate.
         certificate: Name,
-        /// When its time begins.
+        /// The start of its validity.
         from: SystemTime,
     },
-    /// A certificate's time is over.
+    /// A certificate has expired.
     #[error("{certificate} has expired at {}", moment(.until))]
     Expired {
         /// The certificate.
         certificate: Name,
-        /// When its time was over.
+        /// The end of its validity.
         until: SystemTime,
     },
-    /// An extension must not be ignored, and we do not know it.
+    /// A critical extension is not supported.
     #[error("{certificate} has the critical extension {identifier}, which is not supported")]
     CriticalExtension {
         /// The certificate.
@@ -103,27 +103,27 @@ pub enum ChainError {
         /// The extension, in dotted decimals.
         identifier: String,
     },
-    /// A proxy's subject is not its issuer's and one CN more.
+    /// A proxy's subject is not that of its issuer with one further CN.
     #[error("the proxy {certificate} is not named after its issuer {issuer}")]
     ProxyName {
         /// The proxy.
         certificate: Name,
-        /// Who issued it.
+        /// Its issuer.
         issuer: Name,
     },
-    /// A proxy has a policy that we cannot read.
+    /// A proxy has an unsupported policy.
     #[error("the proxy {certificate} is restricted by a policy that is not supported")]
     ProxyPolicy {
         /// The proxy.
         certificate: Name,
     },
-    /// A proxy says what it is in a way that may be ignored.
+    /// A proxy's ProxyCertInfo extension is not critical, so that other software may ignore it.
     #[error("the proxy {certificate} does not mark its ProxyCertInfo extension as critical")]
     ProxyNotCritical {
         /// The proxy.
         certificate: Name,
     },
-    /// A proxy has an extension that proxies must not have.
+    /// A proxy has a forbidden extension.
     #[error("the proxy {certificate} has the extension {identifier}, which no proxy may have")]
     ProxyExtension {
         /// The proxy.
@@ -143,7 +143,7 @@ pub enum ChainError {
         /// The full proxy.
         certificate: Name,
     },
-    /// More proxies follow than one allows.
+    /// A proxy's path length is exceeded.
     #[error(
         "the proxy {certificate} allows {limit} further proxies below it, and there are {found}"
     )]
@@ -152,32 +152,32 @@ pub enum ChainError {
         certificate: Name,
         /// Its limit.
         limit: u32,
-        /// How many proxies are below it.
+        /// The number of proxies below it.
         found: usize,
     },
-    /// A proxy's issuer may not sign.
+    /// The key usage of a proxy's issuer does not permit signatures.
     #[error("the key usage of {issuer} does not allow to sign the proxy {certificate}")]
     ProxyIssuerUsage {
         /// The proxy.
         certificate: Name,
-        /// Who issued it.
+        /// Its issuer.
         issuer: Name,
     },
-    /// The issuer of a certificate that is no proxy is a proxy or a user.
+    /// A proxy or user has issued a certificate that is not a proxy.
     #[error("{certificate} was issued by {issuer}, which is no certificate authority")]
     NotAnAuthority {
         /// The certificate.
         certificate: Name,
-        /// Who issued it.
+        /// Its issuer.
         issuer: Name,
     },
-    /// A proxy as Globus made them before the GSI-3 draft.
+    /// A legacy proxy of Globus, from before the GSI-3 draft.
     #[error("{certificate} is a legacy (GSI-2) proxy: make an RFC 3820 proxy")]
     LegacyProxy {
         /// The proxy.
         certificate: Name,
     },
-    /// A certificate authority presented itself as a user.
+    /// The certificate of an authority was used as that of a user or host.
     #[error(
         "{certificate} belongs to a certificate authority, and was used as a user's or a host's"
     )]
@@ -185,29 +185,29 @@ pub enum ChainError {
         /// The certificate.
         certificate: Name,
     },
-    /// Its holder cannot be named.
+    /// A certificate has an empty subject.
     #[error("a certificate issued by {issuer} has no subject")]
     NoSubject {
-        /// Who issued it.
+        /// Its issuer.
         issuer: Name,
     },
-    /// A certificate authority may not sign certificates.
+    /// The key usage of an authority does not permit to sign certificates.
     #[error("the key usage of {authority} does not allow to sign certificates")]
     AuthorityUsage {
         /// The authority.
         authority: Name,
     },
-    /// More authorities follow than one allows.
+    /// The path length of an authority is exceeded.
     #[error("{authority} allows {limit} further authorities below it, and there are {found}")]
     PathLength {
         /// The authority that sets the limit.
         authority: Name,
         /// Its limit.
         limit: u32,
-        /// How many are below it.
+        /// The number of authorities below it.
         found: usize,
     },
-    /// There is no signing policy for an authority.
+    /// An authority has no signing policy.
     #[error(
         "there is no signing policy for {authority} in the trust directory, so that it may not issue \
          {certificate}"
@@ -215,18 +215,18 @@ pub enum ChainError {
     NoSigningPolicy {
         /// The certificate.
         certificate: Name,
-        /// Who issued it.
+        /// Its issuer.
         authority: Name,
     },
-    /// A subject is not among those that an authority may issue.
+    /// The signing policy of an authority does not permit a subject.
     #[error("the signing policy of {authority} does not allow it to issue {certificate}")]
     OutsideSigningPolicy {
         /// The certificate.
         certificate: Name,
-        /// Who issued it.
+        /// Its issuer.
         authority: Name,
     },
-    /// A name is not among those that an authority may vouch for.
+    /// The name constraints of an authority do not permit a name.
     #[error("the name constraints of {authority} do not allow the name {name} of {certificate}")]
     OutsideNameConstraints {
         /// The certificate.
@@ -243,7 +243,7 @@ pub enum ChainError {
         certificate: Name,
         /// The authority.
         authority: Name,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// A certificate was revoked.
@@ -254,18 +254,18 @@ pub enum ChainError {
         /// Its serial number in hexadecimal digits.
         serial: String,
     },
-    /// A revocation list is there, and cannot be used.
+    /// The revocation list of an authority is unusable.
     #[error(
         "the revocation list of {authority} cannot be used, so that none of its certificates is \
          accepted: mend the file {file} in the trust directory (fetch-crl)"
     )]
     RevocationListUnusable {
-        /// Whose list it is.
+        /// The issuer of the list.
         authority: Name,
         /// The file.
         file: String,
     },
-    /// All revocation lists are about other certificates.
+    /// No revocation list of the issuer covers the certificate.
     #[error(
         "the revocation lists of {authority} are not about {certificate}: fetch the one of its \
          distribution point"
@@ -273,44 +273,44 @@ pub enum ChainError {
     RevocationListScope {
         /// The certificate.
         certificate: Name,
-        /// Whose lists they are.
+        /// The issuer of the lists.
         authority: Name,
     },
-    /// A revocation list is not its authority's.
+    /// No revocation list was signed by the authority.
     #[error(
         "no revocation list of {authority} was signed with the key of its certificate, and the \
          certificate must allow that (key usage cRLSign): fetch it anew"
     )]
     RevocationListSignature {
-        /// Whose list it should be.
+        /// The authority.
         authority: Name,
     },
-    /// A revocation list is from the future.
+    /// A revocation list is not valid yet.
     #[error(
         "the revocation list of {authority} is not valid before {}: are the clocks right?",
         moment(.from)
     )]
     RevocationListNotYetValid {
-        /// Whose list it is.
+        /// The issuer of the list.
         authority: Name,
-        /// When its time begins.
+        /// The start of its validity.
         from: SystemTime,
     },
-    /// A revocation list is too old to be relied on.
+    /// A revocation list has expired.
     #[error(
         "the revocation list of {authority} has expired at {}: fetch it anew (fetch-crl)",
         moment(.until)
     )]
     RevocationListExpired {
-        /// Whose list it is.
+        /// The issuer of the list.
         authority: Name,
-        /// When its time was over.
+        /// The end of its validity.
         until: SystemTime,
     },
 }
 
 /// A time in UTC: `2027-01-31T12:00:00Z`.
 fn moment(time: &SystemTime) -> impl fmt::Display {
-    // Every time comes from a certificate, and those can be written.
+    // All times are from certificates or lists, whose range `DateTime` covers.
     DateTime::from_system_time(*time).unwrap_or(DateTime::INFINITY)
 }

@@ -1,4 +1,4 @@
-//! Files of a trust directory: what their names and contents say.
+//! Files of a trust directory: the kinds, by name, and their content.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use super::signing_policy::SigningPolicy;
 use crate::certificate::Certificate;
 use crate::name::Name;
 
-/// What a file holds, by its name.
+/// The kind of a file, which its name determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TrustFileKind {
     Certificates,
     RevocationLists,
-    /// Whether it is named after the hash of an authority's name.
+    /// `is_hashed` if the file is named after the hash of an authority's name.
     SigningPolicy {
         is_hashed: bool,
     },
 }
 
-/// What was read from a file. Parsed files can go into several stores.
+/// The parsed content of a file, which several stores can share.
 #[derive(Clone, Debug)]
 pub(crate) enum TrustFile {
     Certificates(Arc<[Certificate]>),
@@ -32,9 +32,9 @@ pub(crate) enum TrustFile {
 /// Why a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileDefect {
-    /// What is wrong, and what to do.
+    /// The cause and the remedy.
     pub(crate) reason: String,
-    /// Whose lists are in it, as far as that could be read.
+    /// The issuers of its revocation lists, as far as they could be parsed.
     pub(crate) issuers: Vec<Name>,
 }
 
@@ -48,8 +48,8 @@ impl From<String> for FileDefect {
 }
 
 impl TrustFileKind {
-    /// Whether a file of this name means anything: `HASH.0`, `HASH.signing_policy`, `HASH.r0`, and plain
-    /// names such as `ca.pem`, `ca.signing_policy` and `ca.crl`.
+    /// The kind of a file: `HASH.0`, `HASH.signing_policy`, `HASH.r0`, or plain names such as `ca.pem`, `ca.signing_policy` and
+    /// `ca.crl`. `None` for other names.
     pub(crate) fn of(file: &str) -> Option<Self> {
         let (stem, extension) = file.rsplit_once('.')?;
         let is_number =
@@ -59,7 +59,7 @@ impl TrustFileKind {
             "signing_policy" => Some(Self::SigningPolicy { is_hashed }),
             "pem" | "crt" => Some(Self::Certificates),
             "crl" => Some(Self::RevocationLists),
-            // The IGTF's plain names of revocation lists are those that fetch-crl gives them.
+            // fetch-crl uses this extension for revocation lists with IGTF names.
             "r0" => Some(Self::RevocationLists),
             number if is_hashed && is_number(number) => Some(Self::Certificates),
             number if is_hashed && number.strip_prefix('r').is_some_and(is_number) => {
@@ -70,14 +70,14 @@ impl TrustFileKind {
     }
 }
 
-/// What files about one authority have in common: `ca` of `ca.pem`, `ca.signing_policy` and `ca.r0`, the
-/// hash of `HASH.0`, `HASH.signing_policy` and `HASH.r0`.
+/// The common part of the names of an authority's files: `ca` of `ca.pem`, `ca.signing_policy` and `ca.r0`, or the hash of
+/// `HASH.0`, `HASH.signing_policy` and `HASH.r0`.
 pub(super) fn stem(file: &str) -> &str {
     file.rsplit_once('.').map_or(file, |(stem, _)| stem)
 }
 
 impl TrustFile {
-    /// Reads a file's content.
+    /// Parses the content of a file.
     pub(crate) fn parse(kind: TrustFileKind, content: &[u8]) -> Result<Self, FileDefect> {
         match kind {
             TrustFileKind::Certificates => Ok(certificates(content).map(Self::Certificates)?),
@@ -109,7 +109,7 @@ fn certificates(content: &[u8]) -> Result<Arc<[Certificate]>, String> {
     }
 }
 
-/// All lists of a file, or none: one that cannot be used may be the one that counts.
+/// All lists of a file, or an error: an unusable list may contain the relevant revocation.
 fn lists(content: &[u8]) -> Result<Arc<[Arc<RevocationList>]>, FileDefect> {
     let mut lists = Vec::new();
     let mut defect: Option<FileDefect> = None;
@@ -153,7 +153,8 @@ fn lists(content: &[u8]) -> Result<Arc<[Arc<RevocationList>]>, FileDefect> {
     }
 }
 
-/// DER of a certificate or a list begins with a SEQUENCE; PEM is text, in which that byte is a digit.
+/// DER of a certificate or a list begins with a SEQUENCE with a long length. In PEM text, 0x30 is a digit, and the second
+/// byte is ASCII.
 fn is_der(content: &[u8]) -> bool {
     matches!(content, [0x30, 0x80..=0x84, ..])
 }
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_by_their_names() {
+    fn the_name_determines_the_kind() {
         let hashed = TrustFileKind::SigningPolicy { is_hashed: true };
         let plain = TrustFileKind::SigningPolicy { is_hashed: false };
         for (file, kind) in [

@@ -1,7 +1,7 @@
-//! Which revocation lists count, and which authorities are not believed for want of one.
+//! Decides which revocation lists are used, and which authorities are refused because theirs is unusable.
 //!
-//! A file that should hold a list and holds none that can be used must not open a door: what it held when
-//! it was last usable stays in use, and without that no certificate of its authority is accepted.
+//! Damage to the file of a revocation list must not make revoked certificates acceptable. So the last usable content of the
+//! file stays in use, and without one no certificate of the authority is accepted.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,27 +14,26 @@ use super::revocation::RevocationList;
 use super::signing_policy::Authority;
 use crate::name::{CanonicalName, Name};
 
-/// Authorities whose revocation lists cannot be used, each with the file at fault.
+/// Authorities whose revocation lists are unusable, each with the defective file.
 #[derive(Debug, Default)]
 pub(super) struct Unusable {
     by_name: HashMap<CanonicalName, String>,
-    /// Those of which only the signing policy is in the directory.
+    /// Authorities with only a signing policy in the directory.
     by_policy: HashMap<Authority, String>,
-    /// Files with lists of authorities of which only the signing policy is there: a list counts only if
-    /// its issuer is the authority, for which the policy's text is not enough.
+    /// Files with lists of authorities that have only a signing policy in the directory. The issuer of the list must be the
+    /// authority, which the text of the policy does not prove.
     expected: HashMap<Authority, String>,
-    /// A file of which nothing says whose lists it should hold: it may be that of any authority without
-    /// a list.
-    of_anybody: Option<String>,
+    /// A defective file whose authority is unknown. It may belong to any authority without a list.
+    of_unknown: Option<String>,
 }
 
 impl Unusable {
-    /// The file because of which no certificate of this authority may be accepted.
+    /// The defective file because of which no certificate of this authority may be accepted.
     pub(super) fn file_of(&self, authority: &Name, has_list: bool) -> Option<&str> {
         let named = || self.by_policy.get(&Authority::named(authority.one_line()));
         let without_list = || {
             let expected = || self.expected.get(&Authority::named(authority.one_line()));
-            self.of_anybody.as_ref().or_else(expected)
+            self.of_unknown.as_ref().or_else(expected)
         };
         let by_name = self.by_name.get(authority.canonical());
         let found = by_name.or_else(named);
@@ -43,7 +42,7 @@ impl Unusable {
     }
 }
 
-/// Whom the files with a stem are about.
+/// The authorities of the files with the same stem.
 #[derive(Debug, Default)]
 pub(super) struct Stems<'a> {
     pub(super) names: HashMap<&'a str, Vec<Name>>,
@@ -51,18 +50,15 @@ pub(super) struct Stems<'a> {
 }
 
 impl Stems<'_> {
-    /// Whether the files with this one's stem are about an authority; `None` if nothing says whom they
-    /// are about.
+    /// Whether the files with the stem of this file belong to an authority; `None` if their authority is unknown.
     fn are_about(&self, file: &str, authority: &Name) -> Option<bool> {
         let names = self.names.get(stem(file)).map_or(&[][..], Vec::as_slice);
         let policies = self.policies.get(stem(file)).into_iter().flatten();
-        let policies: Vec<_> = policies
-            .filter(|about| **about != Authority::Anybody)
-            .collect();
+        let policies: Vec<_> = policies.filter(|about| **about != Authority::Any).collect();
         if names.is_empty() && policies.is_empty() {
             return None;
         }
-        // Names of several encodings have one text, so that certificates go before policies.
+        // Several encodings of a name have the same text, so certificates take precedence over policies.
         Some(match names.is_empty() {
             true => policies.contains(&&Authority::named(authority.one_line())),
             false => names.iter().any(|name| name.matches(authority)),
@@ -70,7 +66,7 @@ impl Stems<'_> {
     }
 }
 
-/// Whether the lists of the file `name` can be used. `before` is what it held when it was last usable.
+/// Checks whether the lists of the file `name` are usable. `before` is the last usable content of the file.
 pub(super) fn judge(
     directory: &Directory,
     stems: &Stems<'_>,
@@ -84,7 +80,7 @@ pub(super) fn judge(
         reason,
         issuers: lists.iter().map(|list| list.issuer().clone()).collect(),
     };
-    // One wrong byte in the name of its issuer makes it the list of another authority.
+    // A damaged issuer name would make it the list of another authority.
     let missing = missing_issuer(directory, stems, name, lists, before);
     if let Some(missing) = missing {
         let reason = format!("it is no revocation list of {missing}: fetch it anew (fetch-crl)");
@@ -93,7 +89,7 @@ pub(super) fn judge(
     for list in lists {
         let name = list.issuer();
         let authorities = directory.authorities.get(name.canonical());
-        // Of authorities that are not in the directory the key is not known yet.
+        // The key of an authority that is not in the directory is unknown.
         let Some(authorities) = authorities else {
             continue;
         };
@@ -112,7 +108,7 @@ pub(super) fn judge(
                 ),
             }));
         }
-        // One that was made in the future is a mistake, which the next one mends.
+        // An older list is accepted if the previous one was dated in the future by mistake.
         let newer = before.and_then(|before| {
             let mut lists = before.revocation_lists().iter();
             lists.find(|old| old.replaces(list) && old.this_update() <= now)
@@ -127,7 +123,7 @@ pub(super) fn judge(
     Ok(())
 }
 
-/// Whose list should be in a file, and is not.
+/// The authority whose list should be in a file but is missing.
 fn missing_issuer(
     directory: &Directory,
     stems: &Stems<'_>,
@@ -156,7 +152,7 @@ fn missing_issuer(
     is_wrong.then(|| "the authority whose other files have that name".to_owned())
 }
 
-/// Adds the lists of a file, which count.
+/// Adds the usable lists of a file.
 pub(super) fn add(
     directory: &mut Directory,
     stems: &Stems<'_>,
@@ -165,7 +161,7 @@ pub(super) fn add(
 ) {
     if !stems.names.contains_key(stem(file)) {
         for authority in stems.policies.get(stem(file)).into_iter().flatten() {
-            if *authority != Authority::Anybody {
+            if *authority != Authority::Any {
                 let expected = &mut directory.unusable.expected;
                 expected.insert(authority.clone(), file.to_owned());
             }
@@ -180,7 +176,7 @@ pub(super) fn add(
     }
 }
 
-/// Notes that the lists of a file cannot be used, and that nothing takes their place.
+/// Marks the lists of a file as unusable, without a replacement.
 pub(super) fn refuse(
     directory: &mut Directory,
     stems: &Stems<'_>,
@@ -199,7 +195,7 @@ pub(super) fn refuse(
         .get(stem(file))
         .into_iter()
         .flatten()
-        .filter(|authority| **authority != Authority::Anybody)
+        .filter(|authority| **authority != Authority::Any)
         .collect();
     for authority in &policies {
         let entry = unusable.by_policy.entry((*authority).clone());
@@ -210,7 +206,7 @@ pub(super) fn refuse(
     names.dedup();
     let whom = match (&names[..], &policies[..]) {
         ([], []) => {
-            unusable.of_anybody.get_or_insert_with(|| file.to_owned());
+            unusable.of_unknown.get_or_insert_with(|| file.to_owned());
             "of an authority without a revocation list (nothing says whose list this is)".to_owned()
         }
         ([], _) => "of the authority of that name".to_owned(),

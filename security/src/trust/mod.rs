@@ -1,15 +1,24 @@
-//! Whom we trust: certificate authorities with their signing policies and revocation lists, and the
-//! validation of chains against them.
+//! Trust: certificate authorities with their signing policies and revocation lists, and the validation of chains.
 //!
-//! A chain is first put together (`search`), from what was sent and from the trust directory, until it
-//! ends with an anchor; signatures are verified on the way. Then the rules are applied to it, from the
-//! anchor down: those for authorities and users (`authorities`), and those for proxies (`proxies`).
+//! ```text
+//! files of a trust directory ──> builder ──> TrustStore
+//!                                  └ file, lists    │
+//! chain ──> search ──> authorities, proxies <───────┘
+//!                        └ constraints, revocation, signing_policy
+//! ```
 //!
-//! The verdict is that of globus-gridftp-server 13.24, with these differences: proxies with a policy language that is
-//! not implemented are refused, whether it has a text or not (RFC 3820 3.8.2); revocation lists that
-//! cannot be used close their authority (`lists`), and count only for what they are about; name constraints may
-//! be critical, as RFC 5280 4.2.1.10 has it; and patterns of signing policies match slashes and addresses
-//! of mail in each of their spellings. The reason for a refusal is a [`ChainError`].
+//! A chain is first completed to an anchor (`search`) from the certificates that were sent and those of the trust directory;
+//! signatures are verified on the way. Then the rules are applied from the anchor down: those for authorities and users
+//! (`authorities`), and those for proxies (`proxies`).
+//!
+//! The result is that of globus-gridftp-server 13.24, with these differences:
+//!
+//! - Proxies with an unsupported policy language are refused, with or without a policy text (RFC 3820 3.8.2).
+//! - An authority whose revocation list is unusable is not accepted (`lists`), and a list applies only to its scope.
+//! - Name constraints may be critical, as RFC 5280 4.2.1.10 requires.
+//! - Patterns of signing policies match all spellings of slashes and e-mail addresses.
+//!
+//! The reason for a refusal is a [`ChainError`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,8 +50,8 @@ pub use revocation::RevocationList;
 
 use signing_policy::{Authority, SigningPolicy};
 
-/// Certificate authorities, signing policies and revocation lists. It never changes; a directory that
-/// changes gives another one ([`crate::files::TrustDirectory`]).
+/// Certificate authorities, signing policies and revocation lists. It is immutable: when the directory changes, a new one is
+/// built ([`crate::files::TrustDirectory`]).
 #[derive(Clone, Debug, Default)]
 pub struct TrustStore {
     directory: Arc<Directory>,
@@ -50,36 +59,35 @@ pub struct TrustStore {
     extra_anchors: Arc<[Certificate]>,
 }
 
-/// What the files of a directory hold.
+/// The content of the files of a directory.
 #[derive(Debug, Default)]
 struct Directory {
     authorities: HashMap<CanonicalName, Vec<Certificate>>,
-    /// Those of `HASH.signing_policy`, and the others.
+    /// The policies of `HASH.signing_policy` files, and those of other names.
     policies: [Policies; 2],
     revocation_lists: HashMap<CanonicalName, Vec<Arc<RevocationList>>>,
-    /// Whose lists are there, and cannot be used.
+    /// The authorities whose revocation lists are unusable.
     unusable: lists::Unusable,
 }
 
-/// Policies by the authority that they are about.
+/// Policies by authority.
 type Policies = HashMap<Authority, Vec<Arc<SigningPolicy>>>;
 
-/// Who a chain turned out to be.
+/// The result of a validation: the identity of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The chain as it was verified: leaf first, the anchor last.
+    /// The verified chain: leaf first, anchor last.
     pub chain: Vec<Certificate>,
     /// The subject of the first certificate that is neither a full nor a limited proxy.
     pub identity: Name,
-    /// There is a limited proxy in the chain.
+    /// Whether the chain contains a limited proxy.
     pub limited: bool,
-    /// When the first certificate of the chain ends.
+    /// The earliest end of validity in the chain.
     pub expires: SystemTime,
 }
 
 impl Peer {
-    /// The subjects of the proxies, the lowest first, and of the user or host that the first of them
-    /// comes from.
+    /// The subjects of the proxies, the lowest first, and that of the user or host who issued the first proxy.
     pub fn subjects(&self) -> impl Iterator<Item = &Name> {
         let proxies = self.chain.iter().take_while(|one| one.proxy().is_some());
         let count = proxies.count();
@@ -88,7 +96,7 @@ impl Peer {
             .map(Certificate::subject)
     }
 
-    /// The lowest proxy that is an identity of its own (RFC 3820 3.8.1), if there is one.
+    /// The lowest independent proxy (RFC 3820 3.8.1), if there is one.
     pub fn independent_proxy(&self) -> Option<&Name> {
         let mut certificates = self.chain.iter();
         let is_independent = |certificate: &&Certificate| {
@@ -100,17 +108,17 @@ impl Peer {
 }
 
 impl TrustStore {
-    /// Validates a chain as a peer sent it: leaf first, the rest in any order, with or without roots.
+    /// Validates a chain as sent by a peer: leaf first, the rest in any order, with or without roots.
     ///
     /// # Errors
     ///
-    /// The first rule that it breaks. If it can be put together in several ways, the first way counts.
+    /// The first violated rule. If several paths to an anchor exist, that of the first path.
     pub fn validate(&self, chain: &[Certificate], now: SystemTime) -> Result<Peer, ChainError> {
         search::validate(self, chain, now)
     }
 
-    /// This store and `anchors`, which need no signing policy: for the data channels of a session that
-    /// said `DCSC P`. Proxies among them are left out: they are trusted when their user is.
+    /// This store with additional anchors, which need no signing policy: for the data channels of a session after `DCSC P`.
+    /// Proxies among them are ignored: they are trusted if their user is.
     #[must_use]
     pub fn with_anchors(&self, anchors: &[Certificate]) -> Self {
         let anchors = anchors.iter().filter(|anchor| anchor.proxy().is_none());
@@ -121,23 +129,23 @@ impl TrustStore {
         }
     }
 
-    /// The certificates of the directory, in no order.
+    /// The certificates of the directory, in arbitrary order.
     pub fn authorities(&self) -> impl Iterator<Item = &Certificate> {
         self.directory.authorities.values().flatten()
     }
 
-    /// The revocation lists of the directory, in no order.
+    /// The revocation lists of the directory, in arbitrary order.
     pub fn revocation_lists(&self) -> impl Iterator<Item = &RevocationList> {
         let lists = self.directory.revocation_lists.values().flatten();
         lists.map(|list| &**list)
     }
 
-    /// Whether a signing policy of the directory says anything about an authority.
+    /// Whether the directory has a signing policy for an authority.
     pub fn has_signing_policy(&self, authority: &Name) -> bool {
         !self.signing_policies(authority).is_empty()
     }
 
-    /// When the first revocation list ends.
+    /// The earliest end of a revocation list.
     pub fn next_update(&self) -> Option<SystemTime> {
         let ends = self.revocation_lists().map(RevocationList::next_update);
         ends.flatten().min()
@@ -147,8 +155,8 @@ impl TrustStore {
         self.extra_anchors.contains(certificate)
     }
 
-    /// Whether a chain may end with this certificate of the directory. An authority that another one
-    /// issued is not the end: that one must be trusted too.
+    /// Whether this is a root of the directory, with which a chain may end. The issuer of an intermediate authority must be
+    /// trusted as well.
     fn is_directory_anchor(&self, certificate: &Certificate) -> bool {
         certificate.is_self_issued()
             && certificate.may_be_signed_with_key_of(certificate)
@@ -162,7 +170,7 @@ impl TrustStore {
         found.map_or(&[], Vec::as_slice)
     }
 
-    /// The file that should hold a revocation list of an authority and does not, if there is one.
+    /// The file with the unusable revocation list of an authority, if it has one.
     fn unusable_list_of(&self, authority: &Name) -> Option<&str> {
         let has_list = !self.revocation_lists_of(authority).is_empty();
         self.directory.unusable.file_of(authority, has_list)
@@ -173,10 +181,10 @@ impl TrustStore {
         found.map_or(&[], Vec::as_slice)
     }
 
-    /// What counts for an authority: `HASH.signing_policy` alone if there is one, which is the only one
-    /// that globus-gridftp-server reads.
+    /// The policies for an authority: those of `HASH.signing_policy` files, or else the others. globus-gridftp-server reads
+    /// only `HASH.signing_policy`.
     fn signing_policies(&self, authority: &Name) -> Vec<&SigningPolicy> {
-        let keys = [Authority::named(authority.one_line()), Authority::Anybody];
+        let keys = [Authority::named(authority.one_line()), Authority::Any];
         let mut found = Vec::new();
         for policies in &self.directory.policies {
             if found.is_empty() {

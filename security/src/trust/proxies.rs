@@ -1,4 +1,4 @@
-//! The rules for proxies (RFC 3820 4, and what Globus adds for limited ones).
+//! The rules for proxies (RFC 3820 4, and those of Globus for limited proxies).
 
 use std::time::SystemTime;
 
@@ -11,12 +11,12 @@ use crate::proxy::{ProxyInfo, ProxyPolicy};
 
 const ISSUER_ALTERNATIVE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.18");
 
-/// How many proxies a path begins with.
+/// The number of proxies at the start of a path.
 pub(super) fn count(path: &[&Certificate]) -> usize {
     path.iter().take_while(|one| one.proxy().is_some()).count()
 }
 
-/// Checks proxies, from the lowest to the one that the last certificate, a user's or host's, has issued.
+/// Checks the proxies of a path, whose last certificate is that of the user or host.
 pub(super) fn check(path: &[&Certificate], now: SystemTime) -> Result<(), ChainError> {
     for (index, pair) in path.windows(2).enumerate().rev() {
         let [certificate, issuer] = pair else {
@@ -27,7 +27,7 @@ pub(super) fn check(path: &[&Certificate], now: SystemTime) -> Result<(), ChainE
             check_issuer(certificate, issuer)?;
             check_extensions(certificate)?;
             check_kind(certificate, proxy, issuer.proxy())?;
-            // RFC 3820 3.8.1: the proxies below it, not the certificates.
+            // RFC 3820 3.8.1: counts the proxies below it.
             check_path_length(certificate, proxy, index)?;
         }
     }
@@ -88,7 +88,7 @@ fn check_kind(
         .extensions()
         .any(|one| one.is_critical && is_identifier(one.identifier, &identifier));
     let certificate = certificate.subject().clone();
-    // RFC 3820 3.8: others would take it for a user's certificate.
+    // RFC 3820 3.8: software that ignores the extension would take it for a user's certificate.
     if !is_critical {
         return Err(ChainError::ProxyNotCritical { certificate });
     }

@@ -1,7 +1,7 @@
 //! Certificate revocation lists (RFC 5280 5).
 //!
-//! A list is read strictly: what we do not understand might say that a certificate was revoked. Delta and
-//! indirect lists, lists for some reasons only and lists with unknown critical extensions are errors.
+//! A list is parsed strictly, because an unsupported part could revoke a certificate. Delta and indirect lists, lists for
+//! some reasons only, and lists with unknown critical extensions are errors.
 
 mod scope;
 
@@ -28,33 +28,33 @@ const HOLD_INSTRUCTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.
 const INVALIDITY_DATE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.24");
 const CERTIFICATE_ISSUER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.29");
 
-/// The largest list that is read.
+/// The largest list that is parsed.
 const MAX_BYTES: usize = 128 << 20;
 
-/// RFC 5280 5.1.2.1: version 2 is written as 1.
+/// RFC 5280 5.1.2.1: version 2 is encoded as 1.
 const VERSION_2: &[u8] = &[1];
 
-/// Which certificates an authority has revoked.
+/// A certificate revocation list.
 #[derive(Debug)]
 pub struct RevocationList {
     der: Vec<u8>,
     parts: Parts,
-    /// The key that the signature was verified with last, and what came of it: lists are long, and each
-    /// login needs the answer.
+    /// The key of the last verification of the signature, and the result. Each login needs it, and hashing a long list is
+    /// slow.
     verified: Mutex<Option<(Vec<u8>, bool)>>,
 }
 
-/// Why a list cannot be used.
+/// Why a list is unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListError {
-    /// Whose list it is, if it could be read that far.
+    /// The issuer, if it could be parsed.
     pub(super) issuer: Option<Name>,
-    /// What is wrong.
+    /// The cause.
     pub(super) reason: String,
 }
 
 impl RevocationList {
-    /// Reads one DER list; nothing may follow.
+    /// Parses a DER list, without trailing data.
     pub(super) fn from_der(der: Vec<u8>) -> Result<Self, ListError> {
         let malformed = |reason: String| ListError {
             issuer: None,
@@ -77,22 +77,22 @@ impl RevocationList {
         })
     }
 
-    /// Whose list it is.
+    /// The issuer.
     pub fn issuer(&self) -> &Name {
         &self.parts.issuer
     }
 
-    /// When it was made.
+    /// The time of issue.
     pub fn this_update(&self) -> SystemTime {
         self.parts.this_update
     }
 
-    /// Until when it can be relied on; `None` is for ever.
+    /// The end of validity; `None` is unlimited.
     pub fn next_update(&self) -> Option<SystemTime> {
         self.parts.next_update
     }
 
-    /// How many certificates are in it.
+    /// The number of revoked certificates.
     pub fn revoked_count(&self) -> usize {
         self.parts.revoked.len()
     }
@@ -101,22 +101,22 @@ impl RevocationList {
         &self.der
     }
 
-    /// Whether it is about this certificate of its issuer, revoked or not.
+    /// Whether this certificate of the issuer is in the scope of the list.
     pub(super) fn covers(&self, certificate: &Certificate) -> bool {
         self.parts.scope.covers(certificate)
     }
 
-    /// Whether it is a later issue of `other`, of the same authority and about the same certificates.
+    /// Whether it is a later issue of the list `other`: same issuer and scope.
     pub(super) fn replaces(&self, other: &Self) -> bool {
         self.is_issue_of(other) && self.this_update() > other.this_update()
     }
 
-    /// Whether both are issues of one list.
+    /// Whether both are issues of the same list: same issuer and scope.
     pub(super) fn is_issue_of(&self, other: &Self) -> bool {
         self.issuer().matches(other.issuer()) && self.parts.scope == other.parts.scope
     }
 
-    /// Whether the certificate with this serial number is in it.
+    /// Whether the certificate with this serial number is revoked.
     pub(super) fn has_revoked(&self, serial: &[u8]) -> bool {
         let serial = significant(serial);
         self.parts
@@ -125,7 +125,7 @@ impl RevocationList {
             .is_ok()
     }
 
-    /// Whether this authority may sign lists, and has signed this one.
+    /// Whether this authority may sign lists and has signed this one.
     pub(super) fn is_signed_by(&self, authority: &Certificate) -> bool {
         // RFC 5280 6.3.3 (f)
         let usage = authority.key_usage();
@@ -151,7 +151,7 @@ impl RevocationList {
     }
 }
 
-/// What is read of a list, and where.
+/// The parsed fields of a list, and positions in its encoding.
 #[derive(Debug)]
 struct Parts {
     issuer: Name,
@@ -161,11 +161,11 @@ struct Parts {
     signed: Range<usize>,
     signature_algorithm: Range<usize>,
     signature: Range<usize>,
-    /// Where the serial numbers are, in their order.
+    /// The positions of the serial numbers, sorted by number.
     revoked: Vec<Range<u32>>,
 }
 
-/// What makes a list unusable that is well-formed, in words that follow "the revocation list".
+/// Why a well-formed list is unusable: a phrase to follow "the revocation list".
 type Unusable = String;
 
 impl Parts {
@@ -222,7 +222,7 @@ impl Parts {
     }
 }
 
-/// Where the serial numbers of the entries are, in their order.
+/// The positions of the serial numbers of the entries, sorted by number.
 fn serials(
     der: &[u8],
     entries: &Element<'_>,
@@ -249,7 +249,7 @@ fn serials(
     Ok(found)
 }
 
-/// RFC 5280 5.2: what the extensions of a list say about the certificates that it is for.
+/// Evaluates the extensions of a list (RFC 5280 5.2).
 fn read_extensions(
     extensions: &Element<'_>,
     scope: &mut Scope,
@@ -260,7 +260,7 @@ fn read_extensions(
         if is_identifier(identifier, &DELTA_INDICATOR) {
             unusable.get_or_insert_with(|| "is an addition to another one (delta)".to_owned());
         } else if is_identifier(identifier, &ISSUING_DISTRIBUTION_POINT) {
-            // RFC 5280 4.2: no extension is there twice.
+            // RFC 5280 4.2: no extension occurs twice.
             if has_scope {
                 return Err(Tag::Sequence.value_error().into());
             }
@@ -282,7 +282,7 @@ fn read_extensions(
     })
 }
 
-/// RFC 5280 5.3: a list with an entry that says more than we understand must not be used.
+/// RFC 5280 5.3: a list with an unknown critical entry extension must not be used.
 fn read_entry_extensions(
     extensions: &Element<'_>,
     unusable: &mut Option<Unusable>,
@@ -327,7 +327,7 @@ fn unknown(identifier: &[u8]) -> Unusable {
     format!("has the critical extension {identifier}")
 }
 
-/// The value of a BOOLEAN, whose tag may be an implicit one.
+/// The value of a BOOLEAN, which may have an implicit tag.
 fn boolean(element: &Element<'_>) -> der::Result<bool> {
     match element.content() {
         [value] => Ok(*value != 0),
@@ -335,7 +335,7 @@ fn boolean(element: &Element<'_>) -> der::Result<bool> {
     }
 }
 
-/// A number without the zeros before it, which not every authority writes in the same way.
+/// A number without leading zero bytes, whose count differs between authorities.
 fn significant(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]

@@ -1,9 +1,8 @@
-//! Puts chains together: from the leaf, from issuer to issuer, to an anchor.
+//! Searches a path from the leaf over its issuers to an anchor.
 //!
-//! Certificates are linked by names, key identifiers and signatures. What was sent may hold several
-//! authorities of one name (after a change of keys, or when two authorities vouch for a third), so that
-//! there may be several ways, and they are tried in turn. The number of signatures that are verified for
-//! one chain is limited.
+//! Certificates are linked by names, key identifiers and signatures. The peer may send several authorities of one name (after
+//! a key rollover, or with cross-certificates), so that several paths are possible, which are tried in turn. The number of
+//! signatures that are verified for a chain is limited.
 
 use std::time::SystemTime;
 
@@ -13,11 +12,11 @@ use crate::credential::{MAX_CHAIN, identity};
 use crate::proxy::ProxyPolicy;
 use crate::signature::{self, SignatureError};
 
-/// How many signatures are verified for one chain. A usual one has three to five, and the longest one
-/// leaves some for ways that lead nowhere.
+/// The maximum number of signatures that are verified for a chain. Most chains have three to five; the longest permitted one
+/// leaves some for dead ends.
 const MAX_SIGNATURES: usize = MAX_CHAIN + 8;
 
-/// How many complete ways are tried.
+/// The maximum number of complete paths that are tried.
 const MAX_PATHS: usize = 8;
 
 pub(super) fn validate(
@@ -52,21 +51,21 @@ struct Search<'a> {
     failure: Option<(Significance, ChainError)>,
 }
 
-/// How much a failure says: the first one of the most significant kind is reported.
+/// The significance of a failure. The first one of the highest significance is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Significance {
-    /// A way led nowhere.
+    /// A path ended without an issuer.
     NoIssuer,
-    /// There was an issuer, and it has not signed.
+    /// The signature of an issuer was wrong.
     Link,
-    /// A way to an anchor broke a rule.
+    /// A path to an anchor violated a rule.
     Rule,
-    /// There was no end of ways.
+    /// A limit of the search was reached.
     Limit,
 }
 
 impl<'a> Search<'a> {
-    /// Goes on from the end of `path`, which is left as it was.
+    /// Extends `path` to an anchor. Leaves `path` unchanged.
     fn extend(&mut self, path: &mut Vec<&'a Certificate>) -> Option<Peer> {
         let certificate = *path.last()?;
         let store = self.store;
@@ -102,7 +101,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// What may have issued a certificate: authorities of the directory first.
+    /// The possible issuers of a certificate, authorities of the directory first.
     fn candidates(&self, certificate: &Certificate) -> Vec<&'a Certificate> {
         let known = self.store.authorities_named(certificate.issuer()).iter();
         let extra = self.store.extra_anchors.iter();

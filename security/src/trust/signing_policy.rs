@@ -1,6 +1,6 @@
 //! Signing policies: which subjects a certificate authority may issue.
 //!
-//! A file has entries like this one. Words may stand on any line, and `#` begins a comment.
+//! A file has entries such as this one. Line breaks are white space, and `#` begins a comment.
 //!
 //! ```text
 //! access_id_CA  X509    '/DC=org/CN=Grid CA'
@@ -15,25 +15,26 @@ use crate::one_line;
 /// Larger files are refused.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SigningPolicy {
     entries: Vec<Entry>,
 }
 
-/// Authorities, and on which conditions they may sign.
+/// Authorities, and the conditions under which they may sign.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Entry {
     authorities: Vec<Authority>,
-    /// One of these must hold.
+    /// One of these must be satisfied.
     rights: Vec<Conditions>,
 }
 
-/// Whom an entry is about.
+/// The authority of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Authority {
-    Anybody,
-    /// In the form in which names are compared.
+    /// `access_id_ANYBODY`.
+    Any,
+    /// The name, in the normalized form.
     Named(String),
 }
 
@@ -44,15 +45,15 @@ impl Authority {
     }
 }
 
-/// Each is a choice of patterns; all of them must hold.
+/// Conditions, which must all be satisfied. Each is a list of patterns, one of which must match.
 type Conditions = Vec<Vec<String>>;
 
 impl SigningPolicy {
-    /// Reads a file's content.
+    /// Parses the content of a file.
     ///
     /// # Errors
     ///
-    /// Words about the first thing that is wrong. globus-gridftp-server uses no part of such a file either.
+    /// The first syntax error. globus-gridftp-server ignores such a file as well.
     pub(super) fn parse(content: &[u8]) -> Result<Self, String> {
         if content.len() > MAX_BYTES {
             return Err(format!("it has more than {MAX_BYTES} bytes"));
@@ -65,7 +66,7 @@ impl SigningPolicy {
         Ok(Self { entries })
     }
 
-    /// The authorities that it is about.
+    /// The authorities of all entries.
     pub(super) fn authorities(&self) -> impl Iterator<Item = &Authority> {
         self.entries.iter().flat_map(|entry| &entry.authorities)
     }
@@ -91,12 +92,12 @@ impl Entry {
         let mut entry = Self::default();
         while let Some(word) = words.next_if(|word| word.starts_with(b"access_id_")) {
             match &*word {
-                b"access_id_ANYBODY" => entry.authorities.push(Authority::Anybody),
+                b"access_id_ANYBODY" => entry.authorities.push(Authority::Any),
                 b"access_id_CA" => {
                     let name = one_line::read(&argument(words, &word)?);
                     entry.authorities.push(Authority::named(&name));
                 }
-                // Users, hosts and groups sign nothing.
+                // Users, hosts and groups issue no certificates.
                 _ => drop(argument(words, &word)?),
             }
         }
@@ -123,7 +124,7 @@ impl Entry {
         let mut may_sign = false;
         while let Some(word) = words.next_if(&is_right) {
             let right = argument(words, &word)?;
-            // As with globus-gridftp-server, what is not granted is forbidden, and nothing else is.
+            // As in globus-gridftp-server, `neg_rights` has no effect: only granted rights are permitted.
             may_sign |= word == b"pos_rights" && right == b"CA:sign";
         }
         let mut conditions = Conditions::new();
@@ -131,7 +132,7 @@ impl Entry {
             let value = argument(words, &word)?;
             conditions.push(match &*word {
                 b"cond_subjects" => patterns(&value)?,
-                // Nothing fulfils a condition that we do not know.
+                // An unknown condition is never satisfied.
                 _ => Vec::new(),
             });
         }
@@ -142,11 +143,11 @@ impl Entry {
     }
 
     fn is_about(&self, authority: &Authority) -> bool {
-        self.authorities.contains(authority) || self.authorities.contains(&Authority::Anybody)
+        self.authorities.contains(authority) || self.authorities.contains(&Authority::Any)
     }
 }
 
-/// The value behind a keyword; before it stands who defines it, which does not matter.
+/// The value of a keyword. The defining authority between them is ignored.
 fn argument(words: &mut impl Iterator<Item = Vec<u8>>, keyword: &[u8]) -> Result<Vec<u8>, String> {
     let value = words.next().and_then(|_| words.next());
     value.ok_or_else(|| {
@@ -155,7 +156,7 @@ fn argument(words: &mut impl Iterator<Item = Vec<u8>>, keyword: &[u8]) -> Result
     })
 }
 
-/// What is between white space; `'...'` is one word.
+/// Splits at white space. `'...'` is one word.
 fn words(content: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let mut words = Vec::new();
     let mut rest = content.trim_ascii_start();
@@ -178,7 +179,7 @@ fn words(content: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// The text between apostrophes, and where it ends. A backslash takes away an apostrophe's meaning.
+/// The text between apostrophes, and its end. A backslash escapes an apostrophe.
 fn quoted(text: &[u8]) -> Result<(Vec<u8>, usize), String> {
     let mut word = Vec::new();
     let mut at = 1;
@@ -220,7 +221,7 @@ fn patterns(value: &[u8]) -> Result<Vec<String>, String> {
     }
 }
 
-/// The last `*` stands for one or more characters.
+/// The last `*` matches one or more characters.
 fn matches(pattern: &str, subject: &str) -> bool {
     if pattern == subject {
         return true;
@@ -233,7 +234,7 @@ fn matches(pattern: &str, subject: &str) -> bool {
         && subject.as_bytes().ends_with(end.as_bytes())
 }
 
-/// The form in which names and patterns are compared: without regard to case and spelling.
+/// The normalized form of names and patterns, independent of case and spelling.
 fn compared(name: &str) -> String {
     one_line::spell(name).to_ascii_lowercase()
 }
@@ -318,7 +319,7 @@ mod tests {
 
     #[test]
     fn without_conditions_every_subject_is_allowed() {
-        assert!(policy("").allows(CA, "/CN=anybody"));
+        assert!(policy("").allows(CA, "/CN=any name"));
     }
 
     #[test]
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn syntax_errors_are_reported() {
         assert!(refused("access_id_CA X509").contains("access_id_CA"));
         assert!(refused("access_id_CA X509 '/CN=a").contains("apostrophe"));
         assert!(refused("access_id_CA X509 /CN=a").contains("pos_rights"));

@@ -18,7 +18,7 @@ pub(in crate::tls) enum RecordError {
 }
 
 impl RecordError {
-    /// What the peer is told.
+    /// The alert for the peer.
     pub(in crate::tls) fn alert(self) -> AlertDescription {
         match self {
             Self::Forged => AlertDescription::BadRecordMac,

@@ -17,12 +17,12 @@ pub(super) const TAG: usize = 16;
 /// tag.
 pub(in crate::tls) const MAX_OVERHEAD: usize = RECORD_HEADER + 8 + TAG;
 
-/// How a record looks.
+/// The layout of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// RFC 8446 5.2: the type is behind the content.
+    /// RFC 8446 5.2: the type follows the content.
     Tls13,
-    /// RFC 5288 3: a part of the nonce is in front of the content.
+    /// RFC 5288 3: a part of the nonce precedes the content.
     Tls12Gcm,
     /// RFC 7905 2.
     Tls12ChaCha,
@@ -43,8 +43,7 @@ impl Layout {
         }
     }
 
-    /// RFC 5246 6.2.3.3: what is authenticated besides the content of a record. TLS 1.3 takes the header
-    /// itself.
+    /// The additional authenticated data (RFC 5246 6.2.3.3). In TLS 1.3 it is the header.
     pub(super) fn additional_data(
         self,
         sequence: u64,
@@ -77,12 +76,12 @@ impl AsRef<[u8]> for AdditionalData {
 /// The keys of one direction.
 pub(super) struct Keys {
     pub(super) key: LessSafeKey,
-    /// The same as it was agreed on, for another program that takes it over.
+    /// The same key in bytes, for the kernel.
     secret: Secret,
     iv: Iv,
     pub(super) layout: Layout,
     pub(super) sequence: u64,
-    /// The kernel protects the records: here they are a header and the content.
+    /// The kernel protects the records. Here they consist of a header and the content.
     pub(super) is_released: bool,
 }
 
@@ -126,8 +125,8 @@ impl Keys {
         };
         let mut iv = iv_bytes(&self.iv);
         if self.layout == Layout::Tls12Gcm {
-            // RFC 5288 3: no nonce may come twice. Ours are made of the numbers of the few records that went before;
-            // who counts up from here never meets one of them.
+            // RFC 5288 3: a nonce must not be used twice. This engine has used those of the few records before. The kernel
+            // counts up from a value with another highest bit, so that it does not reach them.
             iv[4] ^= 0x80;
         }
         Some(RecordKeys {
@@ -142,8 +141,7 @@ impl Keys {
         })
     }
 
-    /// The number of the next record, and the nonce that goes with it (RFC 8446 5.3; rustls makes those
-    /// of TLS 1.2 in the same way).
+    /// The sequence number of the next record, and its nonce (RFC 8446 5.3; rustls derives those of TLS 1.2 in the same way).
     pub(super) fn next(&mut self) -> Result<(u64, [u8; 12]), RecordError> {
         let sequence = self.sequence;
         self.sequence = sequence.checked_add(1).ok_or(RecordError::Exhausted)?;
@@ -158,11 +156,11 @@ impl Keys {
 }
 
 fn iv_bytes(iv: &Iv) -> [u8; 12] {
-    // Number 0 changes nothing.
+    // XORing the sequence number 0 leaves the IV unchanged.
     rustls::crypto::cipher::Nonce::new(iv, 0).0
 }
 
-/// No record is longer than 18 KiB.
+/// The length field of a record. No record is longer than 18 KiB.
 pub(super) fn length_bytes(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes()
 }

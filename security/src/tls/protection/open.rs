@@ -11,16 +11,16 @@ use super::{ALERT, APPLICATION_DATA};
 use crate::tls::keys::{RecordKeys, TrafficKeys};
 use crate::tls::{MAX_FRAGMENT, RECORD_HEADER};
 
-/// Opens records.
+/// Opens the records of one direction.
 pub(in crate::tls) struct Opener(Keys);
 
-/// A record's parts, before it is opened.
+/// The parts of a sealed record.
 struct Sealed {
     nonce: [u8; 12],
     additional: AdditionalData,
-    /// Where the ciphertext and its tag are.
+    /// The position of the ciphertext and its tag.
     body: Range<usize>,
-    /// How long the ciphertext is.
+    /// The length of the ciphertext.
     content: usize,
 }
 
@@ -29,8 +29,8 @@ impl Opener {
         Keys::new(version, keys).map(Self)
     }
 
-    /// Opens one whole record. Appends its content to `plaintext`, and gives its type. After an error
-    /// `plaintext` is as before.
+    /// Opens one whole record. Appends its content to `plaintext`, and returns its type. After an error `plaintext` is
+    /// unchanged.
     pub(in crate::tls) fn open(
         &mut self,
         record: &[u8],
@@ -62,17 +62,17 @@ impl Opener {
         self.0.held()
     }
 
-    /// The number of the next record.
+    /// The sequence number of the next record.
     pub(in crate::tls) fn sequence(&self) -> u64 {
         self.0.sequence
     }
 
-    /// Takes bare records from here on, in place only.
+    /// Accepts unprotected records from now on, in place only.
     pub(in crate::tls) fn release(&mut self) {
         self.0.is_released = true;
     }
 
-    /// Opens one whole record where it is, and gives its type and the place of its content.
+    /// Opens one whole record in place, and returns its type and the position of its content.
     pub(in crate::tls) fn open_in_place(
         &mut self,
         record: &mut [u8],
@@ -97,7 +97,7 @@ impl Opener {
         Ok((kind, sealed.body.start..sealed.body.start + length))
     }
 
-    /// Takes a record apart, and its number from the count.
+    /// Parses a sealed record, and assigns the next sequence number to it.
     fn sealed(&mut self, record: &[u8]) -> Result<Sealed, RecordError> {
         let layout = self.0.layout;
         let (header, body) = record
@@ -112,14 +112,14 @@ impl Opener {
             .split_at_checked(layout.explicit_nonce())
             .ok_or(RecordError::Forged)?;
         let content = body.len().checked_sub(TAG).ok_or(RecordError::Forged)?;
-        // RFC 8446 5.2 counts the type, and padding. RFC 5246 6.2.3 allows more, for ciphers that pad.
+        // RFC 8446 5.2: the limit includes type and padding. RFC 5246 6.2.3 permits more only for ciphers with padding.
         if content > MAX_FRAGMENT + usize::from(layout == Layout::Tls13) {
             return Err(RecordError::TooLong);
         }
         let (sequence, mut nonce) = self.0.next()?;
         let salt = nonce.len() - explicit.len();
         if !explicit.is_empty() {
-            // RFC 5288 3: the peer chose this part, and the other is not mixed with its number.
+            // RFC 5288 3: the peer chooses the explicit part, and the implicit one does not depend on the sequence number.
             nonce = self.0.iv_bytes();
         }
         nonce[salt..].copy_from_slice(explicit);
@@ -131,7 +131,7 @@ impl Opener {
         })
     }
 
-    /// The type and the length of what is in an opened record. RFC 8446 5.4: zeros may follow the type.
+    /// The type and the length of the content of an opened record. RFC 8446 5.4: zeros may follow the type.
     fn content(&self, outer: u8, opened: &[u8]) -> Result<(u8, usize), RecordError> {
         if self.0.layout != Layout::Tls13 {
             return Ok((outer, opened.len()));

@@ -12,7 +12,7 @@ use crate::tls::keys::{RecordKeys, TrafficKeys};
 /// RFC 8446 5.5: AES-GCM may protect 2^24.5 full records with one key. Tests use a lower limit instead of sending 256 GiB.
 const AES_GCM_RECORDS: u64 = if cfg!(test) { 50 } else { 1 << 24 };
 
-/// Makes records.
+/// Seals the records of one direction.
 pub(in crate::tls) struct Sealer(Keys);
 
 impl Sealer {
@@ -25,22 +25,22 @@ impl Sealer {
         self.0.held()
     }
 
-    /// Makes bare records from here on.
+    /// Makes unprotected records from now on.
     pub(in crate::tls) fn release(&mut self) {
         self.0.is_released = true;
     }
 
-    /// Counts records that the kernel made with the keys.
+    /// Counts records that the kernel has sealed with the keys.
     pub(in crate::tls) fn note_sealed(&mut self, records: u64) {
         self.0.sequence = self.0.sequence.saturating_add(records);
     }
 
-    /// The number of the next record.
+    /// The sequence number of the next record.
     pub(in crate::tls) fn sequence(&self) -> u64 {
         self.0.sequence
     }
 
-    /// How long a record is.
+    /// The length of a record with this length of content.
     pub(in crate::tls) fn record_length(&self, content: usize) -> usize {
         if self.0.is_released {
             return RECORD_HEADER + content;
@@ -49,8 +49,7 @@ impl Sealer {
         RECORD_HEADER + layout.explicit_nonce() + content + layout.trailer()
     }
 
-    /// Whether TLS wants other keys before the next record. TLS 1.2 has no way to change them, and
-    /// RFC 5246 no limit.
+    /// Whether the limit of the key is reached. TLS 1.2 has no key updates, and RFC 5246 defines no limit.
     pub(in crate::tls) fn wants_update(&self) -> bool {
         self.0.layout == Layout::Tls13
             && *self.0.key.algorithm() != CHACHA20_POLY1305
@@ -66,7 +65,7 @@ impl Sealer {
         record: &mut [u8],
     ) -> Result<(), RecordError> {
         if self.0.is_released {
-            return fill_bare(kind, content, record);
+            return fill_unprotected(kind, content, record);
         }
         let layout = self.0.layout;
         let (sequence, nonce) = self.0.next()?;
@@ -99,7 +98,7 @@ impl Sealer {
     }
 }
 
-fn fill_bare(kind: u8, content: &[u8], record: &mut [u8]) -> Result<(), RecordError> {
+fn fill_unprotected(kind: u8, content: &[u8], record: &mut [u8]) -> Result<(), RecordError> {
     let (header, body) = record
         .split_first_chunk_mut::<RECORD_HEADER>()
         .ok_or(RecordError::TooLong)?;

@@ -1,4 +1,4 @@
-//! A server's side that goes from process to process while its client speaks.
+//! A server's side that is handed over between processes while its client sends.
 
 use super::*;
 use crate::tls::{ConnectionKeys, HandedConnection, TlsAcceptance};
@@ -11,8 +11,8 @@ fn moved(connection: HandedConnection) -> HandedConnection {
     HandedConnection::new(keys).expect("sound keys")
 }
 
-/// A client, and the server's side after the handshake. The client's last message arrives with `message` behind it, in
-/// pieces of this length; what the server's side has not looked at is left.
+/// A client, and the server's side after the handshake. `message` directly follows the client's last handshake message, in
+/// pieces of this length; the bytes that the server's side has not processed are returned.
 fn accepted(
     fixture: &Fixture,
     versions: TlsVersions,
@@ -36,7 +36,7 @@ fn accepted(
     }
     let mut rest = Vec::new();
     if client.is_handshaking() {
-        // TLS 1.2: the server speaks last.
+        // TLS 1.2: the server sends the last handshake message.
         assert_eq!(output(&mut client, &answer).expect("sound"), []);
         rest = wrapped(&mut client, message);
     }
@@ -66,7 +66,7 @@ fn a_connection_goes_on_in_another_process_at_any_byte_and_with_changed_keys() {
     for versions in VERSIONS {
         let (mut client, mut connection, rest) = accepted(&fixture, versions, b"", 1000);
         assert_eq!(rest, []);
-        // Our engine changes its keys every 50 records.
+        // In tests the engine updates its keys every 50 records.
         for number in 0..120_usize {
             let message = format!("command {number}");
             let records = wrapped(&mut client, message.as_bytes());

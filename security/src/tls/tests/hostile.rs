@@ -1,4 +1,4 @@
-//! Peers that are not who they should be, and bytes that are not what was sent.
+//! Untrusted peers, and modified bytes.
 
 use std::rc::Rc;
 
@@ -88,7 +88,7 @@ fn who_presents_no_certificate_is_refused() {
     assert!(error.contains("certificate"), "{error}");
 }
 
-/// The tokens of a handshake, and records with data behind it, by who sent them.
+/// The tokens of a handshake, followed by records with data, by sender.
 fn recorded(fixture: &Fixture, versions: TlsVersions) -> Vec<(usize, Vec<u8>)> {
     let mut engines = engines(fixture, versions);
     let mut tokens = Vec::new();
@@ -135,8 +135,8 @@ proptest! {
             }
             token = answer;
         }
-        // A changed length may make a side wait; what it must not do is to be done on both sides. The
-        // version of a record does not count (RFC 8446 5.1), and is no part of the transcript.
+        // A changed length may make a side wait, but the handshake must not complete on both sides. The version of a record is
+        // ignored (RFC 8446 5.1) and not part of the transcript.
         let both_done = engines.iter().all(|engine| !engine.is_handshaking());
         if both_done && !failed {
             let [one, other] = &mut engines;
@@ -160,7 +160,7 @@ proptest! {
         records[position] ^= 1 << bit;
         let (mut output, mut plaintext) = (Vec::new(), Vec::new());
         match other.advance(&records, &mut output, &mut plaintext) {
-            // A record that became longer is waited for.
+            // The rest of a record that became longer is waited for.
             Ok(()) => prop_assert!(plaintext.len() < message.len()),
             Err(_) => prop_assert!(!output.is_empty(), "an alert"),
         }
@@ -180,7 +180,7 @@ proptest! {
     }
 }
 
-/// The same for all cases of a test.
+/// The settings of all cases of a test.
 fn fixture() -> Rc<Fixture> {
     thread_local! {
         static FIXTURE: Rc<Fixture> = Rc::new(Fixture::new());
@@ -199,7 +199,7 @@ fn a_handshake_that_is_cut_waits_and_says_nothing() {
         assert!(acceptor.is_handshaking() && acceptor.peer().is_none());
     }
     for (_, token) in recorded(&fixture, TlsVersions::Only13) {
-        // Replayed to another server, none of it makes a connection.
+        // Replaying it to another server does not establish a connection.
         let [_, mut acceptor] = engines(&fixture, TlsVersions::Only13);
         let _ = acceptor.advance(&token, &mut Vec::new(), &mut Vec::new());
         assert!(acceptor.peer().is_none());

@@ -1,14 +1,14 @@
-//! Keys that change while data goes on.
+//! Key updates during data transfer.
 
 use std::io::{Read, Write};
 
 use super::*;
 
-/// A server by rustls alone: another implementation of records, and of key updates.
+/// A server that uses only rustls: another implementation of records and key updates.
 struct Rustls(rustls::ServerConnection);
 
 impl Rustls {
-    /// With an engine that is connected to it.
+    /// The server, and an engine that is connected to it.
     fn established(fixture: &Fixture, versions: TlsVersions) -> (Self, TlsEngine) {
         let (user, host) = fixture.pair(versions);
         let (config, _) = config::server(&host, Records::Bulk).expect("sound settings");

@@ -18,7 +18,7 @@ fn engines(fixture: &Fixture, versions: TlsVersions) -> [TlsEngine; 2] {
     ]
 }
 
-/// What an engine has to send after some input.
+/// The output of an engine for some input.
 fn output(engine: &mut TlsEngine, input: &[u8]) -> Result<Vec<u8>, TlsError> {
     let (mut output, mut plaintext) = (Vec::new(), Vec::new());
     engine.advance(input, &mut output, &mut plaintext)?;
@@ -43,7 +43,7 @@ fn wrapped(engine: &mut TlsEngine, message: &[u8]) -> Vec<u8> {
     records
 }
 
-/// What an engine understands of records, and what it answers.
+/// The data that an engine receives in records, and its output.
 fn understood(engine: &mut TlsEngine, records: &[u8]) -> Result<(Vec<u8>, Vec<u8>), TlsError> {
     let (mut output, mut plaintext) = (Vec::new(), Vec::new());
     engine.advance(records, &mut output, &mut plaintext)?;
@@ -71,7 +71,7 @@ fn data_goes_both_ways_in_full_records() {
                 let mut engines = engines.map(Some);
                 let (from, to) = (engines[from].take(), engines[to].take());
                 let records = wrapped(from.expect("another"), &message);
-                // Keys change now and then.
+                // Some records follow a key update.
                 let most = (message.len().div_ceil(MAX_FRAGMENT) + 2) * 29;
                 assert!(records.len() <= message.len() + most, "records are full");
                 let outcome = understood(to.expect("another"), &records).expect("sound");
@@ -89,7 +89,7 @@ fn our_ends_agree_on_the_cheaper_cipher_and_others_on_what_they_like_best() {
         let description = connector.description();
         assert!(description.contains("AES_128_GCM"), "{description}");
 
-        // A client with the order of OpenSSL.
+        // A client with the preferences of OpenSSL.
         let (user, host) = fixture.pair(versions);
         let mut client = Connection::connector(&user).expect("sound settings");
         let mut acceptor = TlsEngine::acceptor(&host).expect("sound settings");
@@ -216,7 +216,7 @@ fn data_may_follow_the_handshake_at_once() {
     for versions in VERSIONS {
         let [mut connector, mut acceptor] = engines(&fixture, versions);
         let mut token = Vec::new();
-        // The end that completes the handshake sends data and the end of the stream right after it.
+        // The side that completes the handshake sends data and a close_notify directly after it.
         let (mut last, mut first) = loop {
             let hello = output(&mut connector, &token).expect("sound");
             if !connector.is_handshaking() {

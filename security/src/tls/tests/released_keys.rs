@@ -1,13 +1,13 @@
-//! Engines whose records the kernel protects.
+//! Engines whose keys are released to the kernel.
 
 use super::*;
 use crate::tls::{Direction, RecordKeys, RecordVersion};
 
-/// Bare records: a close_notify, and an update of keys that asks for none.
+/// Unprotected records: a close_notify, and a KeyUpdate that does not request another.
 const CLOSE_NOTIFY: [u8; 7] = [21, 3, 3, 0, 2, 1, 0];
 const KEY_UPDATE: [u8; 10] = [22, 3, 3, 0, 5, 24, 0, 0, 1, 0];
 
-/// What two ends have to agree on.
+/// The values on which both ends must agree.
 fn shared(keys: Option<RecordKeys<'_>>) -> (RecordVersion, Vec<u8>, [u8; 4], u64) {
     let keys = keys.expect("they were not released");
     let salt = *keys.iv.first_chunk().expect("it is longer");
@@ -27,7 +27,7 @@ fn both_ends_give_away_the_same_keys_and_speak_in_bare_records_then() {
         connector.release_keys(Direction::Sending);
         acceptor.release_keys(Direction::Receiving);
         assert!(connector.keys(Direction::Sending).is_none());
-        // The other direction goes on as before.
+        // The other direction is not affected.
         let records = wrapped(&mut acceptor, b"sealed");
         assert_eq!(understood(&mut connector, &records).unwrap().0, b"sealed");
         let mut output = Vec::new();
@@ -45,7 +45,7 @@ fn an_explicit_nonce_is_given_away_far_from_those_that_were_used() {
     let [mut connector, _] = established(&fixture, TlsVersions::Only12);
     let used = wrapped(&mut connector, b"x");
     let next = connector.keys(Direction::Sending).expect("keys").iv;
-    // RFC 5288 3: the eight bytes behind the header.
+    // RFC 5288 3: the eight bytes after the header.
     assert_eq!(used[5] ^ next[4], 0x80);
     assert_eq!(used[6..12], next[5..11]);
 }

@@ -11,17 +11,17 @@ use crate::tls::protection::{ALERT, HANDSHAKE, Opener, RecordError, Sealer};
 /// The header of a handshake message: type and length.
 const MESSAGE_HEADER: usize = 4;
 
-/// Handshake messages that may come after the handshake (RFC 8446 4.6).
+/// The types of handshake messages that may follow the handshake (RFC 8446 4.6).
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// RFC 8446 4.6.3: it asks for no answer.
+/// A KeyUpdate message that does not request one of the peer (RFC 8446 4.6.3).
 pub(super) const KEY_UPDATE_NOT_REQUESTED: [u8; KEY_UPDATE_MESSAGE] = [KEY_UPDATE, 0, 0, 1, 0];
 
-/// The longest such message: OpenSSL puts the client's chain into its tickets.
+/// The maximum length of such a message. Tickets of OpenSSL contain the client's chain.
 pub(super) const MAX_MESSAGE: usize = 1 << 16;
 
-/// How many alerts and handshake messages may come without data between them.
+/// The maximum number of consecutive alerts and handshake messages without data between them.
 const MAX_CONTROL_RECORDS: u32 = 32;
 
 impl Traffic {
@@ -96,10 +96,10 @@ impl Traffic {
                 break;
             };
             match kind {
-                // We never resume.
+                // Ignored, because sessions are not resumed.
                 NEW_SESSION_TICKET if matches!(self.keys, KeySchedule::Connector(_)) => {}
                 KEY_UPDATE => {
-                    // RFC 8446 5.1: keys change where a record ends.
+                    // RFC 8446 5.1: a key update ends its record.
                     let request = match body {
                         [request @ 0..=1] if rest.len() == 1 => *request,
                         _ => {
@@ -122,7 +122,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Tells the peer that the next record has other keys, and changes them.
+    /// Appends a KeyUpdate message, and updates the sending keys.
     pub(super) fn update_keys(&mut self, output: &mut Vec<u8>) -> Result<(), Failure> {
         self.append(HANDSHAKE, &KEY_UPDATE_NOT_REQUESTED, output)?;
         self.change_keys()

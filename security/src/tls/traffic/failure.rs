@@ -4,7 +4,7 @@ use rustls::AlertDescription;
 
 use crate::tls::protection::RecordError;
 
-/// A failure, and what the peer is told of it.
+/// A failure, and the alert that is sent for it, if any.
 pub(super) struct Failure {
     pub(super) alert: Option<AlertDescription>,
     pub(super) reason: String,

@@ -23,9 +23,9 @@ pub(super) struct Traffic {
     keys: KeySchedule,
     sealer: Sealer,
     opener: Opener,
-    /// A record that is not whole yet.
+    /// An incomplete record.
     partial: Vec<u8>,
-    /// A handshake message that is not whole yet.
+    /// An incomplete handshake message.
     message: Vec<u8>,
     control_records: u32,
     is_closed_by_peer: bool,
@@ -38,7 +38,7 @@ impl Traffic {
         Self::with_keys(keys, of_rustls(secrets.tx)?, of_rustls(secrets.rx)?)
     }
 
-    /// A connection whose handshake another process made.
+    /// A connection whose handshake another process has performed.
     pub(super) fn handed_over(mut keys: ConnectionKeys) -> Result<Self, TlsError> {
         let (sending, receiving) = keys.current();
         let Partial {
@@ -48,7 +48,9 @@ impl Traffic {
         } = std::mem::take(&mut keys.partial);
         let whole = whole_length(&record).map_err(|error| TlsError::protocol(error.to_string()))?;
         if whole.is_some_and(|whole| record.len() >= whole) || message.len() > MAX_MESSAGE {
-            return Err(TlsError::protocol("what was handed over is no part"));
+            return Err(TlsError::protocol(
+                "the partial record or message that was handed over is too long",
+            ));
         }
         Ok(Self {
             partial: record,
@@ -58,11 +60,11 @@ impl Traffic {
         })
     }
 
-    /// The keys as they are now, for another process.
+    /// The present keys, for another process.
     ///
     /// # Errors
     ///
-    /// When this side made the handshake itself, or has said that it is done.
+    /// When this engine has performed the handshake itself, or has sent a close_notify.
     pub(super) fn hand_over(self) -> Result<ConnectionKeys, TlsError> {
         let KeySchedule::HandedOver(keys) = self.keys else {
             return Err(TlsError::protocol("the keys are those of the handshake"));
@@ -231,7 +233,7 @@ impl Traffic {
             .map_err(|failure| TlsError::Protocol(failure.reason))
     }
 
-    /// Puts records behind each other, as long as they may be.
+    /// Writes consecutive records of maximum length, with key updates between them when the limit of a key is reached.
     fn fill(&mut self, plaintext: &[u8], records: &mut [u8]) -> Result<usize, Failure> {
         let mut filled = 0;
         for content in plaintext.chunks(MAX_FRAGMENT) {
@@ -256,7 +258,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Puts a record at the start of `records`: how long it is.
+    /// Writes a record at the start of `records`, and returns its length.
     fn put(&mut self, kind: u8, content: &[u8], records: &mut [u8]) -> Result<usize, RecordError> {
         let length = self.sealer.record_length(content.len());
         let record = records.get_mut(..length).ok_or(RecordError::NoRoom)?;
@@ -284,7 +286,7 @@ impl Traffic {
             _ => FATAL,
         };
         let start = output.len();
-        // Without keys left there is nothing that could be said.
+        // Fails only if the sequence numbers are exhausted: then no alert can be sent.
         if self.append(ALERT, &[level, alert.into()], output).is_err() {
             output.truncate(start);
         }
@@ -298,10 +300,10 @@ impl fmt::Debug for Traffic {
 }
 
 fn unknown_suite() -> TlsError {
-    TlsError::protocol("the cipher suite is none that we know")
+    TlsError::protocol("the cipher suite is not supported")
 }
 
-/// The length of the record that begins here, if that can be seen.
+/// The length of the record at the start of `bytes`; `None` if its header is incomplete.
 fn whole_length(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
     match record_length(bytes) {
         Some(length) if length > MAX_RECORD => Err(RecordError::TooLong),

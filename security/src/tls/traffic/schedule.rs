@@ -11,11 +11,11 @@ use crate::tls::handover::ConnectionKeys;
 use crate::tls::keys::TrafficKeys;
 use crate::tls::protection::RecordError;
 
-/// Makes the next keys of a connection.
+/// The source of the next keys of a connection.
 pub(in crate::tls) enum KeySchedule {
     Connector(KernelConnection<ClientConnectionData>),
     Acceptor(KernelConnection<ServerConnectionData>),
-    /// Another process made the handshake, and handed the keys over.
+    /// Another process has performed the handshake and handed the keys over.
     HandedOver(Box<ConnectionKeys>),
 }
 

@@ -188,7 +188,7 @@ fn a_proxy_with_a_policy_of_its_own_is_refused() {
 }
 
 #[test]
-fn a_proxy_must_be_told_by_everybody() {
+fn a_proxy_must_have_a_critical_extension() {
     let world = World::new();
     let proxy = world
         .pki

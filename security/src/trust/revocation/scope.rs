@@ -1,4 +1,4 @@
-//! Which certificates of its issuer a list is about (RFC 5280 5.2.5 and 6.3.3).
+//! The scope of a revocation list: which certificates of its issuer it covers (RFC 5280 5.2.5 and 6.3.3).
 
 use der::Tag;
 use der::asn1::ObjectIdentifier;
@@ -9,12 +9,11 @@ use crate::certificate::Certificate;
 
 const DISTRIBUTION_POINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.31");
 
-/// Which certificates a list is about. Without an issuingDistributionPoint: all of its issuer.
+/// The certificates that a list covers. Without an issuingDistributionPoint: all of its issuer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scope {
     holders: Holders,
-    /// The names (DER) of the distribution point; a certificate must have one of them. Empty is any
-    /// certificate.
+    /// The names (DER) of the distribution point. A certificate must have one of them; empty covers all certificates.
     points: Vec<Vec<u8>>,
 }
 
@@ -27,8 +26,8 @@ enum Holders {
 }
 
 impl Scope {
-    /// Reads an issuingDistributionPoint. The inner error says why lists of this kind cannot be used, in
-    /// words that follow "the revocation list".
+    /// Parses an issuingDistributionPoint. The inner error is why lists of this kind are unusable: a phrase to follow "the
+    /// revocation list".
     pub(super) fn parse(content: &[u8]) -> der::Result<Result<Self, &'static str>> {
         let mut scope = Self::default();
         let mut unusable = None;
@@ -36,7 +35,7 @@ impl Scope {
         let mut fields = Elements::only(content, Tag::Sequence)?.children();
         while !fields.is_empty() {
             let field = fields.next()?;
-            // In their order, each once.
+            // In order, each at most once.
             let number = (next_number..=5)
                 .find(|number| field.is_context(*number))
                 .ok_or_else(|| field.tag().value_error())?;
@@ -79,13 +78,13 @@ impl Scope {
         let Some(extension) = certificate.find_extension(&DISTRIBUTION_POINTS) else {
             return false;
         };
-        // Points that cannot be read are none of this list.
+        // Malformed distribution points match no list.
         let points = points_of(extension).unwrap_or_default();
         points.iter().any(|point| self.points.contains(point))
     }
 }
 
-/// The names in the distribution points of a certificate (RFC 5280 4.2.1.13) whose lists its issuer makes.
+/// The names in the distribution points of a certificate (RFC 5280 4.2.1.13), without those of indirect lists.
 fn points_of(extension: &[u8]) -> der::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     let mut points = Elements::only(extension, Tag::Sequence)?.children();
@@ -102,7 +101,7 @@ fn points_of(extension: &[u8]) -> der::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// The names (DER) of a DistributionPointName; `None` if it is not a full one.
+/// The names (DER) of a DistributionPointName; `None` if it is not a full name.
 fn full_name(tagged: &Element<'_>) -> der::Result<Option<Vec<Vec<u8>>>> {
     let mut choice = tagged.children();
     let name = choice.next()?;
@@ -115,7 +114,7 @@ fn full_name(tagged: &Element<'_>) -> der::Result<Option<Vec<Vec<u8>>>> {
     while !elements.is_empty() {
         names.push(elements.next()?.encoding().to_vec());
     }
-    // An empty one would stand for every point.
+    // An empty list of names would cover all certificates.
     match names.is_empty() {
         true => Err(name.tag().value_error().into()),
         false => Ok(Some(names)),
