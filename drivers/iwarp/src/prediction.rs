@@ -20,9 +20,9 @@ pub(crate) const MAX_GUESSES: usize = 15;
 #[derive(Debug, Default)]
 pub(crate) struct Predictor {
     /// The last complete message.
-    known: Cut,
+    last_cut: Cut,
     /// The present message, as far as its segments have begun.
-    coming: Cut,
+    present: Cut,
 }
 
 /// How a message is cut.
@@ -63,31 +63,35 @@ pub(crate) struct Guess {
 impl Predictor {
     /// A tagged segment has begun.
     pub(crate) fn note(&mut self, payload: usize, last: bool) {
-        let coming = &mut self.coming;
-        if coming.segments == 0 {
-            coming.payload = Some(payload);
+        let present = &mut self.present;
+        if present.segments == 0 {
+            present.payload = Some(payload);
         }
-        coming.segments += 1;
+        present.segments += 1;
         if last {
-            coming.last_payload = payload;
-            self.known = std::mem::take(coming);
-        } else if coming.payload != Some(payload) {
-            coming.payload = None;
+            present.last_payload = payload;
+            self.last_cut = std::mem::take(present);
+        } else if present.payload != Some(payload) {
+            present.payload = None;
         }
     }
 
     /// The segments that probably follow the last one noted, with at most `most` bytes of payload
     /// in all.
     pub(crate) fn guesses(&self, mut begun: Begun, most: usize) -> Vec<Guess> {
-        let usual = match (self.coming.payload, self.known.payload) {
-            (Some(coming), Some(known)) if coming == known => known,
+        let usual = match (self.present.payload, self.last_cut.payload) {
+            (Some(present), Some(last)) if present == last => last,
             _ => return Vec::new(),
         };
         let mut guesses = Vec::with_capacity(MAX_GUESSES);
         let mut left = most;
-        for number in self.coming.segments + 1..=self.known.segments {
-            let last = number == self.known.segments;
-            let payload = if last { self.known.last_payload } else { usual };
+        for number in self.present.segments + 1..=self.last_cut.segments {
+            let last = number == self.last_cut.segments;
+            let payload = if last {
+                self.last_cut.last_payload
+            } else {
+                usual
+            };
             if guesses.len() == MAX_GUESSES || payload > begun.spare.min(left) {
                 break;
             }

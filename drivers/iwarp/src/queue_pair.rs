@@ -31,7 +31,7 @@ pub(crate) struct Depths {
 pub(crate) struct QueuePair {
     /// `None` when it is lost.
     socket: Option<OwnedFd>,
-    /// Nothing more is sent, and what arrives is discarded.
+    /// This end has ended: it does not send, and discards arriving data.
     has_ended: bool,
     transmit: Transmit,
     receive: Receive,
@@ -40,7 +40,7 @@ pub(crate) struct QueuePair {
     pending: usize,
     /// Responses to the peer's READs that were not sent completely.
     responses: usize,
-    /// Something was posted since the last poll.
+    /// A request was posted since the last poll.
     has_posts: bool,
 }
 
@@ -266,7 +266,7 @@ impl QueuePair {
         });
     }
 
-    /// Stops sending, and discards what still arrives.
+    /// Stops sending, and discards data that still arrives.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
         if let Some(socket) = &self.socket {

@@ -2,7 +2,7 @@
 //!
 //! After key, bounds and rights were checked, the payload of a tagged segment is received straight
 //! into the memory that it names, together with those that probably follow ([`Predictor`]). With
-//! checksums it goes through the staging buffer: nothing may be placed before it was verified (RFC
+//! checksums it goes through the staging buffer: no byte may be placed before it was verified (RFC
 //! 5044 4.4).
 
 mod direct;
@@ -24,8 +24,8 @@ use crate::regions::{AccessError, Regions};
 use crate::request::{Access, Remote};
 use crate::segment::{Header, Queue, ReadRequest, SegmentError, TAGGED_BYTES, Tagged};
 
-/// The longest message that does not come from an engine: a TERMINATE with the headers of an
-/// offending READ (RFC 5040 4.8) has 52 bytes.
+/// The longest control message: a TERMINATE with the headers of an offending READ (RFC 5040 4.8) has
+/// 52 bytes.
 const MAX_CONTROL_BYTES: usize = 64;
 
 /// Payloads of at least this size are received straight into their place; smaller ones share a
@@ -44,14 +44,14 @@ pub(crate) struct Receive {
     expects_large: bool,
     /// The number of the next message of each queue.
     next_message: [u32; 3],
-    /// The longest message of the peer's engine.
+    /// The longest SEND of the peer.
     message_bytes: usize,
     /// For each queue, the first segments of an incomplete message: adapters cut messages at packet
     /// boundaries.
     begun: [Vec<u8>; 3],
 }
 
-/// The result of looking at received bytes.
+/// The next step after parsing the staged bytes.
 enum Step {
     Event(Incoming),
     /// A segment was used up, or its payload must be received.
@@ -259,8 +259,8 @@ impl Receive {
         }
     }
 
-    /// Receives until `wanted` bytes are staged or the socket is empty; `false` if there is
-    /// nothing.
+    /// Reads from the socket once, if fewer than `wanted` bytes are staged; `false` if it is empty or was
+    /// read often enough.
     fn fill(&mut self, wanted: usize, socket: BorrowedFd<'_>) -> Result<bool, ReceiveError> {
         if wanted == 0 {
             return Ok(false);
@@ -273,7 +273,7 @@ impl Receive {
         };
         match self.staging.fill(limit, socket).map_err(io::Error::from)? {
             Filled::Some => Ok(true),
-            Filled::Nothing => Ok(false),
+            Filled::Empty => Ok(false),
             Filled::Ended if self.staging.staged().is_empty() && self.direct.is_none() => {
                 Err(ReceiveError::Ended)
             }

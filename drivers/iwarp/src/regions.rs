@@ -23,7 +23,7 @@ struct Registered {
     key: u32,
 }
 
-/// Why a peer's access is refused.
+/// Why an access of the peer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AccessError {
     #[error("no memory has the key {0:#x}")]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_gets_what_it_may_have_and_no_byte_more() {
+    fn a_peer_reaches_only_bytes_of_a_region_with_the_right_key_and_access() {
         let memory = buffer();
         let mut regions = Regions::default();
         let region = regions.add(Arc::clone(&memory), Access::RemoteWrite);
@@ -219,7 +219,7 @@ mod tests {
     /// Every place and length near the ends of small memories, of the address space and of the
     /// longest lengths, compared with arithmetic that cannot overflow.
     #[test]
-    fn a_span_lies_within_its_memory_whatever_is_asked_for() {
+    fn a_span_lies_within_its_memory_for_any_request() {
         const NEAR: u64 = 20;
         let ends = || (0..NEAR).chain(u64::MAX - NEAR..=u64::MAX);
         let lengths = || ends().map(|length| usize::try_from(length).unwrap());

@@ -75,7 +75,7 @@ pub(crate) enum Header {
     },
 }
 
-/// What a tagged segment belongs to.
+/// The operation of a tagged segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tagged {
     Write,
@@ -89,11 +89,9 @@ pub(crate) enum SegmentError {
     TooShort(usize),
     #[error("a segment of another version of DDP or RDMAP")]
     Version,
-    #[error(
-        "a segment with the operation {opcode} on queue {queue}, which is none that is supported"
-    )]
+    #[error("a segment with the unsupported operation {opcode} on queue {queue}")]
     Operation { opcode: u8, queue: u32 },
-    #[error("a tagged segment with the operation {0}, which is none that is supported")]
+    #[error("a tagged segment with the unsupported operation {0}")]
     TaggedOperation(u8),
     #[error("a READ request of {0} bytes; it has {READ_REQUEST_BYTES}")]
     ReadRequest(usize),
@@ -263,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_what_the_standard_says() {
+    fn headers_follow_the_standard() {
         let write = Header::Tagged {
             kind: Tagged::Write,
             last: true,
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_named() {
+    fn unsupported_segments_are_named() {
         assert_eq!(Header::decode(b"\xc1"), Err(SegmentError::TooShort(1)));
         assert_eq!(
             Header::decode(b"\xc1\x40\0"),

@@ -1,4 +1,4 @@
-//! Segments of a peer that knows the keys of our memory.
+//! Segments of a peer that has the keys of this end's memory.
 
 #![no_main]
 

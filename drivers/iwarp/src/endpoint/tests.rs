@@ -131,7 +131,7 @@ fn run(peers: &mut [Peer; 2], is_done: impl Fn(&[Peer; 2]) -> bool) {
         assert_ne!(
             poll(&mut descriptors, Some(&limit)).unwrap(),
             0,
-            "nothing happens"
+            "no progress in 30 s"
         );
     }
 }
@@ -187,7 +187,7 @@ fn a_message_comes_after_the_writes_before_it() {
 }
 
 #[test]
-fn a_read_brings_what_is_there() {
+fn a_read_copies_the_content() {
     for (checksum, revision) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
         let mut peers = pair(1, &offer(checksum, revision, 9000));
         let depth = peers[0].endpoint.limits().reads;
@@ -213,7 +213,7 @@ fn a_read_brings_what_is_there() {
 }
 
 #[test]
-fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
+fn a_forbidden_access_ends_the_connection_and_is_named() {
     let offer = offer(false, 2, 60_000);
     let write = |peers: &[Peer; 2], to| Request::Write {
         region: peers[0].regions[LOCAL].id,
@@ -272,7 +272,7 @@ fn what_a_peer_may_not_do_ends_the_connection_and_is_named() {
 }
 
 #[test]
-fn an_end_of_the_connection_is_told() {
+fn the_end_of_the_connection_is_reported() {
     let mut peers = pair(1, &offer(false, 2, 60_000));
     let [_, other] = &mut peers;
     other.endpoint.queue_pairs[0] = QueuePair::new(
@@ -308,7 +308,7 @@ fn a_message_takes_memory_along() {
 }
 
 #[test]
-fn what_was_sent_arrives_after_the_end() {
+fn sent_data_arrives_after_the_end() {
     let mut peers = pair(1, &offer(false, 2, 60_000));
     let [one, other] = &mut peers;
     let socket = one.endpoint.queue_pairs[0].socket().unwrap();
@@ -358,7 +358,7 @@ proptest! {
 
     /// WRITEs of any place and length, in segments of any size, on several queue pairs.
     #[test]
-    fn writes_go_where_they_say(
+    fn writes_reach_their_destination(
         checksum in any::<bool>(),
         segment_bytes in prop_oneof![1..200_usize, 1000..65_000_usize],
         writes in proptest::collection::vec((0..4_usize, 0..20_000_usize), 1..20),
@@ -391,7 +391,7 @@ proptest! {
     /// WRITEs one after the other, of equal or different lengths, with free memory behind them.
     /// Right and wrong predictions stay within the free memory.
     #[test]
-    fn writes_that_are_guessed_go_where_they_say(
+    fn predicted_writes_reach_their_destination(
         segment_bytes in 8192..65_000_usize,
         usual in 1..200_000_usize,
         lengths in proptest::collection::vec(prop_oneof![3 => Just(None), 1 => (0..200_000_usize).prop_map(Some)], 1..12),

@@ -1,4 +1,4 @@
-//! Segments over an iWARP connection: a peer that knows the keys tries forbidden accesses.
+//! Segments over an iWARP connection: a peer with the right keys tries forbidden accesses.
 
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;

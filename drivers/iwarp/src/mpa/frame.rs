@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_what_the_standard_says() {
+    fn a_request_follows_the_standard() {
         let frame = Frame {
             kind: FrameKind::Request,
             revision: 2,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_named() {
+    fn unsupported_frames_are_named() {
         let decode = |head: &[u8; 20]| Frame::decode(FrameKind::Reply, head, &[]);
         assert_eq!(
             decode(b"MPA ID Req Frame\0\x01\0\0"),

@@ -99,7 +99,7 @@ impl Direct {
         Ok(Progress::Complete(self.event()))
     }
 
-    /// What to report when it is complete.
+    /// The event to report when it is complete.
     fn event(&self) -> Incoming {
         match self.begun.kind {
             // The rest of the last segment is empty, and all segments are contiguous.
@@ -113,9 +113,8 @@ impl Direct {
         }
     }
 
-    /// Receives the rest of a segment and the predicted ones, and continues with the last segment
-    /// of which something has arrived. What arrives after that is staged. Returns the count of
-    /// bytes.
+    /// Receives the rest of a segment and the predicted ones, and continues with the last segment that
+    /// has begun to arrive. Bytes after that are staged. Returns the count of bytes.
     fn receive_ahead(
         &mut self,
         socket: BorrowedFd<'_>,

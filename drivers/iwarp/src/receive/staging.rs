@@ -27,7 +27,7 @@ pub(super) enum Filled {
     /// Bytes were staged, or the call was interrupted.
     Some,
     /// The socket is empty for now, or was read often enough.
-    Nothing,
+    Empty,
     /// The peer has closed the connection.
     Ended,
 }
@@ -71,8 +71,8 @@ impl Staging {
         &mut self.bytes[start..self.end]
     }
 
-    /// Counts a call that receives elsewhere while no byte is staged; `false` if it would find
-    /// nothing or there were enough.
+    /// Counts a call that receives elsewhere while no byte is staged; `false` if the socket is empty or
+    /// was read often enough.
     pub(super) fn may_call(&mut self) -> bool {
         if self.calls == 0 || self.is_drained {
             return false;
@@ -90,7 +90,7 @@ impl Staging {
     /// Receives behind the staged bytes, up to `limit` staged bytes in all.
     pub(super) fn fill(&mut self, limit: usize, socket: BorrowedFd<'_>) -> Result<Filled, Errno> {
         if self.is_drained || self.calls == 0 {
-            return Ok(Filled::Nothing);
+            return Ok(Filled::Empty);
         }
         self.calls -= 1;
         self.bytes.copy_within(self.start..self.end, 0);
@@ -104,7 +104,7 @@ impl Staging {
                 Ok(Filled::Some)
             }
             Err(Errno::INTR) => Ok(Filled::Some),
-            Err(Errno::AGAIN) => Ok(Filled::Nothing),
+            Err(Errno::AGAIN) => Ok(Filled::Empty),
             Err(errno) => Err(errno),
         }
     }

@@ -34,7 +34,7 @@ fn a_message_that_is_cut_like_the_one_before_takes_two_calls() {
 }
 
 #[test]
-fn nobody_looks_for_more_than_there_was() {
+fn an_empty_socket_is_not_read_again() {
     let mut ends = Ends::new();
     let messages = [ends.message(), ends.message()];
     assert_eq!(ends.calls_for(&messages[0]), (true, 1));
@@ -87,7 +87,7 @@ fn segments_that_do_not_fit_are_refused() {
 
 /// A TERMINATE may be longer than other messages of the peer, and arrive in the middle of one.
 #[test]
-fn an_end_is_told_whatever_was_begun() {
+fn the_end_of_the_connection_is_reported_at_any_point() {
     let mut ends = Ends::new();
     ends.receive = Receive::new(false, 32);
     let segments = [

@@ -1,4 +1,4 @@
-//! Records of the handshake on a data connection, before a peer has proved anything.
+//! Records of the handshake on a data connection.
 
 #![no_main]
 

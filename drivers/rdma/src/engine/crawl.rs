@@ -1,7 +1,7 @@
 //! Detects a queue pair whose device mostly retransmits.
 //!
 //! Behind a policer that drops what exceeds its rate, a message gets through now and then, so a
-//! timeout on completions never fires. Such a channel differs from a slow path, a slow peer and a
+//! timeout on completions never expires. Such a channel differs from a slow path, a slow peer and a
 //! busy host in two ways: the device retransmits again and again, and few bytes arrive
 //! nevertheless.
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crawl_is_told_until_it_is_dealt_with() {
+    fn a_crawl_is_reported_until_it_is_handled() {
         let mut crawl = Crawl::new(3 * SECOND, Arc::default());
         let look = |crawl: &mut Crawl, second: u32| {
             let sample = Sample {
@@ -141,8 +141,8 @@ mod tests {
             };
             crawl.look(sample, 16 * MIB, 64 << 10)
         };
-        let told: Vec<_> = (0..4).map(|second| look(&mut crawl, second)).collect();
-        assert_eq!(told, [None, None, Some(Duration::ZERO), Some(SECOND)]);
+        let reported: Vec<_> = (0..4).map(|second| look(&mut crawl, second)).collect();
+        assert_eq!(reported, [None, None, Some(Duration::ZERO), Some(SECOND)]);
         crawl.forget();
         assert_eq!(look(&mut crawl, 4), None);
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_slow_or_loses_little_does_not_crawl() {
-        assert_eq!(noticed(0, 0), None, "nobody answers");
+        assert_eq!(noticed(0, 0), None, "no peer answers");
         assert_eq!(noticed(0, MIB), None, "a slow path");
         assert_eq!(noticed(3, 5 * MIB), None, "chance");
         assert_eq!(noticed(5, 7 * MIB), None, "chance, and much under way");

@@ -16,8 +16,8 @@ use super::sender::{Sender, SenderError};
 use crate::memory::Memory;
 use crate::provider::{Completion, Endpoint, Loss, PostError, Request, Work};
 
-/// Bytes that one call posts at most. Soft-RoCE carries out a request in the call that posts it, at
-/// the speed of the processor, and the caller must be able to check its deadline in between.
+/// The most bytes that one call posts. Soft-RoCE carries out a request in the call that posts it, and
+/// the caller must be able to check its deadline in between.
 const POSTED_BYTES: usize = 8 << 20;
 
 /// Both directions of a channel.
@@ -30,7 +30,8 @@ pub(crate) struct Exchange {
     /// Our ring, to which pieces that travel inside messages are copied.
     incoming: Option<Arc<Memory>>,
     queue_pairs: Vec<State>,
-    /// `None` if crawls are not watched for, or the device does not count retransmissions.
+    /// `None` if crawls are not detected: without a stall timeout, or if the device does not count
+    /// retransmissions.
     crawl: Option<Crawl>,
     /// Why a queue pair was lost most recently.
     loss: Option<Loss>,
@@ -45,12 +46,13 @@ pub(crate) struct Exchange {
     completions: Vec<Completion>,
 }
 
-/// The life cycle of a queue pair.
+/// The generation cycle of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Living,
+    Connected,
     /// Lost. The endpoint may restore it.
-    Missed,
+    Lost,
+    /// Lost for good.
     Gone,
 }
 
@@ -77,7 +79,7 @@ impl Exchange {
             receiver,
             reader: None,
             incoming: None,
-            queue_pairs: vec![State::Living; queue_pairs],
+            queue_pairs: vec![State::Connected; queue_pairs],
             loss: None,
             stalls: 0,
             restored: 0,
@@ -100,7 +102,7 @@ impl Exchange {
         self
     }
 
-    /// Gives the receive ring back. Everything was sent, and what still arrives is discarded.
+    /// Releases the receive ring. Everything was sent, and data that still arrives is discarded.
     pub(crate) fn give_back(&mut self) {
         self.incoming = None;
     }
@@ -217,7 +219,7 @@ impl Exchange {
         self.work(endpoint, now)
     }
 
-    /// Closes a queue pair in both directions. The peer is told and closes it as well.
+    /// Closes a queue pair in both directions. The peer is notified and closes it as well.
     pub(crate) fn close(&mut self, endpoint: &mut dyn Endpoint, queue_pair: usize) {
         if endpoint.close(queue_pair) {
             self.lose(endpoint, queue_pair, Loss::Reset);
@@ -239,7 +241,7 @@ impl Exchange {
         self.restored
     }
 
-    /// Whether every queue pair is lost and none can be restored.
+    /// Whether every queue pair is lost for good.
     pub(crate) fn is_over(&self) -> bool {
         self.queue_pairs.iter().all(|&state| state == State::Gone)
     }
@@ -249,8 +251,8 @@ impl Exchange {
         self.loss.as_ref()
     }
 
-    /// Gives up queue pairs on which nothing completes. A device may retransmit for ever what is
-    /// dropped on the path.
+    /// Gives up queue pairs on which no request completes. A device may retransmit for ever messages
+    /// that the path drops.
     fn give_up_stalled(&mut self, endpoint: &mut dyn Endpoint, now: Duration) {
         let crawls_since = self.crawls_since(endpoint, now);
         for queue_pair in 0..self.queue_pairs.len() {
@@ -285,7 +287,7 @@ impl Exchange {
             self.crawl = None;
             return None;
         };
-        let (under_way, arrived) = self.sender.brought();
+        let (under_way, arrived) = self.sender.delivery();
         let sample = Sample {
             at: now,
             repeats,
@@ -294,8 +296,8 @@ impl Exchange {
         crawl.look(sample, under_way, self.sender.message_bytes())
     }
 
-    /// Lets a provider without a device of its own carry out what was posted. Loss of a queue pair
-    /// shows at the next poll.
+    /// Lets a provider without a device carry out posted requests. The loss of a queue pair is reported
+    /// by the next poll.
     fn work(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         if endpoint.limits().needs_polling {
             self.poll(endpoint, now)?;
@@ -306,7 +308,7 @@ impl Exchange {
     fn poll(&mut self, endpoint: &mut dyn Endpoint, now: Duration) -> Result<(), Fault> {
         if self.queue_pairs.len() == 1 {
             // WRITEs over one queue pair arrive in the order of the stream, so the window holds no
-            // data yet. In `mode=get` the peer writes nothing.
+            // data yet. In `mode=get` the peer does not write.
             endpoint.spare(self.receiver.window());
         }
         let mut completions = std::mem::take(&mut self.completions);

@@ -19,11 +19,11 @@ pub(crate) enum Message {
     Credit { consumed: u64 },
     /// The stream ends at this position.
     End { at: u64 },
-    /// The sender lost a queue pair. Whatever still arrives over it is stale.
+    /// The sender lost a queue pair. Data that still arrives over it is stale.
     Abandon {
         queue_pair: usize,
         /// How many times it had been restored.
-        life: u32,
+        generation: u32,
     },
 }
 
@@ -60,10 +60,13 @@ impl Message {
                 bytes.push(END);
                 bytes.extend(at.to_be_bytes());
             }
-            Self::Abandon { queue_pair, life } => {
+            Self::Abandon {
+                queue_pair,
+                generation,
+            } => {
                 bytes.push(ABANDON);
                 bytes.extend((*queue_pair as u64).to_be_bytes());
-                bytes.extend(life.to_be_bytes());
+                bytes.extend(generation.to_be_bytes());
             }
         }
         provider::Message::new(&bytes).expect("each kind of message is short enough")
@@ -96,7 +99,7 @@ impl Message {
             (END, []) => Self::End { at: place },
             (ABANDON, [a, b, c, d]) => Self::Abandon {
                 queue_pair: usize::try_from(place).map_err(|_| wrong)?,
-                life: u32::from_be_bytes([*a, *b, *c, *d]),
+                generation: u32::from_be_bytes([*a, *b, *c, *d]),
             },
             _ => return Err(wrong),
         })
@@ -117,8 +120,10 @@ mod tests {
                 .prop_map(|(start, length)| Message::Carried { start, length }),
             any::<u64>().prop_map(|consumed| Message::Credit { consumed }),
             any::<u64>().prop_map(|at| Message::End { at }),
-            (any::<usize>(), any::<u32>())
-                .prop_map(|(queue_pair, life)| Message::Abandon { queue_pair, life }),
+            (any::<usize>(), any::<u32>()).prop_map(|(queue_pair, generation)| Message::Abandon {
+                queue_pair,
+                generation
+            }),
         ]
     }
 
@@ -147,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_messages_are_named() {
         assert_eq!(Message::decode(b""), Err(MessageError::Empty));
         assert_eq!(Message::decode(b"\x09"), Err(MessageError::Kind(9)));
         let length = |kind, length| Err(MessageError::Length { kind, length });

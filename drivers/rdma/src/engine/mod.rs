@@ -1,4 +1,4 @@
-//! The protocol engine of a channel, without I/O and without a clock.
+//! The protocol engine of a channel, without I/O and without a clock (sans-I/O).
 //!
 //! A stream of bytes crosses a *ring*: memory of the receiver to which the sender writes. Byte `n`
 //! of the stream is at byte `n` modulo the ring's length. The sender has a ring of the same length

@@ -47,7 +47,7 @@ struct Piece {
     /// `None` until a queue pair has room, and again after that queue pair is lost.
     queue_pair: Option<usize>,
     /// READs were posted for everything before this position.
-    asked: u64,
+    requested: u64,
     /// Everything before this position has arrived: READs of one queue pair complete in order.
     here: u64,
 }
@@ -56,10 +56,10 @@ impl Piece {
     /// The next READ of this piece. Its request identifier is the end of the range that it fetches.
     fn read(&mut self, settings: &ReaderSettings) -> Request {
         let length = self.next_bytes(settings);
-        let span = settings.ring.place(self.asked, length);
-        self.asked += length;
+        let span = settings.ring.place(self.requested, length);
+        self.requested += length;
         Request {
-            id: READ | self.asked,
+            id: READ | self.requested,
             work: Work::Read {
                 region: settings.region,
                 span,
@@ -72,7 +72,7 @@ impl Piece {
     }
 
     fn next_bytes(&self, settings: &ReaderSettings) -> u64 {
-        (self.end - self.asked).min(settings.message_bytes)
+        (self.end - self.requested).min(settings.message_bytes)
     }
 }
 
@@ -102,7 +102,7 @@ impl Reader {
         self.pieces.entry(start).or_insert(Piece {
             end: start + length,
             queue_pair: None,
-            asked: start,
+            requested: start,
             here: start,
         });
     }
@@ -112,8 +112,8 @@ impl Reader {
         self.pieces.len()
     }
 
-    /// The next READ and its queue pair, or `None` if there is nothing to fetch, no room, or the
-    /// pacer holds READs back. The sender counts the READ, as it counts all requests.
+    /// The next READ and its queue pair, or `None` if all announced pieces were requested, no queue pair
+    /// has room, or the pacer holds READs back. The sender counts the READ, as it counts all requests.
     pub(crate) fn next(&mut self, sender: &mut Sender, now: Duration) -> Option<(usize, Request)> {
         let (start, queue_pair) = self.next_piece(sender)?;
         let piece = self.pieces.get_mut(&start)?;
@@ -143,7 +143,7 @@ impl Reader {
         let end = id & !READ;
         self.waiting[queue_pair] = self.waiting[queue_pair].saturating_sub(1);
         let (&start, piece) = self.pieces.range_mut(..end).next_back()?;
-        if piece.queue_pair != Some(queue_pair) || end <= piece.here || end > piece.asked {
+        if piece.queue_pair != Some(queue_pair) || end <= piece.here || end > piece.requested {
             return None;
         }
         piece.here = end;
@@ -160,7 +160,7 @@ impl Reader {
         for piece in self.pieces.values_mut() {
             if piece.queue_pair == Some(queue_pair) {
                 piece.queue_pair = None;
-                piece.asked = piece.here;
+                piece.requested = piece.here;
             }
         }
     }
@@ -174,11 +174,11 @@ impl Reader {
         let free = (0..count)
             .map(|step| (self.next + step) % count)
             .find(has_room)?;
-        let unasked = self
+        let unrequested = self
             .pieces
             .iter()
-            .filter(|(_, piece)| piece.asked < piece.end);
-        unasked
+            .filter(|(_, piece)| piece.requested < piece.end);
+        unrequested
             .filter_map(|(&start, piece)| {
                 let queue_pair = piece.queue_pair.unwrap_or(free);
                 has_room(&queue_pair).then_some((start, queue_pair))

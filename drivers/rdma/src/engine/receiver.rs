@@ -25,7 +25,7 @@ pub(crate) struct Receiver {
     /// Pieces that became ready since credit was last sent.
     pieces: usize,
     end: Option<u64>,
-    /// The sender keeps its data until it learns that the last of it was taken out.
+    /// The sender keeps its data until the whole stream is credited.
     acknowledges_end: bool,
     /// The sender may announce pieces by immediate data.
     takes_immediates: bool,
@@ -36,10 +36,10 @@ pub(crate) struct Receiver {
 /// How the peer violated the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReceiverError {
-    #[error("the peer wrote with immediate data, which was not agreed")]
+    #[error("the peer wrote with immediate data, which was not negotiated")]
     Immediate,
     #[error(
-        "the peer sent {length} bytes of the stream in a message, and at most {most} were agreed"
+        "the peer sent {length} bytes of the stream in a message, and at most {most} were negotiated"
     )]
     Inline { length: u64, most: u64 },
     #[error("the peer announced an empty piece")]
@@ -57,7 +57,7 @@ pub(crate) enum ReceiverError {
     AcrossTheEnd,
     #[error("the peer announced more than {0} pieces at a time")]
     TooManyPieces(usize),
-    #[error("the peer ended the stream at byte {at}, and said other things before")]
+    #[error("the peer ended the stream at byte {at}, which contradicts earlier messages")]
     End { at: u64 },
 }
 
@@ -109,9 +109,9 @@ impl Receiver {
         if length > most {
             return Err(ReceiverError::Inline { length, most });
         }
-        let is_news = self.is_news(start);
+        let is_new = self.is_new(start);
         self.arrived(start, length)?;
-        Ok(is_news.then(|| self.ring.place(start, length)))
+        Ok(is_new.then(|| self.ring.place(start, length)))
     }
 
     /// A WRITE with immediate data has arrived.
@@ -123,7 +123,7 @@ impl Receiver {
         if !self.takes_immediates {
             return Err(ReceiverError::Immediate);
         }
-        // A repeated piece starts at most one ring before the credit that the sender has heard of.
+        // A repeated piece starts at most one ring before the credit that was last sent.
         let least = self.credited.saturating_sub(self.ring.bytes());
         self.arrived(place_of_immediate(immediate, least), length)
     }
@@ -155,7 +155,7 @@ impl Receiver {
         if fetching + self.early.len() > self.max_pieces {
             return Err(ReceiverError::TooManyPieces(self.max_pieces));
         }
-        Ok(self.is_news(start))
+        Ok(self.is_new(start))
     }
 
     /// The peer announces a piece that it has written to the ring. `is_written` tells whether all
@@ -172,7 +172,7 @@ impl Receiver {
     ) -> Result<(), ReceiverError> {
         self.check(start, length)?;
         // A repeated piece that had arrived is not checked again.
-        if self.is_news(start) && !is_written(self.ring.place(start, length)) {
+        if self.is_new(start) && !is_written(self.ring.place(start, length)) {
             let end = start + length;
             return Err(ReceiverError::NotWritten { start, end });
         }
@@ -284,7 +284,7 @@ impl Receiver {
     }
 
     /// Whether nothing from `start` on has arrived.
-    fn is_news(&self, start: u64) -> bool {
+    fn is_new(&self, start: u64) -> bool {
         start >= self.ready && !self.early.contains_key(&start)
     }
 

@@ -1,4 +1,4 @@
-//! The sending end of a stream: what is in its ring, what was sent, and what the peer has consumed.
+//! The sending end of a stream: the filled, the sent and the consumed part of its ring.
 
 mod posting;
 mod recovery;
@@ -67,16 +67,16 @@ pub(crate) struct Sender {
     pieces: VecDeque<Piece>,
     /// How many of them, from the front, were announced.
     announced: usize,
-    /// How many of them, from the front, the peer may have heard of.
-    told: usize,
+    /// How many of them, from the front, the peer may have: they were announced at least once.
+    announced_once: usize,
     /// How many of them are held, anywhere in the queue.
     held: usize,
     /// Data that is sent from memory outside our ring.
     sources: Sources,
     queue_pairs: Vec<QueuePair>,
-    /// What was sent a second time, where requests complete before their data has arrived.
+    /// Pieces that were sent a second time, where requests complete before their data has arrived.
     repeats: Vec<Repeat>,
-    /// Queue pairs on which the peer must first be told that another one was lost; pairs of both.
+    /// Losses to report before other messages: the queue pair to send on, and the lost one.
     abandoned: VecDeque<(usize, usize)>,
     /// The queue pair to try next (round-robin).
     next: usize,
@@ -87,9 +87,9 @@ pub(crate) struct Sender {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// The stream ends with what is filled; the peer was not told yet.
+    /// The stream ends with the filled part; that was not announced yet.
     Wanted,
-    Told {
+    Announced {
         queue_pair: usize,
     },
 }
@@ -106,7 +106,7 @@ struct Piece {
     /// The announcement was posted on this queue pair.
     announced: bool,
     /// The announcement was posted on this queue pair or a lost one: the peer may have the piece.
-    told: bool,
+    announced_once: bool,
     /// Its memory is needed until its requests complete. The data may still be in flight although
     /// the peer has consumed it already, because it was sent over two queue pairs, or the memory is
     /// outside our ring and will be released.
@@ -137,7 +137,7 @@ struct QueuePair {
     busy: Duration,
     lost: bool,
     /// How many times it was restored.
-    life: u32,
+    generation: u32,
 }
 
 impl QueuePair {
@@ -153,7 +153,7 @@ impl QueuePair {
 impl Piece {
     /// The request that announces this piece to the peer.
     fn announce(&mut self) -> Request {
-        (self.announced, self.told) = (true, true);
+        (self.announced, self.announced_once) = (true, true);
         let length = self.end - self.start;
         let message = Message::Arrived {
             start: self.start,
@@ -174,11 +174,11 @@ pub(crate) struct Post {
     pub(crate) request: Request,
 }
 
-/// How the peer violated the protocol, or what was lost.
+/// How the peer violated the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SenderError {
-    #[error("the peer says that it consumed {said} bytes, and {sent} were sent")]
-    Credit { said: u64, sent: u64 },
+    #[error("the peer claims to have consumed {claimed} bytes, and {sent} were sent")]
+    Credit { claimed: u64, sent: u64 },
 }
 
 impl Sender {
@@ -193,7 +193,7 @@ impl Sender {
             end: End::Open,
             pieces: VecDeque::new(),
             announced: 0,
-            told: 0,
+            announced_once: 0,
             held: 0,
             sources: Sources::default(),
             repeats: Vec::new(),
@@ -216,7 +216,7 @@ impl Sender {
         self.filled += count as u64;
     }
 
-    /// The next `count` bytes, at most the room, are elsewhere and stay there until they are
+    /// The next `count` bytes, at most the room, are in other memory and stay there until they are
     /// released.
     pub(crate) fn fill_from(&mut self, source: Source, count: usize) {
         let start = self.filled;
@@ -230,12 +230,12 @@ impl Sender {
         self.filled
     }
 
-    /// Sends what is filled without waiting for more.
+    /// Sends the filled part without waiting for more.
     pub(crate) fn flush(&mut self) {
         self.flush = self.filled;
     }
 
-    /// Ends the stream with what is filled.
+    /// Ends the stream with the filled part.
     pub(crate) fn finish(&mut self) {
         self.flush();
         if self.end == End::Open {
@@ -243,7 +243,7 @@ impl Sender {
         }
     }
 
-    /// Whether everything that may be sent was posted, with its announcements.
+    /// Whether all pieces were posted, with their announcements.
     pub(crate) fn is_posted(&self) -> bool {
         self.cut >= self.flush && self.end != End::Wanted && self.announced == self.pieces.len()
     }
@@ -322,7 +322,7 @@ impl Sender {
 
     /// Bytes that the device has to deliver, and bytes that were delivered. In `mode=get` the
     /// peer's device delivers.
-    pub(crate) fn brought(&self) -> (u64, u64) {
+    pub(crate) fn delivery(&self) -> (u64, u64) {
         if self.settings.is_fetched {
             (self.cut - self.credited, self.credited)
         } else {
@@ -341,15 +341,18 @@ impl Sender {
     ///
     /// When it claims to have consumed more than it can have.
     pub(crate) fn credited(&mut self, consumed: u64) -> Result<(), SenderError> {
-        let last_told = self.told.checked_sub(1).map(|last| self.pieces[last]);
-        let sent = last_told.map_or(self.credited, |piece| piece.end);
+        let last_announced_once = self
+            .announced_once
+            .checked_sub(1)
+            .map(|last| self.pieces[last]);
+        let sent = last_announced_once.map_or(self.credited, |piece| piece.end);
         if consumed < self.credited {
             // Credit may take any queue pair, and a slower one delivers an older value later.
             return Ok(());
         }
         if consumed > sent {
             return Err(SenderError::Credit {
-                said: consumed,
+                claimed: consumed,
                 sent,
             });
         }
@@ -376,7 +379,7 @@ impl Sender {
         while let Some(piece) = self.pieces.pop_front_if(|piece| is_done(piece)) {
             self.forget_repeats(piece);
             self.announced = self.announced.saturating_sub(1);
-            self.told = self.told.saturating_sub(1);
+            self.announced_once = self.announced_once.saturating_sub(1);
         }
     }
 
@@ -387,6 +390,6 @@ impl Sender {
             from + further.take_while(|piece| is(piece)).count()
         };
         self.announced = count(self.announced, |piece| piece.announced);
-        self.told = count(self.told, |piece| piece.told);
+        self.announced_once = count(self.announced_once, |piece| piece.announced_once);
     }
 }

@@ -220,7 +220,10 @@ impl Fabric {
                         }
                     }
                     Message::End { at } => self.receiver.ended(at).unwrap(),
-                    Message::Abandon { queue_pair, life } if life == self.lives[queue_pair] => {
+                    Message::Abandon {
+                        queue_pair,
+                        generation,
+                    } if generation == self.lives[queue_pair] => {
                         self.queue_pairs[queue_pair].clear();
                     }
                     Message::Abandon { .. } => {}
@@ -263,7 +266,7 @@ impl Fabric {
         }
     }
 
-    /// What was in flight on the lost queue pair is discarded.
+    /// Requests in flight on the lost queue pair are discarded.
     fn restore(&mut self, queue_pair: usize) {
         if self.lost[queue_pair] && !self.completes_early {
             self.lost[queue_pair] = false;
@@ -352,7 +355,7 @@ proptest! {
 
     /// Any message of a peer is either applied or refused, without another effect.
     #[test]
-    fn a_receiver_believes_nobody(
+    fn a_receiver_validates_every_message(
         messages in proptest::collection::vec((0_u64..200, 0_u64..120, 0..4_u8), 0..40),
     ) {
         let ring = Ring::new(NonZeroU64::new(100).unwrap());
@@ -377,7 +380,7 @@ proptest! {
 }
 
 #[test]
-fn lies_are_named() {
+fn violations_are_named() {
     let ring = Ring::new(NonZeroU64::new(100).unwrap());
     let mut receiver = Receiver::new(ring, 2);
     assert_eq!(receiver.arrived(0, 0), Err(ReceiverError::Empty));
@@ -419,22 +422,25 @@ fn numbers_of_32_bits_name_places_of_long_streams() {
 }
 
 #[test]
-fn credit_for_what_was_not_sent_is_refused() {
+fn credit_for_bytes_that_were_not_sent_is_refused() {
     let mut fabric = Fabric::new(100, 10, 10, 1, 4);
     fabric.fill(&[1; 30]);
     fabric.post();
     let refused = fabric.sender.credited(30);
-    let lie = SenderError::Credit { said: 30, sent: 20 };
+    let excess = SenderError::Credit {
+        claimed: 30,
+        sent: 20,
+    };
     // Depth 5: two pieces were announced; of the third only the WRITE was posted.
-    assert_eq!(refused, Err(lie));
+    assert_eq!(refused, Err(excess));
     fabric.sender.credited(20).unwrap();
-    // A message that another one on a quicker queue pair has overtaken changes nothing.
+    // A message that was overtaken on a quicker queue pair has no effect.
     fabric.sender.credited(10).unwrap();
     assert_eq!(fabric.sender.credited(30), refused);
 }
 
 #[test]
-fn what_is_elsewhere_is_needed_until_it_has_completed() {
+fn memory_outside_the_ring_is_needed_until_its_requests_complete() {
     let mut fabric = Fabric::new(100, 100, 10, 1, 4);
     fabric.fill(&[1; 5]);
     fabric.fill_from(&[2; 12]);

@@ -141,7 +141,7 @@ fn message(kind: u8, input: &mut Input<'_>, consumed: u64) -> Message {
         240..=247 => Message::End { at: near },
         _ => Message::Abandon {
             queue_pair: usize::from(input.byte() % 4),
-            life: u32::from(input.byte() % 4),
+            generation: u32::from(input.byte() % 4),
         },
     }
 }

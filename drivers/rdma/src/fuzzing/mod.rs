@@ -4,11 +4,11 @@
 //! They are not part of programs: cargo-fuzz sets the `cfg` that they need. Each function takes
 //! bytes that a peer could send, and panics if they have a forbidden effect.
 
-mod liar;
+mod hostile_peer;
 mod messages;
 mod records;
 
-pub use liar::liar;
+pub use hostile_peer::hostile_peer;
 pub use messages::messages;
 pub use records::records;
 
@@ -46,7 +46,7 @@ mod tests {
         ) {
             records(&input);
             messages(&input);
-            liar(&input);
+            hostile_peer(&input);
         }
     }
 }

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_covers_three_times_what_is_under_way() {
+    fn a_ring_covers_three_bandwidth_delay_products() {
         let tuning = Tuning {
             message_bytes: 1,
             depth: 1,

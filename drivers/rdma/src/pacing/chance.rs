@@ -2,10 +2,9 @@
 //!
 //! Behind a policer, a rate that is slightly too high causes a loss now and then, and none after a
 //! small reduction. Losses that stay as frequent although the rate was reduced step by step are
-//! random: then the rate is restored, and losses of about that frequency are ignored from then on.
+//! random: the rate is restored, and further losses of about that frequency are ignored.
 
-/// Losses at a rate that had been found good. Bytes are those that were sent since the previous
-/// loss.
+/// Losses at a rate that had passed. Bytes are counted since the previous loss.
 #[derive(Debug, Default)]
 pub(super) struct Chance {
     /// The rate before the first loss that is counted, in bytes per second.
@@ -58,7 +57,7 @@ impl Chance {
         None
     }
 
-    /// Forgets these losses and returns the rate before them; `None` if there were none.
+    /// Forgets the counted losses and returns the rate before them; `None` if there were none.
     pub(super) fn forget(&mut self) -> Option<f64> {
         (self.count, self.bytes) = (0, 0);
         self.rate.take()
@@ -76,7 +75,7 @@ mod tests {
     const RATE: f64 = 1e8;
 
     #[test]
-    fn what_lower_rates_make_no_rarer_is_chance() {
+    fn losses_that_lower_rates_do_not_reduce_are_random() {
         let mut chance = Chance::default();
         let mut rate = RATE;
         for _ in 1..MOST {
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_rarer_is_not() {
+    fn losses_that_become_rarer_are_not_random() {
         let mut chance = Chance::default();
         chance.count(1000);
         chance.count(3000);

@@ -8,7 +8,7 @@
 //! A delay does not count against the path if this host was too busy to see the arrival, or if the
 //! device has not retransmitted since the message was sent.
 //!
-//! The consequences of a loss are decided elsewhere.
+//! [`super::search`] decides how to react to a loss.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) struct RoundTripEstimator {
     went_back: Option<Duration>,
 }
 
-/// What else affects how long a message may take.
+/// Conditions that affect how long a message may take.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Conditions {
     /// Messages are longer than those that have arrived.
@@ -82,8 +82,8 @@ impl RoundTripEstimator {
         self.least = None;
     }
 
-    /// Whether a message has arrived.
-    pub(super) fn knows(&self) -> bool {
+    /// Whether a round trip was measured.
+    pub(super) fn is_measured(&self) -> bool {
         self.least.is_some()
     }
 
@@ -114,7 +114,7 @@ impl RoundTripEstimator {
     pub(super) fn lost_after(&self, conditions: Conditions) -> Duration {
         let late_after = self.late_after(conditions);
         match self.least {
-            // While sending is paused, a late message is one of those that were lost before.
+            // While sending is paused, a late message belongs to the loss that caused the pause.
             Some(least) if !conditions.are_longer && !conditions.is_paused => {
                 late_after.max(2 * least + 3 * self.lateness() / 2)
             }
@@ -138,7 +138,7 @@ impl RoundTripEstimator {
     }
 
     /// This host did not poll the path for `by` before `now`, though a poll was due: delays up to
-    /// that are not the path's.
+    /// that are not caused by the path.
     pub(super) fn overslept(&mut self, by: Duration, now: Duration, conditions: Conditions) {
         let (at, before) = self.slept;
         // Channels are delayed at the same time; a delay that another channel reported counts once.
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_repeated_is_late_and_what_takes_longer_is_lost() {
+    fn a_retransmitted_message_is_late_and_a_later_one_is_lost() {
         // A round trip of 120 ms: late after 60 ms more. A retransmission takes another 120 ms and
         // may be late by 30 ms.
         for (took, arrival) in [
@@ -219,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_while_the_device_does_not_go_back_is_not_lost() {
+    fn a_late_message_without_a_retransmission_is_not_lost() {
         let mut estimator = after(120 * MILLISECOND);
         let lost_at = estimator.lost_at(POSTED_AT, USUAL);
         estimator.counted(false, POSTED_AT - MILLISECOND);
-        let innocent_until = estimator.lost_at(POSTED_AT, USUAL);
-        assert_eq!(innocent_until - POSTED_AT, 2 * (lost_at - POSTED_AT));
+        let lost_later_at = estimator.lost_at(POSTED_AT, USUAL);
+        assert_eq!(lost_later_at - POSTED_AT, 2 * (lost_at - POSTED_AT));
         let late = estimator.arrived(POSTED_AT, lost_at + MILLISECOND, USUAL);
         assert_eq!(late, Arrival::InTime);
         estimator.counted(true, POSTED_AT + MILLISECOND);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_little_waits_for_longer_or_for_no_repetition() {
+    fn the_timeout_depends_on_the_conditions() {
         let least = 120 * MILLISECOND;
         let lost_after = |conditions| after(least).lost_after(conditions);
         let are_longer = Conditions {
@@ -262,7 +262,7 @@ mod tests {
         /// On any path, a message that was late by the delay of this host counts as without that
         /// delay.
         #[test]
-        fn what_was_overslept_does_not_count(
+        fn delays_of_the_host_do_not_count(
             least in 0_u32..1000,
             took in 0_u32..4000,
             slept in 1_u32..10_000,

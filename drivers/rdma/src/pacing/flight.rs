@@ -1,9 +1,9 @@
 //! The bytes in flight on a path whose rate and burst are configured.
 //!
-//! A token bucket counts what is handed to a device; a policer counts what the device sends. A busy
-//! host delays what was handed over, and sends it together. So on a path whose burst covers a round
-//! trip, at most the burst is in flight: a policer with that rate and burst passes it however late
-//! it is sent ([`Window`]). On a longer path more must be in flight.
+//! A token bucket counts messages when they are handed to a device, a policer when the device sends
+//! them. A busy host may send several of them late and at once. So on a path whose burst covers a
+//! round trip, at most the burst is in flight: a policer with that rate and burst passes it however
+//! late it is sent ([`Window`]). On a longer path more must be in flight.
 
 use std::time::Duration;
 
@@ -74,8 +74,8 @@ impl Flight {
         self.under_way = self.under_way.saturating_sub(bytes);
     }
 
-    /// Until when the bytes in flight forbid to send `bytes`, or when to check again; `None` if
-    /// they may be sent.
+    /// The time before which the bytes in flight forbid sending `bytes`, or when to check again; `None`
+    /// if they may be sent.
     pub(super) fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
         self.bounding_burst()?;
         let under_way = match self.under_way {
@@ -93,7 +93,7 @@ impl Flight {
         self.covers(round_trip).then_some(self.burst)
     }
 
-    /// Whether the times of arrivals matter: the path is short, or nothing has arrived yet.
+    /// Whether the times of arrivals matter: the path is short, or no message has arrived yet.
     pub(super) fn is_bounded(&self) -> bool {
         self.quickest.is_none() || self.bounding_burst().is_some()
     }
@@ -143,15 +143,15 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_has_arrived_what_is_expected_counts() {
+    fn before_the_first_arrival_the_expected_round_trip_counts() {
         let mut flight = Flight::new(1_000_000, 3000);
         flight.posted(2000);
-        assert_eq!(flight.hold(1001, NOW), None, "nothing is known");
+        assert_eq!(flight.hold(1001, NOW), None, "no round trip time is known");
         flight.expect(MILLISECOND);
         assert_eq!(flight.hold(1001, NOW), Some(NOW + RETRY));
         flight.expect(2 * MILLISECOND);
         assert_eq!(flight.hold(1001, NOW), None);
-        assert!(flight.is_bounded(), "the first message tells more");
+        assert!(flight.is_bounded(), "the first message will be measured");
         flight.arrived(2000, Duration::ZERO, 2 * MILLISECOND);
         assert!(!flight.is_bounded());
     }

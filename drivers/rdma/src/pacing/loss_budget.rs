@@ -8,7 +8,7 @@ pub(super) struct LossBudget {
     left: u32,
     /// Since when the budget refills.
     since: Duration,
-    /// Everything that was sent before this time belongs to the last tolerated loss.
+    /// Messages that were sent before this time belong to the last tolerated loss.
     until: Duration,
 }
 
@@ -29,7 +29,7 @@ impl Default for LossBudget {
 }
 
 impl LossBudget {
-    /// Whether a late arrival of what was sent at `posted_at`, noticed now, is within the budget.
+    /// Whether the late arrival of a message sent at `posted_at`, noticed now, is within the budget.
     pub(super) fn tolerates(&mut self, posted_at: Duration, now: Duration) -> bool {
         if posted_at < self.until {
             return true;
@@ -57,7 +57,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn events_that_are_rare_are_excused_for_ever() {
+    fn rare_losses_are_always_tolerated() {
         let mut budget = LossBudget::default();
         for at in 1..1000 {
             assert!(budget.tolerates(at * SECOND, at * SECOND));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_a_time_are_not() {
+    fn many_losses_in_a_short_time_exceed_the_budget() {
         let mut budget = LossBudget::default();
         let at = |event: u32| SECOND + event * SECOND / 100;
         for event in 0..MOST {

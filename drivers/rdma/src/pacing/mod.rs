@@ -1,12 +1,45 @@
-//! Paces messages so that a policer on the path does not drop them.
+//! Pacing: sends messages no faster than the path allows.
 //!
-//! A policer drops what exceeds its rate once its burst is used up. A queue pair then retransmits
-//! from the first missing packet on, at full speed, and is dropped again. So messages never exceed
-//! the rate, and never more of them than the burst are sent together.
+//! A reliable connection of RoCE or InfiniBand has no congestion control against a *policer*, which
+//! drops packets that exceed its rate once its burst is used up. A queue pair retransmits from the
+//! first missing packet on (go-back-N), at full speed, and most of that is dropped again. So messages
+//! are spaced by a token bucket, and no more than the burst is sent at once.
 //!
-//! A policer sees the path and not the channels on it, so all channels to a peer with the same
-//! options share a token bucket: a [`Path`]. Where rate and burst are not configured, a [`search`]
-//! finds the rate of the path and the longest message that it passes.
+//! A policer limits the path and not a channel, so all channels to a peer with the same options share
+//! one [`Path`]:
+//!
+//! ```text
+//!   engine ── Pacer ──┐         ┌─ Bucket         the rate, and the burst
+//!   engine ── Pacer ──┼─ Path ──┼─ TurnQueue      round-robin among channels on a short path
+//!   engine ── Pacer ──┘         ├─ Flight         bytes in flight, with a configured rate
+//!                               └─ Search         the rate itself, with `rate=auto`
+//! ```
+//!
+//! A [`Pacer`] belongs to one sender. It asks the path for a time slot before each message, reports
+//! completions and losses, and reads the device's counters of retransmissions.
+//!
+//! # With a configured rate
+//!
+//! The bucket spaces the messages. On a path whose burst covers two round trips, the bytes in flight
+//! are limited to the burst as well ([`flight`], [`window`]): a busy host may send late and at once
+//! what was posted one after the other.
+//!
+//! # With `rate=auto`
+//!
+//! [`search`] probes the path like a congestion control, with losses as the signal:
+//!
+//! 1. *Sizing*: the longest message that passes a policer's burst ([`sizing`]).
+//! 2. *Climbing*: the rate grows in small steps until a message is lost.
+//! 3. *Narrowing*: a binary search between the highest rate that passed and the lowest that failed
+//!    ([`rates`], [`trial`]).
+//! 4. *Resting* at the lower end, and *probing* a slightly higher rate from time to time.
+//!
+//! [`estimator`] measures the round trip time and decides when a message is late or lost; it tolerates
+//! a budget of random losses ([`loss_budget`]). On a short path the device repairs a loss in
+//! milliseconds, and only its counters reveal it (`search::misses`). There [`chance`] distinguishes
+//! random loss, which no lower rate reduces, from loss by the policer.
+//!
+//! All times are durations since one moment that is the same for all channels of the process.
 
 mod bucket;
 mod chance;
@@ -29,7 +62,7 @@ pub(crate) use bucket::time_of;
 pub(crate) use pacer::Pacer;
 pub(crate) use path::{Path, Rate};
 
-/// A channel that waits for bytes in flight polls again after this time.
+/// The polling interval of a channel that waits for bytes in flight.
 const RETRY: Duration = Duration::from_millis(2);
 
 /// The interval at which the device's counters are read, which costs its driver some file reads.

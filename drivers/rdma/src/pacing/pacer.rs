@@ -16,8 +16,8 @@ pub(crate) struct Pacer {
     /// The path's number for this channel.
     channel: u64,
     /// A reserved time slot that was not used yet.
-    turn: Option<Duration>,
-    /// When a sender that was told to wait should poll again.
+    slot: Option<Duration>,
+    /// When a waiting sender should poll again.
     due: Option<Duration>,
     /// The device's counts of retransmissions, in all and because of losses at the peer, and when
     /// they were read.
@@ -29,9 +29,9 @@ pub(crate) struct Pacer {
     /// Bytes in flight, and bytes that have completed.
     under_way_bytes: u64,
     completed_bytes: u64,
-    /// The path wants to know whether messages arrive or are lost.
+    /// The path uses arrivals and losses of messages.
     learns: bool,
-    /// The path also wants to know the device's counters.
+    /// The path also uses the device's counters.
     searches: bool,
 }
 
@@ -46,14 +46,14 @@ struct Posted {
 const OVERSLEPT: Duration = Duration::from_millis(5);
 
 impl Pacer {
-    /// `queue_pairs` is 0 if the pacer is not told about completions.
+    /// `queue_pairs` is 0 if completions are not reported to the pacer.
     pub(crate) fn new(path: Arc<Path>, queue_pairs: usize) -> Self {
         Self {
             learns: queue_pairs > 0 && path.learns(),
             searches: queue_pairs > 0 && path.searches(),
             channel: path.join(),
             path,
-            turn: None,
+            slot: None,
             due: None,
             repeats: None,
             misses: None,
@@ -105,12 +105,13 @@ impl Pacer {
 
     /// When a message may be sent: `now` or later.
     pub(crate) fn ready_at(&self, bytes: u64, now: Duration) -> Duration {
-        let turn = self.turn;
-        let turn = turn.map_or_else(|| self.path.ready_at(bytes, now), |turn| turn.max(now));
-        self.hold(bytes, now).map_or(turn, |until| turn.max(until))
+        let slot = self.slot;
+        let slot = slot.map_or_else(|| self.path.ready_at(bytes, now), |slot| slot.max(now));
+        self.hold(bytes, now).map_or(slot, |until| slot.max(until))
     }
 
-    /// Until when nothing may be sent, whichever channel has the turn.
+    /// The time before which this channel may not send, because of the bytes in flight or of another
+    /// channel.
     fn hold(&self, bytes: u64, now: Duration) -> Option<Duration> {
         self.learns
             .then(|| self.path.hold(self.channel, bytes, now))
@@ -124,13 +125,13 @@ impl Pacer {
             self.due = Some(until);
             return false;
         }
-        let turn = self
-            .turn
-            .filter(|&turn| !self.path.is_over(turn, bytes, now));
-        let turn = turn.unwrap_or_else(|| self.path.reserve(bytes, now));
-        self.turn = Some(turn).filter(|&turn| turn > now);
-        self.due = self.turn;
-        if self.turn.is_some() {
+        let slot = self
+            .slot
+            .filter(|&slot| !self.path.is_over(slot, bytes, now));
+        let slot = slot.unwrap_or_else(|| self.path.reserve(bytes, now));
+        self.slot = Some(slot).filter(|&slot| slot > now);
+        self.due = self.slot;
+        if self.slot.is_some() {
             return false;
         }
         if let Some(under_way) = self.under_way.get_mut(queue_pair) {

@@ -43,10 +43,10 @@ struct State {
     channels: u64,
 }
 
-/// Paths that are remembered, so that the next transfer starts with what the last one found.
+/// The number of paths that are kept, so that the next transfer starts with the known rate.
 const MOST_PATHS: usize = 64;
 
-/// What identifies a path: the peer and the options.
+/// Identifies a path: the peer and the options.
 type Key = (IpAddr, Rate, u64);
 
 /// The least recently used first. A list is enough for so few entries, and saves the dependency on
@@ -87,8 +87,8 @@ impl Path {
     pub(crate) fn to(peer: IpAddr, rate: Rate, burst: u64) -> Arc<Self> {
         let key = (peer, rate, burst);
         let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = paths.iter().position(|(known, _)| *known == key);
-        let entry = known.and_then(|known| paths.remove(known));
+        let found = paths.iter().position(|(other, _)| *other == key);
+        let entry = found.and_then(|found| paths.remove(found));
         let (_, path) = entry.unwrap_or_else(|| (key, Self::new(rate, burst)));
         // The least recently used path is dropped first.
         if paths.len() >= MOST_PATHS {
@@ -127,7 +127,7 @@ impl Path {
         state.channels
     }
 
-    /// A channel has nothing to send any more.
+    /// A channel is closed.
     pub(super) fn leave(&self, channel: u64) {
         self.state().turns.leaves(channel);
     }
@@ -146,11 +146,11 @@ impl Path {
         at
     }
 
-    /// Whether the slot at `turn` has expired. A sender that is scheduled a little late keeps its
-    /// slot and so the rate; after a pause it would send one message more than the burst.
-    pub(super) fn is_over(&self, turn: Duration, bytes: u64, now: Duration) -> bool {
+    /// Whether the slot at `slot` has expired. A sender that is scheduled a little late keeps its slot
+    /// and so the rate; after a pause it would send one message more than the burst.
+    pub(super) fn is_over(&self, slot: Duration, bytes: u64, now: Duration) -> bool {
         let state = self.state();
-        now.saturating_sub(turn) > state.bucket.time_of(bytes) || state.pause() > now
+        now.saturating_sub(slot) > state.bucket.time_of(bytes) || state.pause() > now
     }
 
     /// A channel sends this many bytes.
@@ -163,8 +163,8 @@ impl Path {
         state.learn(|search| search.posted(bytes, now));
     }
 
-    /// A message that was sent at `posted_at` has arrived, and nothing that was sent earlier is
-    /// missing.
+    /// A message that was sent at `posted_at` has arrived, and so have all earlier ones of its queue
+    /// pair.
     pub(super) fn completed(&self, bytes: u64, posted_at: Duration, now: Duration) {
         let mut state = self.state();
         if let Some(flight) = &mut state.flight {
@@ -186,9 +186,9 @@ impl Path {
         self.state().gone(bytes);
     }
 
-    /// Until when a channel may not send this many bytes because of the bytes in flight or because
-    /// another channel has the turn. This call may notice that too much is in flight, which counts
-    /// as a loss.
+    /// The time before which a channel may not send this many bytes, because of the bytes in flight or
+    /// because another channel sends. This call may detect that too much is in flight, which counts as
+    /// a loss.
     pub(super) fn hold(&self, channel: u64, bytes: u64, now: Duration) -> Option<Duration> {
         let mut state = self.state();
         let flight = state.flight.as_ref();
@@ -214,7 +214,7 @@ impl Path {
         self.state().learn(|search| search.counted(went_back, now));
     }
 
-    /// Whether the peer's device has missed something since the counters were read at `since`.
+    /// Whether the peer's device has reported a loss since the counters were read at `since`.
     pub(super) fn looked(&self, since: Duration, has_missed: bool, now: Duration) {
         self.state()
             .learn(|search| search.looked(since, has_missed, now));

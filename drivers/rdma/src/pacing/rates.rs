@@ -1,7 +1,7 @@
 //! The rates of a search: the present one, the highest that passed, the lowest that failed, and
 //! past ones.
 //!
-//! Which rate is tried next, and what a loss means, is decided elsewhere.
+//! [`super::search`] decides which rate is tried next, and how to react to a loss.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -104,13 +104,14 @@ impl Rates {
         self.is_doubtful = true;
     }
 
-    /// Whether the failing rate was found in a climb only and everything below it passed: that loss
-    /// may have been random.
+    /// Whether the failing rate was found in a climb only and all lower rates passed: that loss may have
+    /// been random.
     pub(super) fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
 
-    /// Forgets what passed: it did so on the policer's burst, or the path has changed.
+    /// Lowers the passing rate by a step: it passed only on the policer's burst, or the path has
+    /// changed.
     pub(super) fn distrust(&mut self) {
         self.low = (self.low / STEP).max(LEAST_RATE);
     }
@@ -126,7 +127,7 @@ impl Rates {
         self.low = (self.low * (1.0 - share)).max(LEAST_RATE);
     }
 
-    /// This rate passes after all.
+    /// Restores the passing rate from before a reduction.
     pub(super) fn restore(&mut self, rate: f64) {
         self.low = rate;
     }
@@ -171,7 +172,7 @@ impl Rates {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
-#[expect(clippy::cast_sign_loss, reason = "nothing is negative here")]
+#[expect(clippy::cast_sign_loss, reason = "rates and times are not negative")]
 fn whole_bytes(bytes: f64) -> u64 {
     bytes as u64
 }
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_in_a_climb_tells_which_step_was_too_much() {
+    fn a_loss_in_a_climb_identifies_the_failing_step() {
         let mut rates = Rates::new(None);
         let at = |step: u32| Duration::from_millis(20) * step;
         for step in 0..10 {

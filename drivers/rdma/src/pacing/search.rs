@@ -1,11 +1,11 @@
 //! Finds the rate of a path with a policer, and the longest message that it passes.
 //!
-//! A policer gives no sign before it drops, so its rate can only be found by losses, which should
-//! be few. The rate climbs in small steps until messages are lost; the time at which they were sent
-//! tells which step was too fast. Then the interval between the passing and the failing rate is
-//! halved again and again; each rate is tried for long enough to use up a policer's burst. When the
-//! interval is narrow, the rate stays at its lower end. After a long time, which grows, a slightly
-//! higher rate is probed.
+//! A policer gives no signal before it drops, so its rate can only be found by losses, which should be
+//! few. The rate climbs in small steps until messages are lost; the time at which they were sent
+//! identifies the step that was too fast. Then a binary search narrows the interval between the
+//! passing and the failing rate; each rate is tried for long enough to use up a policer's burst. When
+//! the interval is narrow, the rate stays at its lower end. After a long time, which grows, a
+//! slightly higher rate is probed.
 //!
 //! Before the rate, the length of messages is found ([`Sizing`]). [`RoundTripEstimator`] decides when a
 //! message is lost. On a short path the device repairs a loss before that, and the device's
@@ -41,8 +41,8 @@ pub(super) struct Search {
     trial: Option<Trial>,
     /// How long a rate is tried.
     trial_time: Duration,
-    /// Nothing is sent until then: devices may still be retransmitting at full speed what was lost,
-    /// and cause more loss.
+    /// Sending is paused until then: devices may still be retransmitting the loss at full speed, and
+    /// cause more loss.
     pause: Option<Duration>,
     estimator: RoundTripEstimator,
     /// Bytes that arrived since the last loss.
@@ -53,7 +53,7 @@ pub(super) struct Search {
     chance: Option<Duration>,
     /// Bytes that were sent and have neither arrived nor been lost.
     under_way: u64,
-    /// Too much was in flight; nothing is sent until it is what the path holds.
+    /// Too much was in flight; sending is paused until no more than the path holds is in flight.
     is_draining: bool,
     /// The bound of the bytes in flight on a short path.
     window: Window,
@@ -140,12 +140,12 @@ impl Search {
         }
     }
 
-    /// Nothing may be sent before this time.
+    /// The end of the pause.
     pub(super) fn pause(&self) -> Duration {
         self.pause.unwrap_or_default()
     }
 
-    /// Until when nothing may be sent; it may be checked again before that.
+    /// The time before which no message may be sent, or when to check again.
     pub(super) fn hold(&mut self, now: Duration) -> Option<Duration> {
         if let Some(until) = self.pause.filter(|&until| until > now) {
             return Some(until);
@@ -218,8 +218,8 @@ impl Search {
         let is_used = trial.use_of(self.rates.rate(), now, slept) >= USED;
         let is_step = now - trial.began() >= time && is_used;
         // Without an arrival there is no estimate of the round trip.
-        let knows = self.estimator.knows();
-        if self.phase == Phase::Climbing && self.rates.is_below_port() && is_step && knows {
+        let is_measured = self.estimator.is_measured();
+        if self.phase == Phase::Climbing && self.rates.is_below_port() && is_step && is_measured {
             self.try_rate(self.rates.step());
         }
     }
@@ -229,7 +229,7 @@ impl Search {
         self.gone(bytes);
         self.window.arrived(bytes, self.left_at(posted_at, now));
         match self.estimator.arrived(posted_at, now, self.conditions()) {
-            // A host was busy; after a loss the device would have counted.
+            // The delay is that of a busy host: after a loss the device's counters would have grown.
             _ if self.is_short() => self.arrived += bytes,
             Arrival::TooLate => return self.lost(posted_at),
             Arrival::Late => {
@@ -267,7 +267,7 @@ impl Search {
         let least_use = if self.is_short() { CLOSELY_USED } else { USED };
         let is_used = trial.use_of(self.rates.rate(), now, slept) >= least_use;
         if !is_resting && !is_used {
-            // The sender used too little of the rate: the trial proves nothing.
+            // The sender used too little of the rate for a valid trial.
             self.trial = None;
             return;
         }
@@ -281,7 +281,7 @@ impl Search {
                 self.group_passed(now);
             }
         } else if self.under_way == 0 && !self.misses.awaits_look() {
-            // The sender used too little of the rate: the trial proves nothing.
+            // The sender used too little of the rate for a valid trial.
             self.trial = None;
             self.sizing.follow(now, self.rate());
         }
@@ -320,7 +320,7 @@ impl Search {
             Phase::Probing if std::mem::take(&mut self.tries_longer) => {
                 self.go(Phase::Resting, self.rates.low());
             }
-            // A higher rate passes; another climb finds out how high.
+            // A higher rate passes; another climb finds the limit.
             Phase::Probing => self.go(Phase::Climbing, self.rates.low()),
             Phase::Resting if self.misses.take_eased() => self.halve(),
             Phase::Resting if !self.sizing.is_longest() && !self.is_short() => {

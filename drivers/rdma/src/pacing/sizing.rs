@@ -1,10 +1,10 @@
 //! Finds the longest message that the path passes.
 //!
-//! A message longer than a policer's burst is retransmitted in vain at any rate. So messages are
+//! A message longer than a policer's burst never arrives, at any rate. So messages are
 //! sent in groups, each longer than the one before, until the wanted length is reached or a message
 //! is lost.
 //!
-//! What such a loss means for the rate is decided elsewhere.
+//! [`super::search`] decides how such a loss affects the rate.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! The trial of a rate: what was sent since the rate was set, and whether that is enough to judge
-//! it.
+//! The trial of a rate: the bytes sent since the rate was set, and the used share of the rate.
 
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ mod tests {
     const RATE: f64 = 1000.0;
 
     #[test]
-    fn what_left_is_compared_with_what_might_have() {
+    fn sent_bytes_are_compared_with_allowed_bytes() {
         let mut trial = Trial::new(SECOND, Duration::ZERO);
         assert_eq!(trial.use_of(RATE, SECOND, Duration::ZERO), 1.0);
         trial.posted(800);
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_overslept_does_not_count() {
+    fn delays_of_the_host_do_not_count() {
         let mut trial = Trial::new(SECOND, 5 * SECOND);
         trial.posted(800);
         assert_eq!(trial.use_of(RATE, 4 * SECOND, 7 * SECOND), 0.8);

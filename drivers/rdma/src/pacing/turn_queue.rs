@@ -1,11 +1,11 @@
 //! Round-robin scheduling of the channels that share a short path, where at most a burst is in
 //! flight.
 //!
-//! The channel that sees a message arrive is the first to know that there is room, and would take
-//! it each time: one channel would send and the others would starve. So a channel sends alone for
-//! some bursts and then yields to the one that has waited longest. Turns are long, because nothing
-//! is sent while the next channel waits for the flight to drain. Waiting channels poll rarely,
-//! because on a host with few processors each poll takes time from the sending channel.
+//! The channel whose message has just arrived is the first to notice the free room, and would take it
+//! each time: it would starve the others. So a channel sends alone for some bursts and then yields to
+//! the channel that has waited longest. Turns are long, because between two turns the path drains.
+//! Waiting channels poll rarely, because on a host with few processors each poll takes time from the
+//! sending channel.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::RETRY;
 use super::bucket::time_of;
 
-/// The waiting channels, and the one that has the turn. Times are counted from one moment, as
+/// The waiting channels, and the sending one. Times are counted from one moment, as
 /// everywhere in pacing.
 #[derive(Debug, Default)]
 pub(super) struct TurnQueue {
@@ -44,20 +44,20 @@ const TURN_BURSTS: u64 = 32;
 /// The polling interval of a channel that has the turn or is about to get it.
 const SOON: Duration = Duration::from_micros(250);
 
-/// The polling interval of the next channel: the one that has the turn may have nothing to send.
+/// The polling interval of the next channel: the sending channel may become idle.
 const NEXT_LOOKS: Duration = Duration::from_millis(4);
 
-/// The polling interval of the others: the channels ahead of them may have nothing to send.
+/// The polling interval of the others: the channels ahead of them may become idle.
 const OTHERS_LOOK: Duration = Duration::from_millis(100);
 
-/// A channel that has the turn and has not polled for this long has nothing to send.
+/// A channel that has the turn and has not polled for this long is idle.
 const IDLE: Duration = Duration::from_millis(5);
 
-/// A waiting channel whose poll is overdue by this much does not want the turn any more.
+/// A waiting channel whose poll is overdue by this much is removed from the queue.
 const GONE: Duration = Duration::from_millis(20);
 
 impl TurnQueue {
-    /// A channel wants to send. Returns when it should poll again if it does not have the turn.
+    /// A channel is about to send. Returns when it should poll again if it does not have the turn.
     /// `burst` is in bytes, `rate` in bytes per second.
     pub(super) fn look(
         &mut self,
@@ -88,8 +88,8 @@ impl TurnQueue {
         Some(due)
     }
 
-    /// When a channel that has the turn and must wait until `until` polls: bytes of another channel
-    /// arrive without notice to this one.
+    /// The next poll of a channel that has the turn and must wait until `until`: the arrival of another
+    /// channel's bytes is not reported to it.
     pub(super) fn first_look(&self, until: Duration, now: Duration) -> Duration {
         let has_sent = self.turn.as_ref().is_none_or(|turn| turn.bytes > 0);
         if has_sent || until > now + RETRY {
@@ -106,7 +106,7 @@ impl TurnQueue {
         }
     }
 
-    /// A channel has nothing to send any more.
+    /// A channel is closed.
     pub(super) fn leaves(&mut self, channel: u64) {
         self.waiting.retain(|one| one.channel != channel);
         self.turn.take_if(|turn| turn.channel == channel);
@@ -161,7 +161,7 @@ mod tests {
         turns.sends(1, BURST - 1, NOW);
         assert_eq!(look(&mut turns, 2, NOW), Some(SOON), "a moment is left");
         turns.sends(1, BURST, NOW);
-        assert_eq!(look(&mut turns, 1, NOW), None, "nobody has taken it");
+        assert_eq!(look(&mut turns, 1, NOW), None, "no channel has taken it");
         assert_eq!(look(&mut turns, 3, NOW), Some(TURN), "another one is next");
         assert_eq!(look(&mut turns, 2, NOW), None);
         assert_eq!(look(&mut turns, 1, NOW), Some(2 * TURN), "behind the third");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_who_does_not_come() {
+    fn a_channel_that_stopped_polling_is_skipped() {
         let mut turns = TurnQueue::default();
         assert_eq!(look(&mut turns, 1, NOW), None);
         assert_eq!(look(&mut turns, 2, NOW), Some(NEXT_LOOKS));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_gives_up_its_turn() {
+    fn a_closed_channel_loses_its_turn() {
         let mut turns = TurnQueue::default();
         assert_eq!(look(&mut turns, 1, NOW), None);
         assert!(look(&mut turns, 2, NOW).is_some());
@@ -190,10 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_over_looks_soon_for_what_is_under_way() {
+    fn the_next_channel_polls_soon_while_the_flight_drains() {
         let mut turns = TurnQueue::default();
         let retry = NOW + RETRY;
-        assert_eq!(turns.first_look(retry, NOW), retry, "by itself");
+        assert_eq!(
+            turns.first_look(retry, NOW),
+            retry,
+            "without other channels"
+        );
         assert_eq!(look(&mut turns, 1, NOW), None);
         assert_eq!(turns.first_look(retry, NOW), NOW + SOON);
         let pause = retry + SOON;

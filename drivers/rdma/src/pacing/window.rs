@@ -1,9 +1,9 @@
 //! The bound of the bytes in flight towards a policer on a short path.
 //!
-//! A busy host's device may send late and together what was posted one message after the other. The
-//! time at which a message was really sent is unknown, except that it was before its arrival. So
-//! the bytes in flight are counted as sent at this moment, and those that arrived as sent at the
-//! latest possible time: then a policer passes them all, however late they are sent.
+//! The device of a busy host may send late and at once what was posted one message after the other.
+//! The time of sending is only known to be before the arrival. So the bytes in flight are counted as
+//! sent at this moment, and arrived bytes as sent at the latest possible time. Then a policer passes
+//! all of them, however late they are sent.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_arrived_late_may_have_left_late() {
+    fn late_arrivals_count_as_sent_late() {
         const MILLISECOND: Duration = Duration::from_millis(1);
         let mut window = Window::new();
         window.set(1_000_000, 3000);
@@ -63,10 +63,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever and in whatever clusters a device sends, a policer with this rate and burst
-        /// drops nothing.
+        /// At any times and in any clusters a device sends, a policer with this rate and burst drops no
+        /// packet.
         #[test]
-        fn a_policer_takes_it_however_late_it_leaves(
+        fn a_policer_passes_messages_however_late_they_leave(
             rate in 1_000_u64..1_000_000_000,
             burst in 100_u64..1_000_000,
             messages in proptest::collection::vec((1_u64..=100, 0_u64..3), 1..100),

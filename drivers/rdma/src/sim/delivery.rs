@@ -1,4 +1,4 @@
-//! How the devices at both ends react to what arrives.
+//! How the devices at both ends react to arriving packets.
 
 use super::event::{EventKind, Place};
 use super::fabric::Fabric;
@@ -30,7 +30,7 @@ impl Fabric {
         if let Err(reason) = allowed
             && in_sequence
         {
-            self.say(place, EventKind::Refused { reason });
+            self.send_control(place, EventKind::Refused { reason });
             self.fail(place, reason);
             return;
         }
@@ -40,20 +40,20 @@ impl Fabric {
         {
             self.deliver(place, from, train.first + packets);
         }
-        let mut complains = verdict == Verdict::Gap { complains: true };
+        let mut sends_nak = verdict == Verdict::Gap { sends_nak: true };
         if has_gap && packets > 0 && train.first + packets == self.queue_pair(place).expected() {
-            complains |= self.queue_pair(place).complain();
+            sends_nak |= self.queue_pair(place).mark_nak();
         }
         let packet = self.queue_pair(place).expected();
-        if complains {
-            self.say(place, EventKind::Missing { packet });
+        if sends_nak {
+            self.send_control(place, EventKind::Missing { packet });
         } else if !matches!(verdict, Verdict::Gap { .. }) {
             if train.kind == Kind::Read {
                 // A repeated request is answered again.
                 self.queue_pair(place).answer(train);
                 self.queue(place);
             } else {
-                self.say(place, EventKind::Acknowledged { packet });
+                self.send_control(place, EventKind::Acknowledged { packet });
             }
         }
     }
@@ -168,7 +168,7 @@ impl Fabric {
         self.complete_all(place, &done);
         let is_missing = match verdict {
             Verdict::Takes { .. } => has_gap,
-            Verdict::Gap { complains } => complains,
+            Verdict::Gap { sends_nak } => sends_nak,
             Verdict::Duplicate => false,
         };
         if is_missing && self.lives(place) {
@@ -218,10 +218,10 @@ impl Fabric {
     }
 
     /// Sends a control packet to the other device.
-    fn say(&mut self, place: Place, what: EventKind) {
+    fn send_control(&mut self, place: Place, kind: EventKind) {
         let wire = &mut self.hosts[place.host].wire;
-        if let Some(at) = wire.carry_word(self.now, &mut self.random) {
-            self.plan(at, place.peer(), what);
+        if let Some(at) = wire.carry_control(self.now, &mut self.random) {
+            self.plan(at, place.peer(), kind);
         }
     }
 }

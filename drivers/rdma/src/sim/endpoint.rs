@@ -1,4 +1,4 @@
-//! A simulated fabric as a provider of verbs.
+//! An endpoint over a simulated fabric.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +33,7 @@ struct Shared {
     alarms: Vec<[Arc<OwnedFd>; 2]>,
 }
 
-/// READs of one queue pair at a time, as hardware has them.
+/// Outstanding READs of one queue pair, as with hardware.
 const READS: usize = 16;
 
 /// The largest message of InfiniBand, in bytes (9.7.7).
@@ -102,11 +102,11 @@ impl SharedFabric {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // A test that failed elsewhere must show its own reason.
+        // If a test fails elsewhere, that failure is reported and not a poisoned lock.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something at the present time.
+    /// Runs an action at the present time.
     fn act<T>(&self, action: impl FnOnce(&mut Fabric) -> T) -> T {
         let mut shared = self.lock();
         let Some(epoch) = shared.epoch else {
@@ -311,7 +311,7 @@ impl Endpoint for SimEndpoint {
     }
 }
 
-/// EventKind was posted still arrives; then the other end learns that this one is gone.
+/// Posted requests are still carried out. Then the other end learns that this one is closed.
 impl Drop for SimEndpoint {
     fn drop(&mut self) {
         self.fabric

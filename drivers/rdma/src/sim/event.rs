@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::queue_pair::Train;
 use crate::provider::Loss;
 
-/// A life of a queue pair in the fabric.
+/// A generation of a queue pair in the fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) host: usize,
@@ -45,13 +45,13 @@ pub(crate) enum EventKind {
     },
     /// The device at the other end has received all packets before this one.
     Acknowledged { packet: u64 },
-    /// It misses this packet.
+    /// The device at the other end misses this packet.
     Missing { packet: u64 },
-    /// It refused the request.
+    /// The device at the other end refused the request.
     Refused { reason: &'static str },
     /// The retransmission timer expires.
     Deadline,
-    /// The other end is gone, and says so over a connection beside the queue pair.
+    /// The other end reports over a separate connection that it has closed the queue pair.
     PeerLost { ended: Option<Loss> },
     /// Both ends are connected again.
     Connected,

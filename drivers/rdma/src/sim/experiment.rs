@@ -81,7 +81,7 @@ pub enum ExperimentError {
     #[error("a channel cannot be opened: {0}")]
     Open(#[from] io::Error),
     /// A fault of the engine.
-    #[error("one end lied to the other: {0}")]
+    #[error("one end violated the protocol: {0}")]
     Fault(String),
 }
 

@@ -1,8 +1,8 @@
 //! Two hosts, the path between them, and time.
 //!
 //! The fabric is a queue of future events in order. It does not depend on the machine, so a seed
-//! replays a run exactly. Each train of packets causes three events, whatever it carries: the port
-//! is free again, the train arrives, it is acknowledged.
+//! replays a run exactly. Each train of packets causes three events: the port is free again, the
+//! train arrives, it is acknowledged.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub(crate) struct Fabric {
 pub(crate) struct Host {
     pub(crate) wire: Wire,
     pub(crate) ends: Vec<End>,
-    /// Queue pairs with something for the port, in round-robin order.
+    /// Queue pairs with packets to send, in round-robin order.
     turns: VecDeque<(usize, usize)>,
     /// The port is busy, and an event is scheduled for when it is free.
     busy: bool,

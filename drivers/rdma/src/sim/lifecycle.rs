@@ -1,8 +1,8 @@
 //! How queue pairs end and are connected again.
 //!
-//! The two ends coordinate over a connection of their own, like the connection manager of real
-//! verbs: a loss at one end is reported to the other, which agrees to a new life. From then on
-//! nothing of the earlier one counts.
+//! The two ends coordinate over a separate connection, like the connection manager of real verbs: a
+//! loss at one end is reported to the other, which agrees to a new generation. From then on, packets
+//! of the earlier generation are ignored.
 
 use super::event::{EventKind, Place};
 use super::fabric::{End, Fabric};
@@ -10,20 +10,20 @@ use super::queue_pair::QueuePair;
 use crate::provider::{Completion, Loss};
 
 impl Fabric {
-    /// A queue pair fails, and its user learns the reason.
+    /// A queue pair fails, and the reason is reported to its user.
     pub(crate) fn fail(&mut self, place: Place, reason: &str) {
         if self.give_up(place, None) {
             self.complete_lost(place, Loss::Failed(reason.to_owned()));
         }
     }
 
-    /// Ends a queue pair and tells the other end; with a reason if there will be no other life.
+    /// Ends a queue pair and reports that to the other end; with a reason if it will not be restored.
     /// Returns `false` if it is lost already.
     pub(crate) fn give_up(&mut self, place: Place, ended: Option<Loss>) -> bool {
         let is_news = self.lives(place);
         if is_news || ended.is_some() {
             self.queue_pair(place).living = false;
-            let at = self.hosts[place.host].wire.carry_surely(self.now);
+            let at = self.hosts[place.host].wire.carry_reliably(self.now);
             self.plan(at, place.peer(), EventKind::PeerLost { ended });
         }
         is_news
@@ -37,7 +37,7 @@ impl Fabric {
         self.hosts[host].ends[channel].is_over = true;
     }
 
-    /// Ends an end of a channel whose requests have all completed. Its user learns when the peer
+    /// Ends an end of a channel whose requests have all completed. The loss is reported when the peer
     /// has ended it as well.
     pub(crate) fn finish(&mut self, host: usize, channel: usize) {
         self.hosts[host].ends[channel].is_ended = true;
@@ -58,7 +58,7 @@ impl Fabric {
                 self.queue_pair(place).closing = true;
                 self.close_if_done(place);
             } else {
-                // An end that waits for this one learns that it is gone.
+                // The other end may wait for this report.
                 self.give_up(place, Some(Loss::Closed));
             }
         }
@@ -100,10 +100,10 @@ impl Fabric {
             self.complete_lost(place, loss);
         } else if ended.is_none() && self.settings.replaces {
             if self.end(place).is_over || is_ended {
-                // The other end must learn that this one is gone.
+                // The other end waits for this report.
                 self.give_up(place, Some(Loss::Closed));
             } else {
-                let at = self.hosts[place.host].wire.carry_surely(self.now);
+                let at = self.hosts[place.host].wire.carry_reliably(self.now);
                 self.plan(at, place.peer(), EventKind::Connected);
             }
         }
@@ -114,7 +114,7 @@ impl Fabric {
         self.complete(place, Completion::Lost { queue_pair, loss });
     }
 
-    /// Both ends have agreed to a new life.
+    /// Both ends have agreed to a new generation.
     pub(crate) fn connected(&mut self, place: Place) {
         let peer = place.peer();
         let is_current = self.queue_pair(place).generation == place.generation;

@@ -1,4 +1,4 @@
-//! One direction of a path: what happens to a train of packets between two hosts.
+//! One direction of a path between two hosts.
 //!
 //! A message crosses the path as one *train* of consecutive packets, which needs one calculation
 //! and not one for each packet. It leaves the port of its host, waits in the queue of a bottleneck,
@@ -28,7 +28,7 @@ pub struct Link {
     pub polices_packets: bool,
     /// The share of packets that is lost at random.
     pub loss: f64,
-    /// When nothing passes.
+    /// The time in which no packet passes.
     pub down: Range<Duration>,
 }
 
@@ -43,9 +43,9 @@ pub struct Queue {
 
 /// Drops what exceeds its rate once its burst is used up.
 ///
-/// Of a train at full speed it would drop most packets from the first non-conforming one on, and
-/// those before it would be of little use; the papers report whole messages lost. So a train passes
-/// whole or not at all, unless [`Link::polices_packets`] is set.
+/// A real policer drops most packets of a train at full speed from the first non-conforming one on,
+/// and the sender retransmits almost the whole message. So a train passes whole or not at all, unless
+/// [`Link::polices_packets`] is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policer {
     /// In bytes per second.
@@ -74,7 +74,7 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Wire {
     link: Link,
-    /// When the port has sent everything it was given.
+    /// When the port has sent its whole queue.
     free_at: Duration,
     /// When the queue will be empty.
     empty_at: Duration,
@@ -84,20 +84,20 @@ pub(crate) struct Wire {
     /// When the last train arrives.
     last: Duration,
     /// When the last control packet arrives.
-    last_word: Duration,
+    last_control: Duration,
     dropped: u64,
 }
 
-/// EventKind happens to a train.
+/// The outcome of sending a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passage {
     /// When its last packet leaves the port.
     pub(crate) leaves: Duration,
-    /// `None` if nothing of it arrives.
+    /// `None` if no packet arrives.
     pub(crate) arrival: Option<Arrival>,
 }
 
-/// EventKind a policer lets pass of a train.
+/// The packets of a train that a policer passes.
 #[derive(Debug, Clone, Copy)]
 struct Policed {
     /// The leading packets that pass.
@@ -106,7 +106,7 @@ struct Policed {
     has_gap: bool,
 }
 
-/// EventKind arrives of a train.
+/// The packets of a train that arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// When its last part arrives.
@@ -126,7 +126,7 @@ impl Wire {
             empty_at: Duration::ZERO,
             filled_at: Duration::ZERO,
             last: Duration::ZERO,
-            last_word: Duration::ZERO,
+            last_control: Duration::ZERO,
             dropped: 0,
         }
     }
@@ -167,17 +167,17 @@ impl Wire {
     }
 
     /// When a control packet arrives, if it does: acknowledgements are small and have priority.
-    pub(crate) fn carry_word(&mut self, now: Duration, random: &mut Random) -> Option<Duration> {
+    pub(crate) fn carry_control(&mut self, now: Duration, random: &mut Random) -> Option<Duration> {
         let is_lost = self.link.loss > 0.0 && random.share() < self.link.loss;
         if is_lost || self.link.down.contains(&now) {
             return None;
         }
-        self.last_word = (now + self.link.delay + self.jitter(random)).max(self.last_word);
-        Some(self.last_word)
+        self.last_control = (now + self.link.delay + self.jitter(random)).max(self.last_control);
+        Some(self.last_control)
     }
 
     /// The arrival of a sender that retries until the path works, such as TCP.
-    pub(crate) fn carry_surely(&self, now: Duration) -> Duration {
+    pub(crate) fn carry_reliably(&self, now: Duration) -> Duration {
         let is_down = self.link.down.contains(&now);
         let leaves = if is_down { self.link.down.end } else { now };
         leaves + self.link.delay + self.link.jitter
@@ -197,7 +197,8 @@ impl Wire {
         Some(self.empty_at)
     }
 
-    /// EventKind the policer passes of a train whose last packet reaches it at `at`; `None` if nothing.
+    /// The packets that the policer passes of a train whose last packet reaches it at `at`; `None` if
+    /// it drops all.
     fn police(&mut self, bytes: u64, packets: u64, at: Duration) -> Option<Policed> {
         let mut policed = Policed {
             packets: 0,
@@ -232,7 +233,7 @@ impl Wire {
         let passed = at.saturating_sub(self.filled_at).as_secs_f64();
         self.tokens = (self.tokens + passed * policer.rate as f64).min(policer.burst as f64);
         self.filled_at = at.max(self.filled_at);
-        // Times are whole nanoseconds; the fraction of a byte is rounded in the sender's favour.
+        // Times are whole nanoseconds; a fraction of a byte is tolerated.
         let conforms = self.tokens + 1.0 >= bytes;
         if conforms {
             self.tokens -= bytes;
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policer_drops_what_comes_too_fast() {
+    fn a_policer_drops_trains_above_its_rate() {
         let mut link = Link::new(1000 * MIB, SECOND);
         link.policer = Some(Policer {
             rate: MIB,
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_judged_by_themselves() {
+    fn packets_are_policed_individually() {
         let mut link = Link::new(8 * MIB, SECOND);
         link.policer = Some(Policer {
             rate: MIB,
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_holds_what_it_can() {
+    fn a_full_queue_drops_trains() {
         let mut link = Link::new(4 * MIB, SECOND);
         link.queue = Some(Queue {
             rate: MIB,
@@ -352,21 +353,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passes_a_link_that_is_down() {
+    fn a_link_that_is_down_drops_all_packets() {
         let mut link = Link::new(MIB, Duration::ZERO);
         link.down = SECOND..3 * SECOND;
         let mut wire = Wire::new(link);
         assert!(arrival(&mut wire, MIB, SECOND).is_none());
         assert!(
-            wire.carry_word(2 * SECOND, &mut Random::new(1)).is_none(),
+            wire.carry_control(2 * SECOND, &mut Random::new(1))
+                .is_none(),
             "nor do acknowledgements"
         );
-        assert_eq!(wire.carry_surely(2 * SECOND), 3 * SECOND);
+        assert_eq!(wire.carry_reliably(2 * SECOND), 3 * SECOND);
         assert!(arrival(&mut wire, MIB, 2 * SECOND).is_some());
     }
 
     #[test]
-    fn packets_are_lost_as_often_as_they_should() {
+    fn packets_are_lost_at_the_configured_share() {
         let mut link = Link::new(MIB, Duration::ZERO);
         link.loss = 0.01;
         let mut wire = Wire::new(link);

@@ -2,8 +2,8 @@
 //!
 //! It behaves like hardware: a reliable connection that goes back to the first missing packet, over
 //! a path with a rate, a delay, a queue, a policer and losses. So the engine and its pacing run on
-//! paths that are not available here, and simulated seconds take milliseconds. Everything follows
-//! from a seed. The whole driver runs over it as well ([`driver`]), in real time.
+//! paths that a test machine does not have, and simulated seconds take milliseconds. A seed
+//! determines a run. The whole driver runs over it as well ([`driver`]), in real time.
 //!
 //! Receive buffers are always available: the engine never sends more than the peer's queue pair
 //! holds. Headers are not counted: rates are those of the payload.
@@ -17,7 +17,7 @@ mod experiment;
 mod fabric;
 mod lifecycle;
 mod link;
-mod meeting;
+mod provider;
 mod queue_pair;
 mod random;
 mod regions;
@@ -26,7 +26,7 @@ mod settings;
 
 pub use experiment::{Experiment, ExperimentError, Interval, Outcome, Pace};
 pub use link::{Link, Policer, Queue};
-pub use meeting::driver;
+pub use provider::driver;
 pub use settings::{FabricSettings, Naps};
 
 #[cfg(test)]

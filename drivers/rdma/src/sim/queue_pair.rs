@@ -36,14 +36,15 @@ pub(crate) struct QueuePair {
     sent: u64,
     /// Everything before this number is acknowledged.
     acknowledged: u64,
-    /// EventKind the responder has acknowledged; READs are acknowledged by their response.
-    heard: u64,
-    /// The response of a READ has a gap and was requested again: once, because what is in flight
-    /// has the same gap.
-    asked: bool,
+    /// Everything before this number is acknowledged by the responder, except for READs, which are
+    /// acknowledged by their responses.
+    acknowledged_by_peer: u64,
+    /// The response of a READ has a gap and was requested again: once, because packets in flight have
+    /// the same gap.
+    requested_again: bool,
     /// The next number that the responder takes.
     expected: u64,
-    complained: bool,
+    has_sent_nak: bool,
     responses: VecDeque<Train>,
 }
 
@@ -82,8 +83,8 @@ pub(crate) enum Verdict {
     Takes { from: u64 },
     /// All of it had arrived before.
     Duplicate,
-    /// Something before it is missing; `complains` if that needs a NAK.
-    Gap { complains: bool },
+    /// An earlier packet is missing; `sends_nak` if that needs a NAK.
+    Gap { sends_nak: bool },
 }
 
 impl QueuePair {
@@ -102,10 +103,10 @@ impl QueuePair {
             end: 0,
             sent: 0,
             acknowledged: 0,
-            heard: 0,
-            asked: false,
+            acknowledged_by_peer: 0,
+            requested_again: false,
             expected: 0,
-            complained: false,
+            has_sent_nak: false,
             responses: VecDeque::new(),
         }
     }
@@ -125,7 +126,7 @@ impl QueuePair {
         self.requests.len()
     }
 
-    /// READs among them.
+    /// Outstanding READs.
     pub(crate) fn reads(&self) -> usize {
         let is_read = |pending: &&Pending| matches!(pending.request.work, Work::Read { .. });
         self.requests.iter().filter(is_read).count()
@@ -175,15 +176,17 @@ impl QueuePair {
     }
 
     /// The responder has taken everything before `packet`, or the response to a READ up to there
-    /// has arrived. Moves completed requests to `done`; returns `false` if it says nothing new.
+    /// has arrived. Moves completed requests to `done`; returns `false` if it acknowledges no further packet.
     pub(crate) fn acknowledge(&mut self, packet: u64, done: &mut Vec<u64>) -> bool {
-        self.heard = self.heard.max(packet);
-        let held_back = self.requests.iter().find_map(|pending| {
+        self.acknowledged_by_peer = self.acknowledged_by_peer.max(packet);
+        let first_read = self.requests.iter().find_map(|pending| {
             let is_read = matches!(pending.request.work, Work::Read { .. });
             is_read.then_some(pending.first.max(self.acknowledged))
         });
         self.settle(
-            held_back.map_or(self.heard, |first| first.min(self.heard)),
+            first_read.map_or(self.acknowledged_by_peer, |first| {
+                first.min(self.acknowledged_by_peer)
+            }),
             done,
         )
     }
@@ -204,13 +207,13 @@ impl QueuePair {
         let oldest = self.requests.iter().find(is_read);
         let awaited = oldest.map(|read| read.first.max(self.acknowledged));
         if awaited.is_none_or(|awaited| first > awaited || first == end) {
-            let complains = !std::mem::replace(&mut self.asked, true);
-            return Verdict::Gap { complains };
+            let sends_nak = !std::mem::replace(&mut self.requested_again, true);
+            return Verdict::Gap { sends_nak };
         }
-        self.asked = has_gap;
+        self.requested_again = has_gap;
         let from = self.acknowledged.max(first);
         self.settle(end, done);
-        // EventKind was acknowledged behind the READ, up to the next one.
+        // The responder has acknowledged the requests behind the READ, up to the next one.
         self.acknowledge(end, done);
         Verdict::Takes { from }
     }
@@ -243,7 +246,7 @@ impl QueuePair {
     pub(crate) fn arrive(&mut self, first: u64, packets: u64) -> Verdict {
         if first > self.expected || packets == 0 {
             return Verdict::Gap {
-                complains: self.complain(),
+                sends_nak: self.mark_nak(),
             };
         }
         if first + packets <= self.expected {
@@ -251,13 +254,13 @@ impl QueuePair {
         }
         let from = self.expected;
         self.expected = first + packets;
-        self.complained = false;
+        self.has_sent_nak = false;
         Verdict::Takes { from }
     }
 
     /// The next expected packet is missing. Returns `false` if a NAK was sent already.
-    pub(crate) fn complain(&mut self) -> bool {
-        !std::mem::replace(&mut self.complained, true)
+    pub(crate) fn mark_nak(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_sent_nak, true)
     }
 
     /// The next number that the responder takes.

@@ -48,15 +48,15 @@ pub(crate) struct RunEnd {
     pub(crate) length: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// When the user reads nothing.
+    /// The time in which the user does not read.
     pub(crate) idle: Range<Duration>,
-    /// A user that reads and writes random amounts.
-    whims: Option<Random>,
+    /// For a user that reads and writes random amounts.
+    random: Option<Random>,
     next_at: Option<Duration>,
 }
 
-/// The longest pause of such a user.
-const WHIM: Duration = Duration::from_micros(200);
+/// The pause of a user that reads and writes random amounts.
+const PAUSE: Duration = Duration::from_micros(200);
 
 impl Run {
     pub(crate) fn new(settings: FabricSettings) -> Self {
@@ -81,7 +81,7 @@ impl Run {
     ) -> io::Result<()> {
         let mut endpoints = self.fabric.connect(settings.queue_pairs)?;
         let length = settings.ring_bytes.get();
-        let mut told = Vec::new();
+        let mut exposed = Vec::new();
         for (endpoint, memories) in endpoints.iter_mut().zip(&memories) {
             let [source, sink] = settings.mode.access();
             let [source, sink] = if let Some([outgoing, incoming]) = memories {
@@ -92,7 +92,7 @@ impl Run {
             } else {
                 [source, sink].map(|access| endpoint.register_addresses(length, access))
             };
-            told.push(match settings.mode {
+            exposed.push(match settings.mode {
                 Mode::Put => sink,
                 Mode::Get => source,
             });
@@ -100,10 +100,10 @@ impl Run {
         let ring = Ring::new(settings.ring_bytes);
         let mut ends = Vec::new();
         let parts = endpoints.into_iter().zip(paths).zip(memories);
-        for (((endpoint, path), memories), told) in parts.zip(told.iter().rev()) {
+        for (((endpoint, path), memories), exposed) in parts.zip(exposed.iter().rev()) {
             let remote = Remote {
-                address: told.address,
-                key: told.key,
+                address: exposed.address,
+                key: exposed.key,
             };
             let pacer = Pacer::new(Arc::clone(&path), settings.queue_pairs);
             let mut sender = settings.sender(ring, remote, &endpoint);
@@ -133,7 +133,7 @@ impl Run {
                 sent: 0,
                 received: 0,
                 idle: Duration::ZERO..Duration::ZERO,
-                whims: None,
+                random: None,
                 next_at: Some(self.now),
             });
         }
@@ -221,12 +221,12 @@ const INCOMING: usize = 1;
 
 impl RunEnd {
     /// The user sends a stream of this many bytes, and ends it.
-    pub(crate) fn send(&mut self, length: u64, whims: Option<Random>) {
+    pub(crate) fn send(&mut self, length: u64, random: Option<Random>) {
         self.length = length;
-        self.whims = whims;
+        self.random = random;
     }
 
-    /// The peer knows the end of this end's stream, and all of the peer's stream was read.
+    /// Whether the end of this end's stream has arrived, and all of the peer's stream was read.
     #[cfg(test)]
     pub(crate) fn is_done(&self) -> bool {
         self.sent == self.length
@@ -241,18 +241,18 @@ impl RunEnd {
             let moved = self.take(now) + self.give();
             self.exchange.advance(&mut self.endpoint, now)?;
             let has_more = moved > 0 || self.exchange.has_more();
-            if !has_more || self.whims.is_some() {
+            if !has_more || self.random.is_some() {
                 break;
             }
         }
         let could = self.exchange.receiver.ready().length > 0
             || self.sent < self.length && self.exchange.sender.room().length > 0;
-        let whim =
-            ((could || self.exchange.has_more()) && self.whims.is_some()).then_some(now + WHIM);
+        let pause =
+            ((could || self.exchange.has_more()) && self.random.is_some()).then_some(now + PAUSE);
         // A paced sender is called at that time, and not again now.
         let paced = self.exchange.next_at(now).filter(|&at| at > now);
         let wakes = Some(self.idle.end).filter(|_| self.idle.contains(&now));
-        self.next_at = earlier(earlier(whim, paced), wakes);
+        self.next_at = earlier(earlier(pause, paced), wakes);
         Ok(())
     }
 
@@ -260,7 +260,7 @@ impl RunEnd {
         let mut taken = 0;
         while !self.idle.contains(&now) {
             let ready = self.exchange.receiver.ready();
-            let ready = ready.first(whim(&mut self.whims, ready.length));
+            let ready = ready.first(random_part(&mut self.random, ready.length));
             if ready.length == 0 {
                 return taken;
             }
@@ -275,7 +275,7 @@ impl RunEnd {
             self.exchange.receiver.consume(ready.length);
             self.received += ready.length as u64;
             taken += ready.length as u64;
-            if self.whims.is_some() {
+            if self.random.is_some() {
                 return taken;
             }
         }
@@ -288,9 +288,9 @@ impl RunEnd {
             let room = self.exchange.sender.room();
             let most = usize::try_from(self.length - self.sent).unwrap_or(usize::MAX);
             let room = room.first(most);
-            let room = room.first(whim(&mut self.whims, room.length));
+            let room = room.first(random_part(&mut self.random, room.length));
             if room.length == 0 {
-                // EventKind fills the ring must be sent without waiting for more.
+                // A full ring is sent without waiting for more.
                 self.exchange.sender.flush();
                 return given;
             }
@@ -300,7 +300,7 @@ impl RunEnd {
             self.exchange.sender.fill(room.length);
             self.sent += room.length as u64;
             given += room.length as u64;
-            if self.whims.is_some() {
+            if self.random.is_some() {
                 break;
             }
         }
@@ -312,8 +312,8 @@ impl RunEnd {
 }
 
 /// A random part of `length`, or all of it.
-fn whim(whims: &mut Option<Random>, length: usize) -> usize {
-    let Some(random) = whims else {
+fn random_part(random: &mut Option<Random>, length: usize) -> usize {
+    let Some(random) = random else {
         return length;
     };
     let share = [1, length / 7, length / 2, length];

@@ -15,15 +15,15 @@ pub struct FabricSettings {
     pub depth: usize,
     /// How long a requester waits for an acknowledgement. It must exceed a round trip.
     pub acknowledgement_timeout: Duration,
-    /// Retransmissions before a queue pair is lost; 7 means without end, as with devices.
+    /// Retransmissions before a queue pair is lost; 7 means no limit, as with devices.
     pub retries: u32,
     /// WRITEs can carry immediate data.
     pub immediate: bool,
     /// Lost queue pairs are connected again.
     pub replaces: bool,
     /// The retransmission timer starts with the first packet after it last expired, and is not
-    /// restarted when everything is acknowledged, as with rxe: what is in flight when it expires is
-    /// retransmitted, whether it is late or not.
+    /// restarted when everything is acknowledged, as with rxe: packets in flight when it expires are
+    /// retransmitted, even if they are not late.
     pub timer_runs_on: bool,
     /// The first host is busy at times, and its port sends late; `None` if it never is.
     pub naps: Option<Naps>,
@@ -31,7 +31,7 @@ pub struct FabricSettings {
     pub seed: u64,
 }
 
-/// Times in which a port sends nothing, and then everything that it was given meanwhile.
+/// Times in which a port does not send. After them it sends all queued packets at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Naps {
     /// The longest time between two naps.

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_what_drivers_count() {
+    fn repeats_are_the_sum_of_the_counters() {
         let port = tempfile::tempdir().unwrap();
         let directory = port.path().join("hw_counters");
         assert_eq!(Counters::open(port.path()).repeats(), None);

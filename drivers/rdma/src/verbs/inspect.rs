@@ -138,7 +138,7 @@ mod tests {
     use crate::verbs::ports::tests::example;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_parts_are_named() {
         let class = example();
         let mut ports = ports(class.path()).unwrap();
         let finding = addresses(&ports[0], "rxe0/1".to_owned());

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_instead_is_named() {
+    fn errors_name_the_alternatives() {
         let error = choose("10.9.0.2", &DeviceOptions::default()).unwrap_err();
         assert_eq!(
             error,

@@ -46,9 +46,8 @@ impl VerbsEndpoint {
 
     pub(super) fn begin_generation(&mut self, number: usize) -> io::Result<()> {
         let generation = self.slots[number].next_generation();
-        let generation = generation.ok_or_else(|| {
-            io::Error::other("no request completed on several queue pairs in a row")
-        })?;
+        let generation =
+            generation.ok_or_else(|| io::Error::other("nothing got through several times"))?;
         let connecting = self.queue_pair(number, generation)?;
         let step = Step::Replaced(connecting.record());
         self.slots[number].connecting = Some(connecting);

@@ -90,7 +90,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_not_posted_cannot_be_done(number: u32) {
+        fn requests_that_were_not_posted_cannot_complete(number: u32) {
             let mut requests = Requests::new(1);
             prop_assert_eq!(requests.done(number).count(), 0);
             prop_assert_eq!(requests.next(), 0);

@@ -42,18 +42,18 @@ impl Exchange {
                 queue_pair,
                 message,
             } if message.is_empty() => {
-                // This was the last message on this queue pair, and nothing else marks the end.
+                // An empty message is the last one on its queue pair. There is no other mark of the end.
                 if endpoint.close(queue_pair) {
                     self.lose(endpoint, queue_pair, Loss::Closed);
                 }
             }
-            Completion::Received { message, .. } => return self.hear(endpoint, &message),
+            Completion::Received { message, .. } => return self.handle_message(endpoint, &message),
             Completion::Written {
                 immediate, length, ..
             } => self.receiver.written(immediate, u64::from(length))?,
             Completion::Lost { queue_pair, loss } => self.lose(endpoint, queue_pair, loss),
             Completion::Restored { queue_pair } => {
-                self.queue_pairs[queue_pair] = State::Living;
+                self.queue_pairs[queue_pair] = State::Connected;
                 self.sender.restored(queue_pair);
                 self.restored += 1;
             }
@@ -65,9 +65,9 @@ impl Exchange {
     pub(super) fn lose(&mut self, endpoint: &dyn Endpoint, queue_pair: usize, loss: Loss) {
         let state = &mut self.queue_pairs[queue_pair];
         let was = std::mem::replace(state, State::Gone);
-        if was == State::Living {
+        if was == State::Connected {
             if endpoint.limits().replaces {
-                *state = State::Missed;
+                *state = State::Lost;
             }
             self.sender.lost(queue_pair);
             self.receiver.lost();
@@ -79,7 +79,7 @@ impl Exchange {
     }
 
     /// Validates and applies a message of the peer.
-    fn hear(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
+    fn handle_message(&mut self, endpoint: &mut dyn Endpoint, bytes: &[u8]) -> Result<(), Fault> {
         match Message::decode(bytes)? {
             Message::Arrived { start, length } => {
                 let length = u64::from(length);
@@ -103,13 +103,16 @@ impl Exchange {
             }
             Message::Credit { consumed } => self.sender.credited(consumed)?,
             Message::End { at } => self.receiver.ended(at)?,
-            Message::Abandon { queue_pair, life } => {
-                // The sender must stop using it as well. The message does not concern a queue pair
-                // that was restored since, nor one that is being restored: the endpoint may have
-                // finished that and will report it.
-                let is_living = self.queue_pairs.get(queue_pair) == Some(&State::Living);
-                let ours = self.sender.life(queue_pair);
-                if is_living && ours.is_some_and(|ours| life >= ours) {
+            Message::Abandon {
+                queue_pair,
+                generation,
+            } => {
+                // The sender must stop using it as well. A queue pair
+                // that was restored since, or is being restored, is not affected: the endpoint may
+                // have finished that and will report it.
+                let is_connected = self.queue_pairs.get(queue_pair) == Some(&State::Connected);
+                let ours = self.sender.generation(queue_pair);
+                if is_connected && ours.is_some_and(|ours| generation >= ours) {
                     self.close(endpoint, queue_pair);
                 }
             }

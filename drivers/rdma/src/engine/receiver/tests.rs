@@ -24,7 +24,7 @@ struct Model {
 
 /// Why the model refuses a piece.
 #[derive(Debug, PartialEq, Eq)]
-enum Lie {
+enum Violation {
     Empty,
     BeyondCredit,
     AcrossTheEnd,
@@ -44,18 +44,18 @@ impl Model {
         (start, length): (u64, u64),
         is_written: bool,
         most: usize,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), Violation> {
         let end = start.saturating_add(length);
         let piece = (start, end);
         let ready = self.ready();
         if length == 0 {
-            return Err(Lie::Empty);
+            return Err(Violation::Empty);
         }
         if end > self.credited + RING_BYTES {
-            return Err(Lie::BeyondCredit);
+            return Err(Violation::BeyondCredit);
         }
         if start / RING_BYTES != (end - 1) / RING_BYTES {
-            return Err(Lie::AcrossTheEnd);
+            return Err(Violation::AcrossTheEnd);
         }
         let known = |byte: &u64| self.arrived.contains(byte);
         if end <= ready || self.pieces.contains(&piece) {
@@ -64,14 +64,14 @@ impl Model {
         // Whether bytes were written is checked only where no other piece begins.
         let is_known_place = start < ready || self.pieces.iter().any(|&(other, _)| other == start);
         if !is_written && !is_known_place {
-            return Err(Lie::NotWritten);
+            return Err(Violation::NotWritten);
         }
         if (start..end).any(|byte| known(&byte)) {
-            return Err(Lie::Overlap);
+            return Err(Violation::Overlap);
         }
         let waiting = self.pieces.iter().filter(|(start, _)| *start >= ready);
         if waiting.count() + 1 > most {
-            return Err(Lie::TooMany);
+            return Err(Violation::TooMany);
         }
         self.arrived.extend(start..end);
         self.pieces.insert(piece);
@@ -79,14 +79,14 @@ impl Model {
     }
 }
 
-fn lie(error: ReceiverError) -> Lie {
+fn violation(error: ReceiverError) -> Violation {
     match error {
-        ReceiverError::Empty => Lie::Empty,
-        ReceiverError::BeyondCredit { .. } => Lie::BeyondCredit,
-        ReceiverError::AcrossTheEnd => Lie::AcrossTheEnd,
-        ReceiverError::Overlap { .. } => Lie::Overlap,
-        ReceiverError::NotWritten { .. } => Lie::NotWritten,
-        ReceiverError::TooManyPieces(_) => Lie::TooMany,
+        ReceiverError::Empty => Violation::Empty,
+        ReceiverError::BeyondCredit { .. } => Violation::BeyondCredit,
+        ReceiverError::AcrossTheEnd => Violation::AcrossTheEnd,
+        ReceiverError::Overlap { .. } => Violation::Overlap,
+        ReceiverError::NotWritten { .. } => Violation::NotWritten,
+        ReceiverError::TooManyPieces(_) => Violation::TooMany,
         other => panic!("the peer did nothing of this: {other}"),
     }
 }
@@ -136,7 +136,11 @@ fn followers(receiver: &Receiver, model: &Model, most: usize) -> Vec<(Receiver, 
                 assert_eq!(offsets([place]), offsets_of(piece.0..piece.1));
                 is_written
             });
-            assert_eq!(outcome.map_err(lie), expected, "{piece:?} after {model:?}");
+            assert_eq!(
+                outcome.map_err(violation),
+                expected,
+                "{piece:?} after {model:?}"
+            );
             // A violation ends the channel.
             if expected.is_ok() {
                 followers.push((receiver, model));
@@ -157,7 +161,7 @@ fn followers(receiver: &Receiver, model: &Model, most: usize) -> Vec<(Receiver, 
 }
 
 #[test]
-fn a_receiver_believes_what_can_be_and_nothing_else() {
+fn a_receiver_accepts_exactly_what_the_model_accepts() {
     for most in 1..=3 {
         let ring = Ring::new(NonZeroU64::new(RING_BYTES).unwrap());
         let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! What is sent next: cuts the stream into pieces, and pieces into requests.
+//! Cuts the stream into pieces, and pieces into requests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::memory::Span;
 use crate::provider::{Remote, Request, Work};
 
 impl Sender {
-    /// The next request, or `None` if there is nothing to post, no room, or the pacer holds
+    /// The next request, or `None` if everything was posted, no queue pair has room, or the pacer holds
     /// messages back.
     pub(crate) fn next(&mut self, now: Duration) -> Option<Post> {
         if let Some(&(on, lost)) = self.abandoned.front() {
@@ -20,7 +20,7 @@ impl Sender {
             self.abandoned.pop_front();
             let message = Message::Abandon {
                 queue_pair: lost,
-                life: self.queue_pairs[lost].life,
+                generation: self.queue_pairs[lost].generation,
             };
             return Some(self.post(on, 0, Work::Send(message.encode()), now));
         }
@@ -57,7 +57,7 @@ impl Sender {
         let immediate = announces.then(|| immediate(piece.start));
         piece.posted += length;
         let id = WRITE | if announces { piece.end } else { 0 };
-        (piece.announced, piece.told) = (announces, announces || piece.told);
+        (piece.announced, piece.announced_once) = (announces, announces || piece.announced_once);
         let ring = Source {
             region: settings.region,
             offset: place.offset,
@@ -87,7 +87,7 @@ impl Sender {
             return None;
         }
         let piece = &mut self.pieces[number];
-        (piece.posted, piece.announced, piece.told) = (end, true, true);
+        (piece.posted, piece.announced, piece.announced_once) = (end, true, true);
         self.count_announced();
         let span = self.settings.ring.place(start, end - start);
         let message = Message::Carried {
@@ -113,7 +113,7 @@ impl Sender {
         (length > 0).then(|| self.pacer.ready_at(length, now))
     }
 
-    /// Cuts what is filled into pieces. A piece ends at a multiple of the piece size in the ring,
+    /// Cuts the filled part into pieces. A piece ends at a multiple of the piece size in the ring,
     /// so that all pieces are equal while data flows; only a flush ends one earlier.
     fn cut_pieces(&mut self) {
         let piece_bytes = self.settings.piece_bytes;
@@ -137,7 +137,7 @@ impl Sender {
                     self.cut
                 },
                 announced: false,
-                told: false,
+                announced_once: false,
                 held,
                 again: false,
             });
@@ -177,7 +177,7 @@ impl Sender {
             return None;
         }
         let queue_pair = self.reserve(now)?;
-        self.end = End::Told { queue_pair };
+        self.end = End::Announced { queue_pair };
         let message = Message::End { at: self.filled };
         let work = Work::Send(message.encode());
         Some(Post {

@@ -1,15 +1,15 @@
-//! What happens to pieces when queue pairs are lost and restored.
+//! Sends pieces again when queue pairs are lost and restored.
 
 use super::{End, Piece, Repeat, Sender};
 
 impl Sender {
-    /// Handles the loss of a queue pair: what was sent over it and not consumed is sent again over
-    /// others. On each of them the peer is told first to discard the lost one. Returns `false` if
-    /// no other queue pair is left.
+    /// Handles the loss of a queue pair: pieces that were sent over it and not consumed are sent again
+    /// over others. On each of these the loss is reported first, so that the peer discards the lost
+    /// queue pair. Returns `false` if no other queue pair is left.
     pub(crate) fn lost(&mut self, queue_pair: usize) -> bool {
         self.pacer.lost(queue_pair);
-        if self.first_living() == Some(queue_pair) {
-            // The peer learns of the loss before anything that is sent from here on.
+        if self.first_connected() == Some(queue_pair) {
+            // The report of the loss arrives before all later requests.
             self.repeats.clear();
         }
         let lost = &mut self.queue_pairs[queue_pair];
@@ -25,8 +25,9 @@ impl Sender {
                 piece.announced = false;
                 if !self.settings.is_fetched {
                     piece.posted = piece.start;
-                    piece.again = piece.told;
-                    piece.held = piece.told || self.sources.any_within(piece.start, piece.end);
+                    piece.again = piece.announced_once;
+                    piece.held =
+                        piece.announced_once || self.sources.any_within(piece.start, piece.end);
                 }
             }
         }
@@ -34,12 +35,12 @@ impl Sender {
         self.announced = 0;
         self.count_announced();
         self.retire();
-        if self.end == (End::Told { queue_pair }) {
+        if self.end == (End::Announced { queue_pair }) {
             self.end = End::Wanted;
         }
         self.abandoned.retain(|&(on, _)| on != queue_pair);
-        let living = (0..self.queue_pairs.len()).filter(|&other| !self.queue_pairs[other].lost);
-        self.abandoned.extend(living.map(|on| (on, queue_pair)));
+        let connected = (0..self.queue_pairs.len()).filter(|&other| !self.queue_pairs[other].lost);
+        self.abandoned.extend(connected.map(|on| (on, queue_pair)));
         self.queue_pairs.iter().any(|queue_pair| !queue_pair.lost)
     }
 
@@ -48,16 +49,16 @@ impl Sender {
     pub(crate) fn restored(&mut self, queue_pair: usize) {
         let restored = &mut self.queue_pairs[queue_pair];
         (restored.pending, restored.lost) = (0, false);
-        restored.life = restored.life.saturating_add(1);
+        restored.generation = restored.generation.saturating_add(1);
         self.abandoned.retain(|&(_, lost)| lost != queue_pair);
-        // On this queue pair the peer was not told yet which others are lost.
+        // On this queue pair the losses of others were not reported yet.
         let lost = (0..self.queue_pairs.len()).filter(|&other| self.queue_pairs[other].lost);
         self.abandoned.extend(lost.map(|lost| (queue_pair, lost)));
     }
 
     /// How many times a queue pair was restored; `None` if its number is invalid.
-    pub(crate) fn life(&self, queue_pair: usize) -> Option<u32> {
-        Some(self.queue_pairs.get(queue_pair)?.life)
+    pub(crate) fn generation(&self, queue_pair: usize) -> Option<u32> {
+        Some(self.queue_pairs.get(queue_pair)?.generation)
     }
 
     /// Memory before this position of the stream is no longer needed. A piece that is being sent a
@@ -80,18 +81,18 @@ impl Sender {
         let (from, to) = self.settings.ring.range(piece.start, piece.end);
         let meets = |repeat: &Repeat| repeat.from < to && from < repeat.to;
         let is_bound = piece.again || self.repeats.iter().any(meets);
-        is_bound.then(|| self.first_living()).flatten()
+        is_bound.then(|| self.first_connected()).flatten()
     }
 
-    /// The peer has consumed a piece, and therefore everything that was sent earlier over the same
-    /// queue pair.
+    /// The peer has consumed a piece, and so everything that was sent earlier over the same queue pair
+    /// has arrived.
     pub(super) fn forget_repeats(&mut self, piece: Piece) {
-        if !piece.again && !self.repeats.is_empty() && piece.queue_pair == self.first_living() {
+        if !piece.again && !self.repeats.is_empty() && piece.queue_pair == self.first_connected() {
             self.repeats.retain(|repeat| piece.start < repeat.before);
         }
     }
 
-    pub(super) fn first_living(&self) -> Option<usize> {
+    pub(super) fn first_connected(&self) -> Option<usize> {
         self.queue_pairs
             .iter()
             .position(|queue_pair| !queue_pair.lost)

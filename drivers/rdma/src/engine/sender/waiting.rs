@@ -1,4 +1,4 @@
-//! What a sender waits for, and how long.
+//! The completions that a sender waits for, and its timeouts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ impl Sender {
     pub(crate) fn awaits_completions(&self) -> bool {
         let is_full =
             |queue_pair: &QueuePair| !queue_pair.lost && queue_pair.pending >= self.settings.depth;
-        let is_ending = self.is_posted() && matches!(self.end, End::Told { .. });
+        let is_ending = self.is_posted() && matches!(self.end, End::Announced { .. });
         is_ending
             || self.held > 0
             || self.pacer.awaits_completions()

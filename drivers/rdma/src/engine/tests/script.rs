@@ -91,7 +91,7 @@ impl Script {
 }
 
 #[test]
-fn a_restored_queue_pair_carries_again_what_was_in_flight() {
+fn a_restored_queue_pair_carries_lost_pieces_again() {
     let mut fabric = Fabric::new(100, 50, 50, 1, 4);
     fabric.fill(&[1; 50]);
     let Fabric {
@@ -116,7 +116,7 @@ fn a_restored_queue_pair_carries_again_what_was_in_flight() {
     let restored = Completion::Restored { queue_pair: 0 };
     assert_eq!(script.then(&mut exchange, &[restored]), first);
 
-    // The peer may have lost it in an earlier life, which is ignored; a loss of the present life is
+    // The peer may have lost it in an earlier generation, which is ignored; a loss of the present generation is
     // not.
     assert_eq!(script.then(&mut exchange, &[abandon(0, 0)]), []);
     script.then(&mut exchange, &[abandon(0, 1)]);
@@ -126,7 +126,7 @@ fn a_restored_queue_pair_carries_again_what_was_in_flight() {
 }
 
 #[test]
-fn what_went_over_a_queue_pair_that_the_peer_abandoned_goes_over_another() {
+fn pieces_on_a_queue_pair_that_the_peer_abandoned_go_over_another() {
     let mut fabric = Fabric::new(100, 50, 50, 2, 4);
     fabric.fill(&[1; 50]);
     let mut exchange = Exchange::new(fabric.sender, fabric.receiver, 2);
@@ -136,7 +136,7 @@ fn what_went_over_a_queue_pair_that_the_peer_abandoned_goes_over_another() {
     let again = script.then(&mut exchange, &[abandon(0, 0)]);
     let lost = Message::Abandon {
         queue_pair: 0,
-        life: 0,
+        generation: 0,
     };
     let moved = |post: &Post| Post {
         queue_pair: 1,
@@ -158,18 +158,21 @@ fn said(queue_pair: usize, message: Message) -> Post {
     }
 }
 
-fn abandon(queue_pair: usize, life: u32) -> Completion {
+fn abandon(queue_pair: usize, generation: u32) -> Completion {
     Completion::Received {
         queue_pair: 0,
-        message: Message::Abandon { queue_pair, life }
-            .encode()
-            .as_bytes()
-            .to_vec(),
+        message: Message::Abandon {
+            queue_pair,
+            generation,
+        }
+        .encode()
+        .as_bytes()
+        .to_vec(),
     }
 }
 
 #[test]
-fn a_queue_pair_on_which_nothing_completes_is_given_up() {
+fn a_queue_pair_without_completions_is_given_up() {
     let mut fabric = Fabric::new(100, 50, 50, 1, 4);
     fabric.sender = Sender::new(
         fabric_settings(&fabric),
@@ -196,7 +199,7 @@ fn a_queue_pair_on_which_nothing_completes_is_given_up() {
     assert_eq!(at(12, &[done]), (1, 0, Some(seconds(15))));
     assert_eq!(at(14, &[]), (0, 0, Some(seconds(15))));
     assert_eq!(at(15, &[]), (0, 1, None));
-    // Nothing is posted and nothing can stall until the queue pair is restored.
+    // Until the queue pair is restored, no request is posted and none can stall.
     assert_eq!(at(30, &[]), (0, 1, None));
     let restored = Completion::Restored { queue_pair: 0 };
     assert_eq!(at(40, &[restored]), (5, 1, Some(seconds(43))));

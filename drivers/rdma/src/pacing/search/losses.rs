@@ -31,13 +31,13 @@ impl Search {
             _ => self.trial.as_ref().map(Trial::began),
         };
         let is_early = began.is_none_or(|began| posted_at < began);
-        // What was sent at an earlier rate says nothing about this one, except during a climb.
+        // A loss at an earlier rate does not count for this one, except during a climb.
         if is_early || self.pause.is_some() || self.misses.is_recovering() {
             return;
         }
         let arrived = std::mem::take(&mut self.arrived);
         if arrived > 0 && self.phase != Phase::Sizing && self.is_short() {
-            self.blame();
+            self.react_to_loss();
             return;
         }
         self.losses += 1;
@@ -99,7 +99,7 @@ impl Search {
         }
     }
 
-    /// What passed before did so on the policer's burst, or the path has changed.
+    /// Earlier trials passed only on the policer's burst, or the path has changed.
     fn distrust(&mut self) {
         self.rates.distrust();
         self.trial_time = (self.trial_time * 2).min(MOST_TRIAL_TIME);
@@ -110,20 +110,19 @@ impl Search {
         self.go(Phase::Narrowing, self.rates.middle());
     }
 
-    /// Whether a loss may be random: the rate was good for a long time, and nothing was lost
-    /// lately.
+    /// Whether a loss may be random: the rate has passed for a long time, without a recent loss.
     fn is_chance(&self, lost_at: Duration) -> bool {
         let began = self.trial.as_ref().map(Trial::began);
         let since = began.max(self.chance);
         since.is_some_and(|since| lost_at.saturating_sub(since) >= PROVEN)
     }
 
-    /// Whether losses go on at any rate.
+    /// Whether losses continue at any rate.
     pub(super) fn has_other_reason(&self) -> bool {
         self.losses > MOST_LOSSES
     }
 
-    /// What else affects how long messages may take.
+    /// Conditions that affect how long messages may take.
     pub(super) fn conditions(&self) -> Conditions {
         Conditions {
             are_longer: self.phase == Phase::Sizing,

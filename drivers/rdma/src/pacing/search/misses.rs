@@ -7,7 +7,7 @@
 //! so the device's counters are read.
 //!
 //! Retransmissions after a timeout of the device are not counted here, because its timer may expire
-//! although nothing is missing.
+//! although no packet is missing.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use crate::pacing::chance::Chance;
 use crate::pacing::trial::Trial;
 use crate::pacing::{LOOKS, RETRY};
 
-/// What is known about losses that the peer's device has counted.
+/// The state of losses that the peer's device has counted.
 #[derive(Debug, Default)]
 pub(super) struct Misses {
     /// The devices count them.
     are_counted: bool,
     /// Since when a whole group has arrived without the counters having been read.
     whole_since: Option<Duration>,
-    /// Something was lost, and nothing is sent until the device has repaired it.
+    /// Sending is paused until the device has repaired a loss.
     is_recovering: bool,
     /// Losses before this time were already handled.
     judged_until: Duration,
@@ -42,7 +42,7 @@ pub(super) struct Misses {
 /// given up.
 pub(super) const MENDED_AFTER: Duration = Duration::from_secs(1);
 
-/// A loss after this many bursts is random, or the rate exceeds the policer's by next to nothing.
+/// A loss after this many bursts is random, or the rate exceeds the policer's only slightly.
 const RARE: u64 = 1500;
 /// A loss after fewer than this many means that the rate is some percent too high.
 const OFTEN: u64 = 25;
@@ -90,7 +90,7 @@ impl Misses {
         self.is_eased
     }
 
-    /// The large reduction passes: it was the remedy, and the interval can be narrowed again.
+    /// The reduced rate passes, and the interval can be narrowed again.
     pub(super) fn take_eased(&mut self) -> bool {
         let was_eased = std::mem::take(&mut self.is_eased);
         if was_eased {
@@ -114,7 +114,7 @@ impl Search {
         self.misses.are_counted && bytes + self.sizing.message_bytes() <= self.sizing.passed_bytes()
     }
 
-    /// Until when a short path takes no further message, or when to check again.
+    /// The time before which a short path takes no further message, or when to check again.
     pub(super) fn is_full_until(&mut self, now: Duration) -> Option<Duration> {
         self.window.set(self.rate(), self.sizing.passed_bytes());
         let bytes = self.under_way + self.sizing.message_bytes();
@@ -128,7 +128,7 @@ impl Search {
             .max(posted_at)
     }
 
-    /// A device's counters were read: whether the peer's device has missed something since `since`.
+    /// A device's counters were read: whether the peer's device has reported a loss since `since`.
     pub(in crate::pacing) fn looked(&mut self, since: Duration, has_missed: bool, now: Duration) {
         self.misses.are_counted = true;
         if self.misses.is_recovering {
@@ -155,7 +155,7 @@ impl Search {
         self.pause = Some(now + time_of(burst, self.rate()));
     }
 
-    /// Something was lost at `since` or later.
+    /// A packet was lost at `since` or later.
     fn missed(&mut self, since: Duration, now: Duration) {
         if since < self.misses.judged_until || self.trial.is_none() {
             return;
@@ -168,10 +168,10 @@ impl Search {
             self.trial = None;
         } else if self.is_short() && self.misses.chance.explains(self.passed_bytes()) {
             self.misses.judged_until = now;
-            self.excuse();
+            self.accept_random_loss();
         } else if self.is_short() {
             self.arrived = 0;
-            self.blame();
+            self.react_to_loss();
         }
     }
 
@@ -182,8 +182,8 @@ impl Search {
         burst as f64 / self.trial_time.as_secs_f64()
     }
 
-    /// Something was lost on a short path, and the rate may be the cause.
-    pub(super) fn blame(&mut self) {
+    /// Reacts to a loss on a short path that the rate may have caused.
+    pub(super) fn react_to_loss(&mut self) {
         self.misses.is_recovering = true;
         match self.phase {
             Phase::Sizing => {}
@@ -219,8 +219,7 @@ impl Search {
         self.trial.as_ref().map_or(0, Trial::bytes)
     }
 
-    /// Lowers a rate that had been found good. If it is too high, then by what a policer's burst
-    /// hid in the time that it passed.
+    /// Lowers a rate that had passed. It may be too high by what a policer's burst hid in that time.
     fn ease(&mut self) {
         let passed = self.passed_bytes();
         let burst = self.sizing.passed_bytes().min(MOST_BURST_BYTES);
@@ -238,7 +237,7 @@ impl Search {
         } else if let Some(share) = misses.chance.count(passed) {
             self.ease_by(share);
         } else {
-            self.excuse();
+            self.accept_random_loss();
             // The loss that ended the climb may have been hidden in the same way.
             self.go(Phase::Climbing, self.rates.low());
         }
@@ -264,8 +263,8 @@ impl Search {
         self.try_rate(self.rates.low());
     }
 
-    /// A loss that no lower rate prevents; a higher rate would have had it as well.
-    fn excuse(&mut self) {
+    /// Accepts a random loss, and restores the rate from before the reductions.
+    fn accept_random_loss(&mut self) {
         self.misses.eases = 0;
         self.misses.is_eased = false;
         self.trial = None;
@@ -281,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_rate_mends_is_too_much_at_once() {
+    fn losses_at_any_rate_shorten_messages() {
         let mut search = Search::new(Some(250_000_000), 64 << 10);
         search.misses.are_counted = true;
         search.sizing.lengthen();
@@ -293,7 +292,7 @@ mod tests {
             assert_eq!(search.phase, Phase::Resting);
             assert_eq!(search.message_bytes(), 64 << 10);
             search.trial = Some(Trial::new(Duration::ZERO, Duration::ZERO));
-            search.blame();
+            search.react_to_loss();
         }
         assert_eq!(search.phase, Phase::Climbing);
         assert_eq!(search.message_bytes(), 32 << 10);
@@ -302,7 +301,7 @@ mod tests {
 
     /// A loss right after a rate was found: earlier trials may have used up the policer's burst.
     #[test]
-    fn what_became_less_by_much_is_looked_for_again() {
+    fn a_large_reduction_is_followed_by_another_search() {
         const MESSAGE: u64 = 16 << 10;
         const INTERVAL: Duration = Duration::from_micros(341);
         let mut search = Search::new(Some(250_000_000), MESSAGE);
@@ -312,7 +311,7 @@ mod tests {
         search.rates.passed();
         search.phase = Phase::Resting;
         search.trial = Some(Trial::new(Duration::ZERO, Duration::ZERO));
-        search.blame();
+        search.react_to_loss();
         search.misses.is_recovering = false;
         assert_eq!(search.rate(), 48_000_000);
         let mut now = Duration::from_secs(1);

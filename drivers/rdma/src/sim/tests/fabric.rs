@@ -191,7 +191,7 @@ fn a_reliable_connection_is_reliable() {
 }
 
 #[test]
-fn what_is_not_allowed_breaks_the_queue_pair_at_both_ends() {
+fn a_forbidden_access_breaks_the_queue_pair_at_both_ends() {
     let cases: [(Access, usize, u32, &str); 3] = [
         (
             Access::RemoteWrite,

@@ -66,7 +66,7 @@ fn unpaced_the_path_stalls() {
 
 /// A sender on a slow path, or with random loss, does not stall.
 #[test]
-fn what_is_only_slow_does_not_stall() {
+fn slow_paths_do_not_stall() {
     for loss in [0.0, 1e-5, 1e-4] {
         let mut experiment = Experiment {
             stall: Some(3 * SECOND),
@@ -255,7 +255,7 @@ fn the_rate_is_found_from_a_busy_host() {
     }
 }
 
-/// EventKind a device sends late and at once is no more than the burst.
+/// A device that sends late sends no more than the burst at once.
 #[test]
 fn a_known_rate_passes_from_a_busy_host() {
     for seed in seeds(6) {

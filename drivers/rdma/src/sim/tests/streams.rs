@@ -90,13 +90,13 @@ fn run(random: &mut Random, replaces: bool) -> Run {
     run.open(channel, [path(), path()], [memories(), memories()])
         .unwrap();
     for end in &mut run.channels[0] {
-        let whims = (random.below(2) == 0).then(|| Random::new(random.next()));
-        end.send(random.below(100_000), whims);
+        let amounts = (random.below(2) == 0).then(|| Random::new(random.next()));
+        end.send(random.below(100_000), amounts);
     }
     run
 }
 
-/// Where lost queue pairs are replaced, every stream arrives, whatever is lost and when.
+/// Where lost queue pairs are replaced, every stream arrives after any losses.
 #[test]
 fn streams_survive_everything() {
     for seed in seeds(1000) {

@@ -58,7 +58,7 @@ proptest! {
 
     /// After any writes of a channel, in any way, the next one finds zeros in the same pages.
     #[test]
-    fn rings_hold_zeros_whatever_the_last_channel_left(
+    fn rings_hold_zeros_after_any_channel(
         channels in proptest::collection::vec(proptest::collection::vec(writes(), 0..4), 1..4),
     ) {
         let pool = Pool::new(64 * MIB, u64::MAX);

@@ -1,5 +1,4 @@
-//! A peer that lies in the protocol of a whole channel, with an oracle for the memory of other
-//! sessions.
+//! A hostile peer in the protocol of a whole channel, with an oracle for the memory of other sessions.
 
 #![no_main]
 
@@ -13,4 +12,4 @@ extern "C" fn __lsan_is_turned_off() -> i32 {
     1
 }
 
-fuzz_target!(|input: &[u8]| gridhaul_rdma::fuzzing::liar(input));
+fuzz_target!(|input: &[u8]| gridhaul_rdma::fuzzing::hostile_peer(input));

@@ -1,5 +1,5 @@
-//! A peer over `soft` that follows the whole protocol and lies in it: it announces bytes that it
-//! never wrote, and READs bytes that were never announced.
+//! A peer over `soft` that follows the whole protocol and abuses it: it announces bytes that it never
+//! wrote, and READs bytes that were never announced.
 //!
 //! Before, the pool's rings belonged to another session and were filled with a secret. Neither the
 //! delivered bytes nor those that the peer READs may contain a byte of it, nor one that was never
@@ -52,11 +52,11 @@ pub(crate) enum Step {
     /// Writes this many bytes of the ring from an offset on.
     Write(usize, usize),
     /// Sends a message; an inline payload has the peer's bytes.
-    Say(Message),
+    Message(Message),
     /// READs this many bytes from an offset of the ring that is sent from.
     Read(usize, usize),
     /// Writes the next piece and announces it correctly.
-    Behave(usize),
+    WritePiece(usize),
     /// Delivers this many of the arrived bytes.
     Deliver(usize),
     /// Sends this many bytes to the peer.
@@ -65,58 +65,58 @@ pub(crate) enum Step {
 
 /// The steps that the input encodes, over a channel that it opens. Ends with the first detected
 /// violation.
-pub fn liar(input: &[u8]) {
+pub fn hostile_peer(input: &[u8]) {
     let mut input = Input(input);
     let modes = input.byte();
     let mode = if modes & 1 == 0 { Mode::Put } else { Mode::Get };
     if modes >= 240 {
         // Invalid records, or none.
-        assert!(Meeting::open(mode, Some(input.0)).is_none());
+        assert!(Session::open(mode, Some(input.0)).is_none());
         return;
     }
-    let Some(mut meeting) = Meeting::open(mode, None) else {
+    let Some(mut session) = Session::open(mode, None) else {
         return;
     };
     while !input.is_empty() {
-        let step = step(&mut input, &meeting);
-        if meeting.take(step).is_err() {
+        let step = step(&mut input, &session);
+        if session.take(step).is_err() {
             break;
         }
     }
 }
 
-fn step(input: &mut Input<'_>, meeting: &Meeting) -> Step {
+fn step(input: &mut Input<'_>, session: &Session) -> Step {
     let kind = input.byte();
     let place = usize::from(input.byte()) * 72;
     let count = usize::from(input.byte()) * 16;
     // Near the valid position of the stream.
-    let near = (meeting.behaved + u64::from(input.byte()) * 16).saturating_sub(1024);
+    let near = (session.announced + u64::from(input.byte()) * 16).saturating_sub(1024);
     match kind {
         0..=47 => Step::Write(place, count),
         48..=55 => Step::Write(place, 4 * count),
-        56..=95 => Step::Behave(count),
+        56..=95 => Step::WritePiece(count),
         96..=127 => Step::Deliver(count),
         128..=159 => Step::Read(place, 4 * count),
         160..=175 => Step::Send(count),
-        176..=207 => Step::Say(Message::Arrived {
+        176..=207 => Step::Message(Message::Arrived {
             start: near,
             length: u32::try_from(count).unwrap_or_default(),
         }),
-        208..=223 => Step::Say(Message::Carried {
+        208..=223 => Step::Message(Message::Carried {
             start: near,
             length: count / 8,
         }),
-        224..=239 => Step::Say(Message::Credit { consumed: near }),
-        240..=247 => Step::Say(Message::End { at: near }),
-        _ => Step::Say(Message::Abandon {
+        224..=239 => Step::Message(Message::Credit { consumed: near }),
+        240..=247 => Step::Message(Message::End { at: near }),
+        _ => Step::Message(Message::Abandon {
             queue_pair: place % 2,
-            life: u32::from(kind) % 4,
+            generation: u32::from(kind) % 4,
         }),
     }
 }
 
 /// A channel of ours, and the peer.
-pub(crate) struct Meeting {
+pub(crate) struct Session {
     ours: Opened,
     peer: SoftEndpoint,
     /// The peer's memory to send from, its region, and the same to READ into.
@@ -126,10 +126,10 @@ pub(crate) struct Meeting {
     ring: RingRecord,
     completions: Vec<Completion>,
     /// The end of what the peer wrote and announced correctly.
-    behaved: u64,
+    announced: u64,
 }
 
-impl Meeting {
+impl Session {
     /// Opens a channel in rings that belonged to another session. If there are `records`, the peer
     /// sends them in place of its own and closes the connection; then there is no channel.
     pub(crate) fn open(mode: Mode, records: Option<&[u8]>) -> Option<Self> {
@@ -178,7 +178,7 @@ impl Meeting {
             sink,
             ring,
             completions: Vec::new(),
-            behaved: 0,
+            announced: 0,
         })
     }
 
@@ -190,22 +190,22 @@ impl Meeting {
     pub(crate) fn take(&mut self, step: Step) -> Result<(), String> {
         match step {
             Step::Write(place, length) => self.write(place, length),
-            Step::Say(message) => self.say(message),
+            Step::Message(message) => self.send_message(message),
             Step::Read(place, length) => {
                 let span = Span::new(0, length.min(PEER_BYTES));
                 let region = self.sink.1;
                 let from = self.at(place);
                 self.post(Work::Read { region, span, from });
             }
-            Step::Behave(length) => {
-                let place = usize::try_from(self.behaved).expect("short") % RING_BYTES;
+            Step::WritePiece(length) => {
+                let place = usize::try_from(self.announced).expect("short") % RING_BYTES;
                 let length = length.min(RING_BYTES - place);
                 self.write(place, length);
-                self.say(Message::Arrived {
-                    start: self.behaved,
+                self.send_message(Message::Arrived {
+                    start: self.announced,
                     length: u32::try_from(length).expect("short"),
                 });
-                self.behaved += length as u64;
+                self.announced += length as u64;
             }
             Step::Deliver(count) => self.deliver(count),
             Step::Send(count) => {
@@ -231,7 +231,7 @@ impl Meeting {
                 endpoint, exchange, ..
             } = &mut self.ours;
             let moved = exchange.advance(endpoint.as_mut(), clock::now());
-            self.check_what_was_read();
+            self.check_read_bytes();
             moved.map_err(|fault: Fault| fault.to_string())?;
         }
         match self.ours.exchange.loss() {
@@ -254,11 +254,14 @@ impl Meeting {
     }
 
     /// The peer may have READ what this session has sent, and nothing else.
-    fn check_what_was_read(&self) {
+    fn check_read_bytes(&self) {
         let mut bytes = vec![0; PEER_BYTES];
         self.sink.0.copy_out(0, &mut bytes);
         let strange = bytes.iter().find(|byte| ![0, PUBLIC].contains(byte));
-        assert_eq!(strange, None, "the peer has read what was never sent to it");
+        assert_eq!(
+            strange, None,
+            "the peer has read bytes that were never sent to it"
+        );
     }
 
     fn write(&mut self, place: usize, length: usize) {
@@ -272,7 +275,7 @@ impl Meeting {
         });
     }
 
-    fn say(&mut self, message: Message) {
+    fn send_message(&mut self, message: Message) {
         let (_, region) = self.source;
         self.post(match message {
             Message::Carried { length, .. } => Work::Carry {
@@ -298,7 +301,7 @@ impl Meeting {
 }
 
 /// Neither end waits for the other.
-impl Drop for Meeting {
+impl Drop for Session {
     fn drop(&mut self) {
         self.peer.abort();
         self.ours.endpoint.abort();

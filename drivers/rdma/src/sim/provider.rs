@@ -1,4 +1,4 @@
-//! The fabric as a provider of the driver, for channels that threads use.
+//! The fabric as a provider of the driver, for channels with blocking calls.
 //!
 //! It runs in real time, so a seed alone does not determine a run. It tests everything above the
 //! engine: the handshake, blocking calls, and transforms. Each channel has a path of its own.
@@ -24,13 +24,13 @@ use crate::provider::{
 const MTU: u8 = 5;
 
 /// Queue pair numbers have 24 bits.
-const MAX_SEATS: u32 = 0xff_ffff;
+const MAX_ENTRIES: u32 = 0xff_ffff;
 
 /// The driver `rdma` over simulated paths of this kind, within this process.
 pub fn driver(settings: FabricSettings) -> RdmaBy {
     RdmaBy::new(Arc::new(Simulation {
         settings,
-        hall: Arc::default(),
+        directory: Arc::default(),
     }))
 }
 
@@ -38,7 +38,7 @@ pub fn driver(settings: FabricSettings) -> RdmaBy {
 #[derive(Debug)]
 struct Simulation {
     settings: FabricSettings,
-    hall: Arc<Hall>,
+    directory: Arc<Directory>,
 }
 
 impl Provider for Simulation {
@@ -53,32 +53,32 @@ impl Provider for Simulation {
     /// An endpoint comes with a fabric and its other end. When two are connected, the later one
     /// moves to the fabric of the first.
     fn endpoint(&self, _port: Option<&AdapterPort>, wanted: Wanted) -> io::Result<Box<dyn Fabric>> {
-        let seat = Seat::take(&self.hall, wanted.local)?;
+        let entry = Entry::take(&self.directory, wanted.local)?;
         let mut settings = self.settings.clone();
-        settings.seed = settings.seed.wrapping_add(u64::from(seat.number));
+        settings.seed = settings.seed.wrapping_add(u64::from(entry.number));
         let fabric = SharedFabric::in_real_time(settings);
         let [own, free] = fabric.connect(usize::from(wanted.queue_pairs))?;
-        self.hall.lock().free.insert(seat.number, free);
-        Ok(Box::new(Guest { seat, end: own }))
+        self.directory.lock().free.insert(entry.number, free);
+        Ok(Box::new(SimFabric { entry, end: own }))
     }
 }
 
-/// One end of a channel; the peer finds it by its seat until it is connected.
+/// One end of a channel; the peer finds it by its entry while it is not connected.
 #[derive(Debug)]
-struct Guest {
-    seat: Seat,
+struct SimFabric {
+    entry: Entry,
     end: SimEndpoint,
 }
 
-impl Fabric for Guest {
+impl Fabric for SimFabric {
     fn record(&self) -> FabricRecord {
-        let gid = match self.seat.local {
+        let gid = match self.entry.local {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
         let limits = self.end.limits();
         let queue_pair = QueuePairRecord {
-            number: self.seat.number,
+            number: self.entry.number,
             first_packet: 0,
         };
         FabricRecord {
@@ -92,13 +92,13 @@ impl Fabric for Guest {
         }
     }
 
-    /// The fabric itself reports the peer's end; the data connection is not needed for that.
+    /// The fabric itself reports the end of the peer, so the data connection is not used.
     fn connect(&mut self, peer: &FabricRecord, _data_connection: OwnedFd) -> io::Result<()> {
         let theirs = peer.queue_pairs.first().map_or(0, |first| first.number);
-        if theirs > self.seat.number {
+        if theirs > self.entry.number {
             return Ok(());
         }
-        let free = self.seat.hall.lock().free.remove(&theirs);
+        let free = self.entry.directory.lock().free.remove(&theirs);
         let free = free.filter(|free| {
             let ours = self.end.limits().queue_pairs;
             free.limits().queue_pairs == ours && peer.queue_pairs.len() == ours
@@ -109,7 +109,7 @@ impl Fabric for Guest {
     }
 }
 
-impl Endpoint for Guest {
+impl Endpoint for SimFabric {
     fn limits(&self) -> Limits {
         self.end.limits()
     }
@@ -159,53 +159,53 @@ impl Endpoint for Guest {
     }
 }
 
-/// Where an endpoint is found.
+/// The entry of an endpoint in the directory.
 #[derive(Debug)]
-struct Seat {
-    hall: Arc<Hall>,
+struct Entry {
+    directory: Arc<Directory>,
     /// Later ones have higher numbers.
     number: u32,
     /// The address of its data connection.
     local: IpAddr,
 }
 
-impl Seat {
-    fn take(hall: &Arc<Hall>, local: IpAddr) -> io::Result<Self> {
-        let mut guests = hall.lock();
-        if guests.count == MAX_SEATS {
+impl Entry {
+    fn take(directory: &Arc<Directory>, local: IpAddr) -> io::Result<Self> {
+        let mut entries = directory.lock();
+        if entries.count == MAX_ENTRIES {
             return Err(io::Error::other("there are no numbers left"));
         }
-        guests.count += 1;
+        entries.count += 1;
         Ok(Self {
-            number: guests.count,
-            hall: Arc::clone(hall),
+            number: entries.count,
+            directory: Arc::clone(directory),
             local,
         })
     }
 }
 
-/// If no peer has come.
-impl Drop for Seat {
+/// Removes the entry of an endpoint that was never connected.
+impl Drop for Entry {
     fn drop(&mut self) {
-        self.hall.lock().free.remove(&self.number);
+        self.directory.lock().free.remove(&self.number);
     }
 }
 
 /// The seats of all channels of a provider.
 #[derive(Debug, Default)]
-struct Hall(Mutex<Guests>);
+struct Directory(Mutex<Entries>);
 
 #[derive(Debug, Default)]
-struct Guests {
+struct Entries {
     /// Endpoints so far.
     count: u32,
     /// The fabrics' other ends of endpoints that are not connected, by number.
     free: HashMap<u32, SimEndpoint>,
 }
 
-impl Hall {
-    fn lock(&self) -> MutexGuard<'_, Guests> {
-        // A test that failed elsewhere must show its own reason.
+impl Directory {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        // If a test fails elsewhere, that failure is reported and not a poisoned lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

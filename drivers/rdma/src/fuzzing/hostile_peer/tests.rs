@@ -1,37 +1,37 @@
-//! Steps of a hostile peer, and the violation that each is refused for.
+//! Steps of a hostile peer, and how each is refused.
 
 use super::*;
 
 fn run(mode: Mode, steps: &[Step]) -> Result<(), String> {
-    let mut meeting = Meeting::open(mode, None).unwrap();
+    let mut session = Session::open(mode, None).unwrap();
     for step in steps {
-        meeting.take(*step)?;
-        if let Step::Behave(_) = step {
+        session.take(*step)?;
+        if let Step::WritePiece(_) = step {
             // The kernel may take a moment.
-            while meeting.ours.exchange.receiver.ready().length == 0 {
-                meeting.advance()?;
+            while session.ours.exchange.receiver.ready().length == 0 {
+                session.advance()?;
             }
         }
     }
     for _ in 0..1000 {
-        meeting.advance()?;
+        session.advance()?;
     }
-    meeting.deliver(usize::MAX);
+    session.deliver(usize::MAX);
     Ok(())
 }
 
 const fn arrived(start: u64, length: u32) -> Step {
-    Step::Say(Message::Arrived { start, length })
+    Step::Message(Message::Arrived { start, length })
 }
 
 #[test]
-fn a_peer_that_behaves_is_believed() {
-    let pieces = [Step::Behave(4000), Step::Deliver(4000)].repeat(20);
+fn a_correct_peer_is_accepted() {
+    let pieces = [Step::WritePiece(4000), Step::Deliver(4000)].repeat(20);
     assert_eq!(run(Mode::Put, &pieces), Ok(()));
 }
 
 #[test]
-fn what_was_never_written_cannot_be_announced() {
+fn bytes_that_were_never_written_cannot_be_announced() {
     let refused = run(Mode::Put, &[arrived(0, 16_000)]).unwrap_err();
     assert!(refused.contains("announced bytes 0 to 16000"), "{refused}");
     let partly = [
@@ -45,8 +45,8 @@ fn what_was_never_written_cannot_be_announced() {
 
 /// All of it was written, before the earlier files.
 #[test]
-fn what_was_written_before_the_credit_cannot_be_announced_again() {
-    let ring = [Step::Behave(4096), Step::Deliver(4096)].repeat(4);
+fn bytes_written_before_the_credit_cannot_be_announced_again() {
+    let ring = [Step::WritePiece(4096), Step::Deliver(4096)].repeat(4);
     let start = RING_BYTES as u64;
     let again = [&ring[..], &[arrived(start, 100)]].concat();
     let refused = run(Mode::Put, &again).unwrap_err();
@@ -59,10 +59,10 @@ fn what_was_written_before_the_credit_cannot_be_announced_again() {
 }
 
 #[test]
-fn what_was_never_announced_is_nothing_to_read() {
+fn bytes_that_were_never_announced_cannot_be_read() {
     let all = [Step::Send(100), Step::Read(0, RING_BYTES)];
     assert_eq!(run(Mode::Get, &all), Ok(()));
-    let other = Meeting::open(Mode::Put, None).unwrap();
+    let other = Session::open(Mode::Put, None).unwrap();
     drop(other);
     let refused = run(Mode::Put, &[Step::Read(0, 100)]).unwrap_err();
     assert!(refused.contains("may not be used in this way"), "{refused}");
