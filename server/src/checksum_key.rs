@@ -1,4 +1,4 @@
-//! The key of the checksums that files carry.
+//! The key of checksums that are stored with files.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use gridhaul_storage::{ChecksumKey, ShortKey};
 use zeroize::Zeroizing;
 
-/// An upper bound: a longer file is not a key.
+/// Longer files are not keys.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// A key that cannot be used.
+/// A key file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ChecksumKeyError {
     /// It cannot be read.
@@ -19,10 +19,10 @@ pub enum ChecksumKeyError {
     File {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The underlying OS error.
         error: io::Error,
     },
-    /// It is no secret.
+    /// Others than the owner may read or write it.
     #[error(
         "the checksum key {} may be read or written by others than its owner: chmod 600 {}",
         path.display(), path.display()
@@ -31,7 +31,7 @@ pub enum ChecksumKeyError {
         /// The file.
         path: PathBuf,
     },
-    /// It can be guessed.
+    /// It is too short.
     #[error(
         "the checksum key {}: {error}; head -c 32 /dev/urandom makes one",
         path.display()
@@ -39,7 +39,7 @@ pub enum ChecksumKeyError {
     Short {
         /// The file.
         path: PathBuf,
-        /// How long it is.
+        /// Its length.
         error: ShortKey,
     },
 }
@@ -55,7 +55,7 @@ pub(crate) fn read(path: &Path) -> Result<ChecksumKey, ChecksumKeyError> {
         let path = path.to_owned();
         return Err(ChecksumKeyError::Open { path });
     }
-    // All at once: a buffer that grows leaves its bytes behind.
+    // Reads everything at once: a buffer that grows leaves a copy behind.
     let mut secret = Zeroizing::new(Vec::with_capacity(MOST_BYTES));
     file.take(MOST_BYTES as u64)
         .read_to_end(&mut secret)

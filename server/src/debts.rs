@@ -1,7 +1,7 @@
-//! Debts that time pays off: the one way in which peers that are gone are remembered.
+//! Debts that time pays off: the record of peers that are gone.
 //!
-//! A debt is a time. Each offence adds to it, and it shrinks by a second each second, so an entry is one instant:
-//! when the debt will be paid (the generic cell rate algorithm, ITU-T I.371, in its form of virtual scheduling).
+//! A debt is a duration. Each offence adds to it, and it shrinks by a second each second, so an entry is one instant: the
+//! time when the debt will be paid (the generic cell rate algorithm, ITU-T I.371, in its form of virtual scheduling).
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -11,9 +11,9 @@ use gridhaul_shares::Network;
 
 /// Debts by key, with bounds on each debt and on their number.
 ///
-/// Memory is bounded by forgetting the smallest debt when there are too many. To make the server forget an offender,
-/// an attacker must have as many other keys as there is room for, each with a larger debt. Keys of IPv4 and of IPv6
-/// have room of their own, because a single owner of a /48 has as many IPv6 networks as there is room for.
+/// When the table is full, the smallest debt is dropped. To make the server drop an offender, an attacker must fill the
+/// table with other keys, each with a larger debt. Keys of IPv4 and of IPv6 have separate tables, because a single owner of
+/// a /48 has as many IPv6 networks as a table has entries.
 #[derive(Debug)]
 pub(crate) struct Debts<K> {
     capacity: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Debts<K> {
     families: [Table<K>; 2],
 }
 
-/// Which of the two rooms a key belongs to.
+/// The family of a key.
 pub(crate) trait Family {
     /// Whether the key is of an IPv6 network.
     fn is_ipv6(&self) -> bool;
@@ -35,14 +35,14 @@ impl Family for Network {
 
 #[derive(Debug)]
 struct Table<K> {
-    /// When each debt will be paid.
+    /// The time when each debt will be paid.
     paid: HashMap<K, Instant>,
-    /// The same, those first that are paid first.
+    /// The same, in order of time.
     order: BTreeSet<(Instant, K)>,
 }
 
 impl<K: Copy + Eq + Hash + Ord + Family> Debts<K> {
-    /// No debts; later at most `capacity` for each family, of `most` each.
+    /// An empty table for at most `capacity` keys of each family, with debts of at most `most`.
     pub(crate) fn new(capacity: usize, most: Duration) -> Self {
         let table = || Table {
             paid: HashMap::new(),
@@ -55,7 +55,7 @@ impl<K: Copy + Eq + Hash + Ord + Family> Debts<K> {
         }
     }
 
-    /// What is left of a debt.
+    /// The remaining debt.
     pub(crate) fn of(&self, key: K, now: Instant) -> Duration {
         let paid = self.families[usize::from(key.is_ipv6())].paid.get(&key);
         paid.map_or(Duration::ZERO, |paid| paid.saturating_duration_since(now))
@@ -67,7 +67,7 @@ impl<K: Copy + Eq + Hash + Ord + Family> Debts<K> {
         self.set(key, debt, now);
     }
 
-    /// Takes from a debt.
+    /// Subtracts from a debt.
     pub(crate) fn forgive(&mut self, key: K, amount: Duration, now: Instant) {
         let debt = self.of(key, now).saturating_sub(amount);
         self.set(key, debt, now);
@@ -91,7 +91,7 @@ impl<K: Copy + Eq + Hash + Ord + Family> Debts<K> {
         table.order.insert((now + debt, key));
     }
 
-    /// Keys with a debt, and perhaps some whose debt was paid since.
+    /// Keys with a debt, and perhaps some whose debt has been paid since.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.families.iter().map(|table| table.paid.len()).sum()

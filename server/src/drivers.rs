@@ -42,7 +42,7 @@ pub enum DriversError {
     },
 }
 
-/// The stack of data channels, which has been built once to see that it can be.
+/// The configured stack of data channels. It was built once as a check.
 pub(crate) fn configured_stack(
     config: &Config,
     registry: &Registry,
@@ -62,7 +62,7 @@ pub(crate) fn configured_stack(
     Ok(stack)
 }
 
-/// What clients may set of the options of drivers, which is compared with what these drivers have.
+/// Compares `client-options` with the options of the drivers.
 pub(crate) fn check_client_options(
     config: &Config,
     registry: &Registry,
@@ -99,7 +99,7 @@ pub(crate) fn with_ports(
     stack
 }
 
-/// The drivers that this program has.
+/// The drivers that are compiled in.
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::new();
     registry.register(Tcp);

@@ -36,25 +36,25 @@ use crate::session::Session;
 use crate::telemetry::{FrontCounts, Logging};
 use crate::wire::{NotReady, tell_ready, wait_until_ready};
 
-/// The side of the front process that starts it.
+/// Starts the front process.
 #[derive(Debug)]
 pub(crate) struct FrontProcess;
 
-/// Why there is no front process.
+/// An error that keeps the front process from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum FrontProcessError {
-    /// The machine does not allow it.
+    /// The OS refuses a socket or a process.
     #[error("cannot start the process that listens: {0}")]
     Start(#[from] io::Error),
-    /// It cannot use what is configured.
+    /// The front process cannot use the configuration.
     #[error("{0}")]
     Configuration(String),
 }
 
-/// Time for clients to take the reply that says goodbye.
+/// The time in which clients can take their last reply.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// What the front process is made of.
+/// The descriptors and memory of the front process.
 struct Parts {
     listeners: Vec<TcpListener>,
     logins: Vec<OwnedFd>,
@@ -64,8 +64,8 @@ struct Parts {
 }
 
 impl FrontProcess {
-    /// Starts the process, which gets the listeners and the sockets to the login process. Must be called while this one has
-    /// one thread, and before it opens what the other one must not have. `ours` is what this process goes on with.
+    /// Starts the process, which gets the listeners and the sockets to the login process. Must be called while this process
+    /// has one thread, and before it opens anything that the front process must not have. `ours` stays in this process.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl FrontProcess {
                 run(config, arguments, logging, parts);
             }
         })?;
-        // In this process nothing was taken.
+        // The closure ran in the child only, so here all values are still there.
         drop(parts);
         let Some((here, told, ours)) = kept else {
             return Err(io::Error::from(Errno::PIPE).into());
@@ -114,10 +114,10 @@ impl From<NotReady> for FrontProcessError {
     }
 }
 
-/// The life of the process. An empty message says that it is ready, any other one why it is not.
+/// The main function of the process. It sends an empty message when it is ready, or the reason why it is not.
 fn run(config: &Config, arguments: &ServeArguments, logging: &Logging, parts: Parts) {
     ignore_signals();
-    // For the list of processes; it does not matter if there is another name.
+    // For process listings only, so a failure does not matter.
     let _ = rustix::thread::set_name(c"gridhaul-front");
     let socket = Arc::new(parts.link);
     let decides = Decides::Front(Arc::new(LoginClient::new(parts.logins, false)));
@@ -165,7 +165,7 @@ fn work(
 
 type Message = (ToFront, Vec<OwnedFd>);
 
-/// What the serving process says, from a thread that waits for it.
+/// The messages of the serving process, received by a thread.
 fn messages(socket: Arc<OwnedFd>) -> io::Result<UnboundedReceiver<Message>> {
     let (tell, told) = unbounded_channel();
     let listen = move || {
@@ -189,7 +189,7 @@ async fn follow(
 ) -> io::Result<()> {
     match messages.recv().await {
         Some((ToFront::Start, _)) => {}
-        // The serving process could not start.
+        // The serving process did not start.
         _ => return Ok(()),
     }
     let server = server.linked_by(Arc::clone(&link)).start()?;
@@ -206,7 +206,7 @@ async fn follow(
             ToFront::Drain => server.drain(),
         }
     }
-    // The serving process is gone, and with it all that sessions here could lead to.
+    // The serving process has ended, so sessions here cannot be handed over any more.
     let ended = server.shut_down(std::future::pending());
     if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
         warn!("some clients that had not logged in do not take their last reply");
@@ -214,7 +214,7 @@ async fn follow(
     Ok(())
 }
 
-/// A client that was served begins anew, in its place.
+/// Begins a new session for a client that was served. It keeps its place.
 fn begin_anew(
     server: &Server,
     link: &Link,
@@ -222,7 +222,7 @@ fn begin_anew(
     input: Vec<u8>,
     descriptors: Vec<OwnedFd>,
 ) {
-    // Every session that is given back was handed over by this process.
+    // The serving process returns only sessions that this process handed over.
     let Some(kept) = link.take_back(session) else {
         return;
     };
@@ -239,12 +239,12 @@ fn begin_anew(
             let again = server.again(session, peer, local, kept);
             tokio::spawn(Session::run_again(again, stream, input));
         }
-        // The client is gone already.
+        // The client has closed the connection.
         Err(error) => warn!(session, %error, "a client cannot begin anew"),
     }
 }
 
-/// The configuration file, which the other process has opened.
+/// The configuration file, opened by the serving process.
 #[derive(Debug)]
 struct Opened(Mutex<Option<File>>);
 

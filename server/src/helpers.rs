@@ -1,8 +1,8 @@
-//! The processes beside the one that serves, and their end.
+//! The other processes of the server, and how their end is noticed.
 //!
 //! Without the login process there are no logins, and without the monitor no brokers and no renewed keys. Neither can be
-//! started again: it is a copy of the server from before it gave root up. So the server ends as well, and the service
-//! manager starts all of them again.
+//! started again, because both were forked before the server gave up root. So the server ends as well, and the service
+//! manager starts all processes again.
 
 use std::fmt;
 use std::io;
@@ -17,11 +17,11 @@ use tracing::warn;
 /// A process that the server was started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Helper {
-    /// It listens.
+    /// The front process, which listens.
     Front,
-    /// It decides logins.
+    /// The login process, which decides logins.
     Login,
-    /// It keeps root's rights.
+    /// The monitor, which keeps root's rights.
     Monitor,
 }
 
@@ -35,8 +35,8 @@ impl fmt::Display for Helper {
     }
 }
 
-/// Waits for the end of one of these, in a thread of its own; each is a descriptor that is readable when its process has
-/// ended. Must be called after the process was confined, since it has threads then.
+/// Waits for the end of the first of these processes, in a thread. Each descriptor is readable when its process has ended.
+/// Must be called after the process was confined, since it starts a thread.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub(crate) fn watch(processes: Vec<(Helper, OwnedFd)>) -> io::Result<Receiver<He
     let (tell, told) = oneshot::channel();
     let wait = move || {
         if let Ok(helper) = first_to_end(&processes) {
-            // A server that ends by itself waits for nothing.
+            // A server that has ended does not receive the message.
             let _ = tell.send(helper);
         }
     };
@@ -55,7 +55,7 @@ pub(crate) fn watch(processes: Vec<(Helper, OwnedFd)>) -> io::Result<Receiver<He
     Ok(told)
 }
 
-/// Waits for the end of one; for ever where they cannot be watched.
+/// Waits for the end of a process; never completes where processes cannot be watched.
 pub(crate) async fn gone(told: Receiver<Helper>) -> Helper {
     match told.await {
         Ok(helper) => helper,
@@ -63,7 +63,7 @@ pub(crate) async fn gone(told: Receiver<Helper>) -> Helper {
     }
 }
 
-/// A descriptor for [`watch`], where the kernel has such (Linux 5.3).
+/// A descriptor for [`watch`], if the kernel has such descriptors (Linux 5.3).
 pub(crate) fn watched(helper: Helper, process: io::Result<OwnedFd>) -> Option<(Helper, OwnedFd)> {
     match process {
         Ok(process) => Some((helper, process)),

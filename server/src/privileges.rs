@@ -1,8 +1,7 @@
 //! Giving up root.
 //!
-//! The server never acts as root: started as root, it listens, opens what only root may open, and
-//! becomes another account before it reads the first byte from the network. This must happen while
-//! the process has one thread.
+//! The server never serves as root: started as root, it listens, opens the files that only root may open, and becomes
+//! another account before it reads the first byte from the network. This must happen while the process has one thread.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,31 +11,31 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgroups, setresgid, set
 use rustix::process::DumpableBehavior;
 use rustix::thread::CapabilitySet;
 
-/// Why the server could not become another account.
+/// An error that keeps the server from becoming another account.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// There is no such account.
+    /// The account does not exist.
     #[error("there is no account '{0}' to run as; name one with --user")]
     UnknownAccount(String),
-    /// Root was named.
+    /// The account is root.
     #[error("'{0}' is root: the server does not serve as root; name another account with --user")]
     Root(String),
-    /// The kernel refused.
+    /// A system call failed.
     #[error("cannot become '{account}': {call}: {error}")]
     System {
         /// The account.
         account: String,
         /// The call that failed.
         call: &'static str,
-        /// The kernel's word.
+        /// The error.
         error: nix::Error,
     },
-    /// Root was given up, and could be taken back.
+    /// The process could become root again.
     #[error("root was given up, but the kernel would give it back; refusing to serve")]
     Recoverable,
 }
 
-/// Who the server is from now on.
+/// The account that the server runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The account's name, or its number.
@@ -47,13 +46,12 @@ pub struct Identity {
     pub dropped: bool,
 }
 
-/// Whether this process is root's.
+/// Whether this process runs as root.
 pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
-/// Becomes the account `user`, by name or number, with its groups, if the process is root's; else
-/// leaves everything as it is.
+/// Becomes the account `user`, by name or number, with its groups, if the process runs as root. Otherwise changes nothing.
 ///
 /// # Errors
 ///
@@ -79,13 +77,12 @@ pub fn drop_root(user: &str) -> Result<Identity, PrivilegeError> {
     let nothing = CapabilitySet::empty();
     narrow_bounding_set(nothing).map_err(|errno| system("prctl")(nix_error(errno)))?;
     setresuid(account.uid, account.uid, account.uid).map_err(system("setresuid"))?;
-    // What was inherited goes as well.
+    // Drops inherited capabilities too.
     keep_capabilities(nothing).map_err(|errno| system("capset")(nix_error(errno)))?;
     if setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok() {
         return Err(PrivilegeError::Recoverable);
     }
-    // There are keys in this process. Whether others of the account may look into it the kernel leaves
-    // to `fs.suid_dumpable`.
+    // The process has keys in its memory. The kernel leaves access by other processes of the account to `fs.suid_dumpable`.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| system("prctl")(nix_error(errno)))?;
     Ok(identity(account.uid, account.gid, true))
@@ -95,7 +92,7 @@ fn nix_error(errno: rustix::io::Errno) -> nix::Error {
     nix::Error::from_raw(errno.raw_os_error())
 }
 
-/// Whether a process of root could become the account `user`, as [`drop_root`] would.
+/// Checks whether a process of root could become the account `user`, as in [`drop_root`].
 ///
 /// # Errors
 ///
@@ -104,12 +101,12 @@ pub fn check_user(user: &str) -> Result<(), PrivilegeError> {
     unprivileged(user).map(drop)
 }
 
-/// Whether the account `user` may read a file by its permission bits; what is not known it may not.
+/// Whether the account `user` may read a file by its permission bits; `false` if this cannot be found out.
 pub(crate) fn may_read(user: &str, path: &Path) -> bool {
     find(user).is_ok_and(|account| allows(&account, path, READ))
 }
 
-/// As [`may_read`], of a file or directory together with the directories that lead to it.
+/// As [`may_read`], for a file or directory and all directories above it.
 pub(crate) fn may_reach(user: &str, path: &Path) -> bool {
     let (Ok(account), Ok(path)) = (find(user), path.canonicalize()) else {
         return false;
@@ -119,7 +116,7 @@ pub(crate) fn may_reach(user: &str, path: &Path) -> bool {
     allows(&account, &path, wanted) && above.all(|above| allows(&account, above, SEARCH))
 }
 
-/// Permission bits of others.
+/// The permission bits of others.
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
 

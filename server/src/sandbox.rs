@@ -1,4 +1,4 @@
-//! What the configuration says that the server's process needs, for its sandbox.
+//! The files and system calls that a configuration needs, for the sandbox of the serving process.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use crate::config::{Config, Outcome};
 use crate::passwords::Grant;
 
-/// The places of a configuration, held while the process may still see all of them.
+/// The places of a configuration, opened while the process may still see all of them.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     needs: Needs,
@@ -25,22 +25,22 @@ pub(crate) struct Sandbox {
     confinement: Confinement,
 }
 
-/// What is known of the process beside its settings.
+/// Properties of the process that are not settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
-    /// The configuration file, which is read again.
+    /// The configuration file. A reload reads it again.
     pub(crate) config: Option<PathBuf>,
     pub(crate) local_files: LocalFiles,
 }
 
-/// Who opens the files of local accounts.
+/// The process that opens the files of local accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocalFiles {
-    /// Brokers, where the process needs no file itself.
+    /// Brokers, so this process needs no access.
     Brokers,
-    /// This process, for the account that it runs as.
+    /// This process, for its own account.
     OwnAccount,
-    /// This process, for the user whom sshd has let in.
+    /// This process, for the user that sshd has authenticated.
     User,
 }
 
@@ -76,7 +76,7 @@ impl Prepared {
 }
 
 impl Sandbox {
-    /// Says what a new configuration names that this process can never use.
+    /// Warns about paths and devices of a new configuration that this process can never use.
     pub(crate) fn warn_of_new(&self, config: &Config, process: &Process) {
         warn_of_uncovered(&self.confinement, &named(config, process));
         let needs = needs(config);
@@ -88,7 +88,7 @@ impl Sandbox {
         }
     }
 
-    /// Says which users have directories that this process can never open.
+    /// Warns about directories of users that this process can never open.
     pub(crate) fn warn_of_new_users(&self, grants: Vec<Grant>) {
         warn_of_uncovered(&self.confinement, &roots_of_users(grants));
     }
@@ -99,12 +99,12 @@ pub(crate) fn confine_front() -> Result<Confinement, SandboxError> {
     gridhaul_sandbox::front::confine()
 }
 
-/// Confines the login process. `files` are those that it held before it gave root up.
+/// Confines the login process. `files` were opened before it gave up root.
 pub(crate) fn confine_logins(files: Files) -> Result<Confinement, SandboxError> {
     gridhaul_sandbox::login::confine(files)
 }
 
-/// Says what a new configuration names that the login process can never read.
+/// Warns about paths of a new configuration that the login process can never read.
 pub(crate) fn warn_of_new_logins(confinement: &Confinement, config: &Config, file: Option<&Path>) {
     warn_of_uncovered(confinement, &places_of_logins(config, file));
 }
@@ -116,12 +116,12 @@ fn warn_of_uncovered(confinement: &Confinement, places: &[Place]) {
     }
 }
 
-/// The files of the login process, to be held before it gives root up.
+/// The files of the login process, to be opened before it gives up root.
 pub(crate) fn files_of_logins(config: &Config, file: Option<&Path>) -> Files {
     Files::at(machine().chain(places_of_logins(config, file))).without_network()
 }
 
-/// What decides logins, and the log of the process that does.
+/// The files that decide logins, and the log.
 fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
     let read = |path: &PathBuf| Place::new(path, Access::Read);
     let mut places: Vec<Place> = file
@@ -144,7 +144,7 @@ fn places_of_logins(config: &Config, file: Option<&Path>) -> Vec<Place> {
 }
 
 fn needs(config: &Config) -> Needs {
-    // The stack was parsed when the configuration was loaded; one that is wrong is refused elsewhere.
+    // A wrong stack is refused elsewhere.
     let drivers = StackSpec::parse(&config.data.stack).map_or(Vec::new(), |stack| stack.drivers);
     let mut options = drivers.iter().flat_map(|driver| &driver.options);
     Needs {
@@ -153,9 +153,9 @@ fn needs(config: &Config) -> Needs {
     }
 }
 
-/// What libraries and this program read of any machine. `/etc` is a whole, because the files of the account database
-/// are replaced by others. A rule for a directory in `/proc` would not hold for long: the kernel makes its
-/// directories anew.
+/// The places that libraries and this program read on any machine. `/etc` is included as a whole, because the files of the
+/// account database are replaced by renaming. A rule for a directory in `/proc` would not last, because the kernel recreates
+/// its directories.
 fn machine() -> impl Iterator<Item = Place> {
     const READ: [&str; 12] = [
         "/etc",
@@ -173,7 +173,7 @@ fn machine() -> impl Iterator<Item = Place> {
         "/var/db",
     ];
     let read = READ.map(|path| Place::fixed(path, Access::Read));
-    // For the names in a backtrace.
+    // For the symbols in a backtrace.
     let program = std::env::current_exe()
         .ok()
         .map(|path| Place::fixed(path, Access::Read));
@@ -188,11 +188,11 @@ fn devices(config: &Config) -> impl Iterator<Item = Place> {
         .map(|path| Place::fixed(path, Access::Device))
 }
 
-/// What the configuration names.
+/// The places that the configuration names.
 fn named(config: &Config, process: &Process) -> Vec<Place> {
     let file = process.config.iter();
     let mut places: Vec<Place> = file.map(|path| Place::new(path, Access::Read)).collect();
-    // For data channels. What decides logins is read by the login process alone.
+    // For data channels. Only the login process reads the files that decide logins.
     if let Some(gsi) = &config.security.gsi {
         places.extend(Place::directory_of_links(&gsi.trust));
     }
@@ -210,7 +210,7 @@ fn named(config: &Config, process: &Process) -> Vec<Place> {
     places
 }
 
-/// A directory whose files this process opens itself.
+/// A directory whose files this process opens.
 fn root(path: &Path, read_only: bool) -> Place {
     let access = if read_only {
         Access::Read
@@ -220,7 +220,7 @@ fn root(path: &Path, read_only: bool) -> Place {
     Place::new(path, access)
 }
 
-/// The directories that users with passwords have for themselves.
+/// The directories of single users with passwords.
 fn roots_of_users(grants: Vec<Grant>) -> Vec<Place> {
     let own = grants
         .into_iter()
@@ -228,7 +228,7 @@ fn roots_of_users(grants: Vec<Grant>) -> Vec<Place> {
     own.collect()
 }
 
-/// What rules give to the account of this process.
+/// The directories that rules grant to the account of this process.
 fn own_roots(config: &Config) -> impl Iterator<Item = Place> {
     let rules = config.security.gsi.iter().flat_map(|gsi| &gsi.rules);
     rules.filter_map(|rule| match rule.outcome() {

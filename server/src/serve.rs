@@ -27,34 +27,34 @@ use crate::server::{PreparedServer, Server, StartError, listen_everywhere};
 use crate::telemetry::{Logging, LoggingError};
 use crate::threads::Threads;
 
-/// Why the program ends with an error.
+/// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There is no log.
+    /// The log cannot be written.
     #[error(transparent)]
     Logging(#[from] LoggingError),
     /// The server does not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Nothing can decide who may log in.
+    /// The login process does not start.
     #[error(transparent)]
     Login(#[from] LoginProcessError),
-    /// Nothing can listen.
+    /// The front process does not start.
     #[error(transparent)]
     Front(#[from] FrontProcessError),
-    /// Nothing can act for local accounts.
+    /// The monitor does not start.
     #[error(transparent)]
     Monitor(#[from] MonitorError),
-    /// Root cannot be given up.
+    /// The process cannot give up root.
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
     /// The process cannot be confined.
     #[error("cannot confine the server: {0}")]
     Sandbox(#[from] SandboxError),
-    /// A process without which the server cannot go on.
+    /// A process that the server needs has ended.
     #[error("{0} has ended")]
     Helper(String),
     /// The runtime does not start.
@@ -68,11 +68,11 @@ pub enum ServeError {
 ///
 /// When the server cannot start.
 pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
-    /// Threads that are stuck in a file system do not hold up the end.
+    /// The program does not wait longer for threads that are stuck in a file system.
     const LAST_THREADS: Duration = Duration::from_secs(1);
 
     let config = Config::load(arguments)?;
-    // Before anything is opened: what this process has now, those that act as accounts have as well.
+    // Before anything is opened: the processes that act for accounts inherit the descriptors of this one.
     let monitor = monitor(&config, arguments)?;
     let process = sandbox::Process {
         config: arguments.config.clone(),
@@ -82,7 +82,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
         },
     };
     let logging = Logging::start(&config.log)?;
-    // Before this process listens or reads a secret: the monitor listens to the login process alone.
+    // Before this process listens or reads a secret. Only the login process has a connection to the monitor.
     let watched_monitor = monitor.as_ref().map(Monitor::watch);
     let login = LoginProcess::start(&config, arguments, &logging, monitor)?;
     let watched_login = helpers::watched(Helper::Login, process::watch(login.pid));
@@ -91,7 +91,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     let watched: Vec<_> = watched.collect();
     let Started { serving, front, .. } = login;
     let (listeners, addresses) = listen_everywhere(&config)?;
-    // Before this process opens what strangers must not get near.
+    // Before this process opens files that strangers must not reach.
     let (link, pid, (logins, mut watched)) = FrontProcess::start(
         &config,
         arguments,
@@ -102,7 +102,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     watched.extend(helpers::watched(Helper::Front, process::watch(pid)));
     let decides = Decides::Apart(Arc::clone(&logins));
     let server = PreparedServer::behind_front(config.clone(), decides, addresses, link)?;
-    // With root's rights still: the way to a directory may be closed to the account that serves.
+    // While the process still has root's rights: the account that serves may not be allowed to search the directories above.
     let prepared = sandbox::Prepared::new(&config, server.grants(), &process);
     let identity = privileges::drop_root(&config.user)?;
     if identity.dropped {
@@ -132,8 +132,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     served
 }
 
-/// What opens files with the rights of local accounts, if sessions have any, and the administrator's files when
-/// they have changed, if root can give them.
+/// Starts the monitor, if this process is root's. It opens files with the rights of local accounts, if sessions have any,
+/// and the administrator's files after they have changed.
 fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor>, MonitorError> {
     let files = files_of_administrator(config, arguments);
     if files.is_empty() || !privileges::is_root() {
@@ -147,7 +147,7 @@ fn monitor(config: &Config, arguments: &ServeArguments) -> Result<Option<Monitor
     Monitor::start(brokers, files).map(Some)
 }
 
-/// Files that decide logins, and that the account which serves may not be allowed to read.
+/// The files that decide logins, which the account that serves may not be allowed to read.
 fn files_of_administrator(config: &Config, arguments: &ServeArguments) -> Vec<PathBuf> {
     let host = config.security.host.iter();
     let host = host.flat_map(|host| [&host.certificates, &host.key]);
@@ -164,7 +164,7 @@ fn runtime(config: &Config) -> io::Result<Runtime> {
         .build()
 }
 
-/// What the process may do until it ends, whatever a reload asks for.
+/// The confinement of the process. A reload cannot widen it.
 struct Confined {
     sandbox: Sandbox,
     process: sandbox::Process,
@@ -186,7 +186,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the signal to end.
+    /// Waits for SIGTERM or SIGINT.
     async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -210,7 +210,7 @@ async fn run(
             _ = signals.terminate.recv() => break Ok(()),
             _ = signals.interrupt.recv() => break Ok(()),
             helper = &mut gone => {
-                // What starts the server again is told by the exit status, when the transfers are done.
+                // The transfers finish first. Then the exit status tells the service manager to start the server again.
                 error!("{helper} has ended: no more logins; restart the server");
                 break Err(ServeError::Helper(helper.to_string()));
             }
@@ -253,7 +253,7 @@ fn reload(server: &Server, arguments: &ServeArguments, logging: &Logging, confin
     }
 }
 
-/// Tells on standard output that the server listens, and how to try it. Failing to write it is not an error.
+/// Writes to standard output that the server listens, and how to try it. A failure to write is not an error.
 fn announce(server: &Server) {
     let mut text = String::new();
     for address in server.addresses() {
@@ -274,7 +274,7 @@ fn announce(server: &Server) {
         .and_then(|()| stdout.flush());
 }
 
-/// A command line that fetches something from this server.
+/// A command line that fetches a file from this server.
 fn hint(listening: SocketAddr, root: &Path) -> String {
     let host = match listening.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -294,7 +294,7 @@ fn hint(listening: SocketAddr, root: &Path) -> String {
 
 /// A file in the root that is readable for all users: a README if there is one, else the first by name.
 fn sample(root: &Path) -> Option<String> {
-    /// In a larger directory any file is as good.
+    /// The search ends here in larger directories.
     const LOOKED_AT: usize = 1000;
 
     let readable = |path: &PathBuf| path.is_file() && std::fs::File::open(path).is_ok();
@@ -308,7 +308,7 @@ fn sample(root: &Path) -> Option<String> {
     names.into_iter().find(|name| readable(&root.join(name)))
 }
 
-/// Percent-encodes what neither URLs nor shells take as it is.
+/// Percent-encodes all characters that URLs or shells interpret.
 fn encode(name: &str) -> String {
     let mut encoded = String::new();
     for byte in name.bytes() {

@@ -1,13 +1,13 @@
-//! The way to the end: no new connections, transfers finish, then those that did not are cancelled.
+//! Shutdown in phases: no new connections, time for transfers to finish, then their cancellation.
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-/// How far the server is on its way to the end.
+/// The phase of the shutdown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It serves.
+    /// The server accepts connections.
     #[default]
     Serving,
     /// Idle sessions are closed; transfers may finish.
@@ -16,23 +16,23 @@ pub(crate) enum Phase {
     Cancelling,
 }
 
-/// Leads the server to its end.
+/// Controls the shutdown.
 #[derive(Debug)]
 pub(crate) struct Shutdown {
     phase: watch::Sender<Phase>,
-    /// Held by every session; all are gone when `gone` yields.
+    /// Every session holds a clone; `gone` yields when all are dropped.
     alive: mpsc::Sender<()>,
     gone: mpsc::Receiver<()>,
 }
 
-/// What a session, or the listener, knows of the end.
+/// The view of a session, or of the listener, on the shutdown.
 #[derive(Debug, Clone)]
 pub(crate) struct PhaseWatch {
     phase: watch::Receiver<Phase>,
     _alive: mpsc::Sender<()>,
 }
 
-/// Makes what new sessions know of the end, and does not keep the server from it.
+/// Makes views for new sessions. It does not keep the server from ending.
 #[derive(Debug, Clone)]
 pub(crate) struct Entrance {
     phase: watch::Receiver<Phase>,
@@ -66,7 +66,7 @@ impl Shutdown {
         }
     }
 
-    /// For who brings sessions from elsewhere.
+    /// For the thread that brings sessions from the front process.
     pub(crate) fn entrance(&self) -> Entrance {
         Entrance {
             phase: self.phase.subscribe(),
@@ -74,7 +74,7 @@ impl Shutdown {
         }
     }
 
-    /// Begins the way to the end: [`Phase::Draining`].
+    /// Begins the shutdown: [`Phase::Draining`].
     pub(crate) fn drain(&self) {
         self.phase.send_replace(Phase::Draining);
     }
@@ -82,7 +82,7 @@ impl Shutdown {
     /// Gives transfers `grace` to finish, or less if `hurry` completes; then cancels them. Returns
     /// whether all sessions ended.
     pub(crate) async fn run(mut self, grace: Duration, hurry: impl Future<Output = ()>) -> bool {
-        /// Cancelled transfers end within 100 ms; the rest is for their last replies.
+        /// Cancelled transfers end within 100 ms; the rest is for the last replies.
         const LAST_WORDS: Duration = Duration::from_secs(5);
 
         self.phase.send_replace(Phase::Draining);
@@ -105,7 +105,7 @@ impl Shutdown {
 impl PhaseWatch {
     /// Waits for `phase` or a later one.
     pub(crate) async fn reached(&mut self, phase: Phase) {
-        // The sender goes only after the last phase.
+        // The sender is dropped only after the last phase.
         let _ = self.phase.wait_for(|now| *now >= phase).await;
     }
 }

@@ -1,8 +1,8 @@
 //! `gridhaul-server ssh`: one session on standard input and output, for a user of this machine.
 //!
-//! This is what an `sshftp://` client starts on the server's machine. sshd has checked who the user is
-//! and has become that account, so any name and password are accepted, and the kernel decides about
-//! files. Data channels are not authenticated, as with globus-gridftp-server `-ssh`.
+//! An `sshftp://` client starts this on the server's machine. sshd has authenticated the user and become that account, so
+//! any name and password are accepted, and the kernel checks access to files. Data channels are not authenticated, as with
+//! globus-gridftp-server `-ssh`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::server::PreparedServer;
 use crate::session::{LocalUser, Stream, home_directory};
 use crate::telemetry::Logging;
 
-/// The client's address and port, and the server's, as sshd says them.
+/// The addresses and ports of the client and of the server, from sshd.
 const CONNECTION_VARIABLE: &str = "SSH_CONNECTION";
 
 /// Serves until the client goes, or SIGTERM.
@@ -28,7 +28,7 @@ const CONNECTION_VARIABLE: &str = "SSH_CONNECTION";
 ///
 /// When the session cannot begin.
 pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
-    /// A thread that waits for standard input does not hold up the end.
+    /// The program does not wait longer for the thread that reads standard input.
     const LAST_THREADS: Duration = Duration::from_millis(100);
 
     let config = Config::load_for_ssh(arguments)?;
@@ -68,7 +68,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<(), ServeError> {
     served
 }
 
-/// The account that this process has. It begins in its home directory, if that can be seen.
+/// The account of this process. The session begins in its home directory, if that is below the root.
 fn local_user(config: &Config) -> LocalUser {
     let uid = Uid::effective();
     let user = User::from_uid(uid).ok().flatten();
@@ -81,11 +81,11 @@ fn local_user(config: &Config) -> LocalUser {
     }
 }
 
-/// What `SSH_CONNECTION` says, if that is two addresses with their ports.
+/// Parses `SSH_CONNECTION`: two addresses with their ports.
 fn addresses(text: &str) -> Option<(SocketAddr, SocketAddr)> {
     let mut words = text.split(' ');
     let mut address = || {
-        // A link-local address has its interface behind it.
+        // The interface follows a link-local address after a percent sign.
         let host = words.next()?.split('%').next()?;
         let host: IpAddr = host.parse().ok()?;
         Some(SocketAddr::new(host, words.next()?.parse().ok()?))
@@ -93,7 +93,7 @@ fn addresses(text: &str) -> Option<(SocketAddr, SocketAddr)> {
     Some((address()?, address()?))
 }
 
-/// Started by hand, the session has no network, and its data connections are on this machine.
+/// The address of a session that was started by hand: it has no network, and its data connections stay on this machine.
 fn nowhere() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }

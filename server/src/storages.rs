@@ -1,4 +1,4 @@
-//! The files of each account, opened once for all of its sessions.
+//! The storage of each account, opened once for all of its sessions.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use tracing::{error, info, warn};
 
 use crate::config::Config;
 
-/// Holds the root directories that sessions use with the server's own rights: the server's own from the
-/// start, so that it may lie where only root gets to, those of single users when they first log in. Files
-/// of local accounts are opened by processes that act as the account.
+/// The root directories that sessions use with the server's own rights. The server's root is opened at the start, so that it
+/// may be in a directory that only root can search; those of single users are opened when they first log in. Brokers open
+/// the files of local accounts.
 #[derive(Debug)]
 pub(crate) struct Storages {
     options: PosixOptions,
     opened: Mutex<HashMap<Key, Arc<PosixStorage>>>,
-    /// Without it there is one account, that of this process.
+    /// `None` without brokers: then this process opens the files of its own account.
     accounts: Option<Accounts>,
 }
 
@@ -51,7 +51,7 @@ impl Storages {
         Ok(storages)
     }
 
-    /// For the front process, which opens none.
+    /// For the front process, which opens no root.
     pub(crate) fn closed(config: &Config) -> Self {
         Self {
             options: PosixOptions {
@@ -74,7 +74,7 @@ impl Storages {
         }
     }
 
-    /// Processes that act for local accounts at this moment.
+    /// The number of brokers.
     pub(crate) fn brokers(&self) -> usize {
         self.accounts.as_ref().map_or(0, Accounts::running)
     }
@@ -111,13 +111,13 @@ impl Storages {
         }
     }
 
-    /// The storage of a root that is held, or another one if its path leads elsewhere by now: a directory was put in its
-    /// place, or a file system was mounted there. Sessions that have the old one keep it.
+    /// The storage of an open root, or a new one if its path leads to another directory now: the directory was replaced, or
+    /// a file system was mounted there. Sessions keep the old one.
     ///
     /// # Errors
     ///
-    /// When what is there now cannot be opened. The old directory is not served: users would read and write files
-    /// at a place that has no path any more.
+    /// When the new directory cannot be opened. The old one is not used: users would read and write files that have no path
+    /// any more.
     fn current(
         &self,
         key: Key,
@@ -126,7 +126,8 @@ impl Storages {
         let root = key.root.display().to_string();
         match held.is_current() {
             Ok(true) => Ok(held),
-            // Only root gets to it, whose rights are given up, and without /proc all that is known is what was there at the start.
+            // The path is in a directory that only root can search, and root's rights are given up. Without /proc only the
+            // directory of the start is known.
             Err(error) if error.errno == Errno::ACCESS => Ok(held),
             Ok(false) => match self.open_key(key) {
                 Ok(opened) => {
@@ -148,9 +149,9 @@ impl Storages {
         }
     }
 
-    /// Opens the server's root anew, which may be another directory now, and forgets the roots of
-    /// users. What cannot be opened any more, because root's rights are gone, stays as it is. Local accounts
-    /// are looked up again when they next log in.
+    /// Opens the server's root again, which may be another directory now, and closes the roots of users. A root that cannot
+    /// be opened any more, because root's rights are given up, stays. Local accounts are looked up again at their next
+    /// login.
     pub(crate) fn reload(&self, config: &Config) {
         if let Some(accounts) = &self.accounts {
             accounts.renew();
@@ -176,7 +177,7 @@ impl Storages {
     }
 }
 
-/// The server's root, one to read only and one to write, without the rights of an account.
+/// The server's root, read-only and writable, for users without a local account.
 fn own_keys(config: &Config) -> Vec<Key> {
     let anonymous = config.anonymous.as_ref();
     let reads = anonymous.is_some_and(|anonymous| !anonymous.write);
@@ -191,7 +192,7 @@ fn own_keys(config: &Config) -> Vec<Key> {
         .collect()
 }
 
-/// Every insertion is whole, so a panic elsewhere does not spoil the map.
+/// Every insertion is complete, so a panic elsewhere leaves no partial state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

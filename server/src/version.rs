@@ -1,7 +1,7 @@
 //! The version of this program.
 
-/// The version's number.
+/// The version number.
 pub(crate) const VERSION_NUMBER: &str = env!("CARGO_PKG_VERSION");
 
-/// The version that clients see.
+/// The version in replies.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (gridhaul)");

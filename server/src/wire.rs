@@ -1,4 +1,4 @@
-//! Messages between the processes of the server, over SEQPACKET sockets: in pieces that the kernel takes at once.
+//! Messages between the processes of the server over SEQPACKET sockets, in fragments.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use gridhaul_accounts::socket::{Received, receive, send};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-/// Bytes of a piece. The kernel holds several for a socket.
+/// The size of a fragment. The kernel buffers several for a socket.
 const PIECE: usize = 32 * 1024;
 
 /// The longest message: a chain of certificates with a token of the longest kind.
@@ -16,7 +16,7 @@ const LONGEST: usize = 1 << 20;
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
-/// Sends a message, and descriptors with its last piece.
+/// Sends a message, with descriptors in its last fragment.
 pub(crate) fn send_message(
     socket: impl AsFd,
     message: &[u8],
@@ -54,7 +54,7 @@ pub(crate) fn receive_message(
         if message.len() + piece.len() > LONGEST {
             return Err(Errno::MSGSIZE);
         }
-        // Room is made by hand: what a vector leaves behind when it grows is not wiped.
+        // A vector that grows leaves a copy behind that is not wiped, so the larger buffer is allocated here.
         let mut grown = Zeroizing::new(Vec::with_capacity(message.len() + piece.len()));
         grown.extend_from_slice(&message);
         grown.extend_from_slice(piece);
@@ -65,22 +65,22 @@ pub(crate) fn receive_message(
     }
 }
 
-/// Why a process that was started is not ready.
+/// The reason why a new process is not ready.
 #[derive(Debug)]
 pub(crate) enum NotReady {
-    /// It has ended, or cannot be heard.
+    /// It has ended, or its socket fails.
     Ended(io::Error),
-    /// What it said.
+    /// The reason in its message.
     Reason(String),
 }
 
-/// Tells the process that started this one that this one is ready, or why not.
+/// Reports to the parent process that this process is ready, or why it is not.
 pub(crate) fn tell_ready(tell: impl AsFd, reason: Option<&str>) {
-    // If the other process has ended, it does not need to know.
+    // A parent that has ended does not need the message.
     let _ = send_message(tell, reason.unwrap_or_default().as_bytes(), &[]);
 }
 
-/// Waits until a process that was started has called [`tell_ready`].
+/// Waits until a new process has called [`tell_ready`].
 ///
 /// # Errors
 ///

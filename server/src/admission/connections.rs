@@ -1,4 +1,4 @@
-//! Control connections: how many there may be, in all, from one network, and before login.
+//! Limits of control connections: in all, by network, and before login.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use super::startups::{self, Displaced, Startups};
 use crate::config::MaxStartups;
 use crate::telemetry::FrontCounts;
 
-/// How many connections there may be.
+/// The limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     /// In all.
@@ -40,16 +40,16 @@ struct State {
     total: usize,
     by_network: HashMap<Network, usize>,
     startups: Startups,
-    /// Connections of users who have proved nothing, by network.
+    /// Connections of anonymous users, by network.
     unproved: HashMap<Network, usize>,
     penalties: Penalties,
     dice: Dice,
     last_id: u64,
-    /// Where another process sees how many there are.
+    /// The counters that the serving process reads.
     told: Option<FrontCounts>,
 }
 
-/// The place of one connection. Dropping it makes room for another one.
+/// The place of one connection. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
     connections: Arc<Connections>,
@@ -60,7 +60,7 @@ pub(crate) struct Place {
     closed: Arc<Notify>,
 }
 
-/// What a connection is counted as.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It has not logged in, and may lose its place.
@@ -71,16 +71,16 @@ enum Standing {
     Proved,
 }
 
-/// Why a connection is turned away.
+/// The reason why a connection is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectionRefusal {
     /// `max-connections`.
     #[error("Connection limit exceeded")]
     Total,
-    /// `max-connections-per-address`, or what is left of `max-connections`.
+    /// `max-connections-per-address`, or the share of the free part of `max-connections`.
     #[error("Connection limit for your address exceeded")]
     Network,
-    /// What anonymous users may have of `max-connections`.
+    /// The share of anonymous users in `max-connections`.
     #[error("Connection limit for anonymous users exceeded")]
     Unproved,
     /// `max-startups`.
@@ -91,12 +91,13 @@ pub(crate) enum ConnectionRefusal {
     Penalty,
 }
 
-/// A network that has connections may take another one only while it has fewer than so many times the free ones, so
-/// that some stay free for a network that has none (the dynamic threshold of Choudhury and Hahne, 1998). Of 2000
-/// connections one network gets some 1780 if `max-connections-per-address` allows it, two get 940 each, ten 197 each.
+/// A network may take another connection only while it has fewer than this factor times the free ones, so that some stay
+/// free for new networks (the dynamic threshold of Choudhury and Hahne, 1998). Of 2000 connections one network gets some
+/// 1780 if `max-connections-per-address` allows it, two get 940 each, ten 197 each.
 const TIMES_FREE: usize = 8;
 
-/// This part of `max-connections` is kept from anonymous users, whose number no account bounds: addresses are cheap.
+/// One in this number of `max-connections` is reserved for authenticated users. The number of anonymous users has no bound,
+/// because addresses are cheap.
 const FOR_PROVED: usize = 8;
 
 impl Connections {
@@ -122,19 +123,19 @@ impl Connections {
         })
     }
 
-    /// Tells how many there are from now on.
+    /// Writes the counts to these counters from now on.
     pub(crate) fn tell(&self, counts: FrontCounts) {
         self.lock().told = Some(counts);
     }
 
-    /// Counts connections by new limits; those that exist stay.
+    /// Sets new limits; existing connections stay.
     pub(crate) fn set(&self, room: Room) {
         let mut state = self.lock();
         state.penalties.exempt(room.exempt.clone());
         state.room = room;
     }
 
-    /// Gives a new connection from `address` a place, if need be that of another one, or says why there is none.
+    /// Gives a new connection from `address` a place, if necessary that of another connection, or refuses it.
     pub(crate) fn admit(
         self: &Arc<Self>,
         address: IpAddr,
@@ -161,7 +162,7 @@ impl Connections {
         })
     }
 
-    /// Closes a connection that has not logged in, because the process has no descriptors left.
+    /// Closes a connection before login, because the process has no free descriptors.
     pub(crate) fn give_one_back(&self) {
         let mut state = self.lock();
         let State { startups, dice, .. } = &mut *state;
@@ -169,17 +170,17 @@ impl Connections {
         state.displaced(displaced);
     }
 
-    /// Connections that exist now.
+    /// The number of connections.
     pub(crate) fn total(&self) -> usize {
         self.lock().total
     }
 
-    /// Those of them that have not logged in.
+    /// The number of connections before login.
     pub(crate) fn startups(&self) -> usize {
         self.lock().startups.count()
     }
 
-    /// The counts are whole at every unlock, so a panic elsewhere does not spoil them.
+    /// The counts are complete at every unlock, so a panic elsewhere leaves no partial state.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,7 +202,7 @@ impl State {
         Ok(())
     }
 
-    /// Each limit makes room among connections that have not logged in, or refuses the newcomer.
+    /// Each limit displaces a connection before login, or refuses the newcomer.
     fn make_room(&mut self, network: Network, now: Instant) -> Result<(), ConnectionRefusal> {
         let own = self.by_network.get(&network).copied().unwrap_or(0);
         let free = self.room.connections.saturating_sub(self.total);
@@ -239,7 +240,7 @@ impl State {
         self.displace_own(largest, now);
     }
 
-    /// It does not count from now on, though its session may need a moment to end.
+    /// The displaced connection does not count from now on, though its session may need a moment to end.
     fn displaced(&mut self, displaced: Option<Displaced>) -> Option<()> {
         let displaced = displaced?;
         self.uncount(displaced.network);
@@ -247,7 +248,7 @@ impl State {
         Some(())
     }
 
-    /// Counts a connection of an anonymous user, if the rule of [`TIMES_FREE`] allows it in what such users may have.
+    /// Counts a connection of an anonymous user, if the rule of [`TIMES_FREE`] allows it in their share.
     fn add_unproved(&mut self, network: Network) -> Result<(), ConnectionRefusal> {
         let room = self.room.connections - self.room.connections / FOR_PROVED;
         let free = room.saturating_sub(self.unproved.values().sum());
@@ -283,13 +284,13 @@ fn subtract(counts: &mut HashMap<Network, usize>, network: Network) {
 }
 
 impl Place {
-    /// The client has logged in: it keeps its place. `proved` means with a password or a certificate, which speaks
-    /// for the network that it comes from.
+    /// The client has logged in, so it keeps its place. `proved` means with a password or a certificate, which pays off
+    /// penalties of its network.
     ///
     /// # Errors
     ///
-    /// When anonymous users have as many places as they may, or the place was given to another connection meanwhile. The
-    /// connection must end then.
+    /// When anonymous users have all of their share, or another connection has taken the place. The connection must end
+    /// then.
     pub(crate) fn logged_in(
         &mut self,
         proved: bool,
@@ -299,7 +300,7 @@ impl Place {
         let is_displaced =
             self.standing == Standing::New && !state.startups.contains(self.network, self.id);
         if is_displaced {
-            // Another connection has its place already.
+            // Another connection has taken the place.
             return Err(ConnectionRefusal::Startups);
         }
         match (self.standing, proved) {
@@ -310,7 +311,7 @@ impl Place {
         if self.standing == Standing::New {
             state.startups.remove(self.network, self.id);
         }
-        // What was proved once keeps its place after REIN.
+        // An authenticated client keeps its standing after REIN.
         self.standing = if proved || self.standing == Standing::Proved {
             Standing::Proved
         } else {
@@ -331,7 +332,7 @@ impl Place {
         }
     }
 
-    /// Completes when another connection got this place. The session must end then.
+    /// Completes when another connection has taken this place. The session must end then.
     pub(crate) fn displaced(&self) -> impl Future<Output = ()> + Send + use<> {
         let closed = Arc::clone(&self.closed);
         async move { closed.notified().await }
@@ -345,7 +346,7 @@ impl Drop for Place {
         }
         let mut state = self.connections.lock();
         match self.standing {
-            // A displaced one does not count any more.
+            // A displaced connection does not count any more.
             Standing::New if !state.startups.remove(self.network, self.id) => return,
             Standing::Unproved => subtract(&mut state.unproved, self.network),
             Standing::New | Standing::Proved => {}

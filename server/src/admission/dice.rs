@@ -1,4 +1,4 @@
-//! Random numbers for choices that a peer must not foresee, but that protect no secret.
+//! Random numbers for choices that peers must not predict, but that protect no secret.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,23 +1,23 @@
-//! A queue that serves one network after the other.
+//! A queue with round-robin scheduling of networks.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::Network;
 
-/// What waits, in order for each network. The networks have their turns in rounds, so that how long one waits depends
-/// on how many networks there are, and not on how much others have put in.
+/// Items in order for each network, with one item of each network in a round. The waiting time depends on the number of
+/// networks, and not on the number of items that others have queued.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
     most: usize,
     most_per_network: usize,
     count: usize,
     by_network: HashMap<Network, VecDeque<T>>,
-    /// Each network that has something, once.
+    /// Each network with items, once.
     round: VecDeque<Network>,
 }
 
 impl<T> FairQueue<T> {
-    /// At most `most` things, and at most `most_per_network` of one network.
+    /// At most `most` items, and at most `most_per_network` of one network.
     pub(super) fn new(most: usize, most_per_network: usize) -> Self {
         Self {
             most,
@@ -28,8 +28,8 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Puts something in, or gives back what finds no room: that itself, or, if the queue is full and another network
-    /// has more than this one would have, what that network put in last.
+    /// Adds an item. Returns the item that finds no room: this one, or, if the queue is full and another network has more
+    /// items than this one would have, the last item of that network.
     pub(super) fn push(&mut self, network: Network, thing: T) -> Option<T> {
         let own = self.by_network.get(&network).map_or(0, VecDeque::len);
         if own >= self.most_per_network {
@@ -52,7 +52,7 @@ impl<T> FairQueue<T> {
         refused
     }
 
-    /// What is next.
+    /// Removes the next item.
     pub(super) fn pop(&mut self) -> Option<T> {
         let network = self.round.pop_front()?;
         let things = self.by_network.get_mut(&network)?;

@@ -1,15 +1,14 @@
-//! Room for strangers: what a peer may take before it has proved who it is.
+//! Limits for peers before authentication.
 //!
-//! A peer that has not logged in is unknown, and a connection costs it nothing. So everything that such a peer can
-//! take is counted by [`Network`] and given out so that many connections of few networks, or few of many, leave
-//! room for the next one:
+//! A peer before login is unknown, and connections cost it little. So all resources of such peers are counted by [`Network`]
+//! and shared so that many connections of few networks, or few connections of many, leave room for the next one:
 //!
-//! - [`Connections`] counts control connections and bounds those that have not logged in on their own; when that
-//!   room is full, the network that has most of it gives a place back.
-//! - [`penalties`] refuses networks that fail to log in, again and again, for a while.
-//! - [`Workers`] does the computing (handshakes, passwords) for one network after the other.
+//! - [`Connections`] limits control connections, and separately those before login. When that limit is reached, the network
+//!   with most connections before login loses one.
+//! - [`penalties`] refuses networks whose logins fail repeatedly, for a while.
+//! - [`Workers`] computes (handshakes, passwords) round-robin by network.
 //!
-//! What is remembered of peers that are gone is in [`Debts`](crate::debts::Debts), which have a bound on memory. All functions take the
+//! The record of peers that are gone is in [`Debts`](crate::debts::Debts), with a bound on memory. All functions take the
 //! time as an argument.
 
 mod connections;

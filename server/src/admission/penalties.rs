@@ -1,10 +1,10 @@
-//! Penalties that fade, for networks whose connections come to nothing: as `PerSourcePenalties` of OpenSSH 9.8.
+//! Penalties that expire, for networks whose connections fail to log in: as `PerSourcePenalties` of OpenSSH 9.8.
 //!
-//! Each kind of misconduct adds seconds to the network's debt ([`Debts`]). Below [`ENFORCED`] nothing happens.
-//! Above, new connections are refused at random, the more often the larger the debt is, but never all of them: many
-//! users may share an address with one broken client, and each of their attempts has a chance of at least one in
-//! eight. A login that proves something takes from the debt, so a network from which users log in is refused only if
-//! its failures are many times its logins. Connections that exist are never closed for a penalty.
+//! Each kind of misconduct adds seconds to the network's debt ([`Debts`]). Below [`ENFORCED`] it has no effect. Above, new
+//! connections are refused at random, more often with a larger debt, but never all of them: many users may share an address
+//! with one broken client, and each of their attempts has a chance of at least one in eight. A login with a password or a
+//! certificate pays off a part of the debt, so a network from which users log in is refused only if its failures are many
+//! times its logins. Penalties never close existing connections.
 //!
 //! OpenSSH's constants are for logins by people. Here one address may be a site with hundreds of machines, or a
 //! transfer service that retries each minute, so the constants are smaller:
@@ -17,7 +17,7 @@ use super::Network;
 use super::dice::Dice;
 use crate::debts::Debts;
 
-/// What a connection did that did not log in.
+/// The misconduct of a connection that did not log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misconduct {
     /// A password, a certificate or a mapping was refused.
@@ -26,14 +26,14 @@ pub(crate) enum Misconduct {
     NoLogin,
     /// It used up `login-timeout`.
     Timeout,
-    /// What it sent is no FTP.
+    /// It sent something other than FTP commands.
     Garbage,
     /// Its session panicked.
     Panic,
 }
 
 impl Misconduct {
-    /// What it adds to the debt.
+    /// The penalty in seconds.
     pub(super) fn penalty(self) -> Duration {
         match self {
             // Clients that fail less than once a second, as a service does that retries with an expired
@@ -42,33 +42,33 @@ impl Misconduct {
             // Probes of monitoring connect and quit each few seconds from one address; port scanners and silent
             // crowds come in hundreds.
             Self::NoLogin => Duration::from_millis(500),
-            // It held a place for two minutes. A stalled client or two per timeout is usual; a crowd of them is not.
+            // It held a place for two minutes. One or two stalled clients per timeout are usual, a crowd is not.
             Self::Timeout => Duration::from_secs(5),
             // A browser or a TLS client at the wrong port does it once or twice.
             Self::Garbage => Duration::from_secs(5),
-            // What makes a session panic may be the search for something worse. One is not enough for a refusal,
-            // since a harmless client may find a fault of the server too.
+            // A panic may come from a search for vulnerabilities. One panic is not enough for a refusal, since a harmless
+            // client may hit a fault of the server too.
             Self::Panic => Duration::from_secs(10),
         }
     }
 }
 
-/// Up to this debt nothing is refused: a few failures are everyday life. As `min` of OpenSSH.
+/// Up to this debt all connections are accepted: a few failures are normal. As `min` of OpenSSH.
 const ENFORCED: Duration = Duration::from_secs(15);
 
-/// The largest debt: two minutes after the last offence a network is as good as any other. OpenSSH has ten
-/// minutes, after which a site with a repaired client would still be refused.
+/// The largest debt: two minutes after the last offence a network has no disadvantage. OpenSSH has ten minutes, after which
+/// a site with a repaired client would still be refused.
 const MOST: Duration = Duration::from_secs(120);
 
-/// What a login that proved something takes from the debt: thirty failures, so that a site where one login in thirty
-/// succeeds is not refused. Who guesses passwords with an account of its own has other bounds
+/// A login with a password or a certificate pays off this part of the debt: thirty failures, so that a site where one login
+/// in thirty succeeds is not refused. Guessing passwords beside an own account has other limits
 /// (`crate::passwords::budget`).
 const LOGIN: Duration = Duration::from_secs(30);
 
-/// With the largest debt one connection in so many is accepted.
+/// With the largest debt one connection in this number is accepted.
 const ACCEPTED_OF: usize = 8;
 
-/// Networks of each family that are remembered: some 10 MB at most.
+/// The networks of each family that are kept: some 10 MB at most.
 const REMEMBERED: usize = 65_536;
 
 /// The penalties of all networks.
@@ -100,12 +100,12 @@ impl Penalties {
         self.debts.add(network, misconduct.penalty(), now);
     }
 
-    /// A user proved who it is.
+    /// A user of the network has authenticated.
     pub(super) fn forgive(&mut self, network: Network, now: Instant) {
         self.debts.forgive(network, LOGIN, now);
     }
 
-    /// Whether a new connection is refused. The chance grows evenly from none at [`ENFORCED`] to seven in eight at
+    /// Whether a new connection is refused. The chance grows linearly from none at [`ENFORCED`] to seven in eight at
     /// [`MOST`].
     pub(super) fn refuses(&self, network: Network, now: Instant, dice: &mut Dice) -> bool {
         let Some(over) = self.debts.of(network, now).checked_sub(ENFORCED) else {

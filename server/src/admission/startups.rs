@@ -1,4 +1,4 @@
-//! Connections that have not logged in, and which of them goes when their room is full.
+//! Connections before login, and which of them is displaced when there are too many.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::Network;
 use super::dice::Dice;
 use crate::config::MaxStartups;
 
-/// The connections that have not logged in, by network.
+/// The connections before login, by network.
 #[derive(Debug, Default)]
 pub(super) struct Startups {
     count: usize,
@@ -24,7 +24,7 @@ struct Startup {
     closed: Arc<Notify>,
 }
 
-/// A connection whose place was given to another one.
+/// A connection whose place another one has taken.
 #[derive(Debug)]
 pub(super) struct Displaced {
     pub(super) network: Network,
@@ -32,20 +32,20 @@ pub(super) struct Displaced {
 }
 
 impl Displaced {
-    /// Tells its session.
+    /// Notifies its session.
     pub(super) fn close(self) {
         self.closed.notify_one();
     }
 }
 
-/// What makes room for a newcomer.
+/// How a newcomer finds room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// There is enough.
+    /// There is room.
     Enough,
-    /// One should go, if there is one that has waited for long.
+    /// A connection should be displaced, if one has waited for long.
     Short,
-    /// One must go, or the newcomer.
+    /// A connection must be displaced, or the newcomer refused.
     Full,
 }
 
@@ -69,7 +69,7 @@ impl Startups {
         found.is_some_and(|all| all.iter().any(|startup| startup.id == id))
     }
 
-    /// Whether it was there.
+    /// Removes a connection. Returns whether it was there.
     pub(super) fn remove(&mut self, network: Network, id: u64) -> bool {
         let found = self.by_network.get(&network);
         let index = found.and_then(|all| all.iter().position(|startup| startup.id == id));
@@ -79,7 +79,7 @@ impl Startups {
         })
     }
 
-    /// How much room there is for one more.
+    /// How a newcomer finds room.
     pub(super) fn room(&self, limits: MaxStartups, dice: &mut Dice) -> Room {
         let Some(over) = self.count.checked_sub(limits.start) else {
             return Room::Enough;
@@ -96,13 +96,13 @@ impl Startups {
         }
     }
 
-    /// Makes room for a connection of `newcomer`, at the cost of the network that has most. If that is the newcomer's,
-    /// only a connection that has waited for long goes. `None` if none goes.
+    /// Displaces a connection of the network with most connections for one of `newcomer`. If these are the same, only a
+    /// connection that has waited for long is displaced. `None` if none is.
     ///
-    /// A newcomer of a network that has none always gets a place, also from a network that has one: in a crowd of
-    /// many addresses all have one each. Clients that log in do so within a second or so, and an attacker must
-    /// replace the whole room in this time to keep them out, while it could hold a room that refuses newcomers with
-    /// one connection per place in `login-timeout`.
+    /// A newcomer of a network without connections always gets a place, even from a network with one: in a crowd of many
+    /// addresses each has one. Clients that log in do so within about a second, and an attacker must replace all connections
+    /// in this time to keep them out, while it could fill a table that refuses newcomers with one connection per place in
+    /// `login-timeout`.
     pub(super) fn displace_for(
         &mut self,
         newcomer: Network,
@@ -117,13 +117,13 @@ impl Startups {
         self.displace_settled(newcomer, now, dice)
     }
 
-    /// A network that has most.
+    /// A network with most connections.
     pub(super) fn largest(&self) -> Option<Network> {
         let largest = self.by_network.iter().max_by_key(|(_, all)| all.len());
         largest.map(|(network, _)| *network)
     }
 
-    /// Closes a connection of the network that has most, whatever the newcomer's network has.
+    /// Closes a connection of the network with most connections.
     pub(super) fn displace_any(&mut self, dice: &mut Dice) -> Option<Displaced> {
         let most = self.by_network.values().map(Vec::len).max()?;
         self.displace_largest(most, dice)
@@ -147,9 +147,8 @@ impl Startups {
         Some(self.take(network, index))
     }
 
-    /// The older one of two connections that are picked at random among the networks that have `most`. The oldest
-    /// one would be easy to foresee: an attacker who replaces the whole room once closes all others. A random one
-    /// would as often be one that is about to log in as one that is silent.
+    /// The older one of two random connections of the networks with `most`. The oldest one would be predictable: an attacker
+    /// who replaces all connections once closes all others. A single random one would as often be about to log in as silent.
     fn displace_largest(&mut self, most: usize, dice: &mut Dice) -> Option<Displaced> {
         let largest: Vec<Network> = self
             .by_network
@@ -167,7 +166,7 @@ impl Startups {
         Some(self.take(network, index))
     }
 
-    /// `index` must be that of a connection of `network`.
+    /// `index` must be the index of a connection of `network`.
     fn take(&mut self, network: Network, index: usize) -> Displaced {
         let all = self.by_network.entry(network).or_default();
         let Startup { closed, .. } = all.swap_remove(index);

@@ -1,7 +1,7 @@
-//! Threads that compute for strangers, for one network after the other.
+//! Threads that compute for peers before authentication, round-robin by network.
 //!
-//! Handshakes and passwords take a processor for milliseconds before anything is known of the peer. They have threads
-//! of their own, so that they never wait for files, and as many as processors, so that what is started also ends.
+//! Handshakes and passwords take a processor for milliseconds before the peer is authenticated. They have their own threads,
+//! so that they never wait for files, and as many as processors, so that jobs that start also finish.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,23 +13,23 @@ use tokio::sync::oneshot;
 use super::Network;
 use super::fair_queue::FairQueue;
 
-/// Jobs that wait. Each belongs to a connection before login, of which there are fewer in all.
+/// The limit of queued jobs. Each belongs to a connection before login, of which there are fewer in all.
 const MOST: usize = 4096;
 
-/// Jobs of one network that wait. A site may begin hundreds of sessions in one second.
+/// The limit of queued jobs of one network. A site may begin hundreds of sessions in one second.
 const MOST_OF_NETWORK: usize = 512;
 
-/// Some threads and what waits for them. The threads start with the first job, and end when this is dropped.
+/// Threads and their queue. The threads start with the first job, and end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Workers {
     name: &'static str,
     count: usize,
-    /// How many threads there are, once they were started.
+    /// The number of threads that could be started.
     started: OnceLock<usize>,
     shared: Arc<Shared>,
 }
 
-/// A job tells its result itself; when it is dropped without being run, it is refused.
+/// A job sends its result. If it is dropped without being run, it is refused.
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Shared {
@@ -42,10 +42,10 @@ struct State {
     is_over: bool,
 }
 
-/// A job was not done.
+/// The reason why a job has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// Too much of this network, or of all, waits already.
+    /// The queue of this network, or of all, is full.
     #[error("the server is busy with logins; please try again later")]
     Busy,
     /// It panicked.
@@ -81,7 +81,7 @@ impl Workers {
         }
     }
 
-    /// Runs `job` when it is the turn of `network`. Dropping the future leaves the job to be run, or not, unheard.
+    /// Runs `job` in the order of the queue. Dropping the future discards the result; the job may still run.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         network: Network,
@@ -89,12 +89,12 @@ impl Workers {
     ) -> Result<T, Refused> {
         let (sender, result) = oneshot::channel();
         let job = Box::new(move || {
-            // The session may be gone, or its place given to another one.
+            // The session may have ended.
             if sender.is_closed() {
                 return;
             }
             let done = catch_unwind(AssertUnwindSafe(job));
-            // The session may have gone meanwhile.
+            // The session may have ended meanwhile.
             let _ = sender.send(done.map_err(|_| Refused::Failed));
         });
         if *self.started.get_or_init(|| self.start()) == 0 {
@@ -107,7 +107,7 @@ impl Workers {
         result.await.unwrap_or(Err(Refused::Busy))
     }
 
-    /// Starts the threads, and says how many there are.
+    /// Starts the threads, and returns their number.
     fn start(&self) -> usize {
         let start = |number: &usize| {
             let shared = Arc::clone(&self.shared);
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// No job runs under the lock, so the queue is whole.
+    /// No job runs under the lock, so the queue is complete.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

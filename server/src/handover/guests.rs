@@ -1,4 +1,4 @@
-//! The serving process's side: it takes clients over, and tells the front process when they are gone.
+//! The serving process's side: it takes clients over, and reports when they are gone.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,20 +12,20 @@ use super::messages::{Handed, ToFront, ToServing};
 use super::outbox::{Outbox, follow};
 use crate::telemetry::FrontCounts;
 
-/// The way to the front process.
+/// The socket to the front process, before this process has threads.
 #[derive(Debug)]
 pub(crate) struct Serving {
     socket: Arc<OwnedFd>,
     pub(crate) counts: FrontCounts,
 }
 
-/// The way to the front process, when this one has threads.
+/// The connection to the front process.
 #[derive(Debug)]
 pub(crate) struct Front {
     outbox: Outbox,
 }
 
-/// A client that the front process is told of when it is gone.
+/// A client that the front process handed over. Dropping it reports that the client is gone.
 #[derive(Debug)]
 pub(crate) struct Guest {
     session: u64,
@@ -43,7 +43,7 @@ impl Serving {
     }
 
     /// Lets the front process accept connections, and passes each client that it hands over to `take`, with its connection.
-    /// `most` is the present limit of connections.
+    /// `most` returns the present limit of connections.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Serving {
         most: impl Fn() -> usize + Send + 'static,
         take: impl Fn(Handed, Vec<OwnedFd>, Guest) + Send + 'static,
     ) -> io::Result<Front> {
-        // A client that is lost on the way back is gone as if it had left.
+        // A message that is lost on the way back closes its connection: the client is gone.
         let outbox = Outbox::start(Arc::clone(&self.socket), |_| {})?;
         outbox.send(&ToFront::Start, Vec::new());
         let outbox_of_guests = outbox.clone();
@@ -80,15 +80,14 @@ impl Serving {
     }
 }
 
-/// The sessions that came from the front process and have not ended.
+/// The sessions of clients that the front process handed over, until they end.
 #[derive(Debug, Clone, Default)]
 struct Guests(Arc<Mutex<HashSet<u64>>>);
 
 impl Guests {
-    /// One more. `None` if the front process has handed over a session of that number, or more than there may be: one
-    /// that does its work would not.
+    /// Adds a session. `None` if the number is taken or there are too many, which only a compromised front process causes.
     fn admit(&self, session: u64, most: usize, outbox: &Outbox) -> Option<Guest> {
-        /// A client's place may be given to the next one before its session has ended here.
+        /// A client's place may be free for the next client before its session has ended here.
         const MORE: usize = 1000;
 
         let mut all = self.lock();
@@ -103,14 +102,14 @@ impl Guests {
         })
     }
 
-    /// Every change under the lock is whole, so a panic elsewhere does not spoil it.
+    /// Every change under the lock is complete, so a panic elsewhere leaves no partial state.
     fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Front {
-    /// Has the front process read the configuration again, from this file, and write its log to this one.
+    /// Makes the front process read this configuration file and continue its log in this file.
     pub(crate) fn reload(&self, file: Option<OwnedFd>, log: Option<OwnedFd>) {
         let message = ToFront::Reload {
             has_file: file.is_some(),
@@ -119,17 +118,17 @@ impl Front {
             .send(&message, file.into_iter().chain(log).collect());
     }
 
-    /// No more clients.
+    /// Stops the front process from accepting.
     pub(crate) fn drain(&self) {
         self.outbox.send(&ToFront::Drain, Vec::new());
     }
 }
 
 impl Guest {
-    /// Gives the connection back, with what the client has sent.
+    /// Returns the connection to the front process, with the input that the session has not used.
     pub(crate) fn give_back(mut self, connection: OwnedFd, input: Vec<u8>) {
         self.is_returned = true;
-        // It may come again at once.
+        // The same number may be handed over again at once.
         self.guests.lock().remove(&self.session);
         let message = ToFront::Returned {
             session: self.session,

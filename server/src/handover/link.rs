@@ -10,35 +10,35 @@ use super::outbox::Outbox;
 use crate::admission::Place;
 use crate::login::Proof;
 
-/// What the front process keeps of a client who is served.
+/// The state of a client that is being served, which stays in the front process.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) place: Option<Place>,
-    /// Ends the exchange in the login process if the serving process has not claimed it.
+    /// Dropping it ends the exchange in the login process, unless the serving process has claimed it.
     pub(crate) _proof: Option<Arc<dyn Proof>>,
     /// Passwords and certificates that were refused.
     pub(crate) failures: u32,
-    /// Something came that is no command.
+    /// The client sent a line that is not a command.
     pub(crate) sent_garbage: bool,
 }
 
-/// What the front process keeps of all clients who are served, by session.
+/// The [`Kept`] states of all clients that are being served, by session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Served(Arc<Mutex<HashMap<u64, Kept>>>);
 
 impl Served {
-    /// The client is served no more.
+    /// Removes a client that is not served any more.
     pub(super) fn take_back(&self, session: u64) -> Option<Kept> {
         self.lock().remove(&session)
     }
 
-    /// Every change under the lock is whole, so a panic elsewhere does not spoil it.
+    /// Every change under the lock is complete, so a panic elsewhere leaves no partial state.
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The front process's way to the serving one.
+/// The front process's connection to the serving process.
 #[derive(Debug)]
 pub(crate) struct Link {
     outbox: Outbox,
@@ -54,7 +54,7 @@ impl Link {
         Ok(Self { outbox, served })
     }
 
-    /// Hands a client over. It keeps its place until it is gone.
+    /// Hands a client over. Its place stays taken until the client is gone.
     pub(crate) fn hand_over(&self, handed: Handed, connection: OwnedFd, kept: Kept) {
         let session = handed.session;
         self.served.lock().insert(session, kept);
@@ -63,7 +63,7 @@ impl Link {
             .send_session(session, &message, vec![connection]);
     }
 
-    /// What was kept of a client who is served no more.
+    /// Removes the state of a client that is not served any more.
     pub(crate) fn take_back(&self, session: u64) -> Option<Kept> {
         self.served.take_back(session)
     }

@@ -1,10 +1,10 @@
-//! What the front process and the serving process say to each other.
+//! The messages between the front process and the serving process.
 
 use gridhaul_security::context::MessageKeys;
 use gridhaul_security::tls::ConnectionKeys;
 use serde::{Deserialize, Serialize};
 
-/// From the front process. The serving process believes none of it that gives rights.
+/// From the front process. The serving process derives no rights from it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServing {
     /// A client that may log in, with its connection.
@@ -18,9 +18,9 @@ pub(crate) enum ToFront {
     Start,
     /// The client of this session is gone.
     Ended(u64),
-    /// The client of this session begins anew (`REIN`), with its connection, and what it has sent beyond the command.
+    /// The client of this session sent `REIN`: its connection, and the input after the command.
     Returned { session: u64, input: Vec<u8> },
-    /// Read the configuration again, from the first descriptor if there is one, and go on with the log in the second.
+    /// Read the configuration again, from the first descriptor if there is one, and continue the log in the second.
     Reload { has_file: bool },
     /// Accept no more connections, and end those that have not logged in.
     Drain,
@@ -35,16 +35,16 @@ pub(crate) struct Handed {
     pub(crate) name: String,
     pub(crate) proof: HandedProof,
     pub(crate) protection: HandedProtection,
-    /// Commands about protection that were carried out before the login, as lines.
+    /// The commands about protection that succeeded before the login, as lines.
     pub(crate) agreed: Vec<String>,
-    /// What it has sent beyond its login.
+    /// The input after the login.
     pub(crate) input: Vec<u8>,
 }
 
-/// How the client logged in. The login process knows better.
+/// How the client logged in. The login process confirms it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum HandedProof {
-    /// Without a proof.
+    /// As an anonymous user.
     Anonymous,
     Password,
     /// With a certificate, in this exchange.

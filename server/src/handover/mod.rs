@@ -1,8 +1,8 @@
-//! How clients pass from the front process to the serving process, and back.
+//! The transfer of clients from the front process to the serving process, and back.
 //!
-//! The front process hands over each client that may log in: the connection, the keys of its protection, and what the
-//! client has sent beyond its login ([`Handed`]). The serving process does not trust the front process with anything that
-//! gives rights: it asks the login process who the client is, once for each client. `REIN` gives a connection back.
+//! The front process hands over each client that may log in: the connection, the keys of its protection, and its input after
+//! the login ([`Handed`]). The serving process derives no rights from these messages: it asks the login process for the
+//! identity of the client, once for each client. `REIN` returns a connection.
 //!
 //! ```text
 //! front process                                serving process

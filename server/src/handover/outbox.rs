@@ -21,19 +21,19 @@ use zeroize::Zeroizing;
 
 use crate::wire::{receive_message, send_message};
 
-/// Sends messages in their order.
+/// Sends messages in order, from a thread.
 #[derive(Clone)]
 pub(super) struct Outbox(mpsc::Sender<Message>);
 
 struct Message {
-    /// The session that it hands over.
+    /// The session that the message hands over, if it does.
     session: Option<u64>,
     bytes: Zeroizing<Vec<u8>>,
     descriptors: Vec<OwnedFd>,
 }
 
 impl Outbox {
-    /// Starts the thread that sends. `lost` is told of sessions that could not be handed over.
+    /// Starts the thread that sends. It calls `lost` with sessions that could not be handed over.
     pub(super) fn start(
         socket: Arc<OwnedFd>,
         lost: impl Fn(u64) + Send + 'static,
@@ -43,7 +43,7 @@ impl Outbox {
             for message in messages {
                 let descriptors: Vec<_> = message.descriptors.iter().map(|fd| fd.as_fd()).collect();
                 if let Err(errno) = send_message(&*socket, &message.bytes, &descriptors) {
-                    // Its connection is closed here. The end of the process is noticed elsewhere.
+                    // Dropping the message closes its connection. The end of the other process is noticed elsewhere.
                     error!(%errno, "a message to the other process is lost");
                     message.session.into_iter().for_each(&lost);
                 }
@@ -70,7 +70,7 @@ impl Outbox {
     }
 
     fn send_of(&self, session: Option<u64>, message: &impl Serialize, descriptors: Vec<OwnedFd>) {
-        /// More than most messages have: what a vector leaves behind when it grows is not wiped, and there are keys in it.
+        /// Larger than most messages. A vector that grows leaves a copy behind that is not wiped, and messages contain keys.
         const USUAL: usize = 16 * 1024;
 
         let room = Vec::with_capacity(USUAL);
@@ -93,8 +93,8 @@ impl fmt::Debug for Outbox {
     }
 }
 
-/// Follows the messages of the other process until it is gone. If it says what makes no sense, the socket is closed: the
-/// two processes cannot go on with each other, and the server has to end.
+/// Receives the messages of the other process until it ends. A message that cannot be decoded closes the socket: the two
+/// processes cannot continue, and the server has to end.
 pub(crate) fn follow<T: DeserializeOwned>(socket: &OwnedFd, mut take: impl FnMut(T, Vec<OwnedFd>)) {
     loop {
         match receive(socket) {
@@ -102,7 +102,7 @@ pub(crate) fn follow<T: DeserializeOwned>(socket: &OwnedFd, mut take: impl FnMut
             Ok(None) => return,
             Err(errno) => {
                 error!(%errno, "the other process cannot be understood");
-                // It is gone already if this fails.
+                // The other end is closed already if this fails.
                 let _ = rustix::net::shutdown(socket, Shutdown::Both);
                 return;
             }
@@ -123,18 +123,18 @@ fn receive<T: DeserializeOwned>(socket: &OwnedFd) -> Result<Option<(T, Vec<Owned
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) stream: TcpStream,
-    /// The addresses are the kernel's word.
+    /// The addresses come from the kernel.
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
 }
 
 impl Arrived {
-    /// Takes the connection, with the options that matter here: what the other process has set makes no call wait. Must
-    /// be called in a runtime.
+    /// Takes the connection, and sets the options that could make a call block, whatever the other process has set. Must be
+    /// called in a runtime.
     ///
     /// # Errors
     ///
-    /// When the client is gone already.
+    /// When the client has closed the connection.
     pub(crate) fn new(connection: OwnedFd) -> io::Result<Self> {
         let connection = std::net::TcpStream::from(connection);
         connection.set_nonblocking(true)?;

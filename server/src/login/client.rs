@@ -1,4 +1,4 @@
-//! The side of the processes that talk to clients: they ask the login process.
+//! The client side in the front process and the serving process: it asks the login process.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -25,22 +25,22 @@ use super::host_key::{KeyElsewhere, Signs};
 use super::messages::{Account, Answer, Asked, Delegated, Established, Host, Question};
 use super::{Accepted, Claimed, Exchange, ExchangeError, Logins, Progress, Proof};
 
-/// How long the host's certificate is taken to be what it was.
+/// The host's certificate is asked for again after this time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Asks the login process: one question at a time on each of its sockets.
+/// Asks the login process, one question at a time on each socket.
 #[derive(Debug)]
 pub(crate) struct LoginClient {
     starts_brokers: bool,
     sockets: Sockets,
-    /// For signatures, which a thread of the runtime waits for: they must not wait for files or passwords.
+    /// For signatures, which a thread of the runtime waits for. They must not wait for files or passwords.
     signing: Sockets,
-    /// Exchanges that are over, to be told with the next question.
+    /// Exchanges that have ended. The next question carries them.
     ended: Mutex<Vec<u64>>,
     host: Mutex<Option<HostTls>>,
 }
 
-/// Sockets that are used in turn.
+/// A pool of sockets.
 #[derive(Debug)]
 struct Sockets {
     state: Mutex<State>,
@@ -50,11 +50,11 @@ struct Sockets {
 #[derive(Debug)]
 struct State {
     free: Vec<OwnedFd>,
-    /// Those that work, used or free.
+    /// The working sockets, in use or free.
     alive: usize,
 }
 
-/// The host's certificate, as it was last asked for.
+/// The host's certificate at the time of the last question.
 #[derive(Debug)]
 struct HostTls {
     host: u64,
@@ -62,10 +62,10 @@ struct HostTls {
     looked: Instant,
 }
 
-/// How many of the sockets are for signatures.
+/// The number of sockets for signatures.
 pub(super) const SIGNING_SOCKETS: usize = 2;
 
-/// What the login process says when it says something else than what was asked for, or nothing.
+/// The error for an unexpected answer, or none.
 const LOST: &str = "the process that decides logins does not answer";
 
 impl LoginClient {
@@ -86,11 +86,11 @@ impl LoginClient {
         self.starts_brokers
     }
 
-    /// Has the login process read its configuration again.
+    /// Makes the login process read its configuration again.
     ///
     /// # Errors
     ///
-    /// Why everything stays as it was there.
+    /// When the login process keeps its old configuration: the reason.
     pub(crate) fn reload(&self) -> Result<(), String> {
         match self.ask(Question::Reload) {
             Some(Answer::Done) => Ok(()),
@@ -99,14 +99,14 @@ impl LoginClient {
         }
     }
 
-    /// Has the login process open the configuration file.
+    /// Makes the login process open the configuration file.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The reason.
     pub(super) fn open_configuration(&self) -> Result<File, String> {
         match self.ask_for_descriptor(Question::Configuration) {
-            // A descriptor that this process has no room for is left out by the kernel.
+            // The kernel leaves out a descriptor for which the process has no room.
             Some((Answer::Opened, file)) => file
                 .map(File::from)
                 .ok_or_else(|| "too many open files".to_owned()),
@@ -119,7 +119,7 @@ impl LoginClient {
         self.ask_for_descriptor(question).map(|(answer, _)| answer)
     }
 
-    /// Asks, and waits for the answer. Nothing comes if the login process is gone.
+    /// Asks, and waits for the answer. `None` if the login process has ended.
     fn ask_for_descriptor(&self, question: Question<'_>) -> Option<(Answer, Option<OwnedFd>)> {
         let asked = Asked {
             ended: std::mem::take(&mut *lock(&self.ended)),
@@ -156,8 +156,8 @@ impl Sockets {
         }
     }
 
-    /// Asks on a socket that is not in use. One whose other end is gone is not used again. There is no deadline: if the
-    /// files that decide logins hang, logins go on when they answer again.
+    /// Asks on a free socket. A socket whose other end is closed is not used again. There is no deadline: if the files that
+    /// decide logins hang, logins continue when the files respond again.
     fn ask(&self, message: &[u8]) -> Option<(Answer, Option<OwnedFd>)> {
         let socket = self.lease()?;
         match exchange(&socket, message) {
@@ -177,7 +177,7 @@ impl Sockets {
         }
     }
 
-    /// A socket that is not in use; `None` when none works any more.
+    /// A free socket; `None` when no socket works any more.
     fn lease(&self) -> Option<OwnedFd> {
         let mut state = lock(&self.state);
         while state.alive > 0 {
@@ -200,7 +200,7 @@ fn exchange(socket: &OwnedFd, message: &[u8]) -> Result<(Answer, Option<OwnedFd>
     Ok((answer, descriptors.pop()))
 }
 
-/// Every change under these locks is whole, so a panic elsewhere does not spoil them.
+/// Every change under these locks is complete, so a panic elsewhere leaves no partial state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -306,7 +306,7 @@ impl BrokerSource for LoginClient {
             read_only: request.read_only,
         };
         match self.ask_for_descriptor(Question::Broker(account)) {
-            // A descriptor that this process has no room for is left out by the kernel.
+            // The kernel leaves out a descriptor for which the process has no room.
             Some((Answer::Broker(Ok(())), socket)) => socket.ok_or(Errno::MFILE),
             Some((Answer::Broker(Err(errno)), _)) => Err(Errno::from_raw_os_error(errno)),
             _ => Err(Errno::PIPE),
@@ -404,8 +404,8 @@ fn credential(delegated: &Delegated) -> Result<Credential, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Dropped when the session ends: then no brokers are started for it any more. That of the front process ends the
-/// exchange only if the serving process has not claimed it.
+/// Dropped when the session ends: then no broker is started for it any more. The front process's proof ends the exchange
+/// only if the serving process has not claimed it.
 #[derive(Debug)]
 struct ProofElsewhere {
     client: Arc<LoginClient>,

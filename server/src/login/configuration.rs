@@ -1,4 +1,4 @@
-//! The configuration file, for the process that talks to clients, which may have lost the right to read it.
+//! Opens the configuration file in the serving process, whose account may not be allowed to read it.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -9,8 +9,8 @@ use gridhaul_security::files::OpenFiles;
 
 use super::LoginClient;
 
-/// Opens the configuration file by the rights of this process, and where they do not suffice through the login process.
-/// That one opens the file that the server was started with, whatever it is asked for.
+/// Opens the configuration file with the rights of this process, or through the login process if they do not suffice. The
+/// login process opens the file that the server was started with, and no other.
 #[derive(Debug)]
 pub(crate) struct ConfigurationFile(Arc<LoginClient>);
 

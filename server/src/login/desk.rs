@@ -1,4 +1,4 @@
-//! The decision itself: passwords, proofs of identity, and what follows from them.
+//! The decision about a login: passwords, security contexts and authorization.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,12 @@ use crate::security::{Authorized, Identities, Opener, SecurityError, chain, serv
 
 use super::{Accepted, Exchange, ExchangeError, Logins, Progress, Proof};
 
-/// Everything that logins are decided with, as it was configured.
+/// The configuration of logins, and the files that it names.
 #[derive(Debug)]
 pub(crate) struct Desk {
     anonymous: Option<config::Anonymous>,
     passwords: Passwords,
-    /// Memory for hashing that no thread uses now: at most one for each thread.
+    /// Memory for hashing that is free: at most one block for each thread.
     memory: Arc<Mutex<Vec<Memory>>>,
     identities: Option<Arc<Identities>>,
 }
@@ -36,16 +36,16 @@ pub enum DeskError {
     Security(#[from] SecurityError),
 }
 
-/// What a token led to, before it is decided which process goes on with the keys.
+/// The result of a token, before the keys go to this process or another one.
 #[derive(Debug)]
 pub(super) enum Stepped {
-    /// This goes to the client, and another token will come.
+    /// A reply token. The client will send another one.
     Continue(Vec<u8>),
-    /// The client is known.
+    /// The client is authenticated.
     Established(Box<Established>),
 }
 
-/// A client that has proved who it is.
+/// An authenticated client.
 #[derive(Debug)]
 pub(super) struct Established {
     pub(super) token: Vec<u8>,
@@ -55,8 +55,8 @@ pub(super) struct Established {
 }
 
 impl Desk {
-    /// Reads the files that a configuration names. Those that `previous` read already, and that may not be readable
-    /// any more, are not read again: they are looked at when they are needed.
+    /// Reads the files that a configuration names. Files that `previous` has read may not be readable any more, so they are
+    /// not read again here, but when they are needed.
     pub(crate) fn load(
         config: &Config,
         opener: &Opener,
@@ -76,7 +76,7 @@ impl Desk {
         })
     }
 
-    /// Users with passwords, and nothing else.
+    /// Only users with passwords.
     #[cfg(test)]
     pub(crate) fn of_passwords(passwords: Passwords) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The exchanges that the login process remembers, and the accounts for which the monitor may be asked.
+//! The exchanges that the login process keeps, and the accounts for which it may ask the monitor.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use gridhaul_security::trust::Peer;
 
 use super::messages::{Account, Asker, Delegated};
 
-/// What is remembered, as long as the client is there.
+/// The exchanges of clients that are connected.
 #[derive(Debug)]
 pub(super) struct Exchanges {
     most: AtomicUsize,
@@ -22,49 +22,49 @@ struct Table {
     exchanges: HashMap<u64, State>,
 }
 
-/// What the client of an exchange was granted.
+/// The account that the client of an exchange was granted.
 #[derive(Debug, Clone)]
 struct Grant {
     account: Account,
     requested: Option<String>,
 }
 
-/// A client who is still there and was granted an account.
+/// A connected client that was granted an account.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) peer: Arc<Peer>,
-    /// The account that the client asked for, if it did.
+    /// The account that the client named, if it did.
     pub(super) requested: Option<String>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// A thread works at it.
+    /// A thread processes a token.
     Busy,
-    /// Another token will come.
+    /// The client will send another token.
     Waits(Box<Context>),
-    /// The client is known.
+    /// The client is authenticated.
     Established {
         peer: Arc<Peer>,
         granted: Option<Grant>,
-        /// For the process that serves the client after login, which asks for it once; `None` from then on.
+        /// For the serving process, which takes it once; `None` from then on.
         delegated: Option<Result<Delegated, String>>,
     },
 }
 
-/// What the serving process gets for an exchange.
+/// The part of an exchange that the serving process gets.
 #[derive(Debug)]
 pub(super) struct Claimed {
     pub(super) peer: Arc<Peer>,
     pub(super) delegated: Result<Delegated, String>,
 }
 
-/// Too many clients are there.
+/// The limit of exchanges is reached.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 impl Exchanges {
-    /// Remembers up to so many.
+    /// Keeps up to `most` exchanges.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most: AtomicUsize::new(most),
@@ -72,12 +72,12 @@ impl Exchanges {
         }
     }
 
-    /// Remembers up to so many from now on. Those that are there stay.
+    /// Sets the limit. Existing exchanges stay.
     pub(super) fn set_most(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Begins another one, and gives its number.
+    /// Begins an exchange, and returns its number.
     pub(super) fn begin(&self) -> Result<u64, Full> {
         let mut table = self.table();
         if table.exchanges.len() >= self.most.load(Ordering::Relaxed) {
@@ -89,7 +89,7 @@ impl Exchanges {
         Ok(exchange)
     }
 
-    /// Takes the context of an exchange that waits for a token; `None` if there is none.
+    /// Takes the context of an exchange that waits for a token, if there is one.
     pub(super) fn take(&self, exchange: u64) -> Option<Context> {
         let mut table = self.table();
         let state = table.exchanges.get_mut(&exchange)?;
@@ -102,14 +102,14 @@ impl Exchanges {
         }
     }
 
-    /// Another token will come. An exchange that ended meanwhile stays ended, here and below.
+    /// Stores the context until the next token. An exchange that has ended meanwhile stays ended, here and below.
     pub(super) fn wait(&self, exchange: u64, context: Context) {
         if let Some(state) = self.table().exchanges.get_mut(&exchange) {
             *state = State::Waits(Box::new(context));
         }
     }
 
-    /// The client is known.
+    /// Stores the identity of an authenticated client.
     pub(super) fn establish(
         &self,
         exchange: u64,
@@ -125,8 +125,8 @@ impl Exchanges {
         }
     }
 
-    /// Gives an established exchange to the serving process, once. A front process that strangers have taken over can so
-    /// use only what clients prove from then on, and nothing of clients who are served already.
+    /// Gives an established exchange to the serving process, once. So a compromised front process can use only what clients
+    /// prove from then on, and no exchange of a client that is being served.
     pub(super) fn claim(&self, exchange: u64) -> Option<Claimed> {
         match self.table().exchanges.get_mut(&exchange)? {
             State::Established {
@@ -139,7 +139,7 @@ impl Exchanges {
         }
     }
 
-    /// Who the client of an established exchange is, for the process that it belongs to.
+    /// The authenticated client of an exchange, for the process that owns it.
     pub(super) fn peer(&self, exchange: u64, asks: Asker) -> Option<Arc<Peer>> {
         match self.table().exchanges.get(&exchange)? {
             state @ State::Established { peer, .. } if state.owner() == asks => {
@@ -149,7 +149,8 @@ impl Exchanges {
         }
     }
 
-    /// The client of an established exchange, who asked for `requested`, may use this account from now on, and no other.
+    /// Grants the client of an established exchange this account and no other. `requested` is the account that the client
+    /// named.
     pub(super) fn grant(
         &self,
         exchange: u64,
@@ -164,12 +165,12 @@ impl Exchanges {
         self.set_grant(exchange, asks, Some(grant));
     }
 
-    /// The client of an established exchange may use no account any more.
+    /// Revokes the grant of an established exchange.
     pub(super) fn take_back(&self, exchange: u64, asks: Asker) {
         self.set_grant(exchange, asks, None);
     }
 
-    /// Nothing changes if the exchange belongs to the other process by now.
+    /// Changes nothing if the exchange belongs to the other process.
     fn set_grant(&self, exchange: u64, asks: Asker, grant: Option<Grant>) {
         let mut table = self.table();
         let state = table.exchanges.get_mut(&exchange);
@@ -180,7 +181,7 @@ impl Exchanges {
         }
     }
 
-    /// The clients who are served and were granted this account.
+    /// The clients that are being served and were granted this account.
     pub(super) fn holders(&self, account: &Account) -> Vec<Holder> {
         let table = self.table();
         let holders = table.exchanges.values().filter_map(|state| match state {
@@ -197,7 +198,7 @@ impl Exchanges {
         holders.collect()
     }
 
-    /// The client is gone, says the process that the exchange belongs to.
+    /// Ends an exchange, if it belongs to this process.
     pub(super) fn end(&self, exchange: u64, says: Asker) {
         let mut table = self.table();
         let state = table.exchanges.get(&exchange);
@@ -206,20 +207,20 @@ impl Exchanges {
         }
     }
 
-    /// How many exchanges are remembered.
+    /// The number of exchanges.
     #[cfg(any(test, fuzzing))]
     pub(super) fn count(&self) -> usize {
         self.table().exchanges.len()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change of the table is whole, so a panic elsewhere does not spoil it.
+        // Every change of the table is complete, so a panic elsewhere leaves no partial state.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// It begins with the front process, and is the serving process's when that has claimed it.
+    /// The front process, until the serving process has claimed the exchange.
     fn owner(&self) -> Asker {
         match self {
             Self::Established {

@@ -1,4 +1,4 @@
-//! That what a client was granted lasts no longer than its proof, and than the maps grant it.
+//! Tests: a grant ends with the proof of the client, and with its entry in the maps.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use super::messages::{Account, Answer, Asker};
 use super::office::Office;
 use crate::security::Opener;
 
-/// A client whose certificate is one of the samples, and whose proof ends in an hour or ended an hour ago.
+/// A client with one of the sample certificates, whose proof expires in an hour or has expired an hour ago.
 fn peer(pem: &[u8], expired: bool) -> Peer {
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -28,7 +28,7 @@ fn peer(pem: &[u8], expired: bool) -> Peer {
     }
 }
 
-/// The grid-mapfile has it for the host.
+/// The account of the host in the grid-mapfile.
 fn pool() -> Account {
     Account {
         account: "pool".to_owned(),
@@ -40,7 +40,7 @@ fn pool() -> Account {
 const HOST: &[u8] = include_bytes!("../security/samples/host.pem");
 const ALICE: &[u8] = include_bytes!("../security/samples/alice.pem");
 
-/// Whether a client who was granted the account gets a broker for it.
+/// Whether a client that was granted the account gets a broker for it.
 fn gets_broker(peer: Peer) -> bool {
     let desk = Desk::load(&SITE.config, &Opener::default(), None).expect("a sound site");
     let brokers = Arc::new(Brokers::default());
@@ -74,7 +74,7 @@ fn an_expired_proof_gets_no_broker() {
 
 #[test]
 fn a_client_whom_the_maps_do_not_name_any_more_gets_no_broker() {
-    // The map has another account for this one, as if it had been changed after the login.
+    // The map has another account for this client, as after a change since the login.
     assert!(!gets_broker(peer(ALICE, false)));
 }
 

@@ -1,4 +1,5 @@
-//! The host's key, which stays in the login process: what it signs there, and a key for rustls that asks it.
+//! The host's key, which stays in the login process: the messages that it signs, and a key for rustls that asks for
+//! signatures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
-/// What keys of hosts can sign with.
+/// The signature schemes of host keys.
 const SCHEMES: [SignatureScheme; 9] = [
     SignatureScheme::RSA_PSS_SHA512,
     SignatureScheme::RSA_PSS_SHA384,
@@ -19,17 +20,17 @@ const SCHEMES: [SignatureScheme; 9] = [
     SignatureScheme::ED25519,
 ];
 
-/// Signs elsewhere.
+/// Signs in another process.
 pub(super) trait Signs: Send + Sync + fmt::Debug {
-    /// The signature of a message of a TLS handshake.
+    /// Signs a message of a TLS handshake.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// The reason why there is no signature.
     fn sign(&self, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String>;
 }
 
-/// A key that signs elsewhere.
+/// A key of another process.
 #[derive(Debug)]
 pub(super) struct KeyElsewhere {
     pub(super) schemes: Vec<SignatureScheme>,
@@ -77,7 +78,7 @@ impl Signer for SignerElsewhere {
     }
 }
 
-/// What a key can sign with, the best first.
+/// The schemes of a key, in order of preference.
 pub(super) fn schemes_of(key: &dyn SigningKey) -> Vec<SignatureScheme> {
     SCHEMES
         .into_iter()
@@ -85,8 +86,8 @@ pub(super) fn schemes_of(key: &dyn SigningKey) -> Vec<SignatureScheme> {
         .collect()
 }
 
-/// Signs a message of a TLS handshake, and nothing else: a process that may ask for signatures must not get one of a
-/// certificate or a proxy.
+/// Signs messages of a TLS handshake only: a process that may ask for signatures must not get one for a certificate or a
+/// proxy.
 pub(super) fn sign_for_handshake(
     key: &dyn SigningKey,
     scheme: SignatureScheme,
@@ -101,7 +102,7 @@ pub(super) fn sign_for_handshake(
     signer.sign(message).map_err(|error| error.to_string())
 }
 
-/// RFC 8446 4.4.3: 64 spaces, what is signed, a zero, and the hash of the handshake (SHA-256 or SHA-384).
+/// RFC 8446 4.4.3: 64 spaces, the context string, a zero, and the hash of the handshake (SHA-256 or SHA-384).
 fn is_certificate_verify(message: &[u8]) -> bool {
     const CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
     message
@@ -110,8 +111,8 @@ fn is_certificate_verify(message: &[u8]) -> bool {
         .is_some_and(|hash| matches!(hash.len(), 32 | 48))
 }
 
-/// RFC 8422 5.4: two random values of 32 bytes, a named curve, and a point of it. A certificate is longer than all of
-/// these (its two names and its key alone are).
+/// RFC 8422 5.4: two random values of 32 bytes, a named curve, and a point of it. A certificate is longer: its two names and
+/// its key alone are.
 fn is_server_key_exchange(message: &[u8]) -> bool {
     const NAMED_CURVE: u8 = 3;
     let Some([NAMED_CURVE, high, low, length, point @ ..]) = message.get(64..) else {
@@ -123,7 +124,7 @@ fn is_server_key_exchange(message: &[u8]) -> bool {
         29 => 32, // x25519
         _ => return false,
     };
-    // SEC 1 2.3.3: points of the first two curves are written in full.
+    // SEC 1 2.3.3: points of the first two curves are uncompressed.
     let has_form = point_bytes == 32 || point.first() == Some(&4);
     has_form && usize::from(*length) == point_bytes && point.len() == point_bytes
 }

@@ -1,7 +1,7 @@
-//! What the login process and the others say to each other.
+//! The messages between the login process and the others.
 //!
-//! The processes that talk to clients ask, the login process answers: one answer to each question. It believes nothing of
-//! a question but that a client may have caused it, and answers each process only what that one has a reason to ask.
+//! The front process and the serving process ask, and the login process answers each question once. It treats each question
+//! as if a client had written it, and answers each process only the questions that it needs.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::passwords::Grant;
 
-/// A question, and what is no longer needed.
+/// A question, and the exchanges that have ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Asked<'a> {
-    /// Exchanges that are over since the last question.
+    /// Exchanges that have ended since the last question.
     pub(super) ended: Vec<u64>,
     #[serde(borrow)]
     pub(super) question: Question<'a>,
@@ -22,30 +22,30 @@ pub(super) struct Asked<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Question<'a> {
-    /// The client of an established exchange is to be served. It belongs to the serving process from then on:
-    /// [`Answer::Claimed`] or [`Answer::Refused`].
+    /// Claims the established exchange of a client for the serving process, which owns it from then on: [`Answer::Claimed`]
+    /// or [`Answer::Refused`].
     Claim(u64),
-    /// What a name may use whose password was found right a moment ago: [`Answer::Granted`], once for each time.
+    /// The grant of a name whose password was verified just before: [`Answer::Granted`], once for each verification.
     Redeem(&'a str),
-    /// A client's token; without an exchange it begins one. [`Answer::Token`], [`Answer::Established`] or a refusal.
+    /// A client's token. Without an exchange it begins one. [`Answer::Token`], [`Answer::Established`] or a refusal.
     Token {
         exchange: Option<u64>,
         token: &'a [u8],
     },
-    /// What the client of an established exchange may use: [`Answer::Authorized`] or [`Answer::Refused`].
+    /// The authorization of the client of an established exchange: [`Answer::Authorized`] or [`Answer::Refused`].
     Authorize {
         exchange: u64,
         requested: Option<&'a str>,
     },
-    /// What a name may use without a password: [`Answer::Granted`].
+    /// The grant of a name without a password: [`Answer::Granted`].
     WithoutPassword(&'a str),
-    /// What a name may use with a password: [`Answer::Granted`].
+    /// The grant of a name with a password: [`Answer::Granted`].
     Password { name: &'a str, password: &'a [u8] },
-    /// What the users with passwords may use: [`Answer::Grants`].
+    /// The grants of all users with passwords: [`Answer::Grants`].
     Grants,
-    /// A broker for an account that a client who is still there was granted: [`Answer::Broker`], with its socket.
+    /// A broker for an account that was granted to a connected client: [`Answer::Broker`], with its socket.
     Broker(Account),
-    /// The host's certificates, if they are others than these: [`Answer::Host`].
+    /// The host's certificates, if they are not the known ones: [`Answer::Host`].
     Host { known: Option<u64> },
     /// A signature with the host's key, for a TLS handshake: [`Answer::Signature`] or [`Answer::Failed`].
     Sign {
@@ -59,20 +59,21 @@ pub(super) enum Question<'a> {
     Reload,
 }
 
-/// Who asks.
+/// The process that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
-    /// The front process, which strangers talk to.
+    /// The front process, which has the clients before login.
     Front,
-    /// The serving process, which has clients after they have logged in.
+    /// The serving process, which has the clients after login.
     Serving,
 }
 
 impl Question<'_> {
-    /// Whether this process has a reason to ask. The login process closes the connection on which another question comes.
+    /// Whether this process may ask. The login process closes the connection on any other question.
     pub(super) fn may_come_from(&self, asker: Asker) -> bool {
         match self {
-            // The host's key is for control channels in the one, and for data channels of `AUTH TLS` in the other.
+            // The front process needs the host's key for control channels, the serving process for data channels of `AUTH
+            // TLS`.
             Self::Authorize { .. }
             | Self::WithoutPassword(_)
             | Self::Host { .. }
@@ -91,9 +92,9 @@ impl Question<'_> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
-    /// The descriptor comes with it.
+    /// With the descriptor.
     Opened,
-    /// For the client, and another token will come.
+    /// A token for the client, which will send another one.
     Token {
         exchange: u64,
         token: Vec<u8>,
@@ -107,24 +108,24 @@ pub(super) enum Answer {
     Authorized(Authorization),
     Granted(Option<Granted>),
     Grants(Vec<Granted>),
-    /// The kernel's number, if no process was started.
+    /// The error number, if no process was started.
     Broker(Result<(), i32>),
     Host(Option<Host>),
     Signature(Vec<u8>),
 }
 
-/// A client that has proved who it is.
+/// An authenticated client.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Established {
     pub(super) exchange: u64,
     pub(super) token: Vec<u8>,
     pub(super) identity: String,
     pub(super) keys: MessageKeys,
-    /// Whether a credential was delegated, or why there is none. The serving process gets it.
+    /// Whether a credential was delegated, or the reason why not. The serving process gets the credential.
     pub(super) delegated: Result<(), String>,
 }
 
-/// A client that is to be served.
+/// A client for the serving process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Claimed {
     pub(super) identity: String,
@@ -140,18 +141,18 @@ pub(super) struct Delegated {
     pub(super) key: Secret,
 }
 
-/// What an identity may use: [`crate::security::Authorized`].
+/// The authorization of an identity: [`crate::security::Authorized`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Authorization {
     pub(super) account: String,
-    /// What the session sees as `/`.
+    /// The directory that the session sees as `/`.
     pub(super) root: PathBuf,
     pub(super) read_only: bool,
     pub(super) attributes: Vec<String>,
     pub(super) notes: Vec<String>,
 }
 
-/// What a name may use: [`crate::passwords::Grant`].
+/// The grant of a name: [`crate::passwords::Grant`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Granted {
     pub(super) root: Option<PathBuf>,
@@ -176,7 +177,7 @@ impl From<Grant> for Granted {
     }
 }
 
-/// Whose files a broker is for.
+/// The account of a broker, and its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Account {
     pub(super) account: String,
@@ -187,15 +188,15 @@ pub(super) struct Account {
 /// The host's certificates.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Host {
-    /// They are those that are known.
+    /// The known certificates are the present ones.
     Same,
-    /// Other ones.
+    /// Other certificates.
     New {
-        /// Names this state of them in [`Question::Sign`].
+        /// The number of these certificates in [`Question::Sign`].
         host: u64,
         /// DER, leaf first.
         chain: Vec<Vec<u8>>,
-        /// What the key can sign with, as TLS numbers them.
+        /// The signature schemes of the key, as TLS numbers them.
         schemes: Vec<u16>,
     },
 }

@@ -1,14 +1,13 @@
-//! Who may log in, decided apart from the processes that talk to clients.
+//! Decisions about logins, in a process of their own.
 //!
-//! The process that reads what strangers send ([`crate::front`]) and the one that serves clients hold neither the host's
-//! key nor the password file nor the maps, and the monitor does not listen to them. A small process, the login process,
-//! holds them ([`process`]): it makes the security handshake itself, so that it knows who proved what, decides by maps
-//! and rules that it read itself, and is the only one for which the monitor starts brokers. The others ask it over sockets
-//! of their own ([`client`]), each only what it has a reason to ask. They get the keys of the established context, never
-//! those of the host.
+//! The front process ([`crate::front`]) and the serving process have neither the host's key nor the password file nor the
+//! maps, and no connection to the monitor. A small process, the login process, has them ([`process`]). It performs the
+//! security handshake, so that it knows the identity of the client first hand, decides by maps and rules that it has read,
+//! and is the only process for which the monitor starts brokers. The other processes ask it over sockets ([`client`]), each
+//! only the questions that it needs. They get the keys of an established context, never the host's key.
 //!
-//! What is decided, and how, is in [`desk`], whichever process it runs in: a server inside another program, and one
-//! that sshd started, have no login process.
+//! The decisions are made in [`desk`]. A server inside another program, and one that sshd started, decide in their only
+//! process.
 
 mod client;
 mod configuration;
@@ -43,21 +42,21 @@ pub use desk::DeskError;
 pub use process::LoginProcessError;
 pub(crate) use process::{LoginProcess, Started};
 
-/// Decides who may log in. Every call may block: on files, and on computation.
+/// Decides about logins. Every call may block: on files, and on computation.
 pub(crate) trait Logins: CheckPassword + Send + Sync + fmt::Debug {
     /// Begins an exchange of security tokens (`ADAT`).
     fn exchange(&self) -> Box<dyn Exchange>;
 
-    /// What a name may use without a password: anonymous users.
+    /// The grant of a name without a password: for anonymous users.
     fn without_password(&self, name: &str) -> Option<Grant>;
 
-    /// What a name may use whose password was found right a moment ago, for the process that serves its client: once for
-    /// each time. Only where another process asked for the password.
+    /// The grant of a name whose password the front process has verified just before, for the serving process: once for each
+    /// verification.
     fn redeem(&self, _name: &str) -> Option<Grant> {
         None
     }
 
-    /// Takes a client over whose exchange another process went through: once.
+    /// Claims a client whose exchange the front process has established: once.
     ///
     /// # Errors
     ///
@@ -66,14 +65,14 @@ pub(crate) trait Logins: CheckPassword + Send + Sync + fmt::Debug {
         Err("no other process proves who clients are".to_owned())
     }
 
-    /// What the users with passwords may use, in no order.
+    /// The grants of all users with passwords, in no order.
     fn grants(&self) -> Vec<Grant>;
 
-    /// What `AUTH TLS` is accepted with; `None` without a certificate.
+    /// The TLS configuration for `AUTH TLS`; `None` without a certificate.
     fn host_tls(&self) -> Option<Arc<ServerConfig>>;
 }
 
-/// An exchange of security tokens under way.
+/// An exchange of security tokens in progress.
 pub(crate) trait Exchange: Send + Sync + fmt::Debug {
     /// Takes the client's next token.
     ///
@@ -83,19 +82,19 @@ pub(crate) trait Exchange: Send + Sync + fmt::Debug {
     fn step(&mut self, token: &[u8]) -> Result<Progress, ExchangeError>;
 }
 
-/// What came of a token.
+/// The result of a token.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// This goes to the client, and another token will come.
+    /// A token for the client, which will send another one.
     Continue(Vec<u8>),
-    /// The client is known.
+    /// The client is authenticated.
     Accepted(Box<Accepted>),
 }
 
-/// A client that has proved who it is.
+/// An authenticated client.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    /// This goes to the client, if it is not empty.
+    /// The last token for the client, unless it is empty.
     pub(crate) token: Vec<u8>,
     /// Protects commands and replies from now on.
     pub(crate) protection: MessageProtection,
@@ -103,64 +102,64 @@ pub(crate) struct Accepted {
     pub(crate) description: String,
     /// In one-line form.
     pub(crate) identity: String,
-    /// What data channels may present, or why there is nothing. `None` if the process that serves the client gets it
+    /// The credential for data channels, or why there is none. `None` in the front process: the serving process gets it
     /// ([`Logins::claim`]).
     pub(crate) delegated: Result<Option<Arc<Credential>>, String>,
     /// For [`Proof::authorize`].
     pub(crate) proof: Arc<dyn Proof>,
 }
 
-/// A client that has proved who it is to another process.
+/// A client that was authenticated in the front process.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     /// In one-line form.
     pub(crate) identity: String,
-    /// What data channels may present, or why there is nothing.
+    /// The credential for data channels, or why there is none.
     pub(crate) delegated: Result<Arc<Credential>, String>,
     /// For [`Proof::authorize`].
     pub(crate) proof: Arc<dyn Proof>,
 }
 
-/// That a client has proved who it is. While it exists, brokers may be started for the account that it was granted.
+/// Represents an authenticated client. While it exists, brokers may be started for the account that the client was granted.
 pub(crate) trait Proof: Send + Sync + fmt::Debug {
-    /// What the client may use. `requested` is the account that it named, if it did.
+    /// The authorization of the client. `requested` is the account that it named, if it did.
     ///
     /// # Errors
     ///
-    /// Why it may use nothing, as the client is told.
+    /// The reason, as the client reads it.
     fn authorize(&self, requested: Option<&str>) -> Result<Authorized, String>;
 
-    /// The number by which the process that will serve the client claims it ([`Logins::claim`]). `None` where there is no
-    /// other process.
+    /// The number by which the serving process claims the client ([`Logins::claim`]). `None` where there is no other
+    /// process.
     fn exchange(&self) -> Option<u64> {
         None
     }
 }
 
-/// Why a token was not accepted.
+/// The reason why a token was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExchangeError {
-    /// The client is not who it has to be, or breaks the protocol.
+    /// The client is not trusted, or violates the protocol.
     #[error("{0}")]
     Client(String),
-    /// The server failed; it says nothing of the client.
+    /// The server failed, and the client is not to blame.
     #[error("{0}")]
     Server(String),
 }
 
-/// Where logins are decided.
+/// The process that decides logins, and the part of this process.
 #[derive(Debug, Clone)]
 pub(crate) enum Decides {
     /// In this process.
     Here,
-    /// In the login process, and this one serves clients after they have logged in.
+    /// The login process decides, and this is the serving process.
     Apart(Arc<LoginClient>),
-    /// In the login process, and this one is the front process.
+    /// The login process decides, and this is the front process.
     Front(Arc<LoginClient>),
 }
 
 impl Decides {
-    /// What starts brokers, if local accounts have any.
+    /// The source of brokers, if local accounts have any.
     pub(crate) fn brokers(&self) -> Option<Arc<dyn BrokerSource>> {
         match self {
             Self::Here | Self::Front(_) => None,

@@ -1,4 +1,4 @@
-//! How the login process answers.
+//! The login process answers questions.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -30,20 +30,20 @@ use super::messages::{
 use super::verdicts::Verdicts;
 use super::{ExchangeError, Logins as _};
 
-/// What the threads of the process share.
+/// The state that the threads of the process share.
 pub(super) struct Office<'a> {
-    /// Without them there is no reload.
+    /// Without them a reload is refused.
     sources: Option<Sources<'a>>,
     /// The monitor, if there are brokers.
     brokers: Option<Arc<dyn BrokerSource>>,
     pub(super) exchanges: Exchanges,
     verdicts: Verdicts,
-    /// The credentials that signatures may be asked of: the newest, and the one before it.
+    /// The credentials that can sign: the newest, and the one before it.
     host: Mutex<Hosts>,
     state: RwLock<State>,
 }
 
-/// What a reload reads from.
+/// The sources of a reload.
 pub(super) struct Sources<'a> {
     pub(super) arguments: &'a ServeArguments,
     pub(super) confinement: Confinement,
@@ -51,7 +51,7 @@ pub(super) struct Sources<'a> {
     pub(super) opener: Opener,
 }
 
-/// What a reload replaces.
+/// The part that a reload replaces.
 #[derive(Debug, Clone)]
 struct State {
     config: Arc<Config>,
@@ -65,7 +65,7 @@ struct Hosts {
 }
 
 impl<'a> Office<'a> {
-    /// Remembers up to `most` exchanges. It cannot be reloaded.
+    /// Keeps up to `most` exchanges. It cannot be reloaded.
     pub(super) fn new(
         config: Config,
         desk: Desk,
@@ -85,7 +85,7 @@ impl<'a> Office<'a> {
         }
     }
 
-    /// Reads its configuration from these when it is reloaded.
+    /// Reloads from these sources.
     pub(super) fn reading(self, sources: Sources<'a>) -> Self {
         Self {
             sources: Some(sources),
@@ -93,7 +93,7 @@ impl<'a> Office<'a> {
         }
     }
 
-    /// Answers on one socket until the other process, `asker`, is gone.
+    /// Answers on one socket until the other process, `asker`, closes it.
     pub(super) fn answer(&self, socket: &OwnedFd, asker: Asker) {
         while let Ok(Some(message)) = receive_message(socket, &mut Vec::new()) {
             let Ok(asked) = postcard::from_bytes::<Asked<'_>>(&message) else {
@@ -111,7 +111,7 @@ impl<'a> Office<'a> {
             }
             let decided = catch_unwind(AssertUnwindSafe(|| self.decide(asked.question, asker)));
             let (answer, broker) = decided.unwrap_or_else(|_| {
-                // What panicked has said so on standard error.
+                // The panic message is on standard error.
                 (Answer::Failed("the server failed".to_owned()), None)
             });
             let Ok(encoded) = postcard::to_stdvec(&answer) else {
@@ -191,7 +191,7 @@ impl<'a> Office<'a> {
             },
         };
         let desk = self.state().desk;
-        // A token that makes it panic ends its exchange and nothing else.
+        // A panic ends only the exchange of this token.
         let stepped = catch_unwind(AssertUnwindSafe(|| desk.step(&mut context, token)));
         let failed = || ExchangeError::Server("the server failed".to_owned());
         match stepped.unwrap_or_else(|_| Err(failed())) {
@@ -245,7 +245,7 @@ impl<'a> Office<'a> {
         let authorized = match desk.authorize(&peer, requested) {
             Ok(authorized) => authorized,
             Err(reason) => {
-                // Rules and maps may have changed since it was granted an account.
+                // Rules and maps may have changed since the last grant.
                 self.exchanges.take_back(exchange, asker);
                 return Answer::Refused(reason);
             }
@@ -263,7 +263,7 @@ impl<'a> Office<'a> {
         })
     }
 
-    /// Asks the monitor, for an account that a client was granted and for no other.
+    /// Asks the monitor for a broker, if a client was granted the account.
     pub(super) fn broker(&self, account: Account) -> Result<OwnedFd, Errno> {
         if !self.is_granted(&account) {
             warn!(
@@ -281,8 +281,8 @@ impl<'a> Office<'a> {
         })
     }
 
-    /// Whether a client who is still there was granted this account, and would be granted it now: proofs expire, and
-    /// maps and rules change.
+    /// Whether a connected client was granted this account, and would be granted it again now: proofs expire, and maps and
+    /// rules change.
     fn is_granted(&self, account: &Account) -> bool {
         let State { config, desk } = self.state();
         let holders = self.exchanges.holders(account);
@@ -294,7 +294,7 @@ impl<'a> Office<'a> {
 
     fn host(&self, known: Option<u64>) -> Option<Host> {
         let credential = self.state().desk.host()?;
-        // Every change is whole, so a panic elsewhere does not spoil it.
+        // Every change is complete, so a panic elsewhere leaves no partial state.
         let mut hosts = self.host.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = hosts.held.last();
         let host = match newest.filter(|(_, newest)| Arc::ptr_eq(newest, &credential)) {
@@ -330,7 +330,7 @@ impl<'a> Office<'a> {
         sign_for_handshake(&*credential.key().signing_key(), scheme, message)
     }
 
-    /// Opens the configuration file for the other process, whose account may not read it.
+    /// Opens the configuration file for the serving process, whose account may not be allowed to read it.
     fn configuration(&self) -> Result<File, String> {
         let sources = self.sources.as_ref();
         let opened = sources.and_then(|sources| {
@@ -340,7 +340,7 @@ impl<'a> Office<'a> {
         opened.unwrap_or_else(|| Err("there is no configuration file".to_owned()))
     }
 
-    /// Reads the configuration again: from where this process knows that it is.
+    /// Reads the configuration again, from the file that the server was started with.
     fn reload(&self) -> Result<(), String> {
         let sources = self.sources.as_ref();
         let sources = sources.ok_or("this process does not read its configuration again")?;
@@ -361,7 +361,7 @@ impl<'a> Office<'a> {
         Ok(())
     }
 
-    /// Decides with these from now on.
+    /// Uses this configuration from now on.
     pub(super) fn take_over(&self, config: Config, desk: Desk) {
         self.exchanges.set_most(most_exchanges(&config));
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State {
@@ -385,17 +385,16 @@ fn account_of(authorized: &Authorized, config: &Config) -> Account {
     }
 }
 
-/// How many exchanges are remembered with this configuration.
+/// The limit of exchanges with this configuration.
 pub(super) fn most_exchanges(config: &Config) -> usize {
-    /// Sessions of clients that are gone are told with the next question, so a few more are remembered than there may be
-    /// connections.
+    /// The end of an exchange arrives with the next question, so there may be some more exchanges than connections.
     const MORE: usize = 1000;
 
     let most = config.limits.connections;
     most.saturating_add(MORE)
 }
 
-/// A delegated credential for the other process. Its key was made here, for this delegation.
+/// A delegated credential as a message. Its key was generated in this process, for this delegation.
 fn to_send(credential: &Credential) -> Result<Delegated, String> {
     let key = credential.key().made_pkcs8();
     let chain = credential.chain().iter();

@@ -1,8 +1,8 @@
 //! The login process: how it starts and ends.
 //!
-//! It is a copy of the server from before the server listened or started a thread. Started as root, it reads what only
-//! root may read, gives root up, and keeps the one connection to the monitor. It has a thread for each socket on which
-//! the front process or the serving process asks. When these have ended, so does it.
+//! It is forked before the server listens or starts a thread. Started as root, it reads the files that only root may read,
+//! gives root up, and keeps the only connection to the monitor. It has a thread for each socket of the front process and the
+//! serving process, and ends when all of them have closed their ends.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,44 +27,44 @@ use super::messages::Asker;
 use super::office::{Office, Sources, most_exchanges};
 use super::readable::tell_unreadable;
 
-/// Threads for what waits for files, beside those for handshakes and for passwords.
+/// Threads for questions that wait for files, beside those for handshakes and passwords.
 const THREADS_FOR_FILES: usize = 8;
 
-/// Threads that answer the process which serves clients. Most of its questions are quick, and a broker whose account has to
-/// be asked for somewhere else takes long.
+/// Threads for the serving process. Most of its questions are quick; a broker whose account comes from a directory service
+/// takes long.
 const THREADS_FOR_SERVING: usize = 16;
 
 /// The most threads that hash passwords at a time (`crate::passwords`).
 const THREADS_FOR_PASSWORDS: usize = 8;
 
-/// The side of the login process that starts it.
+/// Starts the login process.
 #[derive(Debug)]
 pub(crate) struct LoginProcess;
 
-/// The login process runs.
+/// A running login process.
 #[derive(Debug)]
 pub(crate) struct Started {
-    /// Asks for the process that serves clients.
+    /// The client side of the serving process.
     pub(crate) serving: Arc<LoginClient>,
-    /// For [`LoginClient::new`], in the process that strangers talk to.
+    /// For [`LoginClient::new`] in the front process.
     pub(crate) front: Vec<OwnedFd>,
     pub(crate) pid: Pid,
 }
 
-/// Why there is no login process.
+/// An error that keeps the login process from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginProcessError {
-    /// The machine does not allow it.
+    /// The OS refuses a socket or a process.
     #[error("cannot start the process that decides logins: {0}")]
     Start(#[from] std::io::Error),
-    /// It cannot use what is configured.
+    /// The login process cannot use the configuration.
     #[error("{0}")]
     Configuration(String),
 }
 
 impl LoginProcess {
-    /// Starts the process. Must be called while this one has one thread, before it opens what the other one must not
-    /// have, and with all its rights. `monitor` is not of use here any more.
+    /// Starts the process. Must be called while this process has one thread and all its rights, and before it opens anything
+    /// that the login process must not have. `monitor` moves to the login process.
     ///
     /// # Errors
     ///
@@ -91,11 +91,11 @@ impl LoginProcess {
         let serving = sockets(Asker::Serving, THREADS_FOR_SERVING)?;
         let mut kept = Some((front, serving, told));
         let pid = fork(|| {
-            // What the other process goes on with.
+            // The descriptors of the parent.
             drop(kept.take());
             run(config, arguments, logging, monitor, theirs, tell);
         })?;
-        // In this process nothing was taken.
+        // The closure ran in the child only, so here all values are still there.
         let Some((front, serving, told)) = kept else {
             return Err(std::io::Error::from(Errno::PIPE).into());
         };
@@ -122,7 +122,7 @@ fn threads() -> usize {
     processors + processors.min(THREADS_FOR_PASSWORDS) + THREADS_FOR_FILES
 }
 
-/// The life of the process. An empty message says that it is ready, any other one why it is not.
+/// The main function of the process. It sends an empty message when it is ready, or the reason why it is not.
 fn run(
     config: &Config,
     arguments: &ServeArguments,
@@ -132,13 +132,13 @@ fn run(
     tell: OwnedFd,
 ) {
     ignore_signals();
-    // For the list of processes; it does not matter if there is another name.
+    // For process listings only, so a failure does not matter.
     let _ = rustix::thread::set_name(c"gridhaul-login");
     let monitor = monitor.map(Arc::new);
     let opener = Opener::new(monitor.clone());
     let desk = Desk::load(config, &opener, None).map_err(|error| error.to_string());
     let prepared = desk.and_then(|desk| {
-        // With root's rights still: the way to a directory may be closed to the account that serves.
+        // While the process still has root's rights: its account may not be allowed to search the directories above.
         let files = sandbox::files_of_logins(config, arguments.config.as_deref());
         privileges::drop_root(&config.user).map_err(|error| error.to_string())?;
         let confinement = sandbox::confine_logins(files).map_err(|error| error.to_string())?;

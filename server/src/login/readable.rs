@@ -1,4 +1,4 @@
-//! What the process will not see change, told when it starts: it read its files as root.
+//! Reports files that the login process read as root and cannot read again.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use tracing::error;
 use crate::config::{Config, ServeArguments};
 use crate::security::Opener;
 
-/// Tries all files as a reload will.
+/// Opens all files as a reload will.
 pub(super) fn tell_unreadable(config: &Config, arguments: &ServeArguments, opener: &Opener) {
     const WORDS: &str = "cannot be read again by the account that decides logins: until the server is restarted, what is \
                          in it now holds";

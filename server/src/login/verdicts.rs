@@ -1,7 +1,7 @@
-//! Passwords that were found right, until the process that serves the client asks.
+//! Verified passwords, until the serving process asks for their grants.
 //!
-//! The front process asks whether a password is right, and the serving process opens the files of the user. It does not
-//! take the front process's word for it: what it gets here, the front process cannot have made up.
+//! The front process asks whether a password is right, and the serving process opens the files of the user. It gets the
+//! grant from here and not from the front process, which may be compromised.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::passwords::Grant;
 
-/// Names whose passwords were found right, and for what.
+/// The names with verified passwords, and their grants.
 #[derive(Debug)]
 pub(super) struct Verdicts {
     most: usize,
@@ -22,11 +22,11 @@ struct Verdict {
     at: Instant,
 }
 
-/// The serving process asks at once. A client that left between the two must not leave its verdict to others.
+/// The serving process asks at once. A client that disconnects in between must not leave its grant to others.
 const LASTS: Duration = Duration::from_secs(60);
 
 impl Verdicts {
-    /// Remembers up to so many.
+    /// Keeps up to `most` grants.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -34,7 +34,7 @@ impl Verdicts {
         }
     }
 
-    /// The password of `name` was right.
+    /// The password of `name` was verified.
     pub(super) fn add(&self, name: &str, grant: Grant) {
         let now = Instant::now();
         let mut by_name = self.by_name();
@@ -49,7 +49,7 @@ impl Verdicts {
         }
     }
 
-    /// Takes what `name` may use, if its password was right a moment ago.
+    /// Takes the grant of `name`, if its password was verified just before.
     pub(super) fn redeem(&self, name: &str) -> Option<Grant> {
         let now = Instant::now();
         let mut by_name = self.by_name();
@@ -64,7 +64,7 @@ impl Verdicts {
     }
 
     fn by_name(&self) -> MutexGuard<'_, HashMap<String, Vec<Verdict>>> {
-        // Every change is whole, so a panic elsewhere does not spoil it.
+        // Every change is complete, so a panic elsewhere leaves no partial state.
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
-//! How many descriptors the process may have.
+//! The limit of open descriptors.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the limit to what the process may raise it to: a session needs one descriptor, a transfer
-/// some more, and the customary limit of 1024 is for programs that use select(2).
+/// Raises the soft limit to the hard limit. A session needs one descriptor and a transfer some more; the usual soft limit of
+/// 1024 is for programs that use select(2).
 pub(crate) fn raise_descriptor_limit() -> rustix::io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use crate::config::Limits;
 
-/// What data on its way may take. Where nothing is configured, that is a quarter of the memory of the
-/// machine or of the control group, at most 1 GiB.
+/// The bound on memory for data in transit: `buffer-memory`, or a quarter of the memory of the machine or the control group,
+/// at most 1 GiB.
 pub(crate) fn buffer_bytes(limits: &Limits) -> u64 {
     const MOST: u64 = 1 << 30;
     limits.buffer_memory.unwrap_or_else(|| quarter().min(MOST))
 }
 
-/// What the rings of the driver `rdma` may take. Where nothing is configured, that is a quarter of the memory.
+/// The bound on memory for the rings of the driver `rdma`: `rdma-memory`, or a quarter of the memory.
 pub(crate) fn ring_bytes(limits: &Limits) -> u64 {
     limits.rdma_memory.unwrap_or_else(quarter)
 }
@@ -21,7 +21,7 @@ fn quarter() -> u64 {
     memory_limit().map_or(LEAST, |limit| (limit / 4).max(LEAST))
 }
 
-/// What the process may have: the memory of the machine, or of the control group if that is less.
+/// The memory that the process may use: that of the machine, or of the control group if that is less.
 pub(crate) fn memory_limit() -> Option<u64> {
     [machine(), control_group()].into_iter().flatten().min()
 }
@@ -38,7 +38,7 @@ fn total_of(meminfo: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// The least limit of the process's group (cgroup v2) and of those above it.
+/// The least limit of the process's group (cgroup v2) and of its ancestors.
 fn control_group() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

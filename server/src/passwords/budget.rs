@@ -1,20 +1,20 @@
-//! How often passwords may be wrong, by network and user, beyond the end of a connection.
+//! Limits of wrong passwords by network and user, across connections.
 //!
-//! There are three debts ([`Debts`]), which failures add to and time pays:
+//! Failures add to three debts ([`Debts`]), and time pays them off:
 //!
-//! - **of a user from a network**: ten failures at once, then one in ten seconds. That is a client with an old
-//!   password that tries again and again. It uses up only its own debt, so others behind the same address log in.
+//! - **of a user from a network**: ten failures at once, then one in ten seconds. That is a client that retries with an old
+//!   password. It uses up only its own debt, so others behind the same address log in.
 //! - **of a network**: a hundred failures at once, then one in two seconds: guesses at many users.
 //! - **of a user from anywhere**: a hundred failures at once, then one in ten seconds: guesses of many networks at one
 //!   user. Above it, a network that has failed with this user must wait for a minute for each failure, instead of
-//!   having ten at once. Its first attempt is always heard. So an attacker cannot lock a user out, not even where the
-//!   user has never been before, and has one guess for each network in a minute.
+//!   having ten at once. Its first attempt is always checked. So an attacker cannot lock a user out, even in a network where
+//!   the user has never been before, and has one guess for each network in a minute.
 //!
-//! Where a user has logged in from a network in the last week, only the first debt counts for this user from there: to
-//! lock such a user out, an attacker must share the network.
+//! Where a user has logged in from a network in the last week, only the first debt counts for this user from there: to lock
+//! such a user out, an attacker must share the network.
 //!
-//! Names count whether there is such a user or not, so the budget tells nothing of who exists. They are kept as keyed
-//! hashes of 64 bits: long names need no more memory.
+//! Names count whether or not there is such a user, so the budget does not reveal which users exist. Names are kept as keyed
+//! hashes of 64 bits, so that long names need no more memory.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,19 +23,19 @@ use std::time::{Duration, Instant};
 use crate::admission::Network;
 use crate::debts::{Debts, Family};
 
-/// What a failure adds to the debt of a user from a network, and the debt up to which attempts are heard.
+/// The debt of a failure of a user from a network, and the largest debt with which attempts are checked.
 const PAIR: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(90));
 
-/// The same while the user is guessed at from many networks.
+/// The same while many networks guess at the user.
 const PAIR_WHILE_GUESSED: (Duration, Duration) = (Duration::from_secs(60), Duration::ZERO);
 
-/// The same of a network.
+/// The same for a network.
 const NETWORK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(198));
 
-/// The same of a user.
+/// The same for a user.
 const NAME: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(990));
 
-/// How long a login speaks for the network that it came from.
+/// A login exempts its network for this time.
 const KNOWN: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Entries of each kind and family: some 20 MB in all, if all are used.
@@ -53,11 +53,11 @@ struct State {
     pairs: Debts<Pair>,
     networks: Debts<Network>,
     names: Debts<Name>,
-    /// Where users logged in from; the time until that is forgotten.
+    /// The networks from which users logged in, until that is forgotten.
     known: Debts<Pair>,
 }
 
-/// A user's name, hashed.
+/// The hash of a user's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Name(u64);
 
@@ -100,7 +100,7 @@ impl Budget {
         Pair { name, network }
     }
 
-    /// Whether an attempt is heard now; if not, how long it takes until one is.
+    /// Whether an attempt is checked now, or the time until then.
     pub(super) fn allows(&self, pair: Pair, now: Instant) -> Result<(), Duration> {
         let state = self.lock();
         let over = |debt: Duration, limit: Duration| debt.saturating_sub(limit);
@@ -115,7 +115,7 @@ impl Budget {
         if wait.is_zero() { Ok(()) } else { Err(wait) }
     }
 
-    /// The password was wrong, or there is no such user.
+    /// Counts a wrong password or an unknown user.
     pub(super) fn failed(&self, pair: Pair, now: Instant) {
         let mut state = self.lock();
         if state.is_known(pair, now) {
@@ -132,14 +132,14 @@ impl Budget {
         state.names.add(pair.name, NAME.0, now);
     }
 
-    /// The password was right.
+    /// Counts a right password.
     pub(super) fn succeeded(&self, pair: Pair, now: Instant) {
         let mut state = self.lock();
         state.pairs.forgive(pair, Duration::MAX, now);
         state.known.add(pair, KNOWN, now);
     }
 
-    /// A panic elsewhere leaves counts that are good enough.
+    /// A panic elsewhere leaves counts that are accurate enough.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Adding users to the file, and giving them new passwords.
+//! Adding users to the file, and changing their passwords.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,8 +7,8 @@ use argon2::{Argon2, PasswordHasher};
 
 use super::{Grant, Passwords, PasswordsError, file_error, is_name};
 
-/// Adds the user `name` to the file at `path`, which is made if it does not exist, or gives the user
-/// a new password and `grant`. The file is replaced in one step; a new one is its owner's only.
+/// Adds the user `name` to the file at `path`, or changes the user's password and `grant`. The file is replaced in one step.
+/// A new file is readable for its owner only.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ fn user_line(name: &str, password: &[u8], grant: &Grant) -> Result<String, Passw
     Ok(line)
 }
 
-/// Puts `content` in the place of the file: a reader sees the old file or the new one.
+/// Replaces the file: a reader sees the old file or the new one.
 fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 
@@ -89,7 +89,7 @@ fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let written = (|| {
         if let Ok(old) = std::fs::metadata(path) {
             file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))?;
-            // Only root can give a file away; the owner's own needs no change.
+            // Only root can give a file to its owner; other processes keep their own files.
             let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
         }
         file.write_all(content)?;
@@ -97,7 +97,7 @@ fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
         std::fs::rename(&new, path)
     })();
     if written.is_err() {
-        // Best effort: the first error is the one to tell.
+        // Cleans up as far as possible: the first error is the one to report.
         let _ = std::fs::remove_file(&new);
     }
     written

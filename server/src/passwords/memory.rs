@@ -1,25 +1,25 @@
-//! The memory that hashes are computed in, used again and again.
+//! Memory for hashing, reused between computations.
 
 use std::fmt;
 
 use argon2::Block;
 use zeroize::Zeroize;
 
-/// Memory of one computation at a time.
+/// The memory of one computation at a time.
 ///
-/// argon2 overwrites every block before it reads it (RFC 9106 3.2), so what is left of one computation is nothing to
-/// the next one; it is wiped so that it is not found in a core dump or through another fault either. Allocating it
-/// anew each time left one copy for each thread that ever computed, since malloc keeps what it has once given out.
+/// argon2 overwrites every block before it reads it (RFC 9106 3.2), so the next computation cannot read the last one. The
+/// memory is wiped so that it does not appear in a core dump or leak through another fault. Allocating it each time left a
+/// copy for each thread that ever computed, since malloc does not return memory of threads.
 #[derive(Default)]
 pub(crate) struct Memory {
     blocks: Vec<Block>,
 }
 
-/// Memory that is kept between two computations, in blocks of 1 KiB: enough for the parameters that
-/// `gridhaul-server passwd` and others use.
+/// Memory that is kept between two computations, in blocks of 1 KiB: enough for the parameters of `gridhaul-server passwd`
+/// and of other programs.
 const KEPT: usize = 64 * 1024;
 
-/// Without the memory itself.
+/// Without the content.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
@@ -29,7 +29,7 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// Lends so many blocks, and wipes them afterwards.
+    /// Lends `count` blocks to `compute`, and wipes them afterwards.
     pub(super) fn lend<T>(&mut self, count: usize, work: impl FnOnce(&mut [Block]) -> T) -> T {
         if self.blocks.len() < count {
             self.blocks.resize(count, Block::default());

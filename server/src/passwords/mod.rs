@@ -1,8 +1,8 @@
-//! Users with passwords: the file, and the proof.
+//! Users with passwords: the file, and its checks.
 //!
-//! A line of the file is `name:hash`, `name:hash:root` or `name:hash:root:ro`; the hash is argon2id's
-//! in the PHC form. `root` is what the user sees as `/`, without it the server's own root; `rw` or `ro`
-//! says whether anything may be changed there. Empty lines and lines that begin with `#` are comments.
+//! A line of the file is `name:hash`, `name:hash:root` or `name:hash:root:ro`; the hash is argon2id in the PHC string
+//! format. `root` is the directory that the user sees as `/`, by default the server's root; `ro` forbids changes there, `rw`
+//! allows them. Empty lines and lines that begin with `#` are comments.
 
 mod budget;
 mod change;
@@ -29,10 +29,10 @@ use secret::Secret;
 /// The users of a password file.
 pub struct Passwords {
     users: HashMap<String, User>,
-    /// What names that do not exist are checked against: the secrets of all users, those first that cost least.
+    /// The secrets for names that do not exist: those of all users, the cheapest first.
     decoys: Vec<Secret>,
-    /// Decides which decoy is for which name. It is the hash of the first user, which attackers do not know, and
-    /// which is the same after a restart: a name whose cost changed then would be one that does not exist.
+    /// Decides which decoy is for which name. It is the hash of the first user, which attackers do not have, and which is
+    /// the same after a restart: a name whose cost changed then could not be a user's.
     key: Vec<u8>,
 }
 
@@ -48,10 +48,10 @@ impl Default for Passwords {
     }
 }
 
-/// What a user may use.
+/// The access of a user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// What the user sees as `/`; `None` is the server's root.
+    /// The directory that the user sees as `/`; `None` is the server's root.
     pub root: Option<PathBuf>,
     /// Nothing may be changed.
     pub read_only: bool,
@@ -65,7 +65,7 @@ pub enum PasswordsError {
     File {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The underlying OS error.
         error: io::Error,
     },
     /// A line is wrong.
@@ -75,15 +75,15 @@ pub enum PasswordsError {
         path: PathBuf,
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
-    /// A name that cannot stand in the file.
+    /// A name that the file cannot hold.
     #[error(
         "'{0}' cannot be a user's name: 1 to 64 characters, no colon, space or control character, no '#' in front"
     )]
     Name(String),
-    /// A directory that cannot stand in the file.
+    /// A directory that the file cannot hold.
     #[error("{} cannot be a user's root: an absolute path without colons and line ends is needed", .0.display())]
     Root(PathBuf),
     /// No password, or two different ones.
@@ -138,29 +138,29 @@ impl Passwords {
         Self { users, decoys, key }
     }
 
-    /// What users may use, in no order.
+    /// The grants of all users, in no order.
     pub(crate) fn grants(&self) -> impl Iterator<Item = &Grant> {
         self.users.values().map(|user| &user.grant)
     }
 
-    /// Whether there is a user of this name.
+    /// Whether there is a user with this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.users.contains_key(name)
     }
 
-    /// Whether `password` is that of the user `name`, and what the user may use then. A name that does not exist costs
-    /// what those cost that do. Blocks for some 10 ms.
+    /// The grant of the user `name`, if `password` is right. A name that does not exist takes as long as one that does.
+    /// Blocks for some 10 ms.
     pub(crate) fn check(&self, name: &str, password: &[u8], memory: &mut Memory) -> Option<Grant> {
         let (secret, grant) = self.look_up(name);
         let is_right = secret.is_of(password, memory);
         grant.filter(|_| is_right).cloned()
     }
 
-    /// What a password is compared with, and what the user may use; nothing if there is no such user.
+    /// The secret to compare a password with, and the grant; `None` if there is no such user.
     ///
-    /// Users may have hashes of different costs. If all other names cost the same, a user who costs something else
-    /// would be told apart by time. So other names have the costs of the file, each as often as there, and each name
-    /// always the same.
+    /// Users may have hashes of different costs. If all other names had one cost, users with another cost would be
+    /// recognizable by time. So other names have the costs of the file with the same frequencies, and each name always has
+    /// the same cost.
     fn look_up(&self, name: &str) -> (&Secret, Option<&Grant>) {
         let decoy = self.decoy(name);
         match self.users.get(name) {
@@ -173,7 +173,7 @@ impl Passwords {
         let mut hasher = DefaultHasher::new();
         hasher.write(&self.key);
         hasher.write(name.as_bytes());
-        // There is at least one. A hash is a fraction of 2^64.
+        // There is at least one. The hash is a fraction of 2^64.
         let index = (u128::from(hasher.finish()) * self.decoys.len() as u128) >> 64;
         &self.decoys[usize::try_from(index).unwrap_or(0)]
     }

@@ -1,11 +1,11 @@
-//! What proves a password: a salt, a hash, and how much work there is between.
+//! The secret of a user: a salt, a hash, and the cost between them.
 
 use argon2::password_hash::phc::{Output, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Params, Version};
 
 use super::memory::Memory;
 
-/// A hash of the file, taken apart.
+/// A parsed hash of the file.
 #[derive(Clone)]
 pub(super) struct Secret {
     version: Version,
@@ -14,11 +14,11 @@ pub(super) struct Secret {
     output: Output,
 }
 
-/// What a check costs: memory in KiB, passes, lanes and bytes of the hash.
+/// The cost of a check: memory in KiB, passes, lanes and bytes of the hash.
 pub(super) type Work = (u32, u32, u32, usize);
 
 impl Secret {
-    /// Reads a hash that can be checked at a bearable price: at most 1 GiB and 64 passes.
+    /// Parses a hash with a bounded cost: at most 1 GiB and 64 passes.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let hash = PasswordHash::new(text)
             .map_err(|_| "the hash is not in the form $argon2id$v=19$...")?;
@@ -38,7 +38,7 @@ impl Secret {
         })
     }
 
-    /// What stands in for all others in a file without users.
+    /// The decoy of a file without users.
     pub(super) fn of_nobody() -> Self {
         const BYTES: [u8; Params::DEFAULT_OUTPUT_LEN] = [0; Params::DEFAULT_OUTPUT_LEN];
         let salt = Salt::new(&BYTES[..16]);
@@ -56,12 +56,12 @@ impl Secret {
         (params.m_cost(), params.t_cost(), params.p_cost(), bytes)
     }
 
-    /// The hash, which only the server knows.
+    /// The hash.
     pub(super) fn output(&self) -> &[u8] {
         self.output.as_bytes()
     }
 
-    /// Whether this is the password. Takes some 10 ms and some MB, as [`Secret::work`] says.
+    /// Whether this is the password. Takes some 10 ms and some MB ([`Secret::work`]).
     pub(super) fn is_of(&self, password: &[u8], memory: &mut Memory) -> bool {
         let argon2 = Argon2::new(Algorithm::Argon2id, self.version, self.params.clone());
         let found = memory.lend(self.params.block_count(), |blocks| {
@@ -74,7 +74,7 @@ impl Secret {
                     })
             })
         });
-        // In constant time.
+        // The comparison takes constant time.
         found.is_ok_and(|found| found == self.output)
     }
 }

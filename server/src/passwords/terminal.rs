@@ -1,4 +1,4 @@
-//! Asking for a password.
+//! Reads a password from the terminal.
 
 use std::io::{self, BufRead, IsTerminal};
 

@@ -1,4 +1,4 @@
-//! Checking passwords for clients: within the budget, and one network after the other.
+//! Checks passwords for clients: within the budget, and round-robin by network.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use super::Grant;
 use super::budget::{Budget, Pair};
 use crate::admission::{self, Network, Workers};
 
-/// Decides whether a password is right.
+/// Checks one password.
 pub(crate) trait CheckPassword: Send + Sync {
-    /// The files that `name` may use with this password; `None` if the password is wrong. May block.
+    /// The grant of `name` with this password; `None` if the password is wrong. May block.
     fn password(&self, name: &str, password: &[u8]) -> Option<Grant>;
 }
 
-/// Checks passwords on threads of its own. Each check takes a processor for some 20 ms, and 19 MiB with the usual
-/// parameters, so there are as many at a time as processors, and at most eight.
+/// Checks passwords on its own threads. Each check takes a processor for some 20 ms, and 19 MiB with the usual parameters,
+/// so there are as many threads as processors, and at most eight.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     workers: Workers,
@@ -27,18 +27,18 @@ struct Shared {
     budget: Budget,
 }
 
-/// Why a client is not let in.
+/// The reason why a password gives no access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unverified {
     /// The same for a wrong name and a wrong password.
     #[error("Access denied by configuration.")]
     Wrong,
-    /// The password was not looked at.
+    /// The password was not checked, because of the budget.
     #[error(
         "Too many wrong passwords for this user, or from your address. Please try again in {} s", .0.as_secs() + 1
     )]
     OverBudget(Duration),
-    /// The password was not looked at.
+    /// The password was not checked, because the threads are busy.
     #[error("Service busy: {0}")]
     Refused(admission::Refused),
 }
@@ -54,7 +54,7 @@ impl Verifier {
         }
     }
 
-    /// What `name` may use, if `password` is right. `network` is where the client comes from.
+    /// The grant of `name`, if `password` is right. `network` is the client's.
     pub(crate) async fn verify(
         &self,
         logins: Arc<dyn CheckPassword>,
@@ -66,7 +66,7 @@ impl Verifier {
         self.shared.allows(pair)?;
         let shared = Arc::clone(&self.shared);
         let checked = self.workers.run(network, move || {
-            // Others of this network or user may have failed while this one waited.
+            // Others of this network or user may have failed while this job waited.
             shared.allows(pair)?;
             shared.check(&*logins, pair, &name, &password)
         });

@@ -1,4 +1,4 @@
-//! What an identity may use: the first rule that is about it decides.
+//! Authorization: the first rule that matches an identity decides.
 
 use std::path::PathBuf;
 
@@ -7,40 +7,40 @@ use gridhaul_security::voms::{Fqan, Membership};
 
 use crate::config::{Claimant, MemberOf, Outcome, Rule};
 
-/// What an identity may use.
+/// The authorization of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authorized {
     /// The local account.
     pub(crate) account: String,
-    /// What the session sees as `/`; `None` is the server's root.
+    /// The directory that the session sees as `/`; `None` is the server's root.
     pub(crate) root: Option<PathBuf>,
     /// Nothing may be changed.
     pub(crate) read_only: bool,
     /// The verified VOMS attributes, the primary one first.
     pub(crate) attributes: Vec<Fqan>,
-    /// Why other VOMS attributes do not count, for the log.
+    /// The reasons why other VOMS attributes do not count, for the log.
     pub(crate) notes: Vec<String>,
 }
 
-/// Why an identity may use nothing. The text follows `530 Login incorrect. : `; for an identity that
-/// has no account it is that of globus-gridftp-server, which operators search their logs for.
+/// The reason why an identity is refused. The text follows `530 Login incorrect. : `. For an identity without an account it
+/// is the text of globus-gridftp-server, which operators search their logs for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
-    /// No rule and no grid-mapfile names it.
+    /// No rule and no entry of the grid-mapfile names the identity.
     #[error("globus_gss_assist: Gridmap lookup failure: Could not map {identity}")]
     NotMapped {
         /// In one-line form.
         identity: String,
     },
-    /// It may use others.
+    /// The identity may use other accounts.
     #[error("{identity} may not use the account {account}")]
     AccountNotAllowed {
         /// In one-line form.
         identity: String,
-        /// What the client asked for.
+        /// The account that the client named.
         account: String,
     },
-    /// It is an identity of its own, and those are not let in.
+    /// An independent proxy, and these are not admitted.
     #[error(
         "the proxy {proxy} is an independent one (RFC 3820), which this server does not accept \
          (allow-independent-proxies)"
@@ -49,7 +49,7 @@ pub(crate) enum Denied {
         /// Its subject in one-line form.
         proxy: String,
     },
-    /// A rule says so.
+    /// A rule denies the identity.
     #[error("{identity} is denied by configuration")]
     ByRule {
         /// In one-line form.
@@ -57,7 +57,7 @@ pub(crate) enum Denied {
     },
 }
 
-/// Decides for an identity, which has these subjects from its lowest proxy up (all in one-line form).
+/// Decides for an identity with the subjects of its proxies, the lowest first, and of its user (all in one-line form).
 /// `requested` is the account that the client named, if it did.
 pub(super) fn decide(
     rules: &[Rule],
@@ -102,7 +102,7 @@ pub(super) fn decide(
             Some(account) => std::slice::from_ref(account),
             None => gridmap.accounts(identity),
         };
-        // Whom the grid-mapfile does not know, a later rule may.
+        // Without an entry in the grid-mapfile a later rule may match.
         let Some(first) = accounts.first() else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Files that are read again when they change, and tell the log what is wrong with them.
+//! Security files that are read again when they change, and whose problems go to the log.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use tracing::{error, warn};
 
 use super::Opener;
 
-/// A file or directory, in the state in which it was last usable.
+/// A file or directory, in its last usable state.
 pub(super) trait Source: Sized {
     type Content: fmt::Debug;
 
     fn open(path: &Path, opener: &Opener) -> Result<Self, FileError>;
     fn current(&self) -> Arc<Self::Content>;
-    /// What of it is not used.
+    /// The parts that are not used.
     fn problems(&self) -> Vec<String>;
-    /// Why it is not used as it is now: the same error until it can be read again.
+    /// The reason why the present state is not used: the same error object until the file can be read again.
     fn failure(&self) -> Option<Arc<FileError>>;
 }
 
-/// A source whose problems go to the log, once each time it was read.
+/// A source whose problems go to the log, once each time it is read.
 #[derive(Debug)]
 pub(super) struct Told<S: Source> {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub(super) struct Told<S: Source> {
     last: Mutex<Last<S>>,
 }
 
-/// What was told last.
+/// The state that was logged last.
 #[derive(Debug)]
 struct Last<S: Source> {
     content: Weak<S::Content>,
@@ -58,10 +58,10 @@ impl<S: Source> Told<S> {
         &self.path
     }
 
-    /// What it holds now. Blocks on files, at most once a second.
+    /// The present content. Blocks on files, at most once a second.
     pub(super) fn current(&self) -> Arc<S::Content> {
         let content = self.source.current();
-        // Both are whole at every unlock, so a panic elsewhere does not spoil them.
+        // Both are complete at every unlock, so a panic elsewhere leaves no partial state.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::ptr::eq(last.content.as_ptr(), Arc::as_ptr(&content)) {
             last.content = Arc::downgrade(&content);
@@ -77,7 +77,7 @@ impl<S: Source> Told<S> {
     }
 
     fn tell_problems(&self) {
-        /// More lines would only fill the log.
+        /// A bound on the log.
         const MOST: usize = 20;
 
         let path = self.path.display();

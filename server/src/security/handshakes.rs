@@ -1,7 +1,7 @@
-//! Handshakes by network: how many are under way, and how many failed of late.
+//! Limits of handshakes by network: how many at a time, and how many failed recently.
 //!
-//! A handshake costs the server a signature before it knows anything of the client, so a network that makes many that
-//! come to nothing is made to wait.
+//! A handshake costs the server a signature before the client has proved anything, so a network with many failed handshakes
+//! has to wait.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use crate::admission::Network;
 use crate::debts::Debts;
 
-/// Networks of each family whose failures are remembered.
+/// The failures of this number of networks of each family are kept.
 const REMEMBERED: usize = 10_000;
 
-/// In this time a network may fail as often as is allowed at once. So a failure adds a debt of this by that number,
-/// and no more handshakes begin when another one would make it more than this.
+/// A network may fail `most_failed` times within this time. Each failure adds this time divided by `most_failed` to the
+/// network's debt, and no handshake begins when another failure would raise the debt above this time.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Counts handshakes.
@@ -28,12 +28,12 @@ pub(super) struct Handshakes {
 struct State {
     most_under_way: usize,
     most_failed: usize,
-    /// Networks with handshakes under way; they are bounded by the number of connections.
+    /// The networks with handshakes in progress; the limit of connections bounds their number.
     under_way: HashMap<Network, usize>,
     failures: Debts<Network>,
 }
 
-/// A handshake under way. Dropped without [`HandshakePermit::succeeded`], it counts as failed.
+/// A handshake in progress. Dropped without [`HandshakePermit::succeeded`], it counts as failed.
 #[derive(Debug)]
 pub(crate) struct HandshakePermit {
     handshakes: Arc<Handshakes>,
@@ -41,13 +41,13 @@ pub(crate) struct HandshakePermit {
     failed: bool,
 }
 
-/// Why no handshake may begin now.
+/// The reason why no handshake may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HandshakeRefusal {
-    /// Too many of them are under way.
+    /// The network has too many handshakes in progress.
     #[error("Too many handshakes from your address are under way; please try again later")]
     UnderWay,
-    /// Too many failed.
+    /// Too many handshakes of the network have failed.
     #[error("Too many handshakes from your address have failed; please try again in a minute")]
     Failed,
 }
@@ -66,14 +66,14 @@ impl Handshakes {
         })
     }
 
-    /// Counts by new limits.
+    /// Sets new limits.
     pub(super) fn set(&self, most_under_way: usize, most_failed: usize) {
         let mut state = self.lock();
         state.most_under_way = most_under_way;
         state.most_failed = most_failed;
     }
 
-    /// Begins a handshake with `peer`, or says why not.
+    /// Begins a handshake with `peer`, or refuses it.
     pub(super) fn admit(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -110,21 +110,21 @@ impl Handshakes {
         }
     }
 
-    /// The counts are whole at every unlock, so a panic elsewhere does not spoil them.
+    /// The counts are complete at every unlock, so a panic elsewhere leaves no partial state.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// What a failure adds to the debt. Limits are at least 1 and at most a million.
+    /// The debt of a failure. Limits are at least 1 and at most a million.
     fn failure(&self) -> Duration {
         PERIOD / u32::try_from(self.most_failed).unwrap_or(u32::MAX).max(1)
     }
 }
 
 impl HandshakePermit {
-    /// The handshake is done, and the peer is known.
+    /// The handshake has authenticated the peer.
     pub(crate) fn succeeded(mut self) {
         self.failed = false;
     }

@@ -1,7 +1,7 @@
 //! The server's own certificate, read again when its files change.
 //!
-//! Certificates are renewed while the server runs, by programs that replace the two files one after the
-//! other: between the two they do not fit together, and what was there before stays in use.
+//! Programs renew certificates while the server runs, by replacing the two files one after the other. In between they do not
+//! match, and the old certificate stays in use.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::opener::Opener;
 use crate::config::HostFiles;
 
-/// How long the files are taken to be what they were.
+/// The interval of looking at the files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The certificate and the key.
@@ -35,7 +35,7 @@ pub(super) struct HostCredential {
 #[derive(Debug)]
 struct State {
     held: Arc<Credential>,
-    /// What the files were when they were read last, even if they could not be used.
+    /// The state of the files when they were read last, even if they could not be used.
     stamp: Stamp,
     looked: Instant,
 }
@@ -43,20 +43,20 @@ struct State {
 /// A host certificate that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A file cannot be read, or is none.
+    /// A file cannot be read, or has another format.
     #[error("the server's certificate: {0}")]
     File(#[from] FileError),
-    /// TLS does not take it.
+    /// TLS rejects the certificate.
     #[error("the server's certificate {}: {error}", path.display())]
     Tls {
         /// The file.
         path: std::path::PathBuf,
-        /// What is wrong.
+        /// The reason.
         error: rustls::Error,
     },
 }
 
-/// What tells one state of the two files from another.
+/// The fingerprint of one state of the two files.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp([Option<FileStamp>; 2]);
 
@@ -64,7 +64,7 @@ struct Stamp([Option<FileStamp>; 2]);
 struct FileStamp {
     file: (u64, u64),
     bytes: u64,
-    /// The status, too: a key becomes usable when its permissions are put right.
+    /// The status change time too: a key becomes usable when its permissions are corrected.
     changed: (i64, i64),
 }
 
@@ -85,18 +85,18 @@ impl HostCredential {
         })
     }
 
-    /// Where it is kept.
+    /// The path of the certificate.
     pub(super) fn files(&self) -> &HostFiles {
         &self.files
     }
 
-    /// What is in use now. Blocks on files, at most once a second.
+    /// The credential in use. Blocks on files, at most once a second.
     pub(super) fn current(&self) -> Arc<Credential> {
         self.current_at(Instant::now())
     }
 
     fn current_at(&self, now: Instant) -> Arc<Credential> {
-        // The state is whole at every unlock, so a panic elsewhere does not spoil it.
+        // The state is complete at every unlock, so a panic elsewhere leaves no partial state.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now.saturating_duration_since(state.looked) < LOOK_EVERY {
             return state.held.clone();
@@ -127,7 +127,7 @@ impl HostCredential {
     }
 }
 
-/// Reads the files, and sees that TLS takes what is in them.
+/// Reads the files, and checks that TLS accepts the credential.
 fn read(files: &HostFiles, opener: &Opener) -> Result<Arc<Credential>, HostError> {
     let open = |path: &Path| opener.open(path);
     let credential = read_credential_with(&files.certificates, &files.key, open)?;
@@ -150,7 +150,7 @@ fn tell(credential: &Credential, files: &HostFiles, what: &str) {
     }
 }
 
-/// The certificates of a credential, as TLS sends them.
+/// The certificates of a credential in the order of the TLS message.
 pub(crate) fn chain(credential: &Credential) -> Vec<CertificateDer<'static>> {
     let certificates = credential.chain().iter();
     certificates
@@ -158,10 +158,11 @@ pub(crate) fn chain(credential: &Credential) -> Vec<CertificateDer<'static>> {
         .collect()
 }
 
-/// `AUTH TLS` with this certificate and no other. Clients are not asked for theirs: they log in by name.
+/// A configuration for `AUTH TLS` with this certificate only. Client certificates are not requested: these users log in by
+/// name.
 ///
-/// No session tickets, since a client that only sends would meet them unread at the end of a data
-/// connection, and lose what it sent last to the reset.
+/// No session tickets: a client that only sends data would not read them before the end of a data connection, and the reset
+/// that follows would lose the last data.
 pub(crate) fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: Arc<dyn SigningKey>,

@@ -1,8 +1,8 @@
-//! What only the side that decides logins holds: the host's key, the maps, the rules, the keys of delegations.
+//! The secrets and files of the process that decides logins: the host's key, the maps, the rules, the keys of delegations.
 //!
-//! The files change while the server runs. They are looked at when they are needed, at most once a second, so that a
-//! new certificate, revocation list or grid-mapfile counts for the next login without a signal. A file that has become
-//! unusable leaves what was there.
+//! The files change while the server runs. They are examined when they are needed, at most once a second, so that a new
+//! certificate, revocation list or grid-mapfile counts for the next login without a signal. If a file becomes unusable, its
+//! last content stays in use.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +26,7 @@ use super::host::HostCredential;
 use super::keys::LoginKeys;
 use super::{Opener, SecurityError};
 
-/// What logins are decided with.
+/// Everything that decides logins with certificates.
 #[derive(Debug)]
 pub(crate) struct Identities {
     host: Arc<HostCredential>,
@@ -44,8 +44,8 @@ struct Gsi {
 }
 
 impl Identities {
-    /// Reads the files that a configuration names. Those that `previous` read already are not read
-    /// again: they are looked at when they are needed. Without a certificate there is nothing to prove.
+    /// Reads the files that a configuration names. Files that `previous` has read are not read again here, but when they are
+    /// needed. `None` without a certificate.
     pub(crate) fn load(
         config: &config::Security,
         opener: &Opener,
@@ -76,7 +76,7 @@ impl Identities {
         Ok(Some(Arc::new(Self { host, gsi, keys })))
     }
 
-    /// Begins to make keys in advance. Must not be called before the process may have threads.
+    /// Begins to generate keys in advance. Must not be called before the process may have threads.
     pub(crate) fn start(&self) -> io::Result<()> {
         match &self.gsi {
             Some(_) => self.keys.start(),
@@ -84,13 +84,12 @@ impl Identities {
         }
     }
 
-    /// The certificate and the key as they are now. Blocks on files.
+    /// The present certificate and key. Blocks on files.
     pub(crate) fn host(&self) -> Arc<Credential> {
         self.host.current()
     }
 
-    /// What a GSI login needs: the certificate and the trust as they are now; `None` if there are none. Blocks on
-    /// files.
+    /// The present settings of a GSI login; `None` without GSI. Blocks on files.
     pub(crate) fn login(&self) -> Option<TlsSettings> {
         let gsi = self.gsi.as_ref()?;
         Some(TlsSettings {
@@ -104,9 +103,8 @@ impl Identities {
         Arc::clone(&self.keys) as Arc<dyn DelegationKeys>
     }
 
-    /// Which account an identity may use. `requested` is the name after `USER`, `None` for
-    /// `:globus-mapping:`. A limited proxy is as good as a full one: it is what clients delegate for
-    /// file transfers. Blocks on files.
+    /// The authorization of an identity. `requested` is the name after `USER`, `None` for `:globus-mapping:`. A limited
+    /// proxy counts as a full one, because clients delegate limited proxies for file transfers. Blocks on files.
     pub(crate) fn authorize(
         &self,
         peer: &Peer,
@@ -152,7 +150,7 @@ impl Identities {
                 ..authorized
             }),
             Err(denied) => {
-                // They may be why.
+                // They may be the reason.
                 for problem in problems {
                     info!(identity, %problem, "VOMS attributes do not count");
                 }
@@ -193,7 +191,7 @@ impl Gsi {
     }
 }
 
-/// What is at `path`, which may be what was there before. `setting` names it.
+/// Opens the file at `path`, or takes the previous one of the same path. `setting` names it in the log.
 fn read<S: Source>(
     setting: &'static str,
     path: &Path,
@@ -202,7 +200,7 @@ fn read<S: Source>(
 ) -> Result<Arc<Told<S>>, SecurityError> {
     match previous.filter(|previous| previous.path() == path) {
         Some(previous) => {
-            // The administrator waits for the log to say what cannot be read.
+            // The administrator expects the log to report a file that cannot be read.
             previous.current();
             Ok(Arc::clone(previous))
         }

@@ -8,12 +8,12 @@ use gridhaul_security::key::{KeyError, PrivateKey};
 
 use crate::config::KeyKind;
 
-/// RSA keys that wait for logins. Larger bursts make their keys on as many threads as they have logins,
+/// The number of RSA keys in the pool. Larger bursts of logins generate their keys on as many threads as there are logins,
 /// and a server without logins has little to do when it starts.
 const STOCK: usize = 4;
 
-/// Gives each login a key. RSA keys take long to make, and come from a pool as soon as there may be
-/// threads; others are made when they are asked for.
+/// Gives each login a key. RSA keys take long to generate, and come from a pool once the process may have threads; others
+/// are generated on request.
 #[derive(Debug)]
 pub(super) struct LoginKeys {
     kind: KeyKind,
@@ -32,10 +32,10 @@ impl LoginKeys {
         self.kind
     }
 
-    /// Begins to make keys in advance, if that is worth a thread.
+    /// Begins to generate keys in advance, if they take long.
     pub(super) fn start(&self) -> io::Result<()> {
         if self.kind == KeyKind::Rsa && self.pool.get().is_none() {
-            // If another thread was faster, this pool ends with its thread.
+            // If another thread was faster, this pool is dropped with its thread.
             let _ = self.pool.set(KeyPool::start(STOCK)?);
         }
         Ok(())

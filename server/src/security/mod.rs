@@ -1,8 +1,8 @@
-//! What the server knows about security.
+//! Certificates and authorization in the server.
 //!
-//! Two sides need it. The side that decides logins ([`Identities`]) holds the host's key, the maps and the rules. The
-//! side that talks to clients ([`Security`]) knows what is offered, whom data channels trust, and how many handshakes
-//! an address may make. They may be two processes: [`crate::login`].
+//! The process that decides logins has [`Identities`]: the host's key, the maps and the rules. The process that has clients
+//! has [`Security`]: the offered mechanisms, the trust of data channels, and the limits of handshakes. These are two
+//! processes with a login process: [`crate::login`].
 
 mod authorization;
 mod files;

@@ -1,8 +1,8 @@
-//! Files that the server may have lost the right to open.
+//! Opens files that the server may not be allowed to open any more.
 //!
-//! Sites let only root read their host key, and a password file is its owner's only. The monitor, which
-//! keeps root's right to read, opens the files that were configured when the server started, and the server
-//! judges and reads them as if it had opened them itself.
+//! At most sites only root can read the host key, and only its owner the password file. The monitor, which keeps root's
+//! right to read, opens the files that were configured at the start, and the server checks and reads them as if it had
+//! opened them itself.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -12,8 +12,7 @@ use std::sync::Arc;
 use gridhaul_accounts::{Monitor, OpenError};
 use gridhaul_security::files::OpenFiles;
 
-/// Opens files by the server's own rights, and where they do not suffice by those of the monitor, if there
-/// is one.
+/// Opens files with the server's own rights, or through the monitor, if there is one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Opener(Option<Arc<Monitor>>);
 
@@ -40,7 +39,7 @@ impl OpenFiles for Opener {
             })
     }
 
-    /// The file may lie where the server does not get to.
+    /// The server may not be allowed to search the file's directory.
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

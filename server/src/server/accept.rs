@@ -1,4 +1,4 @@
-//! Accepts control connections, and turns away those that are too many.
+//! Accepts control connections, and refuses those above the limits.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ use crate::telemetry::Event;
 
 /// Accepts until the server is shut down.
 pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase: PhaseWatch) {
-    /// Time for descriptors to come back when there are none left: accepting fails at once until then, and would
-    /// take a whole processor.
+    /// Without free descriptors accept(2) fails at once, and a loop without a pause would use a whole processor.
     const PAUSE: Duration = Duration::from_millis(100);
 
     loop {
@@ -35,7 +34,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase
                     .publish(&Event::NotAccepted { error: &error });
                 tokio::time::sleep(PAUSE).await;
             }
-            // The connection was gone before it was accepted (accept(2)). The next one may be there.
+            // The connection ended before it was accepted (accept(2)). Others may be waiting.
             Err(error) => shared
                 .journal
                 .publish(&Event::NotAccepted { error: &error }),
@@ -43,7 +42,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut phase
     }
 }
 
-/// Whether the process, or the machine, has no room for another socket.
+/// Whether the process or the machine is out of descriptors or memory for sockets.
 fn is_shortage(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
@@ -51,9 +50,9 @@ fn is_shortage(error: &io::Error) -> bool {
         .any(|shortage| errno == Some(*shortage))
 }
 
-/// Starts a session, or says why there will be none.
+/// Starts a session, or refuses the connection.
 fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
-    // Without addresses the client is gone already.
+    // A socket without addresses has lost its client already.
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
         return;
     };
@@ -77,14 +76,14 @@ fn welcome(stream: TcpStream, shared: &Arc<Shared>, phase: &PhaseWatch) {
                     "Service busy: {reason}. Please try again later. Closing control connection."
                 ),
             );
-            // A client whose buffer is full before the first byte gets none.
+            // A client whose receive buffer is full already gets no reply.
             let _ = stream.try_write(&reply.encode());
         }
     }
 }
 
-/// Replies are small and waited for; clients that vanish are noticed; and the urgent byte that telnet
-/// clients send with ABOR (RFC 959 4.1.3) comes in its place among the others.
+/// Sets the options of a control connection: no delay for replies, keepalives that detect lost clients, and in-band delivery
+/// of the urgent byte that telnet clients send with ABOR (RFC 959 4.1.3).
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

@@ -26,18 +26,18 @@ pub use start_error::StartError;
 
 use sockets::{in_runtime, listen_and_tell};
 
-/// A server that listens, and whose clients wait until it is started.
+/// A server that listens, and does not accept connections yet.
 #[derive(Debug)]
 pub struct PreparedServer {
     shared: Arc<Shared>,
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
     metrics: Option<(TcpListener, SocketAddr)>,
-    /// Where clients come from, unless this process listens.
+    /// The clients that the front process hands over, if this process does not listen.
     serving: Option<Serving>,
 }
 
-/// A server at work.
+/// A running server.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -48,11 +48,11 @@ pub struct Server {
 }
 
 impl PreparedServer {
-    /// Does what may need more rights than serving: listens, and opens the root and the logs.
+    /// Does everything that may need more rights than serving: listens, and opens the root and the logs.
     ///
     /// # Errors
     ///
-    /// When one of them cannot be had.
+    /// When one of these cannot be opened.
     pub fn new(config: Config) -> Result<Self, StartError> {
         let (listeners, addresses) = listen_everywhere(&config)?;
         let mut server = Self::with(config, Decides::Here, addresses, None)?;
@@ -60,8 +60,8 @@ impl PreparedServer {
         Ok(server)
     }
 
-    /// As [`PreparedServer::new`], for clients whom the front process hands over. The login process also has files opened
-    /// with the rights of any account.
+    /// As [`PreparedServer::new`], for clients that the front process hands over. The login process starts brokers for the
+    /// files of local accounts.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl PreparedServer {
         Ok(server)
     }
 
-    /// The front process's part of a server. It opens nothing.
+    /// The server of the front process. It opens no file.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl PreparedServer {
         })
     }
 
-    /// Hands clients over by this link, from the first one on.
+    /// Hands all clients over by this link.
     #[must_use]
     pub(crate) fn linked_by(self, link: Arc<Link>) -> Self {
         self.shared.link.get_or_init(|| link);
@@ -158,7 +158,7 @@ impl PreparedServer {
         })
     }
 
-    /// Where it listens, in the order of the configuration.
+    /// The listening addresses, in the order of the configuration.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -173,7 +173,7 @@ impl PreparedServer {
         self.shared.settings().logins.grants()
     }
 
-    /// Serves. Must be called in a tokio runtime with I/O and time.
+    /// Starts to serve. Must be called in a tokio runtime with I/O and time.
     ///
     /// # Errors
     ///
@@ -215,12 +215,12 @@ impl PreparedServer {
 }
 
 impl Server {
-    /// Where it listens, in the order of the configuration.
+    /// The listening addresses, in the order of the configuration.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Where metrics can be had, if they can.
+    /// The address of the page of metrics, if it is configured.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
@@ -235,14 +235,13 @@ impl Server {
         self.shared.settings().logins.grants()
     }
 
-    /// How many sessions there are.
+    /// The number of open sessions.
     pub fn sessions(&self) -> usize {
         self.shared.open_sessions()
     }
 
-    /// Takes over a new configuration and reads the password file again: for new sessions, and as far
-    /// as it goes while the server runs ([`Config::reloaded`]). Opens the transfer log anew. If the
-    /// configuration is wrong, everything stays as it was.
+    /// Applies a new configuration to new sessions, reads the password file again, and reopens the transfer log. Settings
+    /// that need a restart keep their values ([`Config::reloaded`]). If the configuration is wrong, nothing changes.
     ///
     /// # Errors
     ///
@@ -260,17 +259,17 @@ impl Server {
         }
     }
 
-    /// The way to the front process, if there is one.
+    /// The connection to the front process, if there is one.
     pub(crate) fn front(&self) -> Option<&Front> {
         self.front.as_ref()
     }
 
-    /// In the front process: accepts no more connections, and ends those that have not logged in.
+    /// In the front process: stops accepting, and ends sessions before login.
     pub(crate) fn drain(&self) {
         self.shutdown.drain();
     }
 
-    /// In the front process: a session of a client that was served and begins anew.
+    /// In the front process: a session for a client that was served and sent `REIN`.
     pub(crate) fn again(
         &self,
         session: u64,
@@ -288,7 +287,7 @@ impl Server {
         )
     }
 
-    /// A session for a user whom another program has let in, between these addresses.
+    /// A session for a user whom another program has authenticated, between these addresses.
     pub(crate) fn session(&self, user: LocalUser, peer: SocketAddr, local: SocketAddr) -> Session {
         let phase = self.shutdown.watch();
         Session::new(Arc::clone(&self.shared), phase, peer, local).of_local_user(user)
@@ -301,8 +300,8 @@ impl Server {
         Session::new(Arc::clone(&self.shared), phase, peer, local)
     }
 
-    /// Accepts no more connections, closes idle sessions, gives transfers the configured time to
-    /// finish, or less when `hurry` completes, and then cancels them. Returns whether all ended.
+    /// Stops accepting, closes idle sessions, and gives transfers the configured time to finish, or less when `hurry`
+    /// completes; then cancels them. Returns whether all sessions ended.
     pub async fn shut_down(self, hurry: impl Future<Output = ()>) -> bool {
         if let Some(front) = &self.front {
             front.drain();

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::start_error::StartError;
 use crate::config::Config;
 
-/// Opens the listeners of a configuration, and says where they are.
+/// Opens the listeners of a configuration, and returns their addresses.
 pub(crate) fn listen_everywhere(
     config: &Config,
 ) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), StartError> {
@@ -17,7 +17,7 @@ pub(crate) fn listen_everywhere(
     Ok(listeners.into_iter().unzip())
 }
 
-/// Opens a listener, and says where it is if the port was left to the kernel.
+/// Opens a listener, and returns its address, whose port the kernel may have chosen.
 pub(super) fn listen_and_tell(
     address: SocketAddr,
 ) -> Result<(TcpListener, SocketAddr), StartError> {
@@ -33,7 +33,7 @@ pub(super) fn in_runtime(listener: TcpListener) -> io::Result<tokio::net::TcpLis
     tokio::net::TcpListener::from_std(listener)
 }
 
-/// Opens a listener. An IPv6 one takes no IPv4 connections, so that both may be given.
+/// Opens a listener. One for IPv6 accepts no IPv4 connections, so that both can be configured for a port.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     const BACKLOG: i32 = 1024;
     let open = || {

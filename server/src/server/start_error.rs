@@ -1,4 +1,4 @@
-//! Why a server does not start.
+//! Errors that keep a server from starting.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,15 +9,15 @@ use gridhaul_storage::StorageError;
 use crate::checksum_key::ChecksumKeyError;
 use crate::shared::SettingsError;
 
-/// Why a server does not start.
+/// An error that keeps a server from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened at.
+    /// The server cannot listen at an address.
     #[error("cannot listen at {address}: {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The kernel's word.
+        /// The underlying OS error.
         error: io::Error,
     },
     /// The directory cannot be served.
@@ -25,10 +25,10 @@ pub enum StartError {
     Root {
         /// The directory.
         root: PathBuf,
-        /// The kernel's word.
+        /// The underlying error.
         error: StorageError,
     },
-    /// The key of the checksums that files carry is wrong.
+    /// The key of stored checksums is wrong.
     #[error(transparent)]
     ChecksumKey(#[from] ChecksumKeyError),
     /// The transfer log cannot be written.
@@ -36,7 +36,7 @@ pub enum StartError {
     TransferLog {
         /// The file.
         path: PathBuf,
-        /// The kernel's word.
+        /// The underlying OS error.
         error: io::Error,
     },
     /// A thread cannot be started.

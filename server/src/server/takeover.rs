@@ -42,7 +42,7 @@ fn take_over(
     descriptors: Vec<OwnedFd>,
     guest: Guest,
 ) {
-    // A descriptor that this process has no room for is left out.
+    // The kernel leaves out a descriptor for which the process has no room.
     let Some(connection) = descriptors.into_iter().next() else {
         error!("too many open files: a client cannot be served");
         return;
@@ -57,7 +57,7 @@ fn take_over(
             let session = Session::of_guest(shared, phase, handed.session, (peer, local), guest);
             tokio::spawn(session.run_handed(stream, handed));
         }
-        // The client is gone already.
+        // The client has closed the connection.
         Err(error) => warn!(session = handed.session, %error, "a client cannot be served"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the sessions of a server share.
+//! The state that the sessions of a server share.
 
 mod settings;
 
@@ -29,7 +29,7 @@ pub use settings::SettingsError;
 /// The size of a worker's buffer and of the smallest MODE E block, in bytes: that of globus-gridftp-server.
 const BLOCK_BYTES: usize = 256 * 1024;
 
-/// What all sessions share.
+/// The state that all sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     settings: RwLock<Settings>,
@@ -44,11 +44,11 @@ pub(crate) struct Shared {
     pub(crate) verifier: Verifier,
     /// Steps of security handshakes.
     pub(crate) handshakes: Workers,
-    /// Checksums take long, and leave threads for the quick work on files.
+    /// Checksums take long, so they have fewer threads than other work on files.
     pub(crate) checksums: Pool,
     pub(crate) threads: Arc<Threads>,
     pub(crate) journal: Journal,
-    /// In the front process: the process that serves clients after they have logged in.
+    /// In the front process: the connection to the serving process.
     pub(crate) link: OnceLock<Arc<Link>>,
     pub(crate) host: String,
     sessions: AtomicU64,
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// What a session that begins now works with.
+    /// The settings for a session that begins now.
     pub(crate) fn settings(&self) -> Settings {
         self.settings
             .read()
@@ -109,7 +109,7 @@ impl Shared {
             .clone()
     }
 
-    /// Control connections.
+    /// The number of control connections.
     pub(crate) fn open_sessions(&self) -> usize {
         match self.journal.metrics.front() {
             Some(front) => usize::try_from(front.open.value()).unwrap_or(usize::MAX),
@@ -117,7 +117,7 @@ impl Shared {
         }
     }
 
-    /// Control connections that have not logged in.
+    /// The number of control connections that have not logged in.
     fn sessions_before_login(&self) -> usize {
         match self.journal.metrics.front() {
             Some(front) => usize::try_from(front.before_login.value()).unwrap_or(usize::MAX),
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// A number for a session.
+    /// The number of the next session.
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -144,7 +144,7 @@ impl Shared {
         )
     }
 
-    /// Uses other settings: for new sessions, and as far as it goes while the server runs.
+    /// Replaces the settings for new sessions, and applies those that running parts can change.
     pub(crate) fn replace(&self, settings: Settings) {
         let limits = &settings.config.limits;
         self.connections.set(room(limits));

@@ -1,6 +1,5 @@
-//! What a configuration comes to: the files that it names, read, and the driver stack, built once to see that it can be.
-//!
-//! A server replaces all of it when it reloads, or nothing.
+//! The files that a configuration names, read, and its driver stack, built once to check it. A reload replaces all of it or
+//! nothing.
 
 use std::io;
 use std::net::IpAddr;
@@ -34,23 +33,23 @@ pub enum SettingsError {
     Drivers(#[from] DriversError),
 }
 
-/// What a reload replaces. A session keeps what was there when it began.
+/// The part of a server that a reload replaces. A session keeps the settings of its beginning.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Arc<Config>,
-    /// Who may log in.
+    /// Decides who may log in.
     pub(crate) logins: Arc<dyn Logins>,
-    /// The same, if that is decided in this process.
+    /// The same object, if this process decides.
     desk: Option<Arc<Desk>>,
-    /// Without it there is neither GSI nor TLS.
+    /// `None` without a certificate: then there is neither GSI nor TLS.
     pub(crate) security: Option<Arc<Security>>,
-    /// The stack of data channels unless a client asks for another.
+    /// The stack of data channels, unless a client names another.
     pub(crate) stack: Arc<StackSpec>,
     registry: Registry,
 }
 
 impl Settings {
-    /// Reads the files that a configuration names. `previous` is what a running server has.
+    /// Reads the files that a configuration names. `previous` are the settings of the running server.
     pub(crate) fn load(
         config: Config,
         registry: &Registry,
@@ -65,7 +64,7 @@ impl Settings {
         )?;
         let stack = drivers::configured_stack(&config, registry)?;
         drivers::check_client_options(&config, registry)?;
-        // The last step, since the login process keeps what it has read.
+        // The last step, because the login process keeps the configuration that it has read.
         let (logins, desk): (Arc<dyn Logins>, _) = match decides {
             Decides::Here => {
                 let previous = previous.and_then(|previous| previous.desk.as_deref());
@@ -90,7 +89,7 @@ impl Settings {
         })
     }
 
-    /// Takes up work that needs threads. Must not be called before the process may have some.
+    /// Starts threads. Must not be called before the process may have some.
     pub(crate) fn start(&self) -> io::Result<()> {
         if let Some(security) = &self.security {
             security.start();
@@ -101,12 +100,12 @@ impl Settings {
         }
     }
 
-    /// A stack that a client asks for, with the ports that the administrator allows.
+    /// A client's stack with the configured port range.
     pub(crate) fn with_ports(&self, stack: StackSpec) -> StackSpec {
         drivers::with_ports(&self.registry, stack, self.config.data.port_range)
     }
 
-    /// The address that the option `advertise` of the server's own stack tells clients.
+    /// The address of the option `advertise` in the server's own stack, which clients are to connect to.
     pub(crate) fn advertised_by_stack(&self) -> Option<IpAddr> {
         const ADVERTISE: &str = "advertise";
         let transport = self.stack.drivers.first();
