@@ -26,16 +26,16 @@ pub(super) enum End {
     Handshake(String),
     #[error("{0}")]
     Broken(String),
-    /// Passwords are not looked at now.
+    /// The server does not check passwords now.
     #[error("{0}")]
     TryLater(String),
-    /// The client may log in, and another process serves it.
+    /// The client may log in, and another process will serve it.
     #[error("another process serves the client")]
     HandedOver(Arrival),
-    /// `REIN` of a client that another process had before login.
+    /// `REIN` of a client that the front process handed over.
     #[error("the client begins anew")]
     Returned,
-    /// It was told why.
+    /// The login of a client that the front process handed over failed. The reply was sent.
     #[error("the client cannot be served")]
     NotServed,
     #[error("the place was given to another client before login")]
@@ -55,7 +55,7 @@ impl End {
             // RFC 959 5.4, before login as well; globus-gridftp-server 13.24 answers 211 there.
             Self::Quit => Some(Reply::new(221, "Goodbye.")),
             Self::Idle => Some(Reply::new(421, "Idle Timeout: closing control connection.")),
-            // RFC 2228 3: a failed check. No later command could be believed.
+            // RFC 2228 3: the integrity check failed, and no later command could be authenticated.
             Self::Broken(reason) => Some(Reply::new(
                 535,
                 format!("{reason} Closing control connection."),

@@ -1,4 +1,4 @@
-//! The answer to `FEAT`.
+//! The reply to `FEAT`.
 
 use gridhaul_protocol::command::{AlgorithmName, Text};
 use gridhaul_protocol::facts::{Fact, FactSelection};
@@ -6,25 +6,25 @@ use gridhaul_protocol::feature::{self, ChecksumPreference, FactSupport, Feature,
 use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::ChecksumAlgorithm;
 
-/// What the answer depends on.
+/// What the reply depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Conditions {
     pub(super) logged_in: bool,
-    /// `DCAU` may come now.
+    /// `DCAU` is allowed now.
     pub(super) has_dcau: bool,
-    /// `AUTH GSSAPI` may come now.
+    /// `AUTH GSSAPI` is allowed now.
     pub(super) offers_gsi: bool,
-    /// `AUTH TLS` may come now.
+    /// `AUTH TLS` is allowed now.
     pub(super) offers_tls: bool,
-    /// There is TLS, or may be.
+    /// The control channel is protected by TLS, or can be.
     pub(super) has_tls: bool,
-    /// `RADR` and its kin may come.
+    /// `RADR`, `RPSV`, `RSTR` and `RRTR` are allowed.
     pub(super) has_rdma: bool,
     pub(super) facts: FactSelection,
 }
 
-/// What this server can do. Checksums are told to those who have logged in, as globus-gridftp-server
-/// 13.24 does; the order is its order.
+/// The features of this server, in the order of globus-gridftp-server 13.24. As there, only clients that have logged in see
+/// the checksums.
 pub(super) fn features(conditions: &Conditions) -> Reply {
     let mut features = Vec::new();
     if conditions.logged_in {
@@ -44,8 +44,8 @@ pub(super) fn features(conditions: &Conditions) -> Reply {
         simple(SimpleFeature::Utf8),
     ]);
     features.extend(Text::new("EN").map(Feature::Languages));
-    // After a GSI login clients take DCAU A for granted where they find this. In clear sessions they
-    // look for it before they ask for DCAU with the credential of DCSC.
+    // After a GSI login clients assume DCAU A if they find this. In clear sessions they look for it before they send DCAU with
+    // the credential of DCSC.
     if conditions.has_dcau {
         features.push(simple(SimpleFeature::Dcau));
     }
@@ -77,7 +77,7 @@ pub(super) fn features(conditions: &Conditions) -> Reply {
     feature::reply(&features)
 }
 
-/// The preferences of globus-gridftp-server 13.24; the CRCs, which it does not have, get the lowest of them.
+/// The preferences of globus-gridftp-server 13.24. The CRCs, which it does not have, get the lowest one.
 fn checksums() -> Vec<ChecksumPreference> {
     let preference = |algorithm| match algorithm {
         ChecksumAlgorithm::Sha512 => 12,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_secure_is_told_where_it_is_to_be_had() {
+    fn security_features_are_listed_where_they_are_available() {
         let text = |conditions: &Conditions| {
             String::from_utf8(features(conditions).encode()).expect("ASCII")
         };
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn rdma_is_told_where_it_is_to_be_had() {
+    fn rdma_is_listed_where_it_is_available() {
         let text = |has_rdma| {
             let conditions = Conditions {
                 has_rdma,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_not_told_to_strangers() {
+    fn checksums_are_not_listed_before_login() {
         let reply = features(&Conditions::default());
         assert!(!String::from_utf8_lossy(&reply.encode()).contains("CKSM"));
     }

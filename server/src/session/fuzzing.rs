@@ -1,4 +1,4 @@
-//! Patterns of `NLST` and `LIST`, against a plainer way to say what they fit.
+//! Fuzz target: patterns of `NLST` and `LIST`, compared with a simpler implementation.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::fuzz_input::Input;
 use crate::session::listing::Pattern;
 
-/// The most texts that braces are expanded into. Patterns with more are tried without the comparison.
+/// The most texts that braces are expanded to. Patterns with more are not compared.
 const MOST_TEXTS: usize = 200;
 
 /// A pattern and names for it: one from the input, and the pattern itself.
@@ -19,15 +19,15 @@ pub fn pattern(input: &[u8]) {
         return;
     };
     for name in [name, given] {
-        let fits = pattern.fits(OsStr::from_bytes(name));
-        if let Some(expected) = fits_plainly(&given[pattern.prefix.len()..], name) {
-            assert_eq!(fits, expected, "{given:?} {name:?}");
+        let matches = pattern.matches(OsStr::from_bytes(name));
+        if let Some(expected) = matches_simply(&given[pattern.prefix.len()..], name) {
+            assert_eq!(matches, expected, "{given:?} {name:?}");
         }
     }
 }
 
-/// Whether a pattern fits a name; `None` if it has more than wildcards and braces, or braces expand to too many texts.
-fn fits_plainly(pattern: &[u8], name: &[u8]) -> Option<bool> {
+/// Whether a pattern matches a name. `None` if it has more than wildcards and braces, or if braces expand to too many texts.
+fn matches_simply(pattern: &[u8], name: &[u8]) -> Option<bool> {
     let pattern: Vec<char> = std::str::from_utf8(pattern).ok()?.chars().collect();
     let name: Vec<char> = std::str::from_utf8(name).ok()?.chars().collect();
     if pattern.iter().any(|one| matches!(one, '[' | '\\')) {
@@ -36,7 +36,7 @@ fn fits_plainly(pattern: &[u8], name: &[u8]) -> Option<bool> {
     let is_hidden = name.first() == Some(&'.') && pattern.first() != Some(&'.');
     let mut texts = Vec::new();
     expand(&pattern, &mut texts)?;
-    Some(!is_hidden && texts.iter().any(|text| fits_wildcards(text, &name)))
+    Some(!is_hidden && texts.iter().any(|text| matches_wildcards(text, &name)))
 }
 
 /// Replaces the first braces by each of their alternatives, and so on.
@@ -73,7 +73,7 @@ fn expand(pattern: &[char], texts: &mut Vec<Vec<char>>) -> Option<()> {
 }
 
 /// `*` and `?`, by the table of which beginnings fit which.
-fn fits_wildcards(pattern: &[char], name: &[char]) -> bool {
+fn matches_wildcards(pattern: &[char], name: &[char]) -> bool {
     let mut fits = vec![false; name.len() + 1];
     fits[0] = true;
     for &one in pattern {

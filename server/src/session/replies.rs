@@ -49,7 +49,7 @@ pub(crate) fn unknown_algorithm() -> Reply {
     )
 }
 
-/// A name-space command failed: `MKD`, `MLST`, `DELE`, ...
+/// A namespace command failed: `MKD`, `MLST`, `DELE`, ...
 pub(crate) fn storage_error(error: &StorageError) -> Reply {
     let (code, class) = classify(error.errno);
     Reply::coded(
@@ -60,8 +60,8 @@ pub(crate) fn storage_error(error: &StorageError) -> Reply {
     )
 }
 
-/// `RNTO` after an `RNFR` that failed. The Globus client library sends it nevertheless, and its users
-/// see only this reply: so it gives the reason again.
+/// `RNTO` after an `RNFR` that failed. The Globus client library sends it nevertheless, and its users see only this reply,
+/// so it repeats the reason.
 pub(crate) fn rename_refused(refusal: Refusal, error: &StorageError) -> Reply {
     let reply = refusal.reply();
     Reply::coded(reply.code(), reply.text().as_bytes(), family(error), "End.")
@@ -133,7 +133,7 @@ pub(crate) fn transfer_error(error: &TransferError) -> Reply {
     }
 }
 
-/// A listing failed. If nothing was sent of it, it is told as for other name-space commands.
+/// A listing failed. Errors of storage have the form of other namespace commands.
 pub(crate) fn listing_error(error: &TransferError) -> Reply {
     match error {
         TransferError::Open { error, .. } | TransferError::Storage(error) => storage_error(error),
@@ -141,12 +141,12 @@ pub(crate) fn listing_error(error: &TransferError) -> Reply {
     }
 }
 
-/// An identity may not log in, or not as it wanted to.
+/// An identity may not log in, or not with the account that it asked for.
 pub(crate) fn not_mapped(reason: &str) -> Reply {
     Reply::coded(530, format!("Login incorrect. : {reason}"), [""], "End.")
 }
 
-/// Data channels were to be authenticated, and there is nothing to do it with.
+/// Data channels have to be authenticated, and the session has no credential for them.
 pub(crate) fn no_channel_credential(reason: &str) -> Reply {
     Reply::new(
         535,
@@ -157,7 +157,7 @@ pub(crate) fn no_channel_credential(reason: &str) -> Reply {
     )
 }
 
-/// The server's own credential cannot be used. RFC 2228 3: a resource is not there now.
+/// The server's own credential cannot be used. RFC 2228 3: a resource is not available now.
 pub(crate) fn no_server_credential() -> Reply {
     Reply::new(
         431,
@@ -165,7 +165,7 @@ pub(crate) fn no_server_credential() -> Reply {
     )
 }
 
-/// `PASV` and its kin failed.
+/// `PASV` or one of its variants failed.
 pub(crate) fn listen_error(error: &ListenFailure) -> Reply {
     // RFC 959 5.4 has no 425 for PASV, but it is the code for "can't open data connection".
     Reply::new(425, format!("Command failed. : {error}"))
@@ -181,15 +181,15 @@ pub(crate) fn stack_error(reason: &str) -> Reply {
     )
 }
 
-/// `PORT` and its kin: the stack that was asked for earlier cannot be used.
+/// `PORT` or one of its variants failed, because the stack that the client chose earlier cannot be used.
 pub(crate) fn connect_error(error: &StackError) -> Reply {
     Reply::new(500, format!("Command failed. : {error}"))
 }
 
-/// Code and class of an error of the operating system. The classes are those of globus-gridftp-server 13.24, and so are
-/// the codes but for two: that server answers 553 to `MKD` of what exists, where RFC 959 5.4 lists 550 alone and rclone
-/// 1.60 knows no other code, and 451, for an error that may pass, to names that cannot be used and directories that are
-/// not empty.
+/// Code and class of an error of the operating system. The classes are those of globus-gridftp-server 13.24. The codes are
+/// too, with two exceptions. That server answers 553 to `MKD` of an existing name; RFC 959 5.4 lists only 550, and rclone
+/// 1.60 understands no other code. And it answers 451, a transient error, to unusable names and directories that are not
+/// empty.
 fn classify(errno: Errno) -> (u16, &'static str) {
     match errno {
         Errno::NOENT => (550, "PATH_NOT_FOUND"),
@@ -241,7 +241,7 @@ fn transfer_code(error: &TransferError) -> u16 {
     }
 }
 
-/// The lines that tell of an error in a name-space command.
+/// The lines of an error in a namespace command.
 fn family(error: &StorageError) -> [String; 3] {
     [
         format!("GridFTP-Errno: {}", error.errno.raw_os_error()),
@@ -253,7 +253,7 @@ fn family(error: &StorageError) -> [String; 3] {
 /// The lines about a file that could not be opened.
 fn opening(path: &str, error: &StorageError) -> Vec<String> {
     let mut lines = vec![format!("Unable to open file {path}")];
-    // What the storage says of pipes, devices and sockets.
+    // The storage fails with it for pipes, devices and sockets.
     if error.errno == Errno::OPNOTSUPP {
         lines.push("It is not a regular file.".to_owned());
     }
@@ -269,12 +269,12 @@ fn system(call: &str, reason: &str) -> Vec<String> {
     ]
 }
 
-/// The operating system's words, without the number that Rust adds.
+/// The message of the operating system, without the number that Rust adds.
 fn words(error: &io::Error) -> String {
     StorageError::from_io("", error).reason()
 }
 
-/// Begins with a capital: `connection reset by peer` is searched for as `Connection reset by peer`.
+/// Capitalizes the text, because clients search for `Connection reset by peer`.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {

@@ -1,6 +1,6 @@
 //! The control channel: command lines in, replies out.
 //!
-//! Between two commands it holds no buffer: sessions are many and mostly idle.
+//! It holds no buffer between two commands, because most of many sessions are idle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,41 +22,41 @@ use super::stream::Stream;
 use super::tokens;
 use crate::admission::{Network, Workers};
 
-/// Commands that may wait while another one is carried out; then reading stops.
+/// How many commands may wait while another one is carried out. Then reading stops.
 const MOST_WAITING: usize = 64;
-/// The bytes that all waiting commands together may have, roughly.
+/// How many bytes all waiting commands may have together, roughly.
 const MOST_WAITING_BYTES: usize = 256 * 1024;
-/// How much is read at a time.
+/// The size of one read.
 const READ_BYTES: usize = 8 * 1024;
-/// A client that does not take its replies for so long is given up.
+/// The connection ends if the client does not read its replies for this long.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The connection on which commands and replies travel.
 #[derive(Debug)]
 pub(crate) struct Control {
     stream: Stream,
-    /// What commands come in, and replies go out in, after a GSI login.
+    /// Protects commands and replies after a GSI login.
     context: Option<Box<MessageProtection>>,
     decoder: LineDecoder,
-    /// Bytes that were read. Passwords come in them.
+    /// Bytes that were read. Passwords are among them.
     unread: Zeroizing<Vec<u8>>,
-    /// How many of them were looked at; the others have to wait, because enough commands do.
+    /// How many of them were decoded. The others are decoded when fewer commands wait.
     looked_at: usize,
     waiting: VecDeque<Request>,
     waiting_bytes: usize,
     output: Vec<u8>,
     ended: bool,
     abort_waits: bool,
-    /// No command is looked at before the one ahead of it was carried out.
+    /// A command is decoded only after the one before it was carried out.
     is_one_by_one: bool,
 }
 
-/// What another process needs to go on.
+/// What another process needs to continue with the channel.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) stream: Stream,
     pub(crate) context: Option<Box<MessageProtection>>,
-    /// What has come and was not looked at.
+    /// What the client sent and was not carried out.
     pub(crate) input: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Control {
         }
     }
 
-    /// A connection that may go on in another process: what comes behind a command stays as it is until that was carried
+    /// A connection that may continue in another process: input behind a command is not decoded before that was carried
     /// out.
     pub(crate) fn one_by_one(stream: impl Into<Stream>) -> Self {
         Self {
@@ -86,24 +86,24 @@ impl Control {
         }
     }
 
-    /// As if this had come on the connection.
+    /// Puts `input` before the bytes of the connection.
     #[must_use]
     pub(crate) fn with_input(mut self, input: Vec<u8>) -> Self {
         self.unread = Zeroizing::new(input);
         self
     }
 
-    /// A connection that is gone.
+    /// A channel without a connection.
     pub(crate) fn lost() -> Self {
         Self::new(Stream::Lost(tokio::io::empty()))
     }
 
-    /// For another process. All replies were sent. With a context no command waits: those that were opened cannot be
-    /// opened again.
+    /// Takes the channel apart for another process. All replies must have been sent. With a security context no command
+    /// may wait, because the other process could not open its token a second time.
     pub(crate) fn into_parts(self) -> Parts {
-        /// Stands for a line that is no line: there is a NUL in it.
+        /// Replaces a line that could not be decoded: it contains a NUL, so the other process refuses it as well.
         const NO_LINE: &[u8] = b"\0\r\n";
-        /// Stands for a command that is none.
+        /// Replaces a line that is not a command.
         const NO_COMMAND: &[u8] = b"?\r\n";
 
         let lines = self.waiting.iter().map(|request| match &request.content {
@@ -121,7 +121,7 @@ impl Control {
         }
     }
 
-    /// Whether the client has closed its side, and all that came before is taken.
+    /// Whether the client has closed its side, and all its commands were taken.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended && self.waiting.is_empty()
     }
@@ -136,26 +136,26 @@ impl Control {
         !self.ended && self.waiting.len() < MOST_WAITING && self.waiting_bytes < MOST_WAITING_BYTES
     }
 
-    /// Whether an `ABOR` is among the commands that wait.
+    /// Whether an `ABOR` waits.
     pub(crate) fn abort_waits(&self) -> bool {
         self.abort_waits
     }
 
-    /// The command that is next, if it is one.
+    /// The next command, unless the next line is not a command.
     pub(crate) fn next(&self) -> Option<&Command> {
         self.waiting
             .front()
             .and_then(|request| request.content.as_ref().ok())
     }
 
-    /// The commands that wait, up to the first line that is none.
+    /// The commands that wait, up to the first line that is not a command.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Command> {
         self.waiting
             .iter()
             .map_while(|request| request.content.as_ref().ok())
     }
 
-    /// The oldest command that waits.
+    /// Takes the oldest line that waits.
     pub(crate) fn take(&mut self) -> Option<Request> {
         let request = self.waiting.pop_front()?;
         self.waiting_bytes -= request.bytes;
@@ -171,8 +171,7 @@ impl Control {
         Some(request)
     }
 
-    /// Waits until the client sends something or closes, and takes what there is. Dropping the future
-    /// loses nothing.
+    /// Waits until the client sends something or closes, and decodes it. The future is cancel safe.
     pub(crate) async fn receive(&mut self) -> io::Result<()> {
         if self.look_on() {
             return Ok(());
@@ -180,13 +179,13 @@ impl Control {
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    /// The buffer lives on the stack, and not in the session.
+    /// The buffer is on the stack, so that idle sessions are small.
     fn poll_receive(&mut self, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
         let mut buffer = ReadBuf::uninit(&mut buffer);
         match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
             Ok(()) => {}
-            // A TLS client that did not say goodbye. Lines that are not whole mean nothing anyway.
+            // A TLS client closed without close_notify. An incomplete line is ignored anyway.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => return Poll::Ready(Err(error)),
         }
@@ -196,7 +195,7 @@ impl Control {
         Poll::Ready(Ok(()))
     }
 
-    /// Looks at what was read and had to wait; false if there is nothing.
+    /// Decodes input that was read earlier and had to wait; false if there was none.
     pub(crate) fn look_on(&mut self) -> bool {
         let waits = !self.has_looked_at_all();
         self.decode();
@@ -238,14 +237,14 @@ impl Control {
             self.waiting_bytes += bytes;
             self.waiting.push_back(request);
         }
-        // Between two commands a session holds no buffer.
+        // No buffer between two commands.
         if self.has_looked_at_all() {
             self.unread = Zeroizing::default();
             self.looked_at = 0;
         }
     }
 
-    /// What a line says behind the protection that the session has.
+    /// Removes the protection of a command, if the session has a security context.
     fn opened(&mut self, content: Result<Command, Fault>) -> Result<Command, Fault> {
         match &mut self.context {
             Some(context) => tokens::open(context, content?),
@@ -253,7 +252,7 @@ impl Control {
         }
     }
 
-    /// From now on commands and replies are protected; also those commands that wait already.
+    /// Protects commands and replies from now on, including commands that wait already.
     pub(crate) fn protect(&mut self, context: MessageProtection) {
         self.context = Some(Box::new(context));
         for mut request in std::mem::take(&mut self.waiting) {
@@ -264,8 +263,7 @@ impl Control {
         self.abort_waits = self.waiting.iter().any(Request::is_abort);
     }
 
-    /// Whether the stream can be protected by TLS, and nothing has come that the client may have meant
-    /// to be in it.
+    /// Whether the stream can carry TLS, and the client has sent no bytes that may belong to the TLS stream.
     pub(crate) fn takes_tls(&self) -> bool {
         self.stream.takes_tls()
             && self.waiting.is_empty()
@@ -273,7 +271,7 @@ impl Control {
             && !self.decoder.is_inside_line()
     }
 
-    /// Waits for the client's TLS handshake. Returns what was agreed, for the log.
+    /// Waits for the client's TLS handshake. Returns the version and the cipher, for the log.
     pub(crate) async fn accept_tls(
         &mut self,
         config: &ServerConfig,
@@ -284,17 +282,17 @@ impl Control {
         Ok(self.stream.tls_description().unwrap_or_default())
     }
 
-    /// Adds a reply to what will be sent.
+    /// Appends a reply to the output.
     pub(crate) fn reply(&mut self, reply: &Reply) {
         self.raw(&reply.encode());
     }
 
-    /// Adds a reply that nothing can protect any more: the context is lost.
+    /// Appends a reply in clear, because the security context is lost.
     pub(crate) fn reply_in_clear(&mut self, reply: &Reply) {
         self.output.extend_from_slice(&reply.encode());
     }
 
-    /// Adds a part of a reply that is sent piece by piece: whole lines.
+    /// Appends whole lines of a reply that is sent piece by piece.
     pub(crate) fn raw(&mut self, lines: &[u8]) {
         let sealed = match &mut self.context {
             Some(context) => tokens::seal(context, lines, &mut self.output),
@@ -303,13 +301,13 @@ impl Control {
                 Ok(())
             }
         };
-        // Nothing can be said any more that the client would believe.
+        // Without the context no reply can be sent that the client would accept.
         if sealed.is_err() {
             self.ended = true;
         }
     }
 
-    /// The bytes of replies that were not sent yet.
+    /// The number of bytes that were not sent yet.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.output.len()
     }
@@ -328,24 +326,24 @@ impl Control {
         tokio::time::timeout(WRITE_TIMEOUT, sent).await?
     }
 
-    /// As [`Self::flush`], also what TLS itself has to say.
+    /// Like [`Self::flush`], including records that TLS itself has to send.
     pub(crate) async fn flush_all(&mut self) -> io::Result<()> {
         self.flush().await?;
         tokio::time::timeout(WRITE_TIMEOUT, self.stream.flush()).await?
     }
 
-    /// Sends what the kernel takes now, and ends the connection.
+    /// Sends as much as the kernel accepts now, and ends the connection.
     pub(crate) async fn close_at_once(mut self) {
-        /// A moment, in which the kernel takes a line unless the client reads nothing.
+        /// The kernel accepts a line within this time, unless the client reads nothing.
         const MOMENT: Duration = Duration::from_millis(10);
 
-        // The client may be gone already, which is as good.
+        // The client may be gone already.
         let _ = tokio::time::timeout(MOMENT, self.flush()).await;
     }
 
     /// Ends the connection in an orderly way.
     pub(crate) async fn close(mut self) {
-        // The client may be gone already, which is as good.
+        // The client may be gone already.
         let _ = self.flush().await;
         let _ = tokio::time::timeout(WRITE_TIMEOUT, self.stream.shutdown()).await;
     }

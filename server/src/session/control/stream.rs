@@ -1,4 +1,4 @@
-//! What carries a control channel: TCP, TLS above it, or a pair of pipes.
+//! The byte stream under a control channel: TCP, TLS over TCP, or a pair of pipes.
 
 use std::fmt;
 use std::io;
@@ -21,12 +21,12 @@ pub(crate) enum Stream {
         input: Box<dyn AsyncRead + Send + Unpin>,
         output: Box<dyn AsyncWrite + Send + Unpin>,
     },
-    /// A TLS handshake has failed: nothing can be received or sent any more.
+    /// No connection, for example after a TLS handshake that failed.
     Lost(Empty),
 }
 
 impl Stream {
-    /// Makes a TLS server of this end. When that fails, the stream is lost.
+    /// Accepts a TLS handshake. If that fails, the stream is lost.
     pub(crate) async fn accept_tls(
         &mut self,
         config: &ServerConfig,
@@ -42,7 +42,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether there can be TLS on it.
+    /// Whether it can carry TLS.
     pub(crate) fn takes_tls(&self) -> bool {
         matches!(self, Self::Tcp(_))
     }
@@ -60,7 +60,7 @@ impl Stream {
             Self::Tcp(stream) => stream,
             Self::Tls(stream) => stream,
             Self::Pipes { input, .. } => input,
-            Self::Lost(nothing) => nothing,
+            Self::Lost(empty) => empty,
         })
     }
 
@@ -69,7 +69,7 @@ impl Stream {
             Self::Tcp(stream) => stream,
             Self::Tls(stream) => stream,
             Self::Pipes { output, .. } => output,
-            Self::Lost(nothing) => nothing,
+            Self::Lost(empty) => empty,
         })
     }
 }

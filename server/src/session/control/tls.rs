@@ -1,8 +1,8 @@
-//! TLS of a control channel, whose keys can go to another process at any time.
+//! TLS on a control channel, whose keys can move to another process at any time.
 //!
-//! tokio-rustls has no such stream: rustls gives its keys away (`dangerous_extract_secrets`), but not the records that it
-//! has read and not decrypted, so bytes that a client sent ahead would be lost. Here rustls makes the handshake, sees no
-//! byte behind it, and `gridhaul_security::tls` protects the records from there on.
+//! tokio-rustls has no such stream: rustls exports its keys (`dangerous_extract_secrets`), but not the records that it has
+//! read and not decrypted, so bytes that a client sent ahead would be lost. Here rustls does the handshake and reads no
+//! further, and `gridhaul_security::tls` protects the records from there on.
 
 use std::fmt;
 use std::io;
@@ -18,36 +18,36 @@ use zeroize::Zeroizing;
 
 use crate::admission::{Network, Workers};
 
-/// How much is read at a time.
+/// The size of one read.
 const READ_BYTES: usize = 8 * 1024;
 
-/// How much is protected at a time.
+/// The most bytes that are encrypted at a time.
 const WRITE_BYTES: usize = 16 * 1024;
 
 /// The server's end of a TLS connection.
 pub(crate) struct TlsStream {
     stream: TcpStream,
     connection: HandedConnection,
-    /// What the client has said, and was not read yet. Passwords come in it.
+    /// Decrypted bytes that were not read yet. Passwords are among them.
     received: Zeroizing<Vec<u8>>,
-    /// Records that the kernel has not taken yet.
+    /// Records that the kernel has not accepted yet.
     unsent: Vec<u8>,
     is_closed: bool,
 }
 
-/// What another process needs to go on.
+/// What another process needs to continue with the connection.
 pub(crate) struct TlsParts {
     pub(crate) stream: TcpStream,
     pub(crate) keys: ConnectionKeys,
-    /// What the client has said, and was not read yet.
+    /// Decrypted bytes that were not read yet.
     pub(crate) received: Zeroizing<Vec<u8>>,
 }
 
 impl TlsStream {
     /// Waits for the client's handshake.
     ///
-    /// A handshake computes for as long as thousands of commands take, and its signature may have to be waited for. So
-    /// each step of it waits for the turn of its network among `workers`, and holds no thread of the runtime.
+    /// A handshake computes for as long as thousands of commands take, and its signature may come from another process. So
+    /// `workers` do each step, fairly among networks, and the handshake holds no thread of the runtime.
     pub(crate) async fn accept(
         mut stream: TcpStream,
         config: &ServerConfig,
@@ -67,7 +67,7 @@ impl TlsStream {
             };
             let stepped = workers.run(network, step).await;
             let (after, output, advanced) = stepped.map_err(io::Error::other)?;
-            // Also what a handshake that has failed says of that.
+            // This includes the alert of a handshake that failed.
             stream.write_all(&output).await?;
             advanced.map_err(invalid)?;
             acceptance = after;
@@ -88,7 +88,7 @@ impl TlsStream {
         }
     }
 
-    /// Goes on with a connection of another process.
+    /// Continues a connection of another process.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl TlsStream {
         Ok(Self::new(stream, connection))
     }
 
-    /// For another process. Everything was sent.
+    /// Takes the connection apart for another process. All records must have been sent.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl TlsStream {
         self.connection.description()
     }
 
-    /// Takes records of the client.
+    /// Decrypts records of the client.
     fn open(&mut self, records: &[u8]) -> io::Result<()> {
         let Self {
             connection,
@@ -155,7 +155,7 @@ impl AsyncRead for TlsStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // What the kernel did not take before; it wakes the task that reads when it does.
+        // Records that the kernel did not accept before. It wakes the reading task when it can accept more.
         if let Poll::Ready(Err(error)) = this.poll_send(context) {
             return Poll::Ready(Err(error));
         }
@@ -163,7 +163,7 @@ impl AsyncRead for TlsStream {
             if this.connection.is_closed_by_peer() {
                 return Poll::Ready(Ok(()));
             }
-            // A client that changes keys without end and does not read the answers.
+            // The client updates keys again and again and does not read the answers.
             if this.unsent.len() >= WRITE_BYTES {
                 ready!(this.poll_send(context))?;
             }
@@ -171,11 +171,11 @@ impl AsyncRead for TlsStream {
             let mut records = ReadBuf::uninit(&mut records);
             ready!(poll_read(&this.stream, context, &mut records))?;
             if records.filled().is_empty() {
-                // The client did not say that it had said everything.
+                // The client closed without close_notify.
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
             let opened = this.open(records.filled());
-            // Answers to changes of keys, or the alert. What the kernel does not take now goes with the next reply.
+            // Answers to key updates, or an alert. The part that the kernel does not accept now goes with the next reply.
             if let Poll::Ready(sent) = this.poll_send(context) {
                 opened.and(sent)?;
             } else {
@@ -204,7 +204,7 @@ impl AsyncWrite for TlsStream {
         this.connection
             .wrap(piece, &mut this.unsent)
             .map_err(invalid)?;
-        // The piece is taken; whether the kernel takes all of it now is for the next call.
+        // The piece counts as written. The next call sends the part that the kernel does not accept now.
         if let Poll::Ready(Err(error)) = this.poll_send(context) {
             return Poll::Ready(Err(error));
         }
@@ -225,8 +225,8 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-/// Reads what there is. The kernel stops before the urgent byte that telnet clients send with ABOR
-/// (RFC 959 4.1.3), though more is there, and tokio's own `poll_read` takes any short read for the last.
+/// Reads the available bytes. The kernel stops before the urgent byte that telnet clients send with ABOR (RFC 959 4.1.3),
+/// even if more bytes follow, and tokio's own `poll_read` takes every short read for the last one.
 pub(crate) fn poll_read(
     stream: &TcpStream,
     context: &mut Context<'_>,
@@ -261,10 +261,10 @@ mod tests {
 
     const SAMPLE: &[u8] = include_bytes!("../../security/samples/host.pem");
 
-    /// What takes longer never happens.
+    /// A test that takes longer has failed.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A key whose signatures are waited for, as for those of a login process that does not answer.
+    /// A key whose signatures take long, as if the login process did not answer.
     #[derive(Debug)]
     struct SlowKey(Arc<Gate>);
 
@@ -272,11 +272,11 @@ mod tests {
     struct Gate {
         is_open: Mutex<bool>,
         opened: Condvar,
-        /// Signatures that were asked for.
+        /// Requested signatures.
         asked: AtomicUsize,
     }
 
-    /// Opens the gate at the end, also of a test that fails: the runtime waits for its threads.
+    /// Opens the gate at the end even if the test fails, because the runtime waits for its threads.
     struct Opener(Arc<Gate>);
 
     impl Drop for Opener {
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A client that says hello, and then waits for what comes.
+    /// A client that sends its hello, and then reads.
     fn client(address: std::net::SocketAddr, hellos: &AtomicUsize) {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)

@@ -7,13 +7,12 @@ use zeroize::Zeroizing;
 
 use super::request::Fault;
 
-/// The command in a token. Clients use the three commands alike (observed from globus-url-copy 10.12,
-/// which sends `MIC` where the cipher does not encrypt).
+/// Opens the command in a token. All three commands are accepted with every cipher: globus-url-copy 10.12 sends `MIC`
+/// if the cipher does not encrypt.
 ///
 /// # Errors
 ///
-/// When the command came without protection, or the token is not the next one that the client has
-/// made; then the context is lost.
+/// When the command came in clear, or its token is not the next one of the client. After a wrong token the context is lost.
 pub(crate) fn open(context: &mut MessageProtection, command: Command) -> Result<Command, Fault> {
     let (Command::Enc(token) | Command::Mic(token) | Command::Conf(token)) = command else {
         return Err(Fault::Unprotected);
@@ -23,7 +22,7 @@ pub(crate) fn open(context: &mut MessageProtection, command: Command) -> Result<
     let line = context
         .unwrap(&token)
         .map_err(|error| broken(&error.to_string()))?;
-    // Passwords and credentials come in it.
+    // It may contain a password or a credential.
     let line = Zeroizing::new(line);
     if line.len() > MAX_LINE_BYTES {
         return Err(broken("it holds more than a line"));
@@ -33,8 +32,8 @@ pub(crate) fn open(context: &mut MessageProtection, command: Command) -> Result<
     Ok(Command::parse(line)?)
 }
 
-/// Appends a reply, or whole lines of one, to `output` as tokens: each line is one, as in
-/// globus-gridftp-server 13.24.
+/// Appends a reply, or whole lines of one, to `output`, with one token for each line, as globus-gridftp-server 13.24
+/// does.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use gridhaul_protocol::address::{Family, PassiveAddress, StripeAddresses};
 use gridhaul_protocol::negotiated::PassiveRequest;
 use gridhaul_protocol::reply::Reply;
 
-use super::super::context::Context;
+use crate::session::context::Context;
 
 /// The local address of data connections.
 pub(super) fn local_address(context: &Context) -> IpAddr {

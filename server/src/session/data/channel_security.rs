@@ -12,10 +12,10 @@ use gridhaul_security::tls::TlsVersions;
 use gridhaul_security::trust::TrustStore;
 use gridhaul_stack::Driver;
 
-use super::super::context::Context;
-use super::super::replies;
-use super::super::user::User;
 use super::stacks::GSI;
+use crate::session::context::Context;
+use crate::session::replies;
+use crate::session::user::User;
 use crate::telemetry::Event;
 
 /// A stack with the drivers that exist only for this session.

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use gridhaul_protocol::reply::Reply;
 use gridhaul_transfer::{Admission, Reach, Unreachable, destinations};
 
-use super::super::context::Context;
-use super::super::user::User;
 use crate::routes::lead_here;
+use crate::session::context::Context;
+use crate::session::user::User;
 
 /// Checks the addresses of `PORT` and its variants.
 ///

@@ -12,13 +12,13 @@ use gridhaul_security::credential::Credential;
 use gridhaul_stack::{BufferSize, SocketOptions};
 use gridhaul_transfer::{ConnectRequest, ListenRequest};
 
-use super::super::call::Call;
-use super::super::context::Context;
-use super::super::replies;
 use super::addresses::{advertised, check_family, local_address};
 use super::channel_security::{ChannelStack, Credentials, secured};
 use super::peers::check_peers;
 use super::stacks::{Stacks, client_stack, is_rdma};
+use crate::session::call::Call;
+use crate::session::context::Context;
+use crate::session::replies;
 use crate::transfer_verb::TransferVerb;
 
 /// A command that sets the data port, or what its channels run over.

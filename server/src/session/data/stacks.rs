@@ -4,7 +4,7 @@ use gridhaul_protocol::command::BufferBytes;
 use gridhaul_protocol::stack::{DriverSpec, StackSpec};
 use gridhaul_stack::StackError;
 
-use super::super::context::Context;
+use crate::session::context::Context;
 
 /// The driver whose place in a stack the client decides.
 pub(crate) const GSI: &str = "gsi";

@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::super::conduct::Conduct;
-use super::super::control::{Parts, Stream};
-use super::super::end::{Arrival, End};
-use super::super::parts::Session;
 use crate::handover::{Handed, HandedProof, HandedProtection, Kept};
+use crate::session::conduct::Conduct;
+use crate::session::control::{Parts, Stream};
+use crate::session::end::{Arrival, End};
+use crate::session::parts::Session;
 use crate::shared::Shared;
 use crate::shutdown::PhaseWatch;
 
@@ -18,7 +18,7 @@ impl Session {
     /// # Errors
     ///
     /// The end of the session. The control channel is lost, unless the replies could not be sent.
-    pub(in super::super) async fn hand_over(&mut self, arrival: Arrival) -> Result<(), End> {
+    pub(in crate::session) async fn hand_over(&mut self, arrival: Arrival) -> Result<(), End> {
         self.control.flush_all().await?;
         let Parts {
             stream,

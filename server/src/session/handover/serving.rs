@@ -10,14 +10,14 @@ use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_security::context::MessageProtection;
 use tokio::net::TcpStream;
 
-use super::super::context::Context;
-use super::super::control::{Control, Parts, Stream, TlsStream};
-use super::super::end::End;
-use super::super::initiator::Initiator;
-use super::super::login::{Admitted, admit_by_certificate, admit_by_name, grant_of_anonymous};
-use super::super::parts::Session;
-use super::super::security::ControlSecurity;
 use crate::handover::{Guest, Handed, HandedProof, HandedProtection};
+use crate::session::context::Context;
+use crate::session::control::{Control, Parts, Stream, TlsStream};
+use crate::session::end::End;
+use crate::session::initiator::Initiator;
+use crate::session::login::{Admitted, admit_by_certificate, admit_by_name, grant_of_anonymous};
+use crate::session::parts::Session;
+use crate::session::security::ControlSecurity;
 use crate::shared::Shared;
 use crate::shutdown::PhaseWatch;
 
@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// Takes the connection over, with its protection, and logs the client in.
-    pub(in super::super) async fn take_over(
+    pub(in crate::session) async fn take_over(
         &mut self,
         stream: TcpStream,
         handed: Handed,
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Gives the client back to the front process.
-    pub(in super::super) async fn give_back(&mut self) {
+    pub(in crate::session) async fn give_back(&mut self) {
         // The replies to the commands before `REIN`. If the client is gone, the front process need not know it.
         if self.control.flush().await.is_err() {
             return;

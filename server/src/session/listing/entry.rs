@@ -1,4 +1,4 @@
-//! What the commands for listings tell of a file.
+//! The facts of one file, as the listing commands write them.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -10,10 +10,10 @@ use gridhaul_storage::{Account, FileKind, Metadata};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// What an entry is to the directory that is listed.
+/// The relation of an entry to the listed directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One of its entries, or what was named itself.
+    /// One of its entries, or a file that the client named.
     Entry,
     /// The directory itself.
     Current,
@@ -21,8 +21,7 @@ pub(crate) enum Kind {
     Parent,
 }
 
-/// The facts of a file; `None` for a link that leads nowhere, which listings leave out, as
-/// globus-gridftp-server 13.24 does.
+/// The facts of a file. `None` for a dangling link, which listings leave out, as globus-gridftp-server 13.24 does.
 pub(crate) fn facts<'a>(
     metadata: &'a Metadata,
     kind: Kind,
@@ -67,7 +66,7 @@ pub(crate) fn facts<'a>(
     })
 }
 
-/// Where the link at an entry of `directory` leads, as an absolute path.
+/// The target of a link in `directory`, as an absolute path.
 pub(crate) fn link_target(directory: &Path, metadata: &Metadata) -> Option<PathBuf> {
     metadata
         .link_target
@@ -75,7 +74,7 @@ pub(crate) fn link_target(directory: &Path, metadata: &Metadata) -> Option<PathB
         .map(|target| directory.join(target))
 }
 
-/// The time and the zone of the server, in which `LIST` and `STAT` tell times.
+/// The time and the time zone of the server, for the times of `LIST` and `STAT`.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! The lines of listings, as each command wants them.
+//! The lines of listings, in the form of each command.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use gridhaul_storage::{DirectoryRun, Metadata, StorageError};
 use super::entry::{self, Clock, Kind};
 use super::pattern::Pattern;
 
-/// How many bytes are handed over at a time, roughly.
+/// The size of a piece in bytes, roughly.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What is told of each entry.
+/// The form of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `MLSD`: facts of the entries of a directory.
@@ -31,12 +31,11 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Whether a directory's listing has `.` and `..` in it; globus-gridftp-server 13.24 sends them in all.
+    /// Whether a directory's listing contains `.` and `..`. globus-gridftp-server 13.24 sends them in all forms.
     ///
-    /// Names of `NLST` can be given to the commands that transfer files (RFC 1123 4.1.2.7). The entries are not
-    /// required in `MLSD` (RFC 3659 7.5.1), and arccp 6.17 -r takes them for files. No client but those of Globus knows
-    /// `MLSC` and `MLSR`.
-    pub(crate) fn tells_current_and_parent(self) -> bool {
+    /// Clients pass the names of `NLST` to the commands that transfer files (RFC 1123 4.1.2.7). The entries are optional in
+    /// `MLSD` (RFC 3659 7.5.1), and arccp 6.17 -r takes them for files. Only the clients of Globus use `MLSC` and `MLSR`.
+    pub(crate) fn has_current_and_parent(self) -> bool {
         match self {
             Self::AllFacts | Self::Tree | Self::Long => true,
             Self::Facts | Self::Names => false,
@@ -44,15 +43,15 @@ impl Form {
     }
 }
 
-/// How a listing is written.
+/// The form of a listing and the facts in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     pub(crate) form: Form,
-    /// The facts that the client wants, where there are any.
+    /// The facts that the client selected, in the forms that have facts.
     pub(crate) facts: FactSelection,
 }
 
-/// Lines that are ready, each ended by CRLF.
+/// Finished lines, each ended by CRLF.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces(VecDeque<Vec<u8>>);
 
@@ -65,7 +64,7 @@ impl Pieces {
         self.0.is_empty()
     }
 
-    /// Whether there is one that does not grow any more.
+    /// Whether the first piece is complete.
     pub(crate) fn has_whole(&self) -> bool {
         self.0.len() > 1
     }
@@ -74,9 +73,9 @@ impl Pieces {
         self.0.append(&mut behind.0);
     }
 
-    /// Adds a line that `write` appends; none if it does not.
+    /// Adds the line that `write` appends, if it returns true.
     fn line(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
-        /// Most lines that begin before a piece is full end within so much more.
+        /// Most lines that begin in a piece fit with this much room behind its size.
         const LINE_BYTES: usize = 1024;
 
         if self.0.back().is_none_or(|piece| piece.len() >= PIECE_BYTES) {
@@ -95,7 +94,7 @@ impl Pieces {
     }
 }
 
-/// Makes lines.
+/// Writes lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     style: Style,
@@ -114,7 +113,7 @@ impl Writer {
         self.style.form
     }
 
-    /// Adds a line; none for what is not listed.
+    /// Adds the line of a file, unless listings leave it out.
     pub(crate) fn add(
         &self,
         pieces: &mut Pieces,
@@ -142,7 +141,7 @@ impl Writer {
     }
 }
 
-/// What makes the lines of one directory.
+/// Writes the lines of one directory.
 pub(crate) struct DirectoryLines {
     pub(crate) writer: Writer,
     pub(crate) directory: PathBuf,
@@ -150,15 +149,15 @@ pub(crate) struct DirectoryLines {
 }
 
 impl DirectoryLines {
-    /// The lines of a run, for which the facts of its entries are asked for, if any are told.
+    /// The lines of a run. Reads the metadata of its entries, unless only names are listed.
     ///
     /// # Errors
     ///
-    /// When the facts of an entry cannot be had.
+    /// When the metadata of an entry cannot be read.
     pub(crate) fn of(&self, run: &mut dyn DirectoryRun) -> Result<Pieces, StorageError> {
         let mut pieces = Pieces::default();
         if let Some(pattern) = &self.pattern {
-            run.retain(&|name| pattern.fits(name));
+            run.retain(&|name| pattern.matches(name));
         }
         if self.writer.form() == Form::Names {
             run.names(&mut |name| {
@@ -179,7 +178,7 @@ impl DirectoryLines {
         Ok(pieces)
     }
 
-    /// A name as seen from the directory that a pattern counts from.
+    /// A name with the prefix of the pattern.
     fn full_name<'name>(&self, name: &'name [u8]) -> Cow<'name, [u8]> {
         match &self.pattern {
             Some(pattern) => Cow::Owned([pattern.prefix.as_slice(), name].concat()),

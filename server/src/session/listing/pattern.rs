@@ -1,31 +1,31 @@
-//! Patterns as of a shell, which `LIST` and `NLST` understand in the last name of a path.
+//! Shell patterns, which `LIST` and `NLST` accept in the last name of a path.
 //!
-//! A pattern comes from a client and is tried on every name of a directory, so what it costs is bounded:
-//! it becomes a list of steps, at most one for each of its characters, and a name is read once while all
-//! steps that can be reached are kept. No name takes more than its length times the number of steps.
+//! A pattern comes from a client and is matched against every name of a directory, so its cost is bounded. It is compiled
+//! to a nondeterministic automaton with at most one step for each character. A name is read once, with the set of all
+//! reachable steps. So the cost is at most the length of the name times the number of steps.
 
 use std::ffi::OsStr;
 use std::iter::Peekable;
 use std::os::unix::ffi::OsStrExt as _;
 use std::str::Chars;
 
-/// The longest pattern in bytes that is understood; a longer one is a name. No name is longer than 255.
+/// The longest pattern in bytes; a longer one is taken for a name. No name is longer than 255.
 const LONGEST_PATTERN: usize = 256;
 
-/// How deep alternatives may stand in each other; deeper ones are a name.
+/// How deep alternatives may be nested; a pattern with deeper ones is taken for a name.
 const DEEPEST: usize = 8;
 
-/// A pattern as of a shell in the last name of a path.
+/// A shell pattern in the last name of a path.
 pub(crate) struct Pattern {
-    /// What stands before the last name, with its slash.
+    /// The path before the last name, with its slash.
     pub(crate) prefix: Vec<u8>,
     steps: Steps,
-    /// Names that begin with a dot fit only if the pattern says the dot.
+    /// The pattern begins with a dot, so it also matches names that do.
     hidden: bool,
 }
 
 impl Pattern {
-    /// `None` if there is nothing special in the last name, or it cannot be a pattern.
+    /// `None` if the last name has no special character, or is not a valid pattern.
     pub(crate) fn new(given: &[u8]) -> Option<Self> {
         let start = given
             .iter()
@@ -46,29 +46,29 @@ impl Pattern {
         })
     }
 
-    pub(crate) fn fits(&self, name: &OsStr) -> bool {
+    pub(crate) fn matches(&self, name: &OsStr) -> bool {
         let name = name.as_bytes();
-        (self.hidden || !name.starts_with(b".")) && self.steps.fit(name)
+        (self.hidden || !name.starts_with(b".")) && self.steps.matches(name)
     }
 }
 
-/// What a name has to have.
+/// One step of the automaton.
 #[derive(Debug)]
 enum Step {
     /// This character.
-    One(u32),
+    Character(u32),
     /// Any character.
-    Any,
+    AnyCharacter,
     /// Any number of any characters.
-    Some,
+    AnyText,
     /// A character in one of these ranges, ends included, or in none of them.
     Range {
         ranges: Vec<(u32, u32)>,
         negated: bool,
     },
-    /// What begins at one of these places.
+    /// Continue at each of these steps.
     Fork(Vec<usize>),
-    /// What begins at this place.
+    /// Continue at this step.
     Jump(usize),
 }
 
@@ -76,17 +76,17 @@ enum Step {
 struct Steps(Vec<Step>);
 
 impl Steps {
-    /// `None` for what is no pattern: a bracket, brace or backslash with nothing that ends it, a range whose
-    /// ends are the wrong way round, or braces too deep in each other.
+    /// `None` if the text is not a valid pattern: an unterminated bracket, brace or backslash, a range in the wrong order, or
+    /// braces that are nested too deep.
     fn parse(text: &str) -> Option<Self> {
         let mut steps = Self::default();
         let mut text = text.chars().peekable();
         steps.sequence(&mut text, 0)?;
-        // A comma or brace outside of alternatives is a character, so all is read.
+        // A comma or brace outside of alternatives is an ordinary character, so the whole text was read.
         Some(steps)
     }
 
-    /// Reads up to the end of the alternative that this is, or of the text.
+    /// Reads up to the end of the current alternative, or of the text.
     fn sequence(&mut self, text: &mut Peekable<Chars<'_>>, depth: usize) -> Option<()> {
         while let Some(&next) = text.peek() {
             if depth > 0 && matches!(next, ',' | '}') {
@@ -94,22 +94,22 @@ impl Steps {
             }
             text.next();
             let step = match next {
-                '?' => Step::Any,
-                '*' => Step::Some,
+                '?' => Step::AnyCharacter,
+                '*' => Step::AnyText,
                 '[' => range(text)?,
-                '\\' => Step::One(text.next()?.into()),
+                '\\' => Step::Character(text.next()?.into()),
                 '{' => {
                     self.alternatives(text, depth + 1)?;
                     continue;
                 }
-                other => Step::One(other.into()),
+                other => Step::Character(other.into()),
             };
             self.0.push(step);
         }
         (depth == 0).then_some(())
     }
 
-    /// Reads alternatives behind their brace: a fork, and for each of them its steps and a jump to the end.
+    /// Reads alternatives behind their brace: a fork, and for each alternative its steps and a jump to the end.
     fn alternatives(&mut self, text: &mut Peekable<Chars<'_>>, depth: usize) -> Option<()> {
         if depth > DEEPEST {
             return None;
@@ -134,16 +134,16 @@ impl Steps {
         Some(())
     }
 
-    fn fit(&self, name: &[u8]) -> bool {
+    fn matches(&self, name: &[u8]) -> bool {
         let mut reached = Reached::new(self.0.len());
         let mut next = Reached::new(self.0.len());
         reached.add(&self.0, 0);
         for character in characters(name) {
             for &place in &reached.places {
-                let (fits, goes_on) = match &self.0[place] {
-                    Step::One(one) => (*one == character, place + 1),
-                    Step::Any => (true, place + 1),
-                    Step::Some => (true, place),
+                let (matches, goes_on) = match &self.0[place] {
+                    Step::Character(one) => (*one == character, place + 1),
+                    Step::AnyCharacter => (true, place + 1),
+                    Step::AnyText => (true, place),
                     Step::Range { ranges, negated } => {
                         let within =
                             |(first, last): &(u32, u32)| (*first..=*last).contains(&character);
@@ -151,7 +151,7 @@ impl Steps {
                     }
                     Step::Fork(_) | Step::Jump(_) => continue,
                 };
-                if fits {
+                if matches {
                     next.add(&self.0, goes_on);
                 }
             }
@@ -179,7 +179,7 @@ fn range(text: &mut Peekable<Chars<'_>>) -> Option<Step> {
         if text.next_if_eq(&'-').is_some() {
             last = match text.next()? {
                 ']' => {
-                    // The dash stands at the end, for itself.
+                    // A dash at the end is an ordinary character.
                     ranges.extend([(first.into(), first.into()), ('-'.into(), '-'.into())]);
                     return Some(Step::Range { ranges, negated });
                 }
@@ -194,7 +194,8 @@ fn range(text: &mut Peekable<Chars<'_>>) -> Option<Step> {
     }
 }
 
-/// The characters of a name. A byte that belongs to none counts as one that no pattern can name.
+/// The characters of a name. A byte that is not valid UTF-8 becomes a number above all of Unicode, so that only wildcards and
+/// negated ranges match it.
 fn characters(name: &[u8]) -> impl Iterator<Item = u32> {
     const BEHIND_UNICODE: u32 = 0x11_0000;
     name.utf8_chunks().flat_map(|chunk| {
@@ -204,11 +205,11 @@ fn characters(name: &[u8]) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The steps that a name can stand before, each of them once.
+/// The set of steps that are reachable after a part of a name.
 struct Reached {
     places: Vec<usize>,
     seen: Vec<bool>,
-    /// All steps are done.
+    /// The end of the pattern is reachable.
     end: bool,
 }
 
@@ -221,7 +222,7 @@ impl Reached {
         }
     }
 
-    /// Adds a place, and all that are reached from it without a character.
+    /// Adds a step, and all steps that are reachable from it without a character.
     fn add(&mut self, steps: &[Step], place: usize) {
         if place == steps.len() {
             self.end = true;
@@ -232,10 +233,10 @@ impl Reached {
         }
         self.places.push(place);
         match &steps[place] {
-            Step::Some => self.add(steps, place + 1),
+            Step::AnyText => self.add(steps, place + 1),
             Step::Jump(to) => self.add(steps, *to),
             Step::Fork(starts) => starts.iter().for_each(|&start| self.add(steps, start)),
-            Step::One(_) | Step::Any | Step::Range { .. } => {}
+            Step::Character(_) | Step::AnyCharacter | Step::Range { .. } => {}
         }
     }
 

@@ -1,12 +1,11 @@
-//! One directory as lines, however large it is.
+//! The lines of one directory of any size.
 //!
-//! A directory is read and sorted in runs: people and programs expect the order of names, and constant
-//! memory forbids to sort a million of them. What takes time is to ask for the facts of every entry, so
-//! threads that help with a large directory take turns at reading names, and work on the rest beside each
-//! other. Runs stay in order, and few of them wait to be sent. A helper ends when enough runs wait, so that a
-//! listing whose reader is slow holds no thread; the next run that is fetched starts helpers again. A directory
-//! is read ahead only with a share of the runs that may wait in the whole server; otherwise one run is made after the
-//! other.
+//! A directory is read and sorted in runs: people and programs expect sorted names, but sorting a million of them would
+//! not run in constant memory. Reading the metadata of every entry takes most of the time. So helper threads work on a
+//! large directory: they read names one after another, and metadata in parallel. Runs stay in order, and few of them wait
+//! to be sent. A helper ends when enough runs wait, so that a listing with a slow reader holds no thread; fetching the
+//! next run starts helpers again. A directory is read ahead only with a share of the runs that may wait in the whole
+//! server. Otherwise the reader's thread makes one run after another.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +20,16 @@ use rustix::io::Errno;
 use super::lines::{DirectoryLines, Pieces};
 use crate::threads::Listers;
 
-/// How many entries are sorted together. A directory with fewer needs no help.
+/// How many entries are sorted together. A directory with fewer needs no helpers.
 const RUN_ENTRIES: usize = 4096;
 
-/// Runs that wait to be sent, or are worked at; each has some hundred kilobytes of lines.
+/// The most runs that wait to be sent, or are being made. Each has some hundred kilobytes of lines.
 const WAITING_RUNS: usize = 6;
 
-/// Threads that help with one directory, at most. More than two pay where every question goes over a
-/// network.
+/// The most threads that help with one directory. More than two pay off if metadata comes over a network.
 const HELPERS: usize = 4;
 
-/// The lines of a directory, a run after another.
+/// The lines of a directory, one run after another.
 pub(crate) struct Runs {
     lines: Arc<DirectoryLines>,
     listers: Listers,
@@ -42,7 +40,7 @@ enum State {
     Alone(Box<dyn DirectoryStream>),
     Helped {
         shared: Arc<Shared>,
-        /// For the lines that wait, also while no thread helps.
+        /// The share for the lines that wait, also while no thread helps.
         _lines: Grant,
     },
     Ended,
@@ -50,13 +48,13 @@ enum State {
 
 type Made = Result<Pieces, StorageError>;
 
-/// A run that a helper works at.
+/// A run that a helper makes.
 type Waiting = Receiver<Made>;
 
 /// A directory that several threads read.
 struct Shared {
     source: Mutex<Source>,
-    /// The reader has gone: the rest is not needed.
+    /// The reader has gone and needs no more runs.
     given_up: AtomicBool,
 }
 
@@ -81,7 +79,7 @@ impl Runs {
         }
     }
 
-    /// The next run, which may have no lines; `None` at the end.
+    /// The next run, which may have no lines. `None` at the end.
     pub(crate) fn next_run(&mut self) -> Option<Made> {
         let made = match &mut self.state {
             State::Alone(stream) => match stream.next_run(RUN_ENTRIES) {
@@ -106,7 +104,7 @@ impl Runs {
         made
     }
 
-    /// Lets helpers begin with the rest of the directory, if there may be lines that wait.
+    /// Starts helpers for the rest of the directory, if the server has a share for lines that wait.
     fn share(&mut self) {
         let Some(lines) = self.listers.helper() else {
             return;
@@ -130,13 +128,13 @@ impl Runs {
         };
     }
 
-    /// The run that comes first: that of a helper, or one that is made here because there is no helper.
+    /// The next run: from a helper, or made here if no helper has one.
     fn next_helped(&self, shared: &Arc<Shared>) -> Option<Made> {
         let mut source = shared.lock();
         if let Some(first) = source.runs.pop_front() {
             drop(source);
             self.call_helpers(shared);
-            // A helper that panicked says so on standard error.
+            // A helper that panicked has written its message to standard error.
             let made = first.recv();
             return Some(made.unwrap_or_else(|_| Err(StorageError::new("thread", Errno::IO))));
         }
@@ -145,9 +143,9 @@ impl Runs {
         run.map(|run| run.and_then(|mut run| self.lines.of(&mut *run)))
     }
 
-    /// Starts as many helpers as there may be and as are useful.
+    /// Starts as many helpers as are allowed and useful.
     fn call_helpers(&self, shared: &Arc<Shared>) {
-        // The holder of the lock reads names; it is a helper, or will call some.
+        // The holder of the lock reads names. It is a helper, or will start helpers.
         let Ok(mut source) = shared.source.try_lock() else {
             return;
         };
@@ -156,7 +154,7 @@ impl Runs {
         }
     }
 
-    /// Whether there is one more thread that helps.
+    /// Whether one more helper was started.
     fn start_helper(&self, shared: &Arc<Shared>) -> bool {
         let Some(grant) = self.listers.helper() else {
             return false;
@@ -165,7 +163,7 @@ impl Runs {
         let help = move || {
             let _grant = grant;
             while let Some((mut run, made)) = shared.begin_run() {
-                // There is room for one answer, and it is wanted unless the listing was given up.
+                // The channel has room for one run. Sending fails only if the listing was given up.
                 drop(made.send(lines.of(&mut *run)));
             }
         };
@@ -197,7 +195,7 @@ impl Source {
 }
 
 impl Shared {
-    /// A run for a helper to work at, and where its lines go; `None` when the helper has to end.
+    /// The next run for a helper, and the channel for its lines. `None` when the helper has to end.
     fn begin_run(&self) -> Option<(Box<dyn DirectoryRun>, SyncSender<Made>)> {
         let mut source = self.lock();
         let run = if self.given_up.load(Ordering::Relaxed) || !source.has_work() {
@@ -222,7 +220,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Source> {
-        // What a panic left behind is a directory that was read up to some entry.
+        // After a panic the state is consistent: the directory was read up to some entry.
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -241,7 +239,7 @@ mod tests {
     use super::*;
     use crate::threads::Threads;
 
-    /// Enough for helpers to have each other's company.
+    /// Enough for several helpers.
     const FILES: usize = 10 * RUN_ENTRIES;
 
     fn large() -> (TempDir, PosixStorage) {
@@ -276,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn help_changes_nothing_in_the_order_of_names() {
+    fn helpers_keep_the_order_of_names() {
         let (_directory, storage) = large();
         let mut alone = Entries::new(storage.list("/".as_ref()).expect("listed"), RUN_ENTRIES);
         let mut expected = Vec::new();
@@ -327,7 +325,7 @@ mod tests {
         let is_helped = |listing: &&Runs| matches!(listing.state, State::Helped { .. });
         let helped = unread.iter().filter(is_helped).count();
         assert!((8..64).contains(&helped), "{helped} of 80");
-        // The others are complete all the same.
+        // The other listings are complete as well.
         let last = unread.last_mut().expect("eighty");
         let rest = std::iter::from_fn(|| last.next_run());
         let listed: usize = rest.map(|run| names(run.expect("listed")).len()).sum();
@@ -345,7 +343,7 @@ mod tests {
         drop(runs);
         let begun = Instant::now();
         while lines.strong_count() > 0 {
-            assert!(begun.elapsed() < PATIENCE, "helpers work for nobody");
+            assert!(begun.elapsed() < PATIENCE, "helpers work without a reader");
             thread::yield_now();
         }
     }

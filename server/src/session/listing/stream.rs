@@ -1,4 +1,4 @@
-//! Listings as streams: a directory of a million entries is sent as it is read, in constant memory.
+//! Listings as streams: a directory of a million entries is sent while it is read, in constant memory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ pub(crate) struct Listing {
     rest: Rest,
 }
 
-/// What is still to be listed.
+/// The source of the lines that are not made yet.
 enum Rest {
     Nothing,
     Directory(Runs),
@@ -32,12 +32,12 @@ enum Rest {
 }
 
 impl Listing {
-    /// Begins the listing of `path`, which the client wrote as `given`: so much of it that a path that
-    /// cannot be listed is an error here. Blocks.
+    /// Opens the listing of `path`, which the client wrote as `given`, so that a path that cannot be listed fails here.
+    /// Blocks.
     ///
     /// # Errors
     ///
-    /// When there is nothing at `path`, or it may not be listed.
+    /// When `path` does not exist, or may not be listed.
     pub(crate) fn open(
         (storage, listers): (Arc<dyn Storage>, Listers),
         style: Style,
@@ -73,9 +73,9 @@ impl Listing {
 
     fn open_directory(&mut self, path: &Path, found: &Metadata) -> Result<(), StorageError> {
         let stream = self.storage.list(path)?;
-        if self.writer.form().tells_current_and_parent() {
+        if self.writer.form().has_current_and_parent() {
             self.add(b".", path, found, Kind::Current);
-            // The parent may be out of reach; then the listing does without it.
+            // The user may have no right to see the parent. Then the listing leaves it out.
             if let Ok(parent) = self.storage.stat(&path.join("..")) {
                 self.add(b"..", path, &parent, Kind::Parent);
             }
@@ -94,7 +94,7 @@ impl Listing {
         Ok(())
     }
 
-    /// A file is listed as itself: by its name, and in `NLST` as the client wrote it.
+    /// Lists a single file: by its name, and in `LIST` and `NLST` as the client wrote it.
     fn add_file(&mut self, path: &Path, given: Option<&[u8]>, found: &Metadata) {
         let name = path.file_name().map_or(&b"/"[..], OsStr::as_bytes);
         let name = match self.writer.form() {
@@ -104,7 +104,7 @@ impl Listing {
         self.add(name, path.parent().unwrap_or(path), found, Kind::Entry);
     }
 
-    /// Lists what fits a pattern. As in a shell, no fit is an error.
+    /// Lists the names that match a pattern. As in a shell, no match is an error.
     fn open_pattern(&mut self, path: &Path, pattern: Pattern) -> Result<(), StorageError> {
         let directory = path.parent().unwrap_or(path);
         let lines = self.lines(directory, Some(pattern));
@@ -126,7 +126,7 @@ impl Listing {
         }
     }
 
-    /// Makes more lines ready, and tells whether that was not yet the end.
+    /// Makes more lines. Returns false at the end.
     fn advance(&mut self) -> Result<bool, StorageError> {
         match &mut self.rest {
             Rest::Nothing => Ok(false),

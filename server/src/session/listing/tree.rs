@@ -1,4 +1,4 @@
-//! A whole tree, as `MLSR` lists it: a directory right behind its own line.
+//! A whole tree, as `MLSR` lists it: the entries of a directory follow its own line.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -12,32 +12,32 @@ use super::entry::Kind;
 use super::lines::{Pieces, Writer};
 use crate::threads::Listers;
 
-/// How deep directories are followed; each level holds a descriptor.
+/// The deepest level that is listed. Each level holds a descriptor.
 const DEEPEST: usize = 128;
 
 /// How many entries of a directory are sorted together.
 const RUN_ENTRIES: usize = 4096;
 
-/// The same beneath [`FREE_LEVELS`]: as many as the kernel tells at a time.
+/// The same below [`FREE_LEVELS`]: as many as the kernel returns at a time.
 const DEEP_RUN_ENTRIES: usize = 1;
 
-/// So many levels every tree has. For those beneath, clients have shares, since each holds a descriptor and entries.
+/// The levels that every tree may have. Deeper levels are counted for the client, because each holds a descriptor and entries.
 const FREE_LEVELS: usize = 4;
 
-/// What is left of a tree.
+/// The remaining part of a tree.
 pub(crate) struct Tree {
     storage: Arc<dyn Storage>,
     listers: Listers,
-    /// The directories above the one that is listed now, which is the last.
+    /// The path from the top to the directory that is listed now.
     levels: Vec<Level>,
 }
 
 struct Level {
     path: PathBuf,
-    /// What stands before names: where they are, as seen from the directory that was named.
+    /// The path of the directory from the top of the tree, which precedes names.
     prefix: Vec<u8>,
     entries: Entries,
-    /// The share of a level that is not free.
+    /// The client's share for a level below [`FREE_LEVELS`].
     _share: Option<Grant>,
 }
 
@@ -62,11 +62,11 @@ impl Tree {
         }
     }
 
-    /// Adds the line of one entry, and tells whether that was not yet the end.
+    /// Adds the line of one entry. Returns false at the end.
     ///
     /// # Errors
     ///
-    /// When a directory cannot be read, or lies too deep.
+    /// When a directory cannot be read, or is too deep.
     pub(crate) fn advance(
         &mut self,
         writer: &Writer,
@@ -89,7 +89,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Goes on with a directory inside. One that vanished or may not be read is left out.
+    /// Continues in a subdirectory. Leaves it out if it vanished or may not be read.
     fn descend(&mut self, path: PathBuf, mut prefix: Vec<u8>) -> Result<(), StorageError> {
         if self.levels.len() >= DEEPEST {
             return Err(StorageError::new("scandir", Errno::NAMETOOLONG));
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::threads::Threads;
 
-    /// Directories in each other.
+    /// The number of nested directories.
     const DEPTH: usize = 100;
 
     fn deep() -> (TempDir, Arc<dyn Storage>) {
@@ -147,7 +147,7 @@ mod tests {
         Tree::new(Arc::clone(storage), listers, "/".as_ref(), stream)
     }
 
-    /// Goes down to the deepest directory and stays there.
+    /// Descends to the deepest directory and stays there.
     fn descend(tree: &mut Tree) -> Result<(), StorageError> {
         let writer = Writer::new(Style {
             form: Form::Tree,
@@ -171,11 +171,11 @@ mod tests {
                 Ok(()) => open.push(next),
                 Err(error) => break error,
             }
-            assert!(open.len() < 20, "it has no end");
+            assert!(open.len() < 20, "no limit");
         };
         assert_eq!(refusal.errno, Errno::AGAIN);
         descend(&mut tree(&storage, listers(2))).expect("another client's share");
-        // What is closed is there again.
+        // Closing a tree returns its share.
         open.pop();
         descend(&mut tree(&storage, listers(1))).expect("its share");
     }

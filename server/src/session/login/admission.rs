@@ -8,11 +8,11 @@ use gridhaul_security::voms::Fqan;
 use gridhaul_transfer::{Admission, NodeAccount};
 use zeroize::Zeroizing;
 
-use super::super::context::Context;
-use super::super::initiator::Initiator;
-use super::super::user::LocalUser;
 use crate::admission::Network;
 use crate::passwords::{Grant, Unverified};
+use crate::session::context::Context;
+use crate::session::initiator::Initiator;
+use crate::session::user::LocalUser;
 use crate::telemetry::Event;
 
 /// With this name a client asks for the account that its identity is mapped to.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::context::Context;
-use super::super::initiator::Initiator;
-use super::super::user::{User, home_directory};
 use super::admission::Admitted;
+use crate::session::context::Context;
+use crate::session::initiator::Initiator;
+use crate::session::user::{User, home_directory};
 use crate::telemetry::Event;
 
 /// How long opening the files may take, including the wait for other logins of the same client.

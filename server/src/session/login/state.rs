@@ -5,16 +5,16 @@ use std::time::Duration;
 use gridhaul_protocol::command::{Password, Text};
 use gridhaul_protocol::reply::Reply;
 
-use super::super::call::LoginCall;
-use super::super::context::Context;
-use super::super::end::{Arrival, End};
-use super::super::replies;
-use super::super::security::ControlSecurity;
-use super::super::user::{LocalUser, User};
 use super::admission::{Admitted, admit_by_certificate, admit_by_password, admit_local_user};
 use super::attach::attach;
 use crate::admission::Misconduct;
 use crate::passwords::Unverified;
+use crate::session::call::LoginCall;
+use crate::session::context::Context;
+use crate::session::end::{Arrival, End};
+use crate::session::replies;
+use crate::session::security::ControlSecurity;
+use crate::session::user::{LocalUser, User};
 use crate::telemetry::Event;
 
 /// A command that logs a client in.

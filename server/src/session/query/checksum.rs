@@ -13,10 +13,10 @@ use gridhaul_transfer::ChecksumRequest;
 use jiff::Timestamp;
 use rustix::io::Errno;
 
-use super::super::call::Call;
-use super::super::end::End;
-use super::super::files::{Files, Progress};
-use super::super::replies;
+use crate::session::call::Call;
+use crate::session::end::End;
+use crate::session::files::{Files, Progress};
+use crate::session::replies;
 use crate::telemetry::Event;
 
 pub(super) async fn answer_checksum(

@@ -4,11 +4,11 @@ use gridhaul_protocol::command::AlgorithmName;
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_protocol::reply::Reply;
 
-use super::super::call::Call;
-use super::super::end::End;
 use super::checksum::answer_checksum;
 use super::control_listing::list_on_control;
 use super::metadata::{facts, modified, size, status};
+use crate::session::call::Call;
+use crate::session::end::End;
 
 #[derive(Debug)]
 pub(crate) enum QueryCommand {

@@ -10,11 +10,11 @@ use gridhaul_storage::StorageError;
 use rustix::io::Errno;
 use tokio::runtime::Handle;
 
-use super::super::call::Call;
-use super::super::end::End;
-use super::super::files::Files;
-use super::super::listing::{Form, Listing, Style};
-use super::super::replies;
+use crate::session::call::Call;
+use crate::session::end::End;
+use crate::session::files::Files;
+use crate::session::listing::{Form, Listing, Style};
+use crate::session::replies;
 use crate::threads::Threads;
 
 /// Bytes of a listing that are made at a time.
@@ -73,7 +73,7 @@ pub(super) async fn list_on_control(
                 Reply::encode_last_line(250, "End.")
             }
             Err(error) if !begun => return Ok(Some(replies::storage_error(&error))),
-            // The last line ends the reply, whatever its code.
+            // The last line ends the reply with any code.
             Err(error) => Reply::encode_last_line(451, format!("The listing broke off: {error}.")),
         };
         call.control.raw(&end);

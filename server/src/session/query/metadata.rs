@@ -5,9 +5,9 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_protocol::time::TimeValue;
 use jiff::Timestamp;
 
-use super::super::call::Call;
-use super::super::end::End;
-use super::super::listing::{self, Clock, Kind};
+use crate::session::call::Call;
+use crate::session::end::End;
+use crate::session::listing::{self, Clock, Kind};
 
 /// `SIZE`: also of directories, as in globus-gridftp-server 13.24.
 pub(super) async fn size(call: &mut Call<'_>, path: &PathArgument) -> Result<Reply, End> {

@@ -3,9 +3,9 @@
 use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_protocol::reply::Reply;
 
-use super::super::call::LoginCall;
 use crate::admission::Misconduct;
 use crate::security::{HandshakePermit, Security};
+use crate::session::call::LoginCall;
 use crate::telemetry::Event;
 
 /// The name of a mechanism in `AUTH` and in the log.

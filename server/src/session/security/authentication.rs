@@ -4,10 +4,10 @@ use gridhaul_protocol::command::{Base64, Command, Text};
 use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_protocol::reply::Reply;
 
-use super::super::call::LoginCall;
-use super::super::end::End;
 use super::attempt::{refuse_client, unknown_mechanism};
 use super::state::{ControlSecurity, Protection};
+use crate::session::call::LoginCall;
+use crate::session::end::End;
 
 /// A command about the protection of channels.
 #[derive(Debug)]

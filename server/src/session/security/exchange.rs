@@ -6,14 +6,14 @@ use gridhaul_protocol::command::Base64;
 use gridhaul_protocol::negotiated::Mechanism;
 use gridhaul_protocol::reply::Reply;
 
-use super::super::call::LoginCall;
-use super::super::initiator::Initiator;
-use super::super::replies;
 use super::attempt::{admit_handshake, name};
 use super::state::{ControlSecurity, PendingExchange, Protection};
 use crate::admission::{Network, Refused};
 use crate::login::{Accepted, ExchangeError, Progress};
 use crate::security::Security;
+use crate::session::call::LoginCall;
+use crate::session::initiator::Initiator;
+use crate::session::replies;
 use crate::telemetry::Event;
 
 impl ControlSecurity {

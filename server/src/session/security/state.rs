@@ -6,10 +6,10 @@ use gridhaul_protocol::command::Command;
 use gridhaul_protocol::negotiated::Negotiated;
 use gridhaul_protocol::reply::Reply;
 
-use super::super::initiator::Initiator;
-use super::super::replies;
 use crate::login;
 use crate::security::HandshakePermit;
+use crate::session::initiator::Initiator;
+use crate::session::replies;
 
 /// The protection of one control channel.
 #[derive(Debug, Default)]

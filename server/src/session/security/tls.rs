@@ -7,12 +7,12 @@ use gridhaul_protocol::reply::Reply;
 use rustls::ServerConfig;
 use tokio::time::timeout_at;
 
-use super::super::call::LoginCall;
-use super::super::end::End;
 use super::attempt::{admit_handshake, name, penalize_failure, unknown_mechanism};
 use super::state::{ControlSecurity, Protection};
 use crate::admission::Network;
 use crate::security::{HandshakePermit, Security};
+use crate::session::call::LoginCall;
+use crate::session::end::End;
 use crate::telemetry::Event;
 
 impl ControlSecurity {

@@ -4,12 +4,12 @@ use gridhaul_protocol::reply::Reply;
 use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{ChecksumRequest, Outcome};
 
-use super::super::call::Call;
-use super::super::end::End;
-use super::super::query::compute_checksum;
-use super::super::replies;
 use super::order::Order;
 use super::running::Running;
+use crate::session::call::Call;
+use crate::session::end::End;
+use crate::session::query::compute_checksum;
+use crate::session::replies;
 
 /// The last reply, and the error of a transfer that failed, for the log.
 pub(super) type Conclusion = (Reply, Option<String>);

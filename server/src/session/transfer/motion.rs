@@ -5,7 +5,7 @@ use gridhaul_protocol::negotiated::{Direction, Refusal, Terms};
 use gridhaul_protocol::path::PathArgument;
 use gridhaul_transfer::Placement;
 
-use super::super::listing::Form;
+use crate::session::listing::Form;
 
 #[derive(Debug)]
 pub(crate) enum Motion {

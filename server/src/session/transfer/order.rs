@@ -8,9 +8,9 @@ use gridhaul_storage::{ChecksumAlgorithm, StorageError};
 use gridhaul_transfer::{Placement, Plan, Task};
 use jiff::Timestamp;
 
-use super::super::call::Call;
-use super::super::listing::{Style, line_source};
 use super::motion::Motion;
+use crate::session::call::Call;
+use crate::session::listing::{Style, line_source};
 use crate::transfer_verb::TransferVerb;
 
 #[derive(Debug)]

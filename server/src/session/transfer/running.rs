@@ -11,11 +11,11 @@ use gridhaul_transfer::{CancelReason, Event, EventSink, Outcome, RunningTransfer
 use jiff::Timestamp;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::super::call::Call;
-use super::super::end::End;
-use super::super::replies;
 use super::order::Order;
 use super::timers::{Due, Timers};
+use crate::session::call::Call;
+use crate::session::end::End;
+use crate::session::replies;
 use crate::shutdown::Phase;
 
 /// A transfer that a node carries out.

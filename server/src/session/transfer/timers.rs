@@ -1,5 +1,4 @@
-//! What happens by the clock while a transfer runs: markers, the news of a queue, and the end of a
-//! transfer that does not move.
+//! The timers of a transfer: markers, the notice that it is queued, and the check for a stall.
 
 use std::time::Duration;
 
@@ -7,42 +6,42 @@ use gridhaul_protocol::command::TransferMode;
 use gridhaul_protocol::negotiated::Settings;
 use tokio::time::Instant;
 
-/// A client that waits longer hears why.
+/// A client whose transfer is queued for longer gets a notice.
 pub(super) const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
-/// What is due.
+/// A timer that has fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// To say that the transfer waits, with so many before it.
+    /// Send the notice that the transfer is queued behind `ahead` others.
     Notice { ahead: usize },
-    /// `112` markers.
+    /// Send `112` markers.
     Performance,
-    /// A `111` marker.
+    /// Send a `111` marker.
     Restart,
-    /// To see whether the transfer moves.
+    /// Check whether enough bytes have moved.
     Stall,
 }
 
-/// The clock of one transfer.
+/// The timers of one transfer.
 #[derive(Debug)]
 pub(super) struct Timers {
     notice: Option<(Instant, usize)>,
-    performance: Option<Pace>,
-    restart: Option<Pace>,
-    /// Markers at start and end belong to this transfer, whatever their pace.
+    performance: Option<Period>,
+    restart: Option<Period>,
+    /// The transfer has markers at its start and end, whether or not it has any in between.
     pub(super) marks: bool,
     stall: Stall,
     started: bool,
 }
 
-/// Something that comes again and again.
+/// A periodic timer.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct Period {
     interval: Duration,
     next: Instant,
 }
 
-/// Whether enough bytes move.
+/// The check that enough bytes move.
 #[derive(Debug)]
 struct Stall {
     timeout: Duration,
@@ -52,26 +51,25 @@ struct Stall {
 }
 
 impl Timers {
-    /// The clock for a transfer that receives a file, or sends one. `stall` is the time in which a
-    /// number of bytes must move.
+    /// The timers of a transfer that receives a file, or sends one. `stall` is a period and the number of bytes that must
+    /// move in it.
     pub(super) fn new(settings: &Settings, receives: bool, stall: (Duration, u64)) -> Self {
         let now = Instant::now();
         let blocks = settings.mode == TransferMode::Extended;
         let (performance, restart) = match (receives, blocks) {
             (true, true) => (settings.performance_interval, settings.restart_interval),
-            // In stream mode a client would take a 111 for an address (observed from
-            // globus-url-copy 10.12).
+            // In stream mode globus-url-copy 10.12 takes a 111 for an address.
             (true, false) => (None, None),
             (false, _) => (settings.retrieve_interval, None),
         };
-        let pace = |interval: Duration| Pace {
+        let period = |interval: Duration| Period {
             interval,
             next: now,
         };
         Self {
             notice: None,
-            performance: performance.map(pace),
-            restart: restart.map(pace),
+            performance: performance.map(period),
+            restart: restart.map(period),
             marks: if receives {
                 blocks
             } else {
@@ -87,7 +85,7 @@ impl Timers {
         }
     }
 
-    /// The transfer waits.
+    /// The transfer is queued.
     pub(super) fn queue(&mut self, ahead: usize) {
         self.notice = Some((Instant::now() + NOTICE_AFTER, ahead));
     }
@@ -97,16 +95,16 @@ impl Timers {
         let now = Instant::now();
         self.started = true;
         self.notice = None;
-        for pace in [&mut self.performance, &mut self.restart]
+        for period in [&mut self.performance, &mut self.restart]
             .into_iter()
             .flatten()
         {
-            pace.next = now + pace.interval;
+            period.next = now + period.interval;
         }
         self.stall.next = now + self.stall.timeout;
     }
 
-    /// Waits until something is due. Dropping the future loses nothing.
+    /// Waits until a timer fires. The future is cancel safe.
     pub(super) async fn due(&mut self) -> Due {
         let Some((at, due)) = self.next() else {
             return std::future::pending().await;
@@ -121,7 +119,7 @@ impl Timers {
         due
     }
 
-    /// Whether too few bytes moved since the last time this was asked, or since the start.
+    /// Whether too few bytes have moved since the last call, or since the start.
     pub(super) fn is_stalled(&mut self, bytes: u64) -> bool {
         let moved = bytes.saturating_sub(self.stall.bytes);
         self.stall.bytes = bytes;
@@ -132,8 +130,10 @@ impl Timers {
         if !self.started {
             return self.notice.map(|(at, ahead)| (at, Due::Notice { ahead }));
         }
-        let performance = self.performance.map(|pace| (pace.next, Due::Performance));
-        let restart = self.restart.map(|pace| (pace.next, Due::Restart));
+        let performance = self
+            .performance
+            .map(|period| (period.next, Due::Performance));
+        let restart = self.restart.map(|period| (period.next, Due::Restart));
         let stall = Some((self.stall.next, Due::Stall));
         [performance, restart, stall]
             .into_iter()
@@ -142,9 +142,9 @@ impl Timers {
     }
 }
 
-fn advance(pace: &mut Option<Pace>) {
-    if let Some(pace) = pace {
-        pace.next += pace.interval;
+fn advance(period: &mut Option<Period>) {
+    if let Some(period) = period {
+        period.next += period.interval;
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_is_told_once_and_never_counts_as_a_stall() {
+    async fn a_queued_transfer_has_one_notice_and_no_stall() {
         let mut timers = Timers::new(&settings(TransferMode::Stream), true, STALL);
         timers.queue(3);
         assert_eq!(

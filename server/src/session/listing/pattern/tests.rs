@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches(pattern: &str, name: &str) -> bool {
     let pattern = Pattern::new(pattern.as_bytes()).expect("a pattern");
-    pattern.fits(OsStr::new(name))
+    pattern.matches(OsStr::new(name))
 }
 
 #[test]
-fn patterns_are_those_of_a_shell() {
-    for (pattern, fit, other) in [
+fn patterns_match_as_in_a_shell() {
+    for (pattern, matching, other) in [
         ("*", &["a", "ü"][..], &[".a"][..]),
         ("*.dat", &["a.dat", "a.b.dat"], &["a.da", ".dat", "a.data"]),
         (".*", &[".a"], &["a"]),
@@ -28,21 +28,21 @@ fn patterns_are_those_of_a_shell() {
         ("\\*?", &["*a"], &["aa"]),
         ("a,b}?", &["a,b}c"], &["a"]),
     ] {
-        for name in fit {
-            assert!(fits(pattern, name), "{pattern} {name}");
+        for name in matching {
+            assert!(matches(pattern, name), "{pattern} {name}");
         }
         for name in other {
-            assert!(!fits(pattern, name), "{pattern} {name}");
+            assert!(!matches(pattern, name), "{pattern} {name}");
         }
     }
     let any = Pattern::new(b"a?b").expect("a pattern");
-    assert!(any.fits(OsStr::from_bytes(b"a\xffb")));
+    assert!(any.matches(OsStr::from_bytes(b"a\xffb")));
     let prefixed = Pattern::new(b"x*/y*").expect("a pattern");
     assert_eq!(prefixed.prefix, b"x*/");
 }
 
 #[test]
-fn what_is_no_pattern_is_a_name() {
+fn invalid_patterns_are_names() {
     let too_long = "*".repeat(LONGEST_PATTERN + 1);
     let too_deep = ["{".repeat(DEEPEST + 1), "}".repeat(DEEPEST + 1)].concat();
     for name in [
@@ -53,9 +53,9 @@ fn what_is_no_pattern_is_a_name() {
     assert!(Pattern::new(b"*\xff").is_none());
 }
 
-/// Three hundred braces made a regular expression that could not be compiled, and a thread panic.
+/// As a regular expression, three hundred braces did not compile, and a thread panicked.
 #[test]
-fn braces_may_be_many_but_not_deep() {
+fn nested_braces_are_bounded() {
     for count in [DEEPEST, DEEPEST + 1, 100, 128, 300, 10_000] {
         let nested = ["{".repeat(count), "a".to_owned(), "}".repeat(count)].concat();
         let pattern = Pattern::new(nested.as_bytes());
@@ -65,7 +65,7 @@ fn braces_may_be_many_but_not_deep() {
 }
 
 #[test]
-fn no_pattern_takes_long() {
+fn matching_is_fast_for_every_pattern() {
     let patterns = [
         "*".repeat(LONGEST_PATTERN),
         "*a".repeat(LONGEST_PATTERN / 2),
@@ -78,19 +78,19 @@ fn no_pattern_takes_long() {
     for pattern in &patterns {
         let begun = Instant::now();
         for _ in 0..10 {
-            let _ = fits(pattern, &name);
+            let _ = matches(pattern, &name);
         }
         // Some milliseconds, in a build that is not optimized.
         assert!(begun.elapsed() < Duration::from_secs(5), "{pattern}");
     }
 }
 
-/// All names that a pattern of few characters fits, in the plainest way.
-fn fits_plainly(pattern: &[char], name: &[char]) -> bool {
+/// A simple implementation for patterns of few characters.
+fn matches_simply(pattern: &[char], name: &[char]) -> bool {
     match pattern {
         [] => name.is_empty(),
-        ['*', rest @ ..] => (0..=name.len()).any(|end| fits_plainly(rest, &name[end..])),
-        ['?', rest @ ..] => !name.is_empty() && fits_plainly(rest, &name[1..]),
+        ['*', rest @ ..] => (0..=name.len()).any(|end| matches_simply(rest, &name[end..])),
+        ['?', rest @ ..] => !name.is_empty() && matches_simply(rest, &name[1..]),
         ['{', rest @ ..] => {
             let (mut depth, mut cut, mut start) = (0, Vec::new(), 0);
             for (place, character) in rest.iter().enumerate() {
@@ -105,7 +105,7 @@ fn fits_plainly(pattern: &[char], name: &[char]) -> bool {
                         let behind = &rest[place + 1..];
                         return cut
                             .iter()
-                            .any(|one| fits_plainly(&[one, behind].concat(), name));
+                            .any(|one| matches_simply(&[one, behind].concat(), name));
                     }
                     '}' => depth -= 1,
                     _ => {}
@@ -113,7 +113,7 @@ fn fits_plainly(pattern: &[char], name: &[char]) -> bool {
             }
             unreachable!("braces are closed")
         }
-        [one, rest @ ..] => name.first() == Some(one) && fits_plainly(rest, &name[1..]),
+        [one, rest @ ..] => name.first() == Some(one) && matches_simply(rest, &name[1..]),
     }
 }
 
@@ -129,29 +129,29 @@ fn patterns() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn names_fit_as_they_do_in_the_plainest_way(pattern in patterns(), name in "[ab]{0,6}") {
+    fn names_match_as_in_a_simple_implementation(pattern in patterns(), name in "[ab]{0,6}") {
         let Some(steps) = Steps::parse(&pattern) else {
             return Err(TestCaseError::fail("a pattern"));
         };
         let characters: Vec<char> = pattern.chars().collect();
-        let plainly = fits_plainly(&characters, &name.chars().collect::<Vec<_>>());
-        prop_assert_eq!(steps.fit(name.as_bytes()), plainly, "{}", pattern);
+        let expected = matches_simply(&characters, &name.chars().collect::<Vec<_>>());
+        prop_assert_eq!(steps.matches(name.as_bytes()), expected, "{}", pattern);
     }
 
     #[test]
-    fn anything_is_a_pattern_or_a_name(given: Vec<u8>, name: Vec<u8>) {
+    fn arbitrary_bytes_do_not_panic(given: Vec<u8>, name: Vec<u8>) {
         if let Some(pattern) = Pattern::new(&given) {
-            let _ = pattern.fits(OsStr::from_bytes(&name));
+            let _ = pattern.matches(OsStr::from_bytes(&name));
         }
     }
 
     #[test]
-    fn what_looks_like_patterns_is_taken_without_a_panic(
+    fn pattern_like_text_does_not_panic(
         given in "[a{}*?,!^\\]\\[\\\\-]{0,40}",
         name in "[a,{}-]{0,10}",
     ) {
         if let Some(pattern) = Pattern::new(given.as_bytes()) {
-            let _ = pattern.fits(OsStr::new(&name));
+            let _ = pattern.matches(OsStr::new(&name));
         }
     }
 }
