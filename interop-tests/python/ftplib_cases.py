@@ -77,7 +77,7 @@ def login_as_ftp(it):
 
 
 @case
-def login_of_a_stranger(it):
+def login_of_an_unknown_user(it):
     ftp = ftplib.FTP(timeout=30)
     ftp.connect(it.host, it.port)
     with refused("530"):
@@ -476,7 +476,7 @@ def extended_passive(it):
 
 
 @case
-def broken_off_by_the_client(it):
+def aborted_by_the_client(it):
     """The data connection is closed during the transfer; the session continues."""
     with open(f"{it.remote}/file", "wb") as file:
         file.truncate(200_000_000)
@@ -513,7 +513,7 @@ def abort_without_a_transfer(it):
 
 
 @case
-def upload_broken_off(it):
+def upload_interrupted(it):
     """Received data stays, and a restart completes the file."""
     content = sample(2_000_000)
     ftp = ftplib.FTP(timeout=30)

@@ -13,10 +13,9 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::soak::content;
 use crate::support::raw::{Block, Control, end_blocks, stream_transfer};
 use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
-use crate::support::{LaunchError, Server, chown_to_nobody};
+use crate::support::{LaunchError, Server, chown_to_nobody, content};
 
 /// The size of a session's buffer in bytes, small enough for a thousand sessions.
 const PIECE: usize = 64 * 1024;
@@ -123,7 +122,7 @@ pub fn concurrent(
     kind: TransferKind,
 ) -> Result<CrowdResult, LaunchError> {
     raise_descriptor_limit();
-    let content = content(crowd.file);
+    let content = content::sample(crowd.file);
     let get = server.root().join("crowd");
     fs::write(&get, &content)?;
     chown_to_nobody(&get)?;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::support::content::sample;
+
 /// The sizes of files and crowds.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
@@ -211,17 +213,12 @@ pub fn empty(directory: &Path) -> io::Result<(usize, u64)> {
     Ok((count, bytes))
 }
 
+/// Files repeat their content after this number of bytes.
+const PIECE: u64 = 1 << 20;
+
 /// Makes a file with incompressible content and without holes.
 fn content(path: &Path, bytes: u64) -> io::Result<()> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let length = usize::try_from(bytes.min(1 << 20)).unwrap_or(1 << 20);
-    let mut piece = Vec::with_capacity(length + 8);
-    while piece.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        piece.extend(state.to_le_bytes());
-    }
+    let piece = sample(usize::try_from(bytes.min(PIECE)).unwrap_or_default());
     let mut file = File::create(path)?;
     let mut left = bytes;
     while left > 0 {

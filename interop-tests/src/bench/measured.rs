@@ -138,8 +138,14 @@ pub(super) mod tests {
     /// reciprocal.
     pub(in crate::bench) fn measured(values: &[(Contender, f64)]) -> Measured {
         let contenders: Vec<_> = values.iter().map(|(contender, _)| *contender).collect();
-        let row = Row::new(Group::Memory, "name", "what", Unit::Gigabytes, Nothing)
-            .contenders(&contenders);
+        let row = Row::new(
+            Group::Memory,
+            "name",
+            "description",
+            Unit::Gigabytes,
+            Nothing,
+        )
+        .contenders(&contenders);
         let mut measured = Measured::empty(row);
         for ((_, samples), (_, value)) in measured.samples.iter_mut().zip(values) {
             samples.push(Sample::new(*value).with(Reading::Sender, 1.0 / value));

@@ -18,7 +18,7 @@ pub struct Row {
     /// Its group in reports.
     pub group: Group,
     /// A description of a run.
-    pub what: String,
+    pub description: String,
     /// The unit of its value.
     pub unit: Unit,
     /// The contenders.
@@ -121,14 +121,14 @@ impl Row {
     pub fn new(
         group: Group,
         name: impl Into<String>,
-        what: impl Into<String>,
+        description: impl Into<String>,
         unit: Unit,
         work: impl Work + 'static,
     ) -> Self {
         Self {
             name: name.into(),
             group,
-            what: what.into(),
+            description: description.into(),
             unit,
             contenders: Contender::SERVERS.to_vec(),
             targets: Vec::new(),

@@ -236,6 +236,12 @@ pub fn gigabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e9
 }
 
+/// Converts bytes to MiB.
+#[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
+pub fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 /// The median; for an even number of values the mean of the middle two.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();

@@ -10,9 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::sample::{gigabytes, mebibytes};
 use crate::support::raw::{Control, get_blocks, get_stream, listing, put_blocks, put_stream};
 use crate::support::usage::{ProcessTree, Usage, raise_descriptor_limit};
-use crate::support::{Kind, Launch, LaunchError, Server, chown_to_nobody};
+use crate::support::{Kind, Launch, LaunchError, Server, chown_to_nobody, content};
 
 /// The size of the file that sessions get, and the limit of the files that they put, in bytes.
 const FILE: usize = 8 << 20;
@@ -79,7 +80,7 @@ impl Soak {
         let root = scratch.join("served");
         std::fs::create_dir(&root)?;
         chown_to_nobody(&root)?;
-        let content = content(FILE);
+        let content = content::sample(FILE);
         std::fs::write(root.join("file"), &content)?;
         let server = Launch::new(self.kind, &root).start()?;
         // After the start, so that the server does not inherit the raised limit.
@@ -322,7 +323,7 @@ impl fmt::Display for Outcome {
             soak.transferring,
             soak.duration.as_secs(),
             self.transfers,
-            giga(self.bytes),
+            gigabytes(self.bytes),
         )?;
         let mut line = |name, before: String, peak: String, after: String, allowed: String| {
             writeln!(
@@ -341,27 +342,11 @@ impl fmt::Display for Outcome {
         count("threads", |usage| usage.threads)?;
         count("descriptors", |usage| usage.descriptors)?;
         let allowed = before.memory + KEPT_MEMORY;
-        let [before, peak, after, allowed] =
-            [before.memory, peak.memory, after.memory, allowed].map(mebibytes);
+        let [before, peak, after, allowed] = [before.memory, peak.memory, after.memory, allowed]
+            .map(|bytes| format!("{:.1}", mebibytes(bytes)));
         line("memory, MiB", before, peak, after, allowed)?;
         self.problems()
             .iter()
             .try_for_each(|problem| writeln!(f, "error: {problem}"))
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn giga(bytes: u64) -> f64 {
-    bytes as f64 / 1e9
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
-}
-
-/// Bytes without repetitions.
-pub(super) fn content(bytes: usize) -> Vec<u8> {
-    let words = (0u64..).map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    words.flatten().take(bytes).collect()
 }

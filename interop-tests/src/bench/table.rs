@@ -9,7 +9,7 @@ use super::verdict::Verdict;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// The description of the reading.
-    pub what: String,
+    pub description: String,
     /// The value of our server.
     pub ours: String,
     /// The value of the real server.
@@ -28,7 +28,7 @@ pub struct Line {
 pub fn heading() -> String {
     let words = format!(
         "{:<22} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  spread",
-        "row", "what", "ours", "theirs", "ratio", "pump", "ratio"
+        "row", "description", "ours", "theirs", "ratio", "pump", "ratio"
     );
     format!("{words}\n{}\n", "-".repeat(words.len()))
 }
@@ -44,7 +44,7 @@ pub fn text(measured: &Measured) -> String {
         };
         text += &format!(
             "{name:<22} {:<50} {:>14} {:>14} {:>6} {:>12} {:>6}  {}\n",
-            format!("{indent}{}", line.what),
+            format!("{indent}{}", line.description),
             line.ours,
             line.theirs,
             line.of_theirs,
@@ -115,7 +115,7 @@ fn line(measured: &Measured, reading: Reading) -> Line {
         .map(|values| format!("{:.0} %", spread(&values) * 100.0))
         .collect();
     Line {
-        what: what(&measured.row, reading, ours),
+        description: description(&measured.row, reading, ours),
         ours: show(ours),
         theirs: show(theirs),
         of_theirs: ratio(theirs).unwrap_or_default(),
@@ -127,9 +127,9 @@ fn line(measured: &Measured, reading: Reading) -> Line {
 
 /// The description of a line. Processor time is also given as the load of a core at
 /// 1 Gb/s.
-fn what(row: &Row, reading: Reading, ours: Option<f64>) -> String {
+fn description(row: &Row, reading: Reading, ours: Option<f64>) -> String {
     let words = match reading {
-        Reading::Value => row.what.clone(),
+        Reading::Value => row.description.clone(),
         other => other.label().to_owned(),
     };
     match (reading.unit(row.unit), ours) {
@@ -162,7 +162,11 @@ mod tests {
         assert_eq!((&*value.of_theirs, &*value.of_pump), ("2.00", "0.50"));
         // The processor time of the sender is the reciprocal of the value.
         assert_eq!((&*sender.of_theirs, &*sender.of_pump), ("2.00", "0.50"));
-        assert!(sender.what.ends_with("(6.2 %/Gb/s)"), "{}", sender.what);
+        assert!(
+            sender.description.ends_with("(6.2 %/Gb/s)"),
+            "{}",
+            sender.description
+        );
         measured.row.targets = vec![Target::of_theirs(1.3), Target::of_pump(0.95)];
         let text = text(&measured);
         assert!(

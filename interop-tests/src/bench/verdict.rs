@@ -21,7 +21,7 @@ impl Verdict {
         let unit = target.reading.unit(measured.row.unit);
         let more = unit.more_is_better();
         let least = if more { "at least" } else { "at most" };
-        let what = match target.reading {
+        let prefix = match target.reading {
             Reading::Value => String::new(),
             other => format!("{}: ", other.label()),
         };
@@ -44,7 +44,7 @@ impl Verdict {
             _ => format!("{found:.2}"),
         };
         Self {
-            wanted: format!("{what}{least} {wanted}"),
+            wanted: format!("{prefix}{least} {wanted}"),
             found: found.map_or_else(|| "no result".to_owned(), words),
             met: found.map(|found| if more { found >= limit } else { found <= limit }),
         }

@@ -185,19 +185,23 @@ pub fn long_ago() -> SystemTime {
 }
 
 /// Pseudo-random bytes, the same in each run (SplitMix64).
+pub fn sample(length: usize) -> Vec<u8> {
+    let mut state = 0_u64;
+    let words = iter::repeat_with(|| {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ (word >> 31)
+    });
+    let words = words.take(length.div_ceil(8)).flat_map(u64::to_be_bytes);
+    words.take(length).collect()
+}
+
+/// A piece of the content of large files.
 fn noise() -> &'static [u8] {
     static NOISE: OnceLock<Vec<u8>> = OnceLock::new();
-    NOISE.get_or_init(|| {
-        let mut state = 0_u64;
-        let words = iter::repeat_with(|| {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut word = state;
-            word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            word ^ (word >> 31)
-        });
-        words.take(PIECE / 8).flat_map(u64::to_be_bytes).collect()
-    })
+    NOISE.get_or_init(|| sample(PIECE))
 }
 
 #[cfg(test)]

@@ -343,24 +343,24 @@ fn empty_blocks_without_end_are_bounded_by_time() {
 
 #[test]
 fn a_channel_that_ends_inside_a_header_is_an_error() {
-    broken_off(&Block::data(1000, 1000).bytes()[..9]);
+    interrupted(&Block::data(1000, 1000).bytes()[..9]);
 }
 
 #[test]
 fn a_channel_that_ends_inside_a_payload_is_an_error() {
     let mut bytes = Block::data(1000, 1000).bytes().to_vec();
     bytes.extend(&pattern(500));
-    broken_off(&bytes);
+    interrupted(&bytes);
 }
 
 #[test]
 fn a_channel_that_ends_without_its_end_of_data_is_an_error() {
-    broken_off(b"");
+    interrupted(b"");
 }
 
 /// The channel is closed without a reset after 1000 valid bytes and these.
 #[track_caller]
-fn broken_off(bytes: &[u8]) {
+fn interrupted(bytes: &[u8]) {
     let fixture = Fixture::ours(&DATA_TIMEOUT);
     let (mut control, mut channels) = storing(&fixture, 1);
     let content = pattern(1000);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gridhaul_interop::raw::{Control, Reply, get_blocks, get_stream};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::fixture::{Fixture, HELLO, assert_reply, chown_to_nobody};
+use crate::fixture::{Fixture, HELLO, assert_reply, give_to_server};
 
 #[test]
 fn commands_before_login_are_refused() {
@@ -389,7 +389,7 @@ fn transfers_of_pipes_are_refused() {
     let path = fixture.root().join("special");
     let mode = Mode::from_raw_mode(0o666);
     mknodat(CWD, &path, FileType::Fifo, mode, 0).unwrap();
-    chown_to_nobody(&path);
+    give_to_server(&path);
     // open(2) of a FIFO would block until the other end is opened.
     for command in [
         "RETR special",

@@ -2,16 +2,14 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub(crate) use gridhaul_interop::content::sample as pattern;
 use gridhaul_interop::raw::{Control, Reply, TIMEOUT, get_stream};
 use gridhaul_interop::{Kind, Launch, Server};
 use tempfile::TempDir;
-
-/// The account of a server that root has started.
-const NOBODY: u32 = 65534;
 
 /// Data connections and announced ends of data must come within two seconds.
 pub(crate) const DATA_TIMEOUT: [&str; 2] = ["--data-timeout", "2"];
@@ -57,8 +55,8 @@ impl Fixture {
             .unwrap();
         let root = directory.path().join("root");
         fs::create_dir(&root).unwrap();
-        chown_to_nobody(directory.path());
-        chown_to_nobody(&root);
+        give_to_server(directory.path());
+        give_to_server(&root);
         let server = arguments(Launch::new(kind, root)).start().unwrap();
         let fixture = Self { server, directory };
         fixture.file(HELLO.0, HELLO.1);
@@ -89,7 +87,7 @@ impl Fixture {
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.root().join(name);
         fs::write(&path, content).unwrap();
-        chown_to_nobody(&path);
+        give_to_server(&path);
         path
     }
 
@@ -109,7 +107,7 @@ impl Fixture {
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         let path = self.root().join(name);
         fs::create_dir(&path).unwrap();
-        chown_to_nobody(&path);
+        give_to_server(&path);
         path
     }
 
@@ -149,24 +147,9 @@ impl Fixture {
     }
 }
 
-/// Pseudo-random bytes, so that no two blocks are equal.
-pub(crate) fn pattern(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let words = std::iter::repeat_with(|| {
-        // xorshift64 (Marsaglia, 2003).
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    });
-    words.flatten().take(length).collect()
-}
-
 /// Gives a path to the account of the server.
-pub(crate) fn chown_to_nobody(path: &Path) {
-    if rustix::process::geteuid().is_root() {
-        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-    }
+pub(crate) fn give_to_server(path: &Path) {
+    gridhaul_interop::chown_to_nobody(path).unwrap();
     let mode = if path.is_dir() { 0o755 } else { 0o644 };
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }

@@ -11,7 +11,7 @@ use gridhaul_interop::raw::{
     Control, DataListener, Reply, connect_data, read_channel, send_blocks,
 };
 
-use crate::fixture::{Fixture, chown_to_nobody};
+use crate::fixture::{Fixture, give_to_server};
 
 /// The file outside, with a unique name, content and size.
 pub(crate) const SECRET_NAME: &str = "unmistakable-name";
@@ -71,7 +71,7 @@ impl Jail {
             outside.join("folder"),
             outside.join(SECRET_NAME),
         ] {
-            chown_to_nobody(&path);
+            give_to_server(&path);
             fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
         }
         fixture.folder("inside");

@@ -108,7 +108,7 @@ fn a_second_sigterm_waits_no_longer() {
 /// A server with a configuration file that it can read.
 fn configured(content: &str) -> (Fixture, PathBuf, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    crate::fixture::chown_to_nobody(directory.path());
+    crate::fixture::give_to_server(directory.path());
     let path = directory.path().join("gridhaul.toml");
     fs::write(&path, content).unwrap();
     let fixture = Fixture::ours(&["--config", path.to_str().unwrap()]);

@@ -11,7 +11,7 @@ use gridhaul_interop::raw::{
     write_block,
 };
 
-use crate::fixture::{Fixture, assert_reply, chown_to_nobody, pattern};
+use crate::fixture::{Fixture, assert_reply, give_to_server, pattern};
 
 /// A file system of one mebibyte and twenty files, mounted until it is dropped.
 struct SmallDisk(PathBuf);
@@ -305,8 +305,8 @@ fn missing_permission_is_reported() {
         }
         assert_reply(&refused, &[500, 550], &["Permission denied"]);
     }
-    chown_to_nobody(&secret);
-    chown_to_nobody(&folder);
+    give_to_server(&secret);
+    give_to_server(&folder);
     fixture.session_works(&mut control);
 }
 

@@ -1,4 +1,4 @@
-//! iWARP in user space beside TCP.
+//! iWARP in user space compared with TCP.
 
 use super::runs::{MIB, Runs, load, share};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
@@ -30,7 +30,7 @@ pub(super) fn measure() -> Section {
     let rows = rows.map(|(stack, runs)| [format!("`{stack}`"), runs.cell(), share(runs.of(tcp))]);
     let ratio = default.of(tcp);
     Section {
-        title: "iWARP in user space beside TCP".to_owned(),
+        title: "iWARP in user space compared with TCP".to_owned(),
         description: DESCRIPTION.to_owned(),
         table: table(["stack", "MB/s", "of tcp"], rows.collect()),
         targets: vec![Target {

@@ -9,7 +9,7 @@ use super::pump::Moved;
 use super::runs::{in_one_line, load_for};
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
-use crate::bench::record::table;
+use crate::bench::record::{percent, table};
 use crate::support::guest_network::RIGHT;
 use crate::support::policer::Policer;
 
@@ -210,10 +210,6 @@ impl Run {
 
 fn share(megabytes_per_second: f64) -> f64 {
     megabytes_per_second * 8e6 / POLICED as f64
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 /// The received rate in intervals of half a second.

@@ -7,9 +7,9 @@ use gridhaul_rdma::sim::{
     Experiment, ExperimentError, FabricSettings, Link, Outcome, Pace, Policer,
 };
 
-use super::units::{GIGABIT, percent};
+use super::units::GIGABIT;
 use crate::bench::record::section::{Section, Target};
-use crate::bench::record::table;
+use crate::bench::record::{percent, table};
 
 const DESCRIPTION: &str = "64 channels to one peer, with rings of 16 MiB, on a path of 10 Gb/s and a round trip of 40 ms. They \
 share one pacing rate with round-robin scheduling.";

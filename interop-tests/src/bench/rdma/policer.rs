@@ -7,10 +7,10 @@ use gridhaul_rdma::sim::{
     Experiment, ExperimentError, FabricSettings, Link, Outcome, Pace, Policer,
 };
 
-use super::units::{GIGABIT, percent};
+use super::units::GIGABIT;
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
-use crate::bench::record::table;
+use crate::bench::record::{percent, table};
 
 const DESCRIPTION: &str = "Figure 9 of the paper on XIO-RDMA: one channel with a ring of 512 MiB on a path of 10 Gb/s and a \
 round trip of 120 ms, with a policer of 5 Gb/s and a burst of 1 MB. The device retransmits without a limit, \

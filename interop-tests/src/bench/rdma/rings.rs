@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use gridhaul_rdma::sim::{Experiment, ExperimentError, FabricSettings, Link, Pace};
 
-use super::units::{GIGABIT, percent};
+use super::units::GIGABIT;
 use crate::bench::record::plot::{Axis, Plot, PlotLine};
 use crate::bench::record::section::{Picture, Section, Target};
-use crate::bench::record::table;
+use crate::bench::record::{percent, table};
 
 const DESCRIPTION: &str = "Figures 7 and 8 of the paper on XIO-RDMA: one channel and one queue pair, by round trip and ring length. \
 Each cell is the share of the line rate, with the prediction of a model in parentheses: with *x* bandwidth-delay \

@@ -1,4 +1,4 @@
-//! Tables in Markdown.
+//! Tables in Markdown, and their cells.
 
 /// A table of Markdown.
 pub(in crate::bench) fn table<const COLUMNS: usize>(
@@ -13,4 +13,9 @@ pub(in crate::bench) fn table<const COLUMNS: usize>(
     table += &format!("|{}\n", "---|".repeat(COLUMNS));
     rows.into_iter().for_each(|row| table += &line(row));
     table
+}
+
+/// A share as a percentage with one decimal.
+pub(in crate::bench) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }

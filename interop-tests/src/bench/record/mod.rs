@@ -6,5 +6,5 @@ pub mod plot;
 pub mod section;
 pub mod svg;
 
-pub(super) use markdown::table;
+pub(super) use markdown::{percent, table};
 pub use page::write;

@@ -76,7 +76,7 @@ fn targets(measured: &[Measured]) -> String {
             let row = &measured.row;
             rows.push([
                 format!("`{}`", row.name),
-                row.what.clone(),
+                row.description.clone(),
                 verdict.wanted,
                 verdict.found,
                 word,
@@ -86,7 +86,7 @@ fn targets(measured: &[Measured]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let heading = ["row", "what", "target", "value", ""];
+    let heading = ["row", "description", "target", "value", ""];
     format!("\n## Targets\n\n{}", table(heading, rows))
 }
 
@@ -101,7 +101,7 @@ fn readings(rows: &[&Measured]) -> String {
             _ => Default::default(),
         };
         let Line {
-            what,
+            description,
             ours,
             theirs,
             of_theirs,
@@ -110,7 +110,15 @@ fn readings(rows: &[&Measured]) -> String {
             spread,
         } = line;
         [
-            name, what, ours, theirs, of_theirs, pump, of_pump, spread, runs,
+            name,
+            description,
+            ours,
+            theirs,
+            of_theirs,
+            pump,
+            of_pump,
+            spread,
+            runs,
         ]
     };
     let rows = rows.iter().flat_map(|measured| {
@@ -118,7 +126,15 @@ fn readings(rows: &[&Measured]) -> String {
         lines.map(|(index, line)| cells(measured, index, line))
     });
     let heading = [
-        "row", "what", "ours", "theirs", "ratio", "pump", "ratio", "spread", "runs",
+        "row",
+        "description",
+        "ours",
+        "theirs",
+        "ratio",
+        "pump",
+        "ratio",
+        "spread",
+        "runs",
     ];
     table(heading, rows.collect())
 }
@@ -221,8 +237,8 @@ mod tests {
         let page = fs::read_to_string(directory.path().join("measurements.md")).unwrap();
         for words in [
             "| kernel | Linux \\| 6 |",
-            "| `name` | what | at least 0.95 of the pump | 0.50 | **MISSED** |",
-            "| `name` | what | 2.00 GB/s | 1.00 GB/s | 2.00 | 4.00 GB/s | 0.50 |",
+            "| `name` | description | at least 0.95 of the pump | 0.50 | **MISSED** |",
+            "| `name` | description | 2.00 GB/s | 1.00 GB/s | 2.00 | 4.00 GB/s | 0.50 |",
             "(third-party.svg)",
             "the fastest pump was sendfile and splice",
             "## Notes\n\nWhy it falls short.\n",

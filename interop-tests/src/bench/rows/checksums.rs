@@ -29,9 +29,9 @@ struct AfterPut {
 pub(super) fn rows() -> Vec<Row> {
     let checksum = |algorithm: &'static str, times| {
         let name = format!("cksm-{}", algorithm.to_lowercase());
-        let what = format!("{algorithm} of a cached file");
+        let description = format!("{algorithm} of a cached file");
         let work = Checksum { algorithm };
-        let row = Row::new(Group::Checksums, name, what, Unit::Gigabytes, work);
+        let row = Row::new(Group::Checksums, name, description, Unit::Gigabytes, work);
         match times {
             Some(times) => row.target(Target::of_theirs(times)),
             None => row,
@@ -39,13 +39,20 @@ pub(super) fn rows() -> Vec<Row> {
     };
     let after_put = |algorithm: &'static str| {
         let name = format!("put-cksm-{}", algorithm.to_lowercase());
-        let what = format!("{algorithm} after a put, until the reply");
+        let description = format!("{algorithm} after a put, until the reply");
         let work = AfterPut { algorithm };
         let target = Target {
             reading: Reading::Value,
             bound: Bound::Number(AFTER_PUT_MILLISECONDS),
         };
-        Row::new(Group::Checksums, name, what, Unit::Milliseconds, work).target(target)
+        Row::new(
+            Group::Checksums,
+            name,
+            description,
+            Unit::Milliseconds,
+            work,
+        )
+        .target(target)
     };
     vec![
         checksum("ADLER32", Some(10.0)),

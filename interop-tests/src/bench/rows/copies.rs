@@ -41,8 +41,8 @@ pub(super) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for direction in [Direction::Get, Direction::Put] {
         for (name, options) in CHANNELS {
-            let what = format!("{}, {}", direction.large_label(), options_label(options));
-            rows.push(large(Place::Memory, direction, name, &what, options));
+            let description = format!("{}, {}", direction.large_label(), options_label(options));
+            rows.push(large(Place::Memory, direction, name, &description, options));
         }
     }
     rows
@@ -51,12 +51,12 @@ pub(super) fn rows() -> Vec<Row> {
 /// The same for a user with a certificate, encrypted.
 pub(super) fn protected_rows() -> Vec<Row> {
     let row = |direction: Direction| {
-        let what = format!("{}, -dcpriv -p 4", direction.large_label());
+        let description = format!("{}, -dcpriv -p 4", direction.large_label());
         large(
             Place::Certified,
             direction,
             "prot-p-p4",
-            &what,
+            &description,
             &["-dcpriv", "-p", "4"],
         )
     };
@@ -107,7 +107,7 @@ fn large(
     place: Place,
     direction: Direction,
     name: &str,
-    what: &str,
+    description: &str,
     options: &[&'static str],
 ) -> Row {
     let group = match place {
@@ -122,7 +122,7 @@ fn large(
     };
     let name = format!("{}-{name}", direction.name());
     let end = direction.reading();
-    Row::new(group, name, what, Unit::Gigabytes, work)
+    Row::new(group, name, description, Unit::Gigabytes, work)
         .target(Target::of_theirs(1.0))
         .target(Target::of_theirs(0.8).of(end))
 }
@@ -139,7 +139,7 @@ fn many(
         Files::Medium => "1 MiB",
         _ => "4 KiB",
     };
-    let what = format!(
+    let description = format!(
         "{} of {length}, {}",
         direction.many_label(),
         options_label(options)
@@ -152,7 +152,7 @@ fn many(
         place,
         options,
     };
-    Row::new(Group::Small, name, what, Unit::Files, work)
+    Row::new(Group::Small, name, description, Unit::Files, work)
 }
 
 fn options_label(options: &[&str]) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::bench::crowd::{Crowd, TransferKind, concurrent};
 use crate::bench::ports;
 use crate::bench::row::{Group, Row, Work};
-use crate::bench::sample::{Contender, Reading, Sample, Unit, gigabytes};
+use crate::bench::sample::{Contender, Reading, Sample, Unit, gigabytes, mebibytes};
 use crate::bench::target::{Bound, Target};
 use crate::bench::testbed::{RunError, Testbed, launch};
 use crate::support::Kind;
@@ -37,9 +37,9 @@ pub(super) fn rows() -> Vec<Row> {
         };
         let crowd = ["1", "100", "1000"][size];
         let name = format!("crowd-{crowd}-{word}");
-        let what = format!("clients at a time: {crowd}, {words}");
+        let description = format!("clients at a time: {crowd}, {words}");
         let work = Concurrent { size, kind };
-        Row::new(Group::Crowd, name, what, Unit::Gigabytes, work)
+        Row::new(Group::Crowd, name, description, Unit::Gigabytes, work)
             .limit(LIMIT)
             .target(Target {
                 reading: Reading::Fairness,
@@ -91,9 +91,4 @@ impl Work for Concurrent {
                 .with(Reading::Memory, mebibytes(result.peak.memory)),
         )
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "numbers of this size are exact")]
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }

@@ -35,12 +35,12 @@ struct Distant {
 struct EmulationLimit;
 
 pub(super) fn rows() -> Vec<Row> {
-    let what = "the limit of the emulation: no delay, no loss";
+    let description = "the limit of the emulation: no delay, no loss";
     let pumps = Variant::ALL.map(Contender::Pump);
     let limit = Row::new(
         Group::Distance,
         "wan-limit",
-        what,
+        description,
         Unit::Megabits,
         EmulationLimit,
     );
@@ -66,9 +66,9 @@ fn row(milliseconds: u64, loss: f64, channels: usize) -> Row {
     };
     let percent = loss * 100.0;
     let name = format!("wan-{milliseconds}ms-{percent}%-p{channels}");
-    let what = format!("{milliseconds} ms, {percent} % lost, MODE E, channels: {channels}");
+    let description = format!("{milliseconds} ms, {percent} % lost, MODE E, channels: {channels}");
     let work = Distant { path, channels };
-    Row::new(Group::Distance, name, what, Unit::Megabits, work)
+    Row::new(Group::Distance, name, description, Unit::Megabits, work)
         .limit(LIMIT)
         .target(Target::of_theirs(0.95))
 }

@@ -33,19 +33,19 @@ struct IdleSessions;
 struct IdleChannels;
 
 pub(super) fn rows() -> Vec<Row> {
-    let what = "resident memory of an idle session";
+    let description = "resident memory of an idle session";
     let sessions = Row::new(
         Group::Memory,
         "memory-session",
-        what,
+        description,
         Unit::Kibibytes,
         IdleSessions,
     );
-    let what = "resident memory of a channel that waits for data";
+    let description = "resident memory of a channel that waits for data";
     let channels = Row::new(
         Group::Memory,
         "memory-channel",
-        what,
+        description,
         Unit::Kibibytes,
         IdleChannels,
     );

@@ -26,12 +26,12 @@ const GROWTH_MEBIBYTES: f64 = 8.0;
 struct Listing;
 
 pub(super) fn rows() -> Vec<Row> {
-    let what = "MLSD of a directory with very many names";
+    let description = "MLSD of a directory with very many names";
     let growth = Target {
         reading: Reading::Growth,
         bound: Bound::Number(GROWTH_MEBIBYTES),
     };
-    let row = Row::new(Group::Listing, "mlsd", what, Unit::Names, Listing);
+    let row = Row::new(Group::Listing, "mlsd", description, Unit::Names, Listing);
     vec![
         row.limit(LIMIT)
             .target(Target::of_theirs(3.0))

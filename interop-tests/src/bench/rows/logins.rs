@@ -18,8 +18,8 @@ const CLIENTS: usize = 4;
 struct LogIn;
 
 pub(super) fn rows() -> Vec<Row> {
-    let what = "logins with delegation and a small file, 4 at a time";
-    let row = Row::new(Group::Protected, "logins", what, Unit::Logins, LogIn);
+    let description = "logins with delegation and a small file, 4 at a time";
+    let row = Row::new(Group::Protected, "logins", description, Unit::Logins, LogIn);
     vec![row.target(Target::of_theirs(1.0))]
 }
 

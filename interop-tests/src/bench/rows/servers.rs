@@ -30,7 +30,7 @@ struct ServerToServer {
 
 /// Anonymous users, and the pump with as many connections.
 pub(super) fn rows() -> Vec<Row> {
-    let row = |name: &str, what: &str, channels| {
+    let row = |name: &str, description: &str, channels| {
         let settings = CopySettings {
             channels,
             protection: None,
@@ -40,7 +40,7 @@ pub(super) fn rows() -> Vec<Row> {
             settings,
             cold: false,
         };
-        Row::new(Group::ThirdParty, name, what, Unit::Gigabytes, work)
+        Row::new(Group::ThirdParty, name, description, Unit::Gigabytes, work)
             .contenders(&Contender::ALL)
             .limit(LIMIT)
     };
@@ -58,7 +58,7 @@ pub(super) fn rows() -> Vec<Row> {
 /// Users with certificates.
 pub(super) fn protected_rows() -> Vec<Row> {
     use Protection::{Clear, Nothing, Private};
-    let row = |name: &str, what: &str, channels, protection| {
+    let row = |name: &str, description: &str, channels, protection| {
         let settings = CopySettings {
             channels,
             protection: Some(protection),
@@ -68,8 +68,8 @@ pub(super) fn protected_rows() -> Vec<Row> {
             settings,
             cold: false,
         };
-        let what = format!("server to server, {what}");
-        Row::new(Group::Protected, name, what, Unit::Gigabytes, work)
+        let description = format!("server to server, {description}");
+        Row::new(Group::Protected, name, description, Unit::Gigabytes, work)
     };
     vec![
         row("tpc-dcau-n-p4", "DCAU N, 4 channels", Some(4), Nothing),
@@ -82,7 +82,7 @@ pub(super) fn protected_rows() -> Vec<Row> {
 
 /// From and to a disk, and the pump.
 pub(super) fn disk_rows() -> Vec<Row> {
-    let row = |name: &str, what: &str, places, cold| {
+    let row = |name: &str, description: &str, places, cold| {
         let settings = CopySettings {
             channels: Some(4),
             protection: None,
@@ -92,8 +92,8 @@ pub(super) fn disk_rows() -> Vec<Row> {
             settings,
             cold,
         };
-        let what = format!("{what}, MODE E, 4 channels");
-        Row::new(Group::Disk, name, what, Unit::Gigabytes, work)
+        let description = format!("{description}, MODE E, 4 channels");
+        Row::new(Group::Disk, name, description, Unit::Gigabytes, work)
             .contenders(&Contender::ALL)
             .limit(LIMIT)
             .target(Target::of_theirs(1.0))

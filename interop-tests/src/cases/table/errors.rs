@@ -16,82 +16,93 @@ const IS_DIRECTORY: &str = "Is a directory";
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for mode in MODES {
-        let name = |what: &str| {
-            format!("globus-url-copy/errors {what} {}", mode.join(" "))
-                .trim_end()
-                .to_owned()
-        };
-        let both =
-            |what: &str, source: &'static str, destination: &'static str, word: &'static str| {
-                Case::third_party(name(&format!("third-party {what}")), move |context| {
-                    third_party_fails(context, mode, source, destination, word)
-                })
-            };
-        let get = |what: &str, source: &'static str, word: &'static str| {
-            Case::new(name(&format!("get {what}")), move |context| {
-                fails(
-                    context,
-                    mode,
-                    [context.from(source), context.local_url("copy")],
-                    word,
-                )
-            })
-        };
-        let put = |what: &str, destination: &'static str, word: &'static str| {
-            Case::new(name(&format!("put {what}")), move |context| {
-                fails(
-                    context,
-                    mode,
-                    [context.local_url("source"), context.to(destination)],
-                    word,
-                )
-            })
-        };
-        cases.extend([
-            get("of a missing file", "nosuch", NOT_FOUND),
-            get("from a missing directory", "nosuch/file", NOT_FOUND),
-            get("below a file", "source/file", "Not a directory"),
-            get("of a file that may not be read", "secret", DENIED),
-            Case::new(name("get of a directory"), move |context| {
-                get_directory(context, mode)
-            }),
-            put("into a missing directory", "nosuch/file", NOT_FOUND),
-            put("below a file", "source/file", "Not a directory"),
-            put("over a file that may not be written", "fixed", DENIED),
-            put(
-                "into a directory that may not be written",
-                "closed/file",
-                DENIED,
-            ),
-            put("over a directory", "directory", IS_DIRECTORY),
-            Case::new(name("put onto a full disk"), move |context| {
-                full_disk(context, mode)
-            }),
-            Case::new(name("put by a user who may only read"), move |context| {
-                read_only(context, mode)
-            }),
-        ]);
-        cases.extend(both("of a missing file", "nosuch", "copy", NOT_FOUND));
-        cases.extend(both(
+        cases.extend(with_client(mode));
+        cases.extend(third_party(mode));
+    }
+    cases.extend(without_mode());
+    cases
+}
+
+fn case_name(mode: &[&str], what: &str) -> String {
+    format!("globus-url-copy/errors {what} {}", mode.join(" "))
+        .trim_end()
+        .to_owned()
+}
+
+/// Gets and puts.
+fn with_client(mode: &'static [&'static str]) -> Vec<Case> {
+    let get = |what: &str, source: &'static str, word: &'static str| {
+        Case::new(case_name(mode, &format!("get {what}")), move |context| {
+            fails(
+                context,
+                mode,
+                [context.from(source), context.local_url("copy")],
+                word,
+            )
+        })
+    };
+    let put = |what: &str, destination: &'static str, word: &'static str| {
+        Case::new(case_name(mode, &format!("put {what}")), move |context| {
+            fails(
+                context,
+                mode,
+                [context.local_url("source"), context.to(destination)],
+                word,
+            )
+        })
+    };
+    vec![
+        get("of a missing file", "nosuch", NOT_FOUND),
+        get("from a missing directory", "nosuch/file", NOT_FOUND),
+        get("below a file", "source/file", "Not a directory"),
+        get("of a file that may not be read", "secret", DENIED),
+        Case::new(case_name(mode, "get of a directory"), move |context| {
+            get_directory(context, mode)
+        }),
+        put("into a missing directory", "nosuch/file", NOT_FOUND),
+        put("below a file", "source/file", "Not a directory"),
+        put("over a file that may not be written", "fixed", DENIED),
+        put(
+            "into a directory that may not be written",
+            "closed/file",
+            DENIED,
+        ),
+        put("over a directory", "directory", IS_DIRECTORY),
+        Case::new(case_name(mode, "put onto a full disk"), move |context| {
+            full_disk(context, mode)
+        }),
+        Case::new(
+            case_name(mode, "put by a user who may only read"),
+            move |context| read_only(context, mode),
+        ),
+    ]
+}
+
+/// Copies from server to server.
+fn third_party(mode: &'static [&'static str]) -> Vec<Case> {
+    let case = |what: &str, source: &'static str, destination: &'static str, word: &'static str| {
+        Case::third_party(
+            case_name(mode, &format!("third-party {what}")),
+            move |context| third_party_fails(context, mode, source, destination, word),
+        )
+    };
+    [
+        case("of a missing file", "nosuch", "copy", NOT_FOUND),
+        case(
             "into a missing directory",
             "source",
             "nosuch/file",
             NOT_FOUND,
-        ));
-        cases.extend(both(
-            "of a file that may not be read",
-            "secret",
-            "copy",
-            DENIED,
-        ));
-        cases.extend(both(
-            "into a closed directory",
-            "source",
-            "closed/file",
-            DENIED,
-        ));
-    }
-    cases.extend([
+        ),
+        case("of a file that may not be read", "secret", "copy", DENIED),
+        case("into a closed directory", "source", "closed/file", DENIED),
+    ]
+    .concat()
+}
+
+/// Listings, logins, and options for several files or attempts.
+fn without_mode() -> Vec<Case> {
+    vec![
         Case::new(
             "globus-url-copy/errors list of a missing directory",
             |context| {
@@ -119,8 +130,8 @@ pub(super) fn cases() -> Vec<Case> {
             wrong_password,
         ),
         Case::new(
-            "globus-url-copy/errors -c goes on after a missing file",
-            goes_on,
+            "globus-url-copy/errors -c continues after a missing file",
+            continues,
         ),
         Case::new(
             "globus-url-copy/errors -rst gives up after its retries",
@@ -134,8 +145,7 @@ pub(super) fn cases() -> Vec<Case> {
                 )
             },
         ),
-    ]);
-    cases
+    ]
 }
 
 /// Makes the files of the cases: missing permissions and missing names.
@@ -293,7 +303,7 @@ fn wrong_password(context: &Context<'_>) -> Result<Observation, Failure> {
 }
 
 /// The second of three files is missing; the third must still arrive.
-fn goes_on(context: &Context<'_>) -> Result<Observation, Failure> {
+fn continues(context: &Context<'_>) -> Result<Observation, Failure> {
     let names = ["first", "second", "third"];
     for name in ["first", "third"] {
         context.remote_sample(name, 1000)?;

@@ -24,7 +24,7 @@ const CASES: [(&str, Check); 18] = [
     ("mirror --parallel --use-pget-n", mirror_parallel),
     ("mirror -R", mirror_back),
     ("mirror -R --parallel", mirror_back_parallel),
-    ("mirror --only-newer of what is there already", mirror_again),
+    ("mirror --only-newer of an unchanged tree", mirror_again),
     ("pget", pget),
     ("get -c", resume_get),
     ("put -c", resume_put),
@@ -44,7 +44,7 @@ const CASES: [(&str, Check); 18] = [
 const LISTING: [&str; 5] = [
     "mirror",
     "mirror --parallel --use-pget-n",
-    "mirror --only-newer of what is there already",
+    "mirror --only-newer of an unchanged tree",
     "mput and mget with patterns",
     "rm -r",
 ];

@@ -4,8 +4,7 @@ mod arc;
 mod curl;
 mod deviations;
 mod errors;
-mod gfal_copy;
-mod gfal_names;
+mod gfal;
 mod gsi;
 mod lftp;
 mod names;
@@ -32,8 +31,7 @@ pub fn cases() -> Vec<Case> {
         sync::cases(),
         restart::cases(),
         errors::cases(),
-        gfal_copy::cases(),
-        gfal_names::cases(),
+        gfal::cases(),
         python::cases(),
         curl::cases(),
         lftp::cases(),

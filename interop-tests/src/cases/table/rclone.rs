@@ -13,7 +13,7 @@ const CASES: [(&str, Check); 5] = [
         "copy --transfers 8 to new directories",
         copy_to_new_directories,
     ),
-    ("sync of what is there already", sync_again),
+    ("sync of an unchanged tree", sync_again),
     ("copy back", copy_back),
     ("purge", purge),
 ];

@@ -53,7 +53,7 @@ pub(super) fn cases() -> Vec<Case> {
             |context| list(context, &["-cc", "4", "-p", "2"]),
         ),
         Case::new(
-            "globus-url-copy/trees -do writes down what would be copied",
+            "globus-url-copy/trees -do dumps the planned copies",
             dump_only,
         ),
         Case::new(
@@ -61,7 +61,7 @@ pub(super) fn cases() -> Vec<Case> {
             listing,
         ),
         Case::new(
-            "globus-url-copy/trees -df keeps what failed for another run",
+            "globus-url-copy/trees -df dumps failed copies for another run",
             dump_file,
         ),
         Case::new("globus-url-copy/trees -r -list", |context| {

@@ -5,7 +5,7 @@
 
 use super::variants::CRASHING_ATTEMPTS;
 use crate::cases::Case;
-use crate::cases::table::{errors, gfal_copy, gfal_names, python, recursive, transfers};
+use crate::cases::table::{errors, gfal, python, recursive, transfers};
 use crate::support::UserKind;
 
 /// Cases of `globus-url-copy`.
@@ -27,7 +27,7 @@ const GLOBUS_URL_COPY: [&str; 18] = [
     "errors put over a file that may not be written -p 2",
     "errors third-party of a missing file",
     "errors list of a missing directory",
-    "errors -c goes on after a missing file",
+    "errors -c continues after a missing file",
 ];
 
 /// Cases of gfal2, each with and without authenticated data channels.
@@ -59,7 +59,7 @@ pub(super) fn cases() -> Vec<Case> {
         .flatten()
         .filter_map(|case| again("gsi/", case, &GLOBUS_URL_COPY.map(prefixed)));
     let gfal2 = |prefix: &'static str| {
-        [gfal_copy::cases(), gfal_names::cases(), python::cases()]
+        [gfal::cases(), python::cases()]
             .into_iter()
             .flatten()
             .filter_map(move |case| again(prefix, case, &GFAL2.map(String::from)))

@@ -1,11 +1,12 @@
-//! gfal2 on the command line: copies, with its checksums and options.
+//! Copies, with checksums and options.
 
 use std::os::unix::process::ExitStatusExt;
 
-use super::deviations::DROPS;
-use super::names::{DROPPED, NAMES};
+use super::client::{closed, gfal};
+use crate::cases::table::deviations::DROPS;
+use crate::cases::table::names::{DROPPED, NAMES};
 use crate::cases::{Case, Context, Observation, Partners, Role};
-use crate::support::{Client, Failure, check, chown_to_nobody, content};
+use crate::support::{Failure, check, chown_to_nobody, content};
 
 /// An empty file, one byte, sizes around the block sizes of the servers, and many blocks.
 const SIZES: [u64; 6] = [0, 1, 262_144, 1_048_575, 1_048_577, 50_000_001];
@@ -98,26 +99,6 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("gfal-copy/get -6", ipv6),
     ]);
     cases
-}
-
-/// `gfal-*` with the local directory as the current one.
-pub(super) fn gfal<A: Into<std::ffi::OsString>>(
-    program: &str,
-    arguments: impl IntoIterator<Item = A>,
-    context: &Context<'_>,
-) -> Client {
-    Client::new(program)
-        .args(arguments)
-        .envs(context.environment())
-        .directory(context.local(""))
-}
-
-/// A remote directory in which only root could make files.
-pub(super) fn closed(context: &Context<'_>) -> Result<(), Failure> {
-    use std::os::unix::fs::PermissionsExt;
-    let directory = context.remote_directory("closed")?;
-    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o555))?;
-    Ok(())
 }
 
 /// The two arguments of a copy. gfal2 decodes remote paths, but not local ones.
