@@ -120,7 +120,7 @@ impl Engine for Rustls {
     fn advance(&mut self, record: &[u8], output: &mut Vec<u8>) -> Result<(), String> {
         match self.take(record, output)? {
             0 => Ok(()),
-            _ => Err("the peer sent data before its time".to_owned()),
+            _ => Err("the peer sent data during the handshake".to_owned()),
         }
     }
 

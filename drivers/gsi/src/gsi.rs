@@ -196,7 +196,7 @@ impl Engine for TlsEngine {
         if plaintext.is_empty() {
             Ok(())
         } else {
-            Err("the peer sent data before its time".to_owned())
+            Err("the peer sent data during the handshake".to_owned())
         }
     }
 

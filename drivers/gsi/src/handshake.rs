@@ -80,7 +80,7 @@ pub(crate) fn authenticate(
     Err(protocol(driver, TOO_MANY))
 }
 
-const TOO_MANY: &str = "the peer's handshake does not come to an end";
+const TOO_MANY: &str = "the peer's handshake has too many records";
 
 /// Sends the output of a handshake step, if any.
 fn send(

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_with_bytes_in_it_is_not_empty_whatever_was_counted() {
+    fn a_pipe_with_bytes_is_not_empty_for_any_count() {
         let ends = Ends::open().unwrap();
         assert_eq!(rustix::io::write(&ends.writer, b"a"), Ok(1));
         assert!(Empty::new(ends).is_none());

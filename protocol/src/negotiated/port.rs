@@ -63,7 +63,7 @@ impl PassiveRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Passive {
-    /// Listen now, then call [`Negotiated::listening`] and send the addresses.
+    /// Listen now, then call [`Negotiated::listening`](super::Negotiated::listening) and send the addresses.
     Listen {
         /// The reply may contain several addresses.
         striped: bool,

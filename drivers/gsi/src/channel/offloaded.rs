@@ -259,4 +259,4 @@ impl<E: Engine> TlsChannel<E> {
 const NO_SOCKET: &str = "ktls=on needs a stack whose driver beneath is tcp, splice or auto";
 
 const NO_CHANGE: &str = "the kernel does not change the keys of a TLS connection, which Linux can since 6.14 \
-     (ktls=auto knows)";
+     (ktls=auto checks this)";

@@ -78,7 +78,7 @@ fn the_same_user_is_let_in_and_the_channel_carries_data() {
 }
 
 #[test]
-fn who_connects_as_somebody_else_is_refused() {
+fn a_connecting_peer_with_another_identity_is_refused() {
     for protection in PROTECTIONS {
         let bob = PKI.driver(&BOB, ALICE_NAME, protection);
         let (connected, accepted) = meet(&tcp(bob), &tcp(alice(protection)));
@@ -92,7 +92,7 @@ fn who_connects_as_somebody_else_is_refused() {
 }
 
 #[test]
-fn who_listens_as_somebody_else_is_refused() {
+fn a_listening_peer_with_another_identity_is_refused() {
     for protection in PROTECTIONS {
         let bob = PKI.driver(&BOB, ALICE_NAME, protection);
         let (connected, accepted) = meet(&tcp(alice(protection)), &tcp(bob));

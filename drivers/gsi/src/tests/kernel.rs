@@ -66,7 +66,7 @@ fn meet(connector: &Stack, acceptor: &Stack) -> (Box<dyn Channel>, Box<dyn Chann
 fn words(channel: &dyn Channel) -> String {
     let details = channel.info().details;
     let detail = details.iter().find(|detail| detail.name == "tls-records");
-    detail.expect("it is told").to_string()
+    detail.expect("reported").to_string()
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn with_operation<T>(run: impl FnOnce(&Operation<'_>) -> T) -> T {
 
 fn accept(listener: &mut StackListener) -> Result<Box<dyn Channel>, ChannelError> {
     with_operation(|operation| {
-        let incoming = listener.accept(operation).expect("somebody connects");
+        let incoming = listener.accept(operation).expect("a peer connects");
         incoming.establish(operation)
     })
 }
